@@ -1,6 +1,9 @@
 """Entry point of `crawler` and `python -m crawler`. Handles signals before anything else is imported."""
 
+import atexit
+import os
 import sys
+import threading
 
 from crawler import early_signals
 
@@ -11,9 +14,28 @@ def main() -> int:
     try:
         from crawler import cli
 
-        return cli.main()
+        code = cli.main()
     except KeyboardInterrupt:  # during the imports
         return early_signals.AT_ONCE
+    _end(code)
+    return code
+
+
+def _end(code: int) -> None:
+    """End the process without freeing its memory, which takes as long as 60 pages.
+
+    Return, so that the interpreter ends it, if a thread still works or the output cannot be written.
+    """
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        return
+    try:
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,11 @@ class VirtualClock:
         return f"VirtualClock({self._now})"
 
 
+def past(instant: float, now: float) -> float:
+    """Return a stored instant; `now` if it lies in the future, because a clock was ahead when it was stored."""
+    return min(instant, now)
+
+
 def iso_time(instant: float) -> str:
     """Format an instant as ISO 8601 in UTC, with milliseconds."""
     whole = math.floor(instant)

@@ -7,8 +7,8 @@
 Importing the crawler takes longer than a supervisor may wait. A SIGTERM or SIGHUP that
 arrives meanwhile is remembered for the command, which stops as soon as it has begun. A
 second one ends the process at once. When a command has ended, `leave` makes the process
-ignore these signals: the interpreter restores their default action before it frees its
-memory, and a signal would then replace the exit code. This module is imported first and
+ignore these signals: a signal that arrives while the process ends would otherwise
+replace the exit code. This module is imported first and
 imports almost nothing.
 """
 

@@ -12,6 +12,7 @@ million pages with the same bug log one.
 
 import errno
 import logging
+from collections.abc import Container
 from traceback import walk_tb
 
 log = logging.getLogger("crawler")
@@ -65,6 +66,10 @@ class DamageError(DirectoryError):
     """A stored file or value is damaged; the message names it."""
 
 
+class ShippedError(DamageError):
+    """A segment lies in object storage only; `crawler ship --fetch` brings it back."""
+
+
 class BehindError(DamageError):
     """A process has lost links that it had confirmed to `peer`, so that its store is of an earlier state."""
 
@@ -85,6 +90,12 @@ class StoreError(CrawlerError):
     exit_code = 75
 
 
+class ObjectStoreError(CrawlerError):
+    """Object storage cannot be reached, or refuses an operation. What was not stored there is still here."""
+
+    exit_code = 75
+
+
 class BusyError(DirectoryError):
     """Another process uses the directory. Try again when it has ended."""
 
@@ -92,13 +103,23 @@ class BusyError(DirectoryError):
 
 
 _DISK_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_NO_RIGHT = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 def disk_failed(error: BaseException) -> bool:
     """Return whether an error, or one of its causes, means that the disk is full or failing."""
+    return _caused_by(error, _DISK_FAILS)
+
+
+def may_not_write(error: BaseException) -> bool:
+    """Return whether an error, or one of its causes, means that this user may not write there; reading is possible."""
+    return _caused_by(error, _NO_RIGHT)
+
+
+def _caused_by(error: BaseException, numbers: Container[int]) -> bool:
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in _DISK_FAILS:
+        if isinstance(seen, OSError) and seen.errno in numbers:
             return True
         seen = seen.__cause__
     return False

@@ -15,7 +15,6 @@ Cython's memory views; if that was not compiled, every kernel is imported as sou
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import spec_from_file_location
 from types import ModuleType
@@ -61,7 +60,7 @@ ALONE = (
 SHARED = "memoryviews"
 
 
-class AsSource(MetaPathFinder):
+class AsSource:
     """Import hook that finds the source of given modules before their compiled form is found."""
 
     def __init__(self, folder: str, names: Iterable[str]) -> None:

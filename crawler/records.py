@@ -13,6 +13,8 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from crawler.storage.parts import Part
+
 # Bounds are checked by decoding, at no measurable cost. MessagePack has no integers beyond 64 bits.
 Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
@@ -80,6 +82,7 @@ class TaskKind(StrEnum):
     PAGE = "page"  # fetch a page
     DENIED = "denied"  # nothing to fetch: robots.txt or a withdrawal forbids the URL; only record it
     SUBRESOURCE = "subresource"  # not handed out: fetched while a browser showed a page
+    SITE_FILE = "site_file"  # not handed out: tdmrep.json or a licence document of a page's site
 
 
 class FetchTask(msgspec.Struct, gc=False):
@@ -131,6 +134,7 @@ class Outcome(StrEnum):
     REDIRECT = "redirect"  # 301 302 303 307 308 with a usable Location
     BAD_REDIRECT = "bad_redirect"  # 3xx without a usable Location, a loop, or too long a chain
     GONE = "gone"  # 404, 410
+    LICENSE_REQUIRED = "license_required"  # 401 that demands a licence token (RSL)
     CLIENT_ERROR = "client_error"  # other 4xx
     TEMPORARY = "temporary"  # 408, 5xx but 503
     HOST_BUSY = "host_busy"  # BUSY_STATUSES
@@ -198,7 +202,11 @@ class Fetch(msgspec.Struct, gc=False):
     "resumed"; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL. `rendering` is the page as a browser showed it, if one did.
+    retry the URL. `rendering` is the page as a browser showed it, if one did. `site` names
+    what its host said about the use of its pages then (`consent/site_book.py`).
+    `challenged` means that the server wants this request signed, and that it would be if it
+    were sent again.
+    `part` is the payload of a large file; `body` and `content` are then empty.
     """
 
     url: str
@@ -227,6 +235,14 @@ class Fetch(msgspec.Struct, gc=False):
     payload_digest: bytes = b""
     final: bool = True
     rendering: Rendering | None = None
+    site: bytes = b""
+    challenged: bool = False
+    part: Part | None = None
+
+    @property
+    def body_bytes(self) -> int:
+        """The length of the payload."""
+        return len(self.body) if self.part is None else self.part.length
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (lower case), b"" if there is none."""
@@ -273,7 +289,9 @@ class Extracted(msgspec.Struct, gc=False):
     instant of their last change, where the document gives one; `told_by` names which of
     the three it is, "" for none. `anchors` are the texts of the first anchor of each of
     `hrefs` ("" for other links) if they were asked for, else []. `markup` is present
-    if it was asked for and the page was parsed.
+    if it was asked for and the page was parsed. `statements` are (name, content) of the
+    meta elements that speak about uses, `licenses` the raw URLs of the RSL documents that
+    link elements announce.
     """
 
     base: str
@@ -294,6 +312,16 @@ class Extracted(msgspec.Struct, gc=False):
     anchors: list[str] = []
     metas: int = 0
     markup: Markup | None = None
+    statements: list[tuple[str, str]] = []
+    licenses: list[str] = []
+
+
+class ReceiptStamp(msgspec.Struct, frozen=True, gc=False):
+    """A consent receipt as the page cache writes it: its digest, its known answers in words, and all of it as JSON."""
+
+    digest: bytes
+    answers: str
+    block: bytes
 
 
 class PageState(StrEnum):
@@ -343,6 +371,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
         -1
     )  # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
     rendered: bool = False  # its content is the DOM that a browser showed
+    receipt: bytes = b""  # the consent receipt of its last fetch (`consent/receipts.py`)
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
@@ -369,6 +398,7 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     broken: bool = False
     dom_offset: int = 0  # of the record of the page's DOM, from `offset` on; 0 without one
     dom_length: int = 0
+    receipt: bytes = b""  # the consent receipt of this fetch
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from crawler.storage.parts import Part
+
 ROOT = Path(__file__).resolve().parent.parent / "crawler"
 
 SHARED = {
@@ -32,6 +34,7 @@ SHARED = {
     "urls",
     "storage",
     "orders",
+    "signing",
 }
 STAGES = {
     "frontier",
@@ -105,6 +108,7 @@ SHELL = {
     "supervision/parent.py",
     "process/lifecycle/shutdown.py",
     "clock.py",
+    "crawl/shipper.py",
     "api/crawl.py",
     "api/delivery.py",
     "api/calls.py",
@@ -130,6 +134,7 @@ SHELL = {
     "admin/sampling.py",
     "admin/status_source.py",
     "admin/control.py",
+    "admin/control_client.py",
 }
 SHELL_FOLDERS = {"cli", "bench"}
 SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "subprocess", "threading"}
@@ -324,7 +329,7 @@ CLIENTS_ALLOWED: dict[str, tuple[set[str], str]] = {
         {"open_connection"},
         "asks the process that owns a page, at `serve.peers`",
     ),
-    "admin/control.py": ({"connect"}, "a Unix socket in the crawl's directory"),
+    "admin/control_client.py": ({"connect"}, "a Unix socket in the crawl's directory"),
     "cli/companions.py": ({"connect"}, "systemd's Unix socket"),
     "pages/formats/mirror.py": ({"connect"}, "an SQLite file"),
     "cli/demo_web.py": ({"aiohttp"}, "the web of the demo is a server"),
@@ -403,7 +408,7 @@ def test_no_file_needs_the_package_of_one_engine() -> None:
     assert found == ["crawler/storage/level_store.py", "crawler/storage/rocks_store.py"]
 
 
-PLAIN = (int, float, str, bytes, bool, type(None))
+PLAIN = (int, float, str, bytes, bool, type(None), Part)  # a Part holds a file, digests and plain data
 HOLDERS = (tuple, list, dict, abc.Sequence, typing.Union, types.UnionType)
 
 

@@ -1,13 +1,30 @@
-"""The page about the bot, from the configuration: its identity, its purpose, how to opt out, the rules it obeys."""
+"""The page about the bot, from the configuration: its identity, its purpose, how to opt out, the rules it obeys.
+
+The admin server shows it with a link to the requests of a host; the public listener (`bot_server.py`)
+shows it alone, without anything of the dashboard.
+"""
 
 from html import escape
 
 from crawler.config import Config
+from crawler.signing.key_directory import PATH
+from crawler.signing.key_file import OFF
 from crawler.version import __version__
 
+_OWN_STYLE = """<style>
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto; padding: 0 1rem }
+:root { color-scheme: light dark }
+table { border-collapse: collapse } th { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0 }
+td { padding: .2rem 0; overflow-wrap: anywhere } pre { overflow-x: auto }
+</style>"""
+_DASHBOARD_STYLE = "<link rel=stylesheet href=/static/dashboard.css>"
+_LEDGER = """<h2>Requests to your host</h2>
+<form action=/bot/ledger><label>Host name <input name=host required></label> <button>Show</button></form>
+"""
 
-def page(config: Config) -> bytes:
-    """Return an HTML document for webmasters."""
+
+def page(config: Config, *, public: bool = False) -> bytes:
+    """Return an HTML document for webmasters; a `public` one refers to nothing of the admin server."""
     identity, politeness, robots = config.identity, config.politeness, config.robots
     contact = identity.contact
     href = contact if "://" in contact else f"mailto:{contact}"
@@ -31,12 +48,13 @@ def page(config: Config) -> bytes:
         ("429 and 503", "the gap doubles each time; Retry-After is obeyed"),
         ("After errors", errors),
         ("noindex, nofollow, noarchive", "obeyed; a noarchive page is never shown from the cache"),
+        *_signing(config),
     ]  # fmt: skip
     table = "".join(f"<tr><th scope=row>{name}</th><td>{text}</td></tr>" for name, text in rows)
     token = escape(identity.token)
     return f"""<!doctype html>
 <html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width">
-<title>About the crawler {token}</title><link rel=stylesheet href=/static/dashboard.css></head>
+<title>About the crawler {token}</title>{_OWN_STYLE if public else _DASHBOARD_STYLE}</head>
 <body class=text><main><h1>About the crawler <code>{token}</code></h1>
 <p>This is a program called crawler (version {escape(__version__)}). It fetches public pages, slowly from each site.</p>
 <table>{table}</table>
@@ -44,7 +62,19 @@ def page(config: Config) -> bytes:
 <p>Add this to your site's robots.txt; it takes effect within {robots.copy_max_age / 3600:g} hours:</p>
 <pre>User-agent: {token}
 Disallow: /</pre>
-<h2>Requests to your host</h2>
-<form action=/bot/ledger><label>Host name <input name=host required></label> <button>Show</button></form>
-</main></body></html>
+{"" if public else _LEDGER}</main></body></html>
 """.encode()
+
+
+def _signing(config: Config) -> list[tuple[str, str]]:
+    identity = config.identity
+    if identity.signature == OFF:
+        return []
+    agent = escape(identity.signature_agent.rstrip("/"))
+    which = "all requests" if identity.sign_when == "always" else "requests to sites that ask for it"
+    return [
+        (
+            "Signatures",
+            f'{which} (Web Bot Auth, RFC 9421), with the keys at <a href="{agent}{PATH}">{agent}</a>',
+        )
+    ]

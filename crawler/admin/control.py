@@ -2,32 +2,28 @@
 
 A request is one line {"command": name, ...}, the answer one line
 {"ok": true, "result": ...} or {"ok": false, "error": text}. The socket is in the
-process's folder and accessible only to its owner. Clients open the folder and connect
+process's folder and accessible only to its owner. Clients (`control_client.py`) open the folder and connect
 through /proc/self/fd, because the path of a socket may have at most 107 bytes.
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from crawler.errors import CrawlerError, DirectoryError
+from crawler.admin.control_client import short_path
+from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE
 
 REQUEST_BYTES_MAX = 1 << 20
-ANSWER_BYTES_MAX = 64 << 20
-TIMEOUT = 30.0  # seconds; every answer comes from memory or a few reads
 
 log = logging.getLogger("crawler")
-
-NOBODY = object()  # the result of `ask` if no process runs
 
 # From Python 3.13 a server deletes its socket by the path it was bound to, which is temporary here.
 _KEEP_NAME: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
@@ -35,21 +31,12 @@ _KEEP_NAME: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
-@contextlib.contextmanager
-def _short_path(folder: Path) -> Iterator[str]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{descriptor}/control.sock"
-    finally:
-        os.close(descriptor)
-
-
 def _bound(folder: Path) -> socket.socket:
     """Return a socket that only this user may connect to. Never await in here: the umask is process-wide."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     before = os.umask(0o177)
     try:
-        with _short_path(folder) as path:
+        with short_path(folder) as path:
             made.bind(path)
     except BaseException:
         made.close()
@@ -105,42 +92,3 @@ class ControlServer:
             log.exception("control socket: %.200r", line)
             text = f"internal error: {type(error).__name__}: {error}; see the log"
             return msgspec.json.encode({"ok": False, "error": text, "code": 1})
-
-
-def listens(folder: Path) -> bool:
-    """Return whether a process accepts requests in `folder`."""
-    try:
-        with _short_path(folder) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-            link.settimeout(TIMEOUT)
-            link.connect(path)
-            return True
-    except OSError:
-        return False
-
-
-def ask(folder: Path, command: str, **arguments: Any) -> Any:
-    """Send a command to the process that runs in `folder`; return its result, or NOBODY if none answers.
-
-    Raises:
-        CrawlerError: the process rejected the command; carries the reason.
-    """
-    request = msgspec.json.encode({"command": command, **arguments}) + b"\n"
-    try:
-        with _short_path(folder) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-            link.settimeout(TIMEOUT)
-            link.connect(path)
-            link.sendall(request)
-            with link.makefile("rb") as answers:
-                line = answers.readline(ANSWER_BYTES_MAX)
-    except (FileNotFoundError, ConnectionError, NotADirectoryError):
-        return NOBODY
-    except TimeoutError as error:
-        raise DirectoryError(f"{folder}: the running process does not answer") from error
-    if not line:
-        return NOBODY
-    answer = msgspec.json.decode(line)
-    if not answer["ok"]:
-        failure = CrawlerError(answer["error"])
-        failure.exit_code = answer.get("code", 1)
-        raise failure
-    return answer["result"]

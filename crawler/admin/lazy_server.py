@@ -18,6 +18,7 @@ from crawler.admin import actions
 from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import StatusSource
 from crawler.config import Config
+from crawler.config.forms import http_origin
 from crawler.errors import ConfigError
 from crawler.serve import host_check
 
@@ -57,7 +58,7 @@ class LazyAdminServer:
         """The dashboard's URL with the token in its fragment; the page's script sends the token as a header field."""
         assert self._socket is not None
         host, port = self._socket.getsockname()[:2]
-        return f"http://{host}:{port}/#token={self._token}"
+        return f"{http_origin(host, port)}/#token={self._token}"
 
     def _open_soon(self) -> None:
         """Start the server for the first client, which waits in the socket's queue."""

@@ -25,10 +25,12 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
-from crawler.admin import actions, bot, host_pages, ledger, tails, withdrawal
+from crawler.admin import actions, bot, consent_page, host_pages, ledger, tails, withdrawal
 from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import StatusSource
 from crawler.config import Config
+from crawler.config.forms import http_origin
+from crawler.consent.summary import merged, total
 from crawler.crawl import safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import CrawlerError, UsageError
@@ -121,8 +123,7 @@ class AdminServer:
 
     def link(self) -> str:
         """The dashboard's URL with the token in its fragment; the page's script sends the token as a header field."""
-        host, port = self.listener.address
-        return f"http://{host}:{port}/#token={self.token}"
+        return f"{http_origin(*self.listener.address)}/#token={self.token}"
 
     async def close(self, failure: str = "") -> None:
         """End the event streams, with the reason if the crawl failed, and stop listening."""
@@ -160,7 +161,7 @@ class AdminServer:
             raise HttpError(
                 404,
                 "no_such_path",
-                "see /, /metrics, /status, /why, /hosts, /hosts/NAME, /fetches, /log, /bot, /healthz",
+                "see /, /metrics, /status, /why, /hosts, /hosts/NAME, /fetches, /log, /consent, /bot, /healthz",
             )
         return await getattr(self, _READS[path])(fields)
 
@@ -217,6 +218,13 @@ class AdminServer:
         request = {"command": "hosts", "limit": limit}
         request |= {name: fields[name] for name in ("order", "search", "cause") if fields.get(name)}
         return _json(host_pages.merged(await self._source.ask(request), limit, self._source.missing()))
+
+    async def _consent(self, fields: dict[str, str]) -> Reply:
+        rows = merged(await self._source.ask({"command": "consent"}))
+        missing = list(self._source.missing())
+        if fields.get("format") == "json":
+            return _json({"all": total(rows), "hosts": rows, "missing": missing})
+        return _reply(consent_page.page(rows, missing), "text/html")
 
     async def _fetches(self, fields: dict[str, str]) -> Reply:
         path, limit = self._files_of.pages_file, _number(fields, "limit", 100)
@@ -295,6 +303,7 @@ _READS = {
     "/why": "_why",
     "/history": "_show_history",
     "/hosts": "_hosts",
+    "/consent": "_consent",
     "/fetches": "_fetches",
     "/log": "_log",
     "/healthz": "_healthz",

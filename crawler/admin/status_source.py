@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from crawler.admin.control import ANSWER_BYTES_MAX, _short_path
+from crawler.admin.control_client import ANSWER_BYTES_MAX, short_path
 from crawler.admin.status import Status, resting
 from crawler.errors import CrawlerError, UsageError
 
@@ -80,7 +80,7 @@ class SiblingProcesses:
     async def _ask(self, name: str, request: Request) -> Any:
         self._missing.add(name)
         async with asyncio.timeout(TIMEOUT):
-            with _short_path(self._folders[name]) as path:
+            with short_path(self._folders[name]) as path:
                 reader, writer = await asyncio.open_unix_connection(path, limit=ANSWER_BYTES_MAX)
             try:
                 writer.write(msgspec.json.encode(request) + b"\n")

@@ -12,6 +12,7 @@ receives their answers, so each caller sends them in its own way.
 
 from collections.abc import Generator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 
 from crawler.clock import iso_time
 from crawler.errors import UsageError
+from crawler.pages.shipping import refuse_elsewhere
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawal
 
 ENTRIES = 20_000  # entries of a store that one request examines in a running process: about 0.2 s
@@ -100,6 +102,7 @@ def conduct(order: TakeDown, rules: RuleFile, now: float) -> Requests:
 
     Raises:
         UsageError: the order is invalid, or there is nothing to undo.
+        ShippedError: copies are to be erased, but some WARC files lie in object storage only.
         StoreError: the disk failed.
     """
     rule = order.rule(now)
@@ -109,11 +112,18 @@ def conduct(order: TakeDown, rules: RuleFile, now: float) -> Requests:
         return (yield from _count(result))
     if order.dry_run:
         return (yield from _count(Withdrawn("counted", rule)))
+    if order.erase:
+        refuse_shipped(rules.directory)
     result = Withdrawn("withdrawn", rules.add(rule))
     if order.erase:
         return (yield from _erase(replace(result.rule, url=rule.url), rules))
     yield {"command": "withdraw", "step": "apply"}
     return (yield from _count(result))
+
+
+def refuse_shipped(directory: Path) -> None:
+    """Raise ShippedError if copies cannot be erased because WARC files lie in object storage only."""
+    refuse_elsewhere(sorted(directory.glob("*/warc")))
 
 
 def _erase(rule: Withdrawal, rules: RuleFile) -> Requests:

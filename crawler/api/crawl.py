@@ -39,9 +39,12 @@ from crawler.api.page import Page
 from crawler.api.request import PRIORITY, Callback, Request
 from crawler.clock import SystemClock
 from crawler.config import Config, Layers, convert, environment_overrides
+from crawler.consent.describing import in_plain
+from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
 from crawler.crawl.seeds import SeedFile, Seeds
+from crawler.crawl.shipper import Shipper
 from crawler.crawl.start_checks import HOOK_GROUPS, check_start, find_entry_point
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, UsageError, bad_setting
@@ -55,7 +58,7 @@ from crawler.process.fetching.reader import Extractor
 from crawler.process.lifecycle.limits import STOP_GRACE
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.live_services import LiveServices
-from crawler.process.opening.stages import Stages, at_rest
+from crawler.process.opening.stages import Stages, reading
 from crawler.process.process import Process
 from crawler.records import Fetch, FetchTask, Link
 from crawler.upgrade.ready import ready
@@ -190,7 +193,7 @@ class Crawl:
     # -- opening and closing -------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        check_start(self.config)
+        check_start(self.config, self.directory.path)
         self.directory.create()
         ready(self.directory)
         name = "p0" if self._member is None else self._member.name
@@ -209,6 +212,7 @@ class Crawl:
             url_filter=self._guarded_filter(),
             priority=self._rank if self._asks else None,
         )
+        self._shipper = Shipper(self.directory.path, self.config.pages, self.stages.clock.now)
         try:
             await self._open()
         except BaseException as error:
@@ -222,6 +226,8 @@ class Crawl:
                 self.stages.close(clean=not isinstance(error, StoreError))
             raise
         self._opened = True
+        if not self._supervised:  # otherwise the supervisor ships the segments of all processes
+            self._shipper.start()
         return self
 
     async def _open(self) -> None:
@@ -271,6 +277,8 @@ class Crawl:
             self._close_items()
         finally:
             self._close_directory()
+            if not self._supervised:
+                await self._shipper.end()
 
     def _close_directory(self) -> None:
         """Release the directory, unless a write that did not end still uses it."""
@@ -445,27 +453,29 @@ class Crawl:
             await running
             self.say_if_complete()
 
-    def stored(self, *, newest: bool = True) -> Iterator[Page]:
+    def stored(self, *, newest: bool = True, allow: str = "") -> Iterator[Page]:
         """Yield the stored pages: the newest copies, or all copies if `newest` is False.
 
-        For an open crawl these are the pages committed so far.
+        `allow` names a use, such as "train-ai": only copies that may be used for it are
+        yielded (`page.consent`, `consent.unknown`). For an open crawl these are the pages committed so far.
 
         >>> _ = crawler.run(url, directory=folder / "stored", config=settings)
         >>> sorted(page.title for page in crawler.Crawl(directory=folder / "stored").stored())
         ['About', 'Home']
 
         Raises:
-            DirectoryError: there is no crawl, or another process has it open.
+            DirectoryError: there is no crawl.
+            UsageError: there is no such use.
         """
         if self._opened:
-            yield from _stored(self.stages, newest)
+            yield from _stored(self.stages, newest, allow)
             return
         self.directory.require()
         ready(self.directory)
         config = convert(self.directory.saved_config())
         for name in self.directory.process_names():
-            with at_rest(config, self.directory, name, clock=SystemClock()) as stages:
-                yield from _stored(stages, newest)
+            with reading(config, self.directory, name, clock=SystemClock()) as stages:
+                yield from _stored(stages, newest, allow)
 
     def stop(self, reason: str = "stopped", *, grace: float = STOP_GRACE) -> None:
         """End the run soon: start no new fetches, and commit those that finish within `grace` seconds.
@@ -628,9 +638,10 @@ async def _next(queue: "asyncio.Queue[_Offer]", running: "asyncio.Task[dict[str,
     return queue.get_nowait() if queue.qsize() else None
 
 
-def _stored(stages: Stages, newest: bool) -> Iterator[Page]:
+def _stored(stages: Stages, newest: bool, allow: str) -> Iterator[Page]:
     """Yield the pages of a store; log and skip those that cannot be read."""
     archive, pages = stages.pages, StoredPages(stages.config)
+    rule = UseRule.of(allow, stages.config.consent)
     captures = (
         (capture for _, capture in archive.newest_captures())
         if newest
@@ -640,9 +651,13 @@ def _stored(stages: Stages, newest: bool) -> Iterator[Page]:
         if capture.noarchive or capture.url.endswith("/robots.txt") or not capture.status:
             continue
         try:
-            record = archive.record(stages.fingerprinter.fingerprint(capture.url))
+            fingerprint = stages.fingerprinter.fingerprint(capture.url)
+            record = archive.record(fingerprint)
+            if rule is not None and rule.refusal(stages.store, fingerprint, capture, record):
+                continue
             flags, depth = (record.flags, record.depth) if record else (0, 0)
-            page = stored_page(archive.read(capture), pages, flags, depth)
+            consent = in_plain(stages.store, fingerprint, capture)
+            page = stored_page(archive.read(capture), pages, flags, depth, consent=consent)
         except DamageError as error:
             log.error("%s", error)
             continue

@@ -25,9 +25,11 @@ from crawler.api import request as requests
 from crawler.api.items import Items, plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
+from crawler.consent.describing import in_plain
 from crawler.errors import DamageError, StoreError, UsageError
 from crawler.export.stored_pages import StoredPages
 from crawler.pages.captures import StoredPage
+from crawler.pages.stored_bodies import codings_of, decoded
 from crawler.process.process import Process
 from crawler.process.results.admission import LinkContext
 from crawler.records import Extracted, Fetch, FetchTask, Link, LinkFlag, Outcome, RequestOptions
@@ -182,7 +184,9 @@ class Delivery:
         handover = self._handover(fetch_task.fingerprint)
         if fetch.outcome is Outcome.ROBOTS_DENIED and not handover.errback:
             return
-        page = page_of(fetch_task, fetch, extracted, handover.meta)
+        content_max = self._process.stages.config.fetch.body_bytes_max
+        consent = self._consent(fetch_task.fingerprint)
+        page = page_of(fetch_task, fetch, extracted, handover.meta, content_max, consent)
         await self._hand_over(fetch_task.fingerprint, page, handover, final=fetch.final)
 
     async def deliver_waiting(self) -> None:
@@ -211,7 +215,13 @@ class Delivery:
             return None
         record = self._stages.pages.record(fingerprint)
         flags = record.flags if record is not None else 0
-        return stored_page(stored, self._pages, flags, handover.depth, handover.meta)
+        consent = in_plain(self._stages.store, fingerprint, stored.capture)
+        return stored_page(stored, self._pages, flags, handover.depth, handover.meta, consent)
+
+    def _consent(self, fingerprint: int) -> dict[str, Any]:
+        """Return the receipt of a page that is durable; {} if it has none."""
+        record = self._stages.pages.record(fingerprint)
+        return {} if record is None else in_plain(self._stages.store, fingerprint, record)
 
     def _handover(self, fingerprint: int) -> Handover:
         at = requests.key(fingerprint)
@@ -342,8 +352,18 @@ class Delivery:
             change.after.append(lambda: self._keeping.discard(at))
 
 
-def page_of(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, meta: dict[str, Any]) -> Page:
-    """Return the page of a fetch, as a browser showed it if one did."""
+def page_of(
+    fetch_task: FetchTask,
+    fetch: Fetch,
+    extracted: Extracted | None,
+    meta: dict[str, Any],
+    content_max: int = 0,
+    consent: dict[str, Any] | None = None,
+) -> Page:
+    """Return the page of a fetch, as a browser showed it if one did; of a file on disk, `content_max` bytes at most.
+
+    `consent` is its receipt.
+    """
     shown = fetch.rendering
     return Page(
         url=fetch.url if fetch_task.flags & _OWN_REQUEST else fetch_task.url,
@@ -353,17 +373,35 @@ def page_of(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, me
         fetched_at=fetch.began,
         content_type="text/html" if shown else fetch.content_type,
         raw_headers=fetch.headers,
-        content=shown.dom if shown else fetch.content,
+        content=shown.dom if shown else _content(fetch, content_max),
         links=tuple(extracted.hrefs) if extracted else (),
         title=extracted.title if extracted else "",
         charset="utf-8" if shown else fetch.charset,
         meta=meta,
         rendered=shown is not None,
+        consent=consent or {},
     )
 
 
+def _content(fetch: Fetch, most: int) -> bytes:
+    """Return the content of an answer; b"" for a file of more than `most` bytes."""
+    if fetch.part is None:
+        return fetch.content
+    content = b""
+    for piece in decoded(fetch.part.pieces(), codings_of(fetch.headers)):
+        content += piece
+        if len(content) > most:
+            return b""
+    return content
+
+
 def stored_page(
-    stored: StoredPage, pages: StoredPages, flags: int = 0, depth: int = 0, meta: dict[str, Any] | None = None
+    stored: StoredPage,
+    pages: StoredPages,
+    flags: int = 0,
+    depth: int = 0,
+    meta: dict[str, Any] | None = None,
+    consent: dict[str, Any] | None = None,
 ) -> Page:
     """Return a page read back from the page cache by `pages`; `flags` are the LinkFlags of its URL."""
     capture = stored.capture
@@ -382,6 +420,7 @@ def stored_page(
         charset=stored.header_charset,
         meta=meta or {},
         rendered=stored.rendered,
+        consent=consent or {},
     )
 
 

@@ -191,7 +191,11 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     `url` is the request form, `content` the body without content coding,
     `fetched_at` an instant, `links` are its raw URLs, `meta` is the `meta` of the
     `Request` for it. If a browser showed the page (`render.when`), `rendered` is true and
-    `content` is the DOM in UTF-8. Text and tree are computed once, on first use.
+    `content` is the DOM in UTF-8. `content` of a file (not a page) of more than
+    `fetch.body_bytes_max` is b"": it is in the archive, and in a mirror. `consent` is the receipt
+    of the page: what its site allowed when it was fetched ("y", "n" or "unknown" for `search`,
+    `ai_input`, `train_ai` and `tdm`), which source decided, and the statements. Text and tree
+    are computed once, on first use.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/shop/", "<title>Shop</title><h1>Tea</h1><a href=green>Green</a>")
@@ -212,6 +216,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     charset: str = ""
     meta: Mapping[str, Any] = {}
     rendered: bool = False
+    consent: Mapping[str, Any] = {}
 
     @classmethod
     def of(cls, url: str, content: str | bytes, content_type: str = "text/html", status: int = 200) -> "Page":

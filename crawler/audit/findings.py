@@ -31,6 +31,7 @@ _NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_DENIED})
 _OUTCOMES = {
     Outcome.GONE: "not found",
     Outcome.CLIENT_ERROR: "refused",
+    Outcome.LICENSE_REQUIRED: "demands a licence",
     Outcome.TEMPORARY: "server error",
     Outcome.HOST_BUSY: "server busy",
     Outcome.BAD_REDIRECT: "redirects badly",

@@ -2,10 +2,12 @@
 
     crawler plan --pages 1e9 --hosts 5e6 --rate 10000
     crawler plan --pages 1e7 --hosts 50000 --rate 100 --refresh 20 --cores 4
+    crawler crawl https://example.org/ --dir sample --max-pages 5000 && crawler plan --sample sample --pages 1e6
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
 The estimate is computed from unit costs (crawler/bench/planning.py): those of a reference machine,
-or those that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs.
+or those that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. --sample takes
+what a small crawl has shown for all arguments that are not given: hosts, pages of the largest host, sizes, links, times.
 """
 
 import argparse
@@ -14,12 +16,29 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.bench.planning import GIB, KIB, REFERENCE, CostRange, Goal, Plan, UnitCosts, plan
+from crawler.bench.planning import (
+    DAY,
+    GIB,
+    KIB,
+    MIB,
+    REFERENCE,
+    CostRange,
+    Goal,
+    Plan,
+    UnitCosts,
+    exactly,
+    plan,
+)
+from crawler.bench.sample_crawl import facts
 from crawler.cli.parsing import Parser, PlainHelp
 from crawler.config import PolitenessConfig
 from crawler.errors import UsageError
 
 POLITENESS = PolitenessConfig()
+Scale = tuple[tuple[float, str], ...]  # (size of the unit, its name), the largest first
+_TIMES: Scale = ((DAY, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "s"))
+_SIZES: Scale = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
+_SPEEDS: Scale = ((125e3, "Mbit/s"), (125.0, "kbit/s"))
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -31,6 +50,9 @@ def main(_command: str, argv: list[str]) -> int:
         allow_abbrev=False,
     )
     _add_arguments(parser)
+    first, _ = parser.parse_known_args(argv)
+    if first.sample is not None:
+        parser.set_defaults(**facts(first.sample))
     args = parser.parse_args(argv)
     units = REFERENCE if args.units is None else read_units(args.units)
     goal = goal_of(args)
@@ -41,7 +63,26 @@ def main(_command: str, argv: list[str]) -> int:
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--pages", type=float, required=True, metavar="N", help="pages to fetch, such as 1e9")
-    add("--hosts", type=float, required=True, metavar="N", help="hosts to fetch them from")
+    add(
+        "--hosts",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="hosts to fetch them from (needed without --sample)",
+    )
+    add(
+        "--largest-host",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="share of the pages that the largest host has (the same for all hosts)",
+    )
+    add(
+        "--sample",
+        type=Path,
+        metavar="DIR",
+        help="crawl whose facts replace the defaults of the other arguments",
+    )
     add("--known-hosts", type=float, default=0.0, metavar="N", help="hosts seen in links (same as --hosts)")
     add("--rate", type=float, default=0.0, metavar="X", help="pages per second (as fast as --machines allow)")
     add(
@@ -119,12 +160,17 @@ def goal_of(args: argparse.Namespace) -> Goal:
     needed = ("pages", "hosts", "cores", "memory", "disk", "bandwidth", "page_size", "latency", "usable")
     if zero := [name for name in needed if not numbers[name]]:
         raise UsageError(f"--{zero[0].replace('_', '-')} must be more than 0")
-    if over := [name for name in ("compressed", "changed", "coded", "secure", "usable") if numbers[name] > 1]:
-        raise UsageError(f"--{over[0]} is a share and must be at most 1")
+    if over := [
+        name
+        for name in ("compressed", "changed", "coded", "secure", "usable", "largest_host")
+        if numbers[name] > 1
+    ]:
+        raise UsageError(f"--{over[0].replace('_', '-')} is a share and must be at most 1")
     return Goal(
         pages=args.pages,
         hosts=args.hosts,
         known_hosts=args.known_hosts,
+        largest_host=args.largest_host,
         rate=args.rate,
         refresh=args.refresh,
         changed=args.changed,
@@ -169,17 +215,20 @@ def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
     """Return a plan as a table, with ranges for figures that depend on measurements, and the assumptions."""
     rows = [
         ("pages per second", f"{found.rate:,.1f}, bounded by {found.bottleneck}"),
-        ("days", f"{found.days.mid:,.1f}"),
+        ("time", _scaled(found.days * DAY, _TIMES)),
         ("CPU per page", _range(found.page_cpu * 1e3, "ms")),
-        ("CPU in total", _range(found.cpu * (1 / 3600), "hours")),
+        ("CPU in total", _scaled(found.cpu, _TIMES[1:])),
         ("processes", _range(found.processes, "")),
         ("machines", _range(found.machines, "")),
-        ("disk", _range(found.disk * (1 / GIB), "GiB")),
-        ("WARC on disk", _range(found.warc * (1 / GIB), "GiB")),
-        ("refresh WARC", _range(found.refresh_warc * (1 / GIB), "GiB a day")),
-        ("memory", _range(found.memory * (1 / GIB), "GiB")),
-        ("bandwidth", f"{found.bandwidth / 125e3:,.0f} Mbit/s"),
-        ("connections", f"{found.connections:,.0f} to hosts, {found.peer_connections:,} between processes"),
+        ("disk", _scaled(found.disk, _SIZES)),
+        ("WARC on disk", _scaled(found.warc, _SIZES)),
+        ("refresh WARC", f"{_scaled(found.refresh_warc, _SIZES)} a day" if goal.refresh else "none"),
+        ("memory", _scaled(found.memory, _SIZES)),
+        ("bandwidth", _scaled(exactly(found.bandwidth), _SPEEDS)),
+        (
+            "connections",
+            f"{max(1.0, found.connections):,.0f} to hosts, {found.peer_connections:,} between processes",
+        ),
         ("a page", _assumed(goal)),
         ("unit costs", units.machine),
     ]
@@ -187,12 +236,19 @@ def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
 
 
 def _assumed(goal: Goal) -> str:
+    largest = f"; the largest host has {goal.largest_host:.2%} of the pages" if goal.largest_host else ""
     return (
         f"{goal.page_bytes / KIB:,.0f} KiB (the largest {goal.largest_bytes / KIB:,.0f}), compressed to "
-        f"{goal.compressed:.0%}, {goal.coded:.0%} sent compressed; {goal.links:,.0f} links, {goal.urls:g} new URLs of "
-        f"{goal.url_bytes:,.0f} characters, {goal.directories:g} directories per host; {goal.latency:g} s, "
-        f"{goal.secure:.0%} over TLS, {goal.handshakes:g} handshakes"
+        f"{goal.compressed:.0%}, {goal.coded:.0%} sent compressed; {goal.links:,.0f} links, {goal.urls:.3g} new URLs of "
+        f"{goal.url_bytes:,.0f} characters, {goal.directories:.3g} directories per host; {goal.latency:.3g} s, "
+        f"{goal.secure:.0%} over TLS, {goal.handshakes:.2g} handshakes{largest}"
     )
+
+
+def _scaled(cost: CostRange, units: Scale) -> str:
+    """Return a range in the largest unit that its middle reaches, otherwise in the smallest."""
+    size, name = next((unit for unit in units if cost.mid >= unit[0]), units[-1])
+    return _range(cost * (1 / size), name)
 
 
 def _range(cost: CostRange, unit: str) -> str:

@@ -9,7 +9,8 @@
                     asleep and shares neither its turn nor its commit with another fetch
     processes       rate x CPU per page without the idle share / the usable share of a core
     rate of hosts   hosts / (answer time + gap): the limit by politeness, however many machines there are
-    rate            the least of: requested, hosts, bandwidth, cores
+    rate of a host  1 / (answer time + gap): the largest host ends last, if its share of the pages is above average
+    rate            the least of: requested, hosts, the largest host's rate / its share of the pages, bandwidth, cores
     WARC            (pages + hosts, for robots.txt) x capture + pages x KiB, as compressed by gzip, x the ratio of
                     the WARC's compression to gzip, which differs for bodies sent compressed
     disk            WARC + pages x (line of the journal + store) + known URLs x (DUE + links log) + waiting URLs x queue
@@ -156,7 +157,8 @@ NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts remembered by name: fingerpri
 class Goal(msgspec.Struct, frozen=True):
     """The crawl to plan. `rate` 0: as fast as `machines` allow (then at least 1).
 
-    `known_hosts` is the number of hosts that links lead to (if larger than `hosts`).
+    `known_hosts` is the number of hosts that links lead to (if larger than `hosts`), `largest_host` the share of the
+    pages that the largest host has (if larger than the mean).
     `compressed` is the size of a page after gzip (level 6) as a share of its decoded size, `coded` the share of pages
     sent compressed, `secure` the share of pages over TLS; `handshakes` are full TLS handshakes per page, `urls` distinct
     new URLs per page, `directories` the directories with pages per host. `refresh` is the additional fetches of known
@@ -168,6 +170,7 @@ class Goal(msgspec.Struct, frozen=True):
     pages: float
     hosts: float
     known_hosts: float = 0.0
+    largest_host: float = 0.0
     rate: float = 0.0
     refresh: float = 0.0
     changed: float = 0.2
@@ -256,11 +259,18 @@ def host_rate(goal: Goal) -> float:
     return goal.hosts / (goal.latency + gap) if goal.latency + gap else math.inf
 
 
+def skewed_rate(goal: Goal) -> float:
+    """Return the mean pages per second until the largest host is done, as politeness allows for it alone."""
+    return host_rate(goal) / goal.hosts / goal.largest_host
+
+
 def plan(goal: Goal, units: UnitCosts) -> Plan:
     """Return the resources of a crawl, and the bound that limits its rate."""
     busy = page_cpu(goal, units)
     wire = goal.page_bytes * (goal.coded * goal.compressed + 1.0 - goal.coded) + HEADER_BYTES
     bounds = {"hosts: politeness": host_rate(goal)}
+    if goal.largest_host * goal.hosts > 1.0:
+        bounds["the largest host: politeness"] = skewed_rate(goal)
     if goal.rate:
         bounds["the rate asked for"] = goal.rate
     if goal.machines or not goal.rate:

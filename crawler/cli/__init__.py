@@ -39,7 +39,9 @@ COMMANDS = {
     "report": ("crawler.cli.report", "list dead links, redirect chains, duplicates and more"),
     "shell": ("crawler.cli.shell", "fetch a page and try selectors on it at a Python prompt"),
     "serve": ("crawler.cli.serve", "serve the stored pages over HTTP"),
+    "key": ("crawler.cli.key", "make, rotate or show the key that signs requests"),
     "export": ("crawler.cli.export", "write WARC, WACZ, JSON lines, Parquet, text, links or offline files"),
+    "ship": ("crawler.cli.ship", "copy WARC files to object storage, or bring them back"),
     "check": ("crawler.cli.check", "verify a crawl directory; with --repair, repair it"),
     "reshard": ("crawler.cli.reshard", "divide a crawl among other processes"),
     "recover": ("crawler.cli.reshard", "recover from the loss of a process's disk"),
@@ -89,6 +91,8 @@ def main(argv: list[str] | None = None) -> int:
 def _main(argv: list[str], *, leaves: bool) -> int:
     """Run a command line; with `leaves`, exit the process here if the command ran an event loop."""
     collect_rarely()
+    # OpenBLAS, which numpy loads, starts threads that spin; the crawler multiplies no matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = list(argv)
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help", "help"):

@@ -2,20 +2,20 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import BusyError, DirectoryError, UsageError
+from crawler.errors import BusyError, CrawlerError, DirectoryError, UsageError
 from crawler.upgrade.ready import ready
 
 if TYPE_CHECKING:
+    from crawler.config import Config
     from crawler.process.opening.stages import Stages
 
 RESTART_WAIT = 10.0  # seconds to wait for a missing process while other processes of the crawl answer
-# The same for read-only requests: a process that starts meanwhile waits until the reader releases the lock.
-READING_WAIT = 2.0
+# Requests that change nothing: a process that does not answer them is read from its directory, without its lock.
 READING = frozenset(("status", "why", "get", "signals", "host", "hosts"))
 
 
@@ -38,16 +38,13 @@ def _ask_missing(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, running: bool, reads: bool
 ) -> Any:
     """Return the answer of a process that does not run; `running` tells that others do, so it may be starting."""
-    if running:
-        answered, answer = _ask_running(
-            directory, name, request, wait=READING_WAIT if reads else RESTART_WAIT
-        )
+    if running and not reads:
+        answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
         if answered:
             return answer
-        if not reads:
-            raise DirectoryError(
-                f"{directory.process(name)}: not running, while other processes of the crawl are; try again"
-            )
+        raise DirectoryError(
+            f"{directory.process(name)}: not running, while other processes of the crawl are; try again"
+        )
     try:
         return ask_at_rest(directory, name, request)
     except BusyError:  # the process has started in the meantime
@@ -59,11 +56,10 @@ def _ask_missing(
 
 def begun_names(directory: CrawlDirectory) -> list[str]:
     """Return the processes of a crawl that is ready, including those whose store or folder is lost."""
-    from crawler.config import convert
     from crawler.crawl.process_names import process_names
 
     here = directory.process_names()
-    lost = [name for name in process_names(convert(directory.saved_config())) if directory.has_begun(name)]
+    lost = [name for name in process_names(_saved(directory)) if directory.has_begun(name)]
     return sorted({*here, *lost}, key=lambda name: (len(name), name))
 
 
@@ -94,7 +90,7 @@ def is_running(path: Path) -> bool:
 
 def is_answered(path: Path) -> bool:
     """Return whether a process answers commands for the crawl: one that crawls, or one that serves it at rest."""
-    from crawler.admin.control import listens
+    from crawler.admin.control_client import listens
 
     directory = CrawlDirectory(path)
     return any(listens(directory.process(name)) for name in directory.process_names())
@@ -120,14 +116,22 @@ def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
 def _ask_running(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: float = 0.0
 ) -> tuple[bool, Any]:
-    """Return (whether the process runs, its answer); wait up to `wait` seconds for one that may be starting."""
-    from crawler.admin.control import NOBODY, ask
+    """Return (whether the process runs, its answer); wait up to `wait` seconds for one that may be starting.
+
+    A page server at rest leaves most requests that change nothing to their sender.
+    """
+    from crawler.admin.control_client import NOBODY, ask
 
     give_up = time.monotonic() + wait
-    while (answer := ask(directory.process(name), **request)) is NOBODY:
-        if time.monotonic() >= give_up:
+    try:
+        while (answer := ask(directory.process(name), **request)) is NOBODY:
+            if time.monotonic() >= give_up:
+                return False, None
+            time.sleep(0.1)
+    except CrawlerError as error:
+        if error.exit_code == BusyError.exit_code and request["command"] in READING:
             return False, None
-        time.sleep(0.1)
+        raise
     return True, answer
 
 
@@ -135,17 +139,41 @@ def ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -
     """Return the answer of a process that does not run, from its directory."""
     from crawler.process.answering.commands import Commands
 
-    with at_rest(directory, name) as stages:
+    opened = reading if request["command"] in READING else at_rest
+    with opened(directory, name) as stages:
         return Commands(stages, stages.commits.commit_now).run(request)
 
 
+def refuse_running(directory: CrawlDirectory, names: Iterable[str], command: str) -> None:
+    """Raise BusyError if a process of the crawl is running; a page server at rest is not."""
+    for name in names:
+        found, _ = _ask_running(directory, name, {"command": "status", "hosts": 0})
+        if found:
+            raise BusyError(f"{directory.process(name)}: is crawling; `{command}` needs a crawl at rest")
+
+
 @contextlib.contextmanager
-def at_rest(directory: CrawlDirectory, name: str, *, restore: bool = True) -> Iterator["Stages"]:
-    """Yield the stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
+def at_rest(directory: CrawlDirectory, name: str, *, lasting: bool = False) -> Iterator["Stages"]:
+    """Yield the stages of one process of a crawl that is not running, under its lock; `lasting` as for `Stages`."""
     from crawler.clock import SystemClock
-    from crawler.config import convert
     from crawler.process.opening import stages
 
-    config = convert(directory.saved_config())
-    with stages.at_rest(config, directory, name, clock=SystemClock(), restore=restore) as opened:
+    config = _saved(directory)
+    with stages.at_rest(config, directory, name, clock=SystemClock(), lasting=lasting) as opened:
         yield opened
+
+
+@contextlib.contextmanager
+def reading(directory: CrawlDirectory, name: str) -> Iterator["Stages"]:
+    """Yield a private copy of the stages of one process, without its lock."""
+    from crawler.clock import SystemClock
+    from crawler.process.opening import stages
+
+    with stages.reading(_saved(directory), directory, name, clock=SystemClock()) as opened:
+        yield opened
+
+
+def _saved(directory: CrawlDirectory) -> "Config":
+    from crawler.config import convert
+
+    return convert(directory.saved_config())

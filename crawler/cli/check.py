@@ -72,8 +72,10 @@ def _check(directory: CrawlDirectory) -> list[str]:
     from crawler.upkeep.check import check
 
     problems, exchanged = [], {}
-    for name in access.begun_names(directory):
-        with access.at_rest(directory, name, restore=False) as stages:
+    names = access.begun_names(directory)
+    access.refuse_running(directory, names, "crawler check")
+    for name in names:
+        with access.reading(directory, name) as stages:
             problems += [f"{name}: {line}" for line in check(stages)]
             exchanged[name] = Exchanged.of(stages)
     return problems + [str(each) for each in find_behind(exchanged)]
@@ -84,10 +86,11 @@ def _repair(directory: CrawlDirectory) -> list[str]:
     from crawler.clock import SystemClock
     from crawler.config import convert
     from crawler.upkeep.behind import recover_behind
-    from crawler.upkeep.check import repair
+    from crawler.upkeep.check import begin_repair, repair
 
     config, clock = convert(directory.saved_config()), SystemClock()
     names, problems = access.begun_names(directory), []
+    _print_repaired(begin_repair(directory, names))
     for name in names:
         done, left = repair(config, directory, name, clock)
         _print_repaired(f"{name}: {line}" for line in done)

@@ -1,4 +1,5 @@
-"""The companions of a crawl started from the command line: the admin server, and messages to systemd."""
+"""The companions of a crawl started from the command line: the admin server, the public page about the bot, and
+messages to systemd."""
 
 import asyncio
 import os
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from crawler.clock import SystemClock
 from crawler.config import AdminConfig, Config
+from crawler.config.forms import http_origin
 
 if TYPE_CHECKING:
     from crawler.admin.lazy_server import LazyAdminServer  # imported only when needed, as it is slow
@@ -23,22 +25,41 @@ OFF = "off"
 async def companions(
     source: "StatusSource", config: Config, directory: Path, *, quiet: bool
 ) -> AsyncIterator[None]:
-    """Run the admin server and notify systemd while the crawl runs; `source` answers the server's questions."""
-    server = _admin(source, config, directory, quiet=quiet)
-    notify("READY=1")
-    beating = asyncio.create_task(_beat())
-    failure = ""
+    """Run the servers beside the crawl and notify systemd while it runs; `source` answers the admin server."""
+    async with bot_listener(config, directory, quiet=quiet):
+        server = _admin(source, config, directory, quiet=quiet)
+        notify("READY=1")
+        beating = asyncio.create_task(_beat())
+        failure = ""
+        try:
+            yield
+        except Exception as error:
+            failure = str(error) or type(error).__name__
+            raise
+        finally:
+            notify("STOPPING=1")
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+            if server is not None:
+                await server.close(failure)
+
+
+@asynccontextmanager
+async def bot_listener(config: Config, directory: Path, *, quiet: bool) -> AsyncIterator[None]:
+    """Serve the public page about the bot and the key directory, if `serve.bot_listen` is set."""
+    if not config.serve.bot_listen:
+        yield
+        return
+    from crawler.admin.bot_server import BotServer
+
+    server = BotServer(config, directory, SystemClock().now)
+    await server.start(config.serve.bot_listen)
+    if not quiet:
+        print(f"about the bot: {http_origin(*server.listener.address)}/bot", file=sys.stderr, flush=True)
     try:
         yield
-    except Exception as error:
-        failure = str(error) or type(error).__name__
-        raise
     finally:
-        notify("STOPPING=1")
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
-        if server is not None:
-            await server.close(failure)
+        await server.close()
 
 
 def _admin(

@@ -1,21 +1,17 @@
 """`crawler crawl`: crawl into a directory, until done or stopped."""
 
 import argparse
-import asyncio
 import contextlib
 import logging
-import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from crawler import early_signals, kernel_selection
 from crawler.cli import flags, options
-from crawler.cli.parsing import quoted
+from crawler.cli.summary import exit_code, incomplete, summary
 from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
@@ -23,23 +19,17 @@ from crawler.crawl.relaxed_settings import SeedPlaces, inherited
 from crawler.crawl.restart import put_aside
 from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
-from crawler.errors import CrawlerError, StoreError, UsageError
-from crawler.process.lifecycle import shutdown
-from crawler.storage.files import named_output, refuse_output
+from crawler.errors import UsageError
+from crawler.signing.key_file import with_key_file
 
 log = logging.getLogger("crawler")
-
-STDOUT = Path("-")
-
-if TYPE_CHECKING:
-    from crawler.api import Crawl
-    from crawler.forked_children import ForkedChild
-    from crawler.process.exchange.exchange import Member
 
 
 def main(_command: str, argv: list[str]) -> int:
     """Crawl; return 0 if done or stopped on request, 14 at a size limit, 15 at a time limit, 75 on a full disk."""
     args = _parse(argv)
+    from crawler.cli import running  # imported here, so that `--help` is fast
+
     directory = CrawlDirectory(args.dir)
     if args.dry_run and (args.fresh or args.login is not None or args.mirror or args.report is not None):
         raise UsageError(
@@ -55,7 +45,7 @@ def main(_command: str, argv: list[str]) -> int:
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to continue")
     if args.dry_run:
         return _dry_run(args, config, directory)
-    check_report(args.report)
+    running.check_report(args.report)
     if args.login is None and args.data:
         raise UsageError("--data: needs --login URL")
     given = seeds(config, args, layers, directory)
@@ -64,42 +54,40 @@ def main(_command: str, argv: list[str]) -> int:
     if args.login is not None:
         config = _logged_in(args, layers, directory)
     log.info("crawl in %s started", args.dir)
-    report = run(config, args, given)
+    report = running.run(config, args, given)
     log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
-    if not args.quiet and args.report != STDOUT:
+    if not args.quiet and args.report != running.STDOUT:
         print(summary(report, args.dir))
     if args.mirror:
         _write_mirror(args)
+    if config.filter.accept and _keeps_nothing(report):
+        print(
+            f"crawler: no file of a kind in --accept was found: {', '.join(config.filter.accept)}",
+            file=sys.stderr,
+        )
+    return exit_code(report) or (CUT_CODE if _misses_files(args, config, report) else 0)
+
+
+def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:
+    """Return whether a file that the user asked for is incomplete: any with --mirror or --accept, else a seed."""
     wants_files = args.mirror or bool(config.filter.accept)
-    return exit_code(report) or (CUT_CODE if wants_files and incomplete(report) else 0)
+    return bool(
+        incomplete(report) if wants_files else report["run"].get("bodies", {}).get("asked_incomplete")
+    )
+
+
+def _keeps_nothing(report: dict[str, Any]) -> bool:
+    """Return whether this run fetched pages but stored none of them."""
+    run = report["run"]
+    return bool(run.get("pages", {}).get("fetched")) and not run.get("kept", {}).get("pages")
 
 
 CUT_CODE = 16  # files were asked for, and some of them are incomplete
-LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  # Browsertrix's two
-
-
-def exit_code(report: dict[str, Any]) -> int:
-    """Return the exit code of a run: if a size or time limit stopped it, the code of that limit."""
-    code = LIMIT_CODES.get(report.get("stopped_by") or "", 0)
-    return code if code == StoreError.exit_code or report.get("frontier", {}).get("todo") else 0
-
-
-def incomplete(report: dict[str, Any]) -> str:
-    """Return one line about the bodies that this run kept although they are incomplete; "" if there are none."""
-    bodies = report["run"].get("bodies", {})
-    kinds = [
-        (
-            bodies.get("cut", 0),
-            "longer than fetch.body_bytes_max, fetch.wire_bytes_max or sitemaps.bytes_max",
-        ),
-        (bodies.get("broken_off", 0), "broken off by the server or a time limit at the last try"),
-    ]
-    said = ", ".join(f"{count:,} {why}" for count, why in kinds if count)
-    return said and f"stored incomplete: {said}; the field truncated in pages.jsonl marks them"
 
 
 def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory) -> int:
     """Print the URLs that would be fetched."""
+    from crawler.cli import running
     from crawler.cli.dry_run import dry_run
 
     options.set_up_log(args)
@@ -107,7 +95,7 @@ def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory
     def crawl(config: Config, folder: Path) -> dict[str, Any]:
         CrawlDirectory(folder).create()
         beside = argparse.Namespace(**vars(args) | {"dir": folder, "progress": "none"})
-        return run(config, beside, Seeds(config, _raw_seeds(args)))
+        return running.run(config, beside, Seeds(config, _raw_seeds(args)))
 
     return dry_run(config, directory, crawl, _raw_seeds(args))
 
@@ -117,7 +105,8 @@ def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirecto
     from crawler.cli import login
 
     cookies = directory.path.absolute() / "cookies.txt"
-    login.log_in(args.login, login.fields(args.data), layers.config(), cookies)
+    config = with_key_file(layers.config(), directory.path.absolute())
+    login.log_in(args.login, login.fields(args.data), config, cookies)
     layers.set("--login", "fetch.cookies_file", str(cookies))
     return layers.config()
 
@@ -165,7 +154,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="LIST",
-        help="store only files with these extensions or media types (pdf,image/*); still follow links of pages",
+        help="store only files with these extensions or media types (pdf,image/*); pages and style sheets are fetched "
+        "for their links and --requisites is implied",
     )
     what(
         "--reject",
@@ -214,6 +204,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     args.urls = [checked(url) for url in args.urls]
     if accepted := _words(args.accept):
         setattr(args, "filter.accept", accepted)
+        setattr(args, "crawl.requisites", True)  # as wget: pictures on a page are files, too
     rejected = _words(args.reject)
     if endings := [each.lstrip("*.") for each in rejected if not _is_pattern(each)]:
         setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
@@ -225,6 +216,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         setattr(args, "pages.store", "none")
     if args.mirror:
         setattr(args, "crawl.requisites", True)
+        setattr(args, "fetch.files", "all")
     if (file := getattr(args, "fetch.cookies_file", None)) is not None:
         setattr(args, "fetch.cookies_file", str(Path(file).absolute()))
     return args
@@ -310,217 +302,3 @@ def _add_parts(args: argparse.Namespace, layers: Layers) -> None:
     if surts:
         before = list(layers.tree.get("crawl", {}).get("surts", []))
         layers.set(f"--seeds {args.seeds}", "crawl.surts", list(dict.fromkeys([*before, *surts])))
-
-
-def run(
-    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None" = None
-) -> dict[str, Any]:
-    """Crawl in this process (as `member` of several) or under a supervisor; return the report."""
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # its threads spin at startup, and no matrix is multiplied
-    if kernel_selection.are_interpreted():
-        log.info(
-            "the kernels run interpreted; scripts/setup compiles them if gcc and python3-dev are installed"
-        )
-    try:
-        processes = config.crawl.processes
-        report = _supervise(config, args, seeds) if processes > 1 else _run_one(config, args, seeds, member)
-        if said := incomplete(report):
-            log.info(said)
-            print(f"crawler: {said}", file=sys.stderr)
-        return report
-    finally:
-        if args.report is not None:
-            _copy_report(CrawlDirectory(args.dir).report_file, args.report)
-
-
-def _copy_report(made: Path, wanted: Path) -> None:
-    """Copy the report of the run, even if the run failed."""
-    if made.exists() and wanted == STDOUT:
-        sys.stdout.write(made.read_text(encoding="utf-8"))
-    elif made.exists():
-        try:
-            with named_output(wanted) as file:
-                file.write(made.read_bytes())
-        except CrawlerError as error:
-            raise StoreError(f"--report {error}; the report is in {made}") from error
-
-
-def check_report(path: Path | None) -> None:
-    """Check before the crawl that the report can be written to `path`; raise UsageError otherwise."""
-    try:
-        if path is not None and path != STDOUT:
-            refuse_output(path)
-    except UsageError as error:
-        raise UsageError(f"--report {error}") from None
-
-
-def _run_one(
-    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None"
-) -> dict[str, Any]:
-    import gc
-
-    import uvloop
-
-    import crawler.api  # noqa: F401
-    from crawler.process.fetching.reader import fork_parser
-
-    parser = fork_parser()
-    gc.freeze()  # imported modules are never collected, so the collector need not visit them
-    limit = config.crawl.shutdown_step_max
-    try:
-        return shutdown.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
-    finally:  # close also if the directory cannot be opened
-        if parser is not None:
-            parser.end()
-
-
-def _supervise(config: Config, args: argparse.Namespace, seeds: Seeds) -> dict[str, Any]:
-    from crawler.cli.progress import LIVE_INTERVAL
-    from crawler.supervision.supervisor import Supervisor
-
-    supervisor = Supervisor(
-        config,
-        args.dir,
-        seeds,
-        status_interval=LIVE_INTERVAL if _progress(args) != "none" else 0.0,
-        level=options.log_level(args),
-        json_log=args.log_format == "json",
-    )
-    supervisor.fork()
-    return asyncio.run(_watch(supervisor, config, args))
-
-
-def _progress(args: argparse.Namespace) -> str:
-    """Return the kind of progress display to use."""
-    return "none" if args.quiet else args.progress
-
-
-async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> dict[str, Any]:
-    from crawler.admin.status_source import SiblingProcesses
-    from crawler.cli.companions import companions
-    from crawler.cli.progress import show
-
-    source = SiblingProcesses(supervisor.folders())
-    with _Stopper(supervisor, args.dir, _command(config)):
-        shown = asyncio.create_task(show(supervisor, _progress(args)))
-        try:
-            async with companions(source, config, args.dir, quiet=_progress(args) == "none"):
-                return await supervisor.run()
-        finally:
-            shown.cancel()
-            await asyncio.gather(shown, return_exceptions=True)
-
-
-async def _crawl(
-    config: Config,
-    args: argparse.Namespace,
-    seeds: Seeds,
-    member: "Member | None",
-    parser: "ForkedChild | None",
-) -> dict[str, Any]:
-    from crawler.admin.status_source import OwnProcess
-    from crawler.api import Crawl
-    from crawler.cli.companions import companions
-    from crawler.cli.progress import show
-
-    async with Crawl(config, directory=args.dir, seeds=seeds, member=member, parser=parser) as crawl:
-        source = OwnProcess(crawl.command, lambda: "")
-        with _Stopper(crawl, args.dir, _command(config)):
-            shown = asyncio.create_task(show(crawl, _progress(args)))
-            try:
-                async with companions(source, config, args.dir, quiet=_progress(args) == "none"):
-                    return await crawl.run()
-            finally:
-                shown.cancel()
-                await asyncio.gather(shown, return_exceptions=True)
-
-
-def _command(config: Config) -> str:
-    """Return the command that continues this kind of run."""
-    return "refresh" if config.refresh.endless else "crawl"
-
-
-class _Stopper:
-    """Signal handling: the first signal shuts down cleanly, the second exits immediately; neither loses data.
-
-    The handlers are Python's own, not the event loop's, so the second signal also ends a blocked loop.
-    A signal that arrives before the loop exists is noted (`early_signals.py`); the crawl stops as soon as it runs.
-    """
-
-    def __init__(self, crawl: "Crawl", directory: Path, command: str) -> None:
-        self._crawl = crawl
-        self._command = command
-        self._directory = directory
-        self._asked = False
-
-    def __enter__(self) -> None:
-        """Install the signal handlers."""
-        self._loop = asyncio.get_running_loop()
-        self._before = {number: signal.signal(number, self) for number in early_signals.stop_signals()}
-        if early_signals.begin():
-            self._loop.call_soon(self._crawl.stop, "signal")
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def __call__(self, *_: object) -> None:
-        if self._asked:
-            self._crawl.kill()
-            os._exit(130)
-        self._asked = True
-        said = f"stopping; continue later with: crawler {self._command} --dir {quoted(self._directory)}\n"
-        os.write(2, said.encode(errors="backslashreplace"))  # the handler may have interrupted a print
-        self._loop.call_soon_threadsafe(self._crawl.stop, "signal")
-
-
-def _nothing_new(report: dict[str, Any]) -> bool:
-    """Return whether the crawl was already complete before the run."""
-    run = report["run"]
-    asked = any([*run.get("pages", {}).values(), *run.get("refresh", {}).values()])
-    return report["stopped_by"] == "done" and not asked and not report["frontier"]["todo"]
-
-
-def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> str:
-    """Return the summary printed at the end of a run."""
-    run = report["run"]
-    pages = run.get("pages", {})
-    failed = {name: n for name, n in sorted(pages.items()) if name in _FAILURES and n}
-    frontier, where = report["frontier"], quoted(directory)
-    lines = [
-        f"{report['stopped_by'] or 'ended'} after {report['seconds']:.1f} s: "
-        f"{pages.get('fetched', 0):,} pages fetched, "
-        f"{run.get('bytes', {}).get('wire', 0) / 1e6:,.1f} MB received; "
-        f"{frontier['todo']:,} URLs to do, {frontier['parked']:,} parked",
-    ]
-    if refreshed := run.get("refresh", {}):
-        lines.append(
-            f"refreshed: {refreshed.get('done', 0):,} pages fetched again; {refreshed.get('content_changed', 0):,} had "
-            f"changed, {refreshed.get('content_same', 0) + refreshed.get('unchanged', 0):,} had not"
-        )
-    if command == "crawl" and _nothing_new(report):
-        lines.append(
-            "complete; known pages are not fetched again (use crawler refresh, or --fresh to start over)"
-        )
-    if failed:
-        lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
-    if unwritten := run.get("bodies", {}).get("unwritten"):
-        lines.append(
-            f"stored without their bodies because of an error in the crawler (see the log): {unwritten:,}"
-        )
-    if report["conservation"] != "holds":
-        lines += [f"counting error: {problem}" for problem in report["conservation"]]
-    lines.append(f"pages: {where}/*/warc   fetch log: {where}/pages.jsonl   report: {where}/report.json")
-    if frontier["todo"] or command == "refresh":
-        lines.append(f"continue with: crawler {command} --dir {where}")
-    return "\n".join(lines)
-
-
-_FAILURES = {
-    "bad_redirect", "gone", "client_error", "temporary", "host_busy", "unexpected_status", "bad_status",
-    "header_too_large", "framing", "header_timeout", "dns_error", "dns_not_found", "address_denied",
-    "connect_error", "tls_error", "reset", "proxy_error", "internal_error",
-    "robots_denied",
-}  # fmt: skip

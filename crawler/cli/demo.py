@@ -69,8 +69,8 @@ def _config(args: argparse.Namespace, *more: dict[str, Any]) -> Config:
 
 async def _demo(args: argparse.Namespace) -> None:
     """Crawl the web, let it change, keep the copies fresh, and print the results of both."""
-    from crawler.cli.crawl import summary
     from crawler.cli.demo_web import HOSTS, DemoWeb
+    from crawler.cli.summary import summary
 
     async with DemoWeb() as demo_web:
         hosts = ", ".join(f"{name} {address}" for name, address in HOSTS.items())

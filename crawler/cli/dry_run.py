@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import NoSeedError
+from crawler.signing.key_file import with_key_file
 
 SHOWN_RULES = 8  # the number of rules listed; those that reject most come first
 
@@ -31,7 +32,9 @@ def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Ite
     alone = replace(config.crawl, depth=0, processes=1)
     pages = replace(config.pages, store="none")
     admin = replace(config.admin, address="off")
-    once = replace(config, crawl=alone, pages=pages, admin=admin, serve=replace(config.serve, address=""))
+    serve = replace(config.serve, address="", bot_listen="")
+    once = replace(config, crawl=alone, pages=pages, admin=admin, serve=serve)
+    once = with_key_file(once, directory.path.absolute())
     with tempfile.TemporaryDirectory(prefix="crawler-dry-") as folder:
         try:
             report = run(once, Path(folder))
@@ -76,10 +79,10 @@ def _go_on(directory: CrawlDirectory, given: Iterable[str]) -> int:
 
 def _waiting(directory: CrawlDirectory) -> Iterator[tuple[bool, str]]:
     """Yield (whether the URL is parked, the URL) for each queued URL, host by host, in queue order."""
-    from crawler.cli.access import at_rest, names
+    from crawler.cli.access import names, reading
 
     for name in names(directory):
-        with at_rest(directory, name, restore=False) as stages:
+        with reading(directory, name) as stages:
             yield from stages.frontier.intake.waiting()
 
 

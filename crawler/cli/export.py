@@ -7,16 +7,21 @@ from pathlib import Path
 
 from crawler.cli import options
 from crawler.clock import SystemClock
+from crawler.consent.use_rule import USE_NAMES
+from crawler.export.uploading import output_place
 from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.export.writing import FORMATS, Export, ExportRequest
 from crawler.pages.formats.rows import FIELDS
-from crawler.printable import raw_stream
+from crawler.pages.formats.selection import ignore
+from crawler.printable import printable, raw_stream
 
 _EXAMPLES = """\
 crawler export --dir example --format cdxj > example.cdxj
   crawler export --dir example --format mirror -o example-offline
   crawler export --dir example --format parquet -o rows.parquet --where 'status == 200 and language == "en"'
   crawler export --dir example --format parquet -o rows/ --part-size 256M --main-content
+  crawler export --dir example --format parquet -o train.parquet --allow train-ai
+  crawler export --dir example --format parquet --to s3://bucket/example/rows.parquet
   crawler export --dir example --format jsonl --fields url,status,via --where 'status >= 400'"""
 
 
@@ -25,11 +30,13 @@ def main(_command: str, argv: list[str]) -> int:
     args = _parse(argv)
     problems: list[str] = []
     progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())
-    export = Export(_request(args), report=problems.append, progress=progress)
-    try:
-        count = export.run(args.dir)
-    finally:
-        progress.end()
+    say = ignore if args.quiet else _say
+    with output_place(args.output, say) as output:
+        export = Export(_request(args, output), report=problems.append, progress=progress)
+        try:
+            count = export.run(args.dir)
+        finally:
+            progress.end()
     for problem in problems:
         print(f"crawler: {problem}", file=sys.stderr)
     if args.where and not count and not args.quiet:
@@ -50,15 +57,28 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        "--to",
         metavar="PATH",
-        help="output file, or folder for a mirror or for parts (standard output)",
+        help="output file, or folder for a mirror or for parts (standard output); s3://, gs://, az:// "
+        "and file:// URLs name object storage",
     )
     parser.add_argument(
         "--where",
         default="",
         metavar="EXPR",
         help="export only rows that match, such as 'host == \"x.org\" and status == 200'",
+    )
+    parser.add_argument(
+        "--allow",
+        default="",
+        metavar="USE",
+        help="export only copies that may be used for USE by their consent receipts: " + ", ".join(USE_NAMES),
+    )
+    parser.add_argument(
+        "--unknown",
+        choices=("allow", "refuse"),
+        default="",
+        help="with --allow: take or leave out copies about which nothing is said (consent.unknown)",
     )
     parser.add_argument(
         "--fields",
@@ -93,13 +113,18 @@ def _bytes(text: str) -> int:
     return ByteCount.parse(text)
 
 
-def _request(args: argparse.Namespace) -> ExportRequest:
-    output = args.output.absolute() if args.output is not None else None
+def _say(line: str) -> None:
+    print(printable(line), file=sys.stderr)
+
+
+def _request(args: argparse.Namespace, output: Path | None) -> ExportRequest:
     return ExportRequest(
         args.format,
         output,
         with_noarchive=args.with_noarchive,
         where=args.where,
+        allow=args.allow,
+        unknown=args.unknown,
         fields=args.fields,
         main_content=args.main_content,
         part_bytes=args.part_size,

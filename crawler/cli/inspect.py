@@ -13,6 +13,7 @@ from crawler.admin.status import Status, group, whole
 from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
 from crawler.cli.parsing import quoted
+from crawler.consent.describing import header_text
 from crawler.errors import CrawlerError
 from crawler.printable import printable
 from crawler.records import HostStatus
@@ -343,11 +344,16 @@ def _get(argv: list[str]) -> int:
         action="store_true",
         help="print the server's answer, not what a browser showed (--render)",
     )
+    parser.add_argument(
+        "--allow", default="", metavar="USE", help="only a copy that may be used for USE, such as train-ai"
+    )
     args = parser.parse_args(argv)
     page = _first_copy(args)
     if args.headers:
         lines = [f"HTTP {page['status']} {page['reason']}".rstrip()]
         lines += [f"{name}: {value}" for name, value in page["headers"]]
+        if page["consent"]:
+            lines.append(f"X-Consent: {header_text(page['consent'])}")
         print("\n".join(map(printable, lines)))
     else:
         import base64
@@ -365,6 +371,7 @@ def _first_copy(args: Any) -> dict[str, Any]:
         "headers": args.headers,
         "with_noarchive": args.with_noarchive,
         "static": args.static,
+        "allow": args.allow,
     }
     for page in access.ask(args.dir, request):
         if page is not None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawler.cli import crawl, flags, options
+from crawler.cli.summary import summary
 from crawler.config import Config, Layers, SplitterConfig
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, UsageError
@@ -35,15 +36,17 @@ NODE_FLAGS = (
 def main(_command: str, argv: list[str]) -> int:
     """Crawl as one of several processes; return 0 when the crawl has ended or this process was stopped."""
     args = _parse(argv)
+    from crawler.cli import running  # imported here, so that `--help` is fast
+
     directory = CrawlDirectory(args.dir)
     layers = options.layers(args, directory)
     config = _completed(options.starting(layers))
     given = crawl.seeds(config, args, layers, directory)
     member = _member(config, directory)
     options.set_up_log(args, directory.log_file, config.logs)
-    report = crawl.run(config, args, given, member)
+    report = running.run(config, args, given, member)
     if not args.quiet:
-        print(crawl.summary(report, args.dir))
+        print(summary(report, args.dir))
     return 0
 
 

@@ -16,6 +16,7 @@ from crawler.config import Config, Layers, LogsConfig, environment_overrides, re
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.printable import printable, printable_text, printing
+from crawler.storage.object_store import is_url
 from crawler.storage.rotating_file import RotatingFile
 from crawler.upgrade.former_settings import renewed
 from crawler.upgrade.ready import ready
@@ -48,7 +49,7 @@ def parser(
     common.add_argument("-h", "--help", action="help", help="show this help and exit")
     if on_crawl:
         common.add_argument(
-            "--dir", type=Path, default=Path("crawl"), metavar="DIR", help="crawl directory (./crawl)"
+            "--dir", type=_folder, default=Path("crawl"), metavar="DIR", help="crawl directory (./crawl)"
         )
     if settings:
         common.add_argument(
@@ -68,6 +69,16 @@ def parser(
         common.add_argument("-v", "--verbose", action="count", default=0, help="show more")
         common.add_argument("-q", "--quiet", action="store_true", help="show errors only")
     return made
+
+
+def _folder(argument: str) -> Path:
+    """Return the path of a crawl directory, which must lie on a disk."""
+    if is_url(argument):
+        raise UsageError(
+            f"--dir {argument}: a crawl directory must be a local folder; "
+            "`--set pages.ship=URL` copies its WARC files to object storage"
+        )
+    return Path(argument)
 
 
 def add_set(group: argparse._ActionsContainer) -> None:

@@ -5,6 +5,7 @@ import logging
 
 from crawler.cli import crawl, flags, options
 from crawler.cli.parsing import quoted
+from crawler.cli.summary import summary
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
@@ -15,19 +16,21 @@ log = logging.getLogger("crawler")
 def main(_command: str, argv: list[str]) -> int:
     """Fetch known pages again in the order of their crawl value; return 0 when stopped on request."""
     args = _parse(argv)
+    from crawler.cli import running  # imported here, so that `--help` is fast
+
     directory = CrawlDirectory(args.dir)
     if not directory.exists():
         raise UsageError(
             f"no crawl in {args.dir}; create one with `crawler crawl URL --dir {quoted(args.dir)}`"
         )
     config = options.starting(options.layers(args, directory))
-    crawl.check_report(args.report)
+    running.check_report(args.report)
     options.set_up_log(args, directory.log_file, config.logs)
     log.info("refresh in %s started", args.dir)
-    report = crawl.run(config, args, Seeds(config, ()))
+    report = running.run(config, args, Seeds(config, ()))
     log.info("refresh in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
     if not args.quiet:
-        print(crawl.summary(report, args.dir, command="refresh"))
+        print(summary(report, args.dir, command="refresh"))
     return 0
 
 

@@ -21,6 +21,7 @@ crawler report --dir example
   crawler report --dir example --format html -o example.html
   crawler report --dir example --format csv > example.csv
   crawler report --dir example --fail-on dead-links,soft-404 --format json -o today.json    # for CI
+  crawler report --dir example --consent
   crawler report --dir today --compare yesterday --fail-on new-error"""
 
 
@@ -55,13 +56,32 @@ def main(_command: str, argv: list[str]) -> int:
         help=f"end with exit code {FAILED_CODE} if one of these checks found something: dead-links,soft-404; error, "
         "warning or notice for all that are at least as bad; with --compare, new-... counts only new findings",
     )
+    parser.add_argument(
+        "--consent",
+        action="store_true",
+        help="show instead, by host and use, how many pages their sites allow to be used (text, json or csv)",
+    )
     args = parser.parse_args(argv)
     if args.limit < 1:
         raise UsageError("report: --limit must be at least 1")
+    if args.consent:
+        return _consent(args)
     checks, new = _fail_on(args)
     audit = _audit(args)
     _write(args, _rendered(audit, args.format))
     return _verdict(audit, checks, new)
+
+
+def _consent(args: argparse.Namespace) -> int:
+    """Print how many stored pages each host allows to be used, by use."""
+    from crawler.audit import consent
+
+    if args.format not in consent.FORMATS:
+        raise UsageError(f"report: --consent has the formats {', '.join(consent.FORMATS)}")
+    if args.compare is not None or args.fail_on:
+        raise UsageError("report: --consent does not go with --compare and --fail-on")
+    _write(args, consent.FORMATS[args.format](consent.summary(args.dir), args.limit))
+    return 0
 
 
 def _fail_on(args: argparse.Namespace) -> tuple[frozenset[str], frozenset[str]]:

@@ -2,16 +2,23 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 from typing import TYPE_CHECKING, Any
 
 from crawler.cli import access, options
+from crawler.cli.companions import bot_listener
 from crawler.config import Config
+from crawler.config.forms import http_origin
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import BusyError
+from crawler.errors import BusyError, DirectoryError, StoreError, may_not_write
+from crawler.pages.withdrawals import rules_changed_at
 
 if TYPE_CHECKING:
     from crawler.admin.control import ControlServer, Handler
+    from crawler.process.opening.stages import Stages
+
+log = logging.getLogger("crawler")
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
 
@@ -22,7 +29,8 @@ def main(command: str, argv: list[str]) -> int:
         command,
         "Serve the stored pages of a crawl over HTTP: /page?url=URL, Memento, and as a proxy (curl -x).",
         "crawler serve --dir example &\n  curl 'http://127.0.0.1:8080/page?url=https://example.org/'\n"
-        "  curl -x 127.0.0.1:8080 http://example.org/",
+        "  curl -x 127.0.0.1:8080 http://example.org/\n"
+        "crawler serve --dir example --allow search",
         settings=True,
     )
     parser.add_argument(
@@ -32,23 +40,48 @@ def main(command: str, argv: list[str]) -> int:
         metavar="ADDRESS:PORT",
         help=f"address to listen on ({DEFAULT_ADDRESS})",
     )
+    parser.add_argument(
+        "--allow", default="", metavar="USE", help="serve only copies that may be used for USE (serve.allow)"
+    )
     args = parser.parse_args(argv)
     options.set_up_log(args)
     directory = CrawlDirectory(args.dir)
     config = options.load(args, directory)
     with contextlib.ExitStack() as stack:
-        names = access.names(directory)
-        stages = {name: stack.enter_context(access.at_rest(directory, name)) for name in names}
+        stages, said = _opened(directory, stack)
         import uvloop
 
-        uvloop.run(_serve(directory, stages, config, args))
+        uvloop.run(_serve(directory, stages, config, args, said))
     return 0
 
 
 ANSWERED = ("withdraw", "why", "get")  # the commands that a served crawl answers; it has the crawl open
+RULES_INTERVAL = 1.0  # seconds between two looks at the withdrawals of a crawl that others may change
 
 
-def _controls(directory: CrawlDirectory, stages: dict[str, Any]) -> "list[ControlServer]":
+def _opened(directory: CrawlDirectory, stack: contextlib.ExitStack) -> "tuple[dict[str, Stages], str]":
+    """Open the processes of the crawl under their locks; read them if they are in use or cannot be locked.
+
+    Return their stages, and why they are only read, "" if they are not.
+    """
+    names = access.names(directory)
+    try:
+        with contextlib.ExitStack() as held:
+            stages = {
+                name: held.enter_context(access.at_rest(directory, name, lasting=True)) for name in names
+            }
+            stack.push(held.pop_all())
+        return stages, ""
+    except BusyError as error:
+        why = f"{error}; the pages stored until now are served"
+    except (DirectoryError, StoreError) as error:
+        if not may_not_write(error):
+            raise
+        why = ""
+    return {name: stack.enter_context(access.reading(directory, name)) for name in names}, why
+
+
+def _controls(directory: CrawlDirectory, stages: "dict[str, Stages]") -> "list[ControlServer]":
     """Return the control sockets through which a withdrawal reaches the page server."""
     from crawler.admin.control import ControlServer
     from crawler.process.answering.commands import Commands
@@ -66,8 +99,22 @@ def _controls(directory: CrawlDirectory, stages: dict[str, Any]) -> "list[Contro
     return [ControlServer(directory.process(name), answering(name)) for name in stages]
 
 
-async def _serve(directory: CrawlDirectory, stages: dict[str, Any], config: Config, args: Any) -> None:
+async def _follow_rules(directory: CrawlDirectory, stages: "dict[str, Stages]") -> None:
+    """Reload the withdrawals when their file changes, until cancelled: no command tells a reader of them."""
+    seen = rules_changed_at(directory.path)
+    while True:
+        await asyncio.sleep(RULES_INTERVAL)
+        if (now := rules_changed_at(directory.path)) != seen:
+            seen = now
+            for each in stages.values():
+                each.pages.withdrawals.reload()
+
+
+async def _serve(
+    directory: CrawlDirectory, stages: "dict[str, Stages]", config: Config, args: Any, said: str
+) -> None:
     from crawler.clock import SystemClock
+    from crawler.consent.use_rule import UseRule
     from crawler.serve.http_server import more_descriptors
     from crawler.serve.page_handler import PageHandler
     from crawler.serve.rewriting import rewriter
@@ -77,17 +124,25 @@ async def _serve(directory: CrawlDirectory, stages: dict[str, Any], config: Conf
     more_descriptors()
     clock = SystemClock()
     crawl = StoredCrawl(stages, clock.now)
+    rule = UseRule.of(args.allow or config.serve.allow, config.consent)
     server = PageServer(
-        PageHandler(crawl, config.serve, rewriter()), config.serve, clock.now, ready=crawl.ready
+        PageHandler(crawl, config.serve, rewriter(), rule), config.serve, clock.now, ready=crawl.ready
     )
     async with contextlib.AsyncExitStack() as running:
         host, port = await server.start(args.address)
         running.push_async_callback(server.close)
-        for control in _controls(directory, stages):
-            await control.start()
-            running.push_async_callback(control.close)
+        await running.enter_async_context(bot_listener(config, args.dir, quiet=args.quiet))
+        if any(each.lock is None for each in stages.values()):
+            follower = asyncio.ensure_future(_follow_rules(directory, stages))
+            running.callback(follower.cancel)
+        else:
+            for control in _controls(directory, stages):
+                await control.start()
+                running.push_async_callback(control.close)
+        if said:
+            log.warning("%s", said)
         if not args.quiet:
-            print(f"serving {args.dir} on http://{host}:{port}/page?url=URL", flush=True)
+            print(f"serving {args.dir} on {http_origin(host, port)}/page?url=URL", flush=True)
         stopped = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -5,6 +5,7 @@ from typing import Any
 
 from crawler.cli import flags, options
 from crawler.cli.url_arguments import checked
+from crawler.signing.key_file import with_key_file
 
 BANNER = """\
 page       {page}
@@ -25,7 +26,7 @@ def main(_command: str, argv: list[str]) -> int:
     flags.add_config_flags(flags.grouped(parser), "shell")
     args = parser.parse_args(argv)
     options.set_up_log(args)
-    config = options.load(args)
+    config = with_key_file(options.load(args), args.dir.absolute())
     import crawler
 
     names: dict[str, Any] = {"crawler": crawler}

@@ -13,8 +13,13 @@ def checked(text: str) -> str:
     """Return `text` unchanged if it has a scheme; otherwise reject it and suggest the URL that was meant.
 
     Raises:
-        UsageError: the scheme is missing.
+        UsageError: the scheme is missing, or is not http or https.
     """
+    scheme, colon, _ = text.partition("://")
+    if colon and scheme.isalpha() and scheme.lower() not in ("http", "https"):
+        raise UsageError(
+            f"{text!r}: {scheme.lower()} is not supported; the crawler fetches http and https URLs"
+        )
     if canonical(text) is None and "://" not in text:
         scheme = "http" if text.startswith(("localhost", "127.", "[::1]")) else "https"
         guess = canonical(f"{scheme}://{text}")

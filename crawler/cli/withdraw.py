@@ -32,7 +32,8 @@ crawler withdraw https://example.org/page --reason "request of 2026-11-24" --dir
 
 # What an erasure does not reach, as told to the operator.
 _REMAINS = """\
-not erased: backups of the directory and exports that were made before; the URLs themselves in pages.jsonl, crawler.log
+not erased: backups of the directory and exports that were made before; copies of WARC files in object storage, until
+`crawler ship` or a crawl with pages.ship replaces them; the URLs themselves in pages.jsonl, crawler.log
 and in links on other pages; on other machines of the crawl, run the command too"""
 
 
@@ -113,6 +114,7 @@ def _carry_out(directory: CrawlDirectory, order: TakeDown) -> Withdrawn:
     at_rest = partial(_ask_at_rest, directory)
     if not order.erase:
         return _lead(directory, order, at_rest)
+    withdrawal.refuse_shipped(directory.path)
     with Lock(directory.path / "supervisor.lock", COMMAND):
         keep_journal(directory.path, Journal(COMMAND, facts=msgspec.to_builtins(order)))
         result = _lead(directory, order, at_rest)

@@ -11,13 +11,20 @@ from crawler.config.forms import (
     file_name_part,
     header_field,
     host_port,
+    https_origin,
     listen_at,
     named_addresses,
     process_name,
     product_token,
 )
 from crawler.config.key_words import keys, sections, words
-from crawler.config.schema import ARMS_MAX, Config, RefreshPolicy, SplitterConfig
+from crawler.config.schema import (
+    ARMS_MAX,
+    SIGNATURE_LIFETIME_MAX,
+    Config,
+    RefreshPolicy,
+    SplitterConfig,
+)
 from crawler.config.units import ByteCount, Seconds
 from crawler.errors import ConfigError, bad_setting
 
@@ -136,6 +143,12 @@ def _check_forms(config: Config) -> None:
     if serve.address:
         with _of("serve.address"):
             listen_at(serve.address)
+    if serve.bot_listen:
+        with _of("serve.bot_listen"):
+            listen_at(serve.bot_listen)
+    if config.identity.signature_agent:
+        with _of("identity.signature_agent"):
+            https_origin(config.identity.signature_agent)
     if config.admin.address != "off":
         with _of("admin.address"):
             listen_at(config.admin.address)
@@ -175,6 +188,15 @@ def _check_together(config: Config) -> None:
         raise bad_setting(
             f"splitter.{tls[0]}", "tls_certificate, tls_key and tls_authority must be given together"
         )
+    identity = config.identity
+    if identity.signature != "off" and not identity.signature_agent:
+        raise bad_setting(
+            "identity.signature_agent", "missing; give the https origin at which sites find the keys"
+        )
+    if identity.signature_lifetime > SIGNATURE_LIFETIME_MAX:
+        raise bad_setting("identity.signature_lifetime", "a signature may live for a day at most")
+    if identity.signature_reuse >= identity.signature_lifetime:
+        raise bad_setting("identity.signature_reuse", "must be less than signature_lifetime")
     if serve.websub and not re.match(r"https?://", serve.public_url):
         raise bad_setting(
             "serve.websub", "hubs call back, so serve.public_url must give the http(s) URL they can reach"

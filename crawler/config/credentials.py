@@ -12,7 +12,9 @@ import msgspec
 
 from crawler.config.schema import Config
 
-_NAMES = frozenset({"authorization", "proxy-authorization", "cookie", "cookie2", "authentication"})
+_NAMES = frozenset(
+    {"authorization", "proxy-authorization", "cookie", "cookie2", "authentication", "signature"}
+)
 _WORD = re.compile(
     r"(?:^|[-_])x?(?:api)?(?:auth|token|secret|key|apikey|password|session|jwt|credential)s?(?:[-_]|$)"
 )

@@ -13,6 +13,7 @@ Address = tuple[str, int]
 
 _PRODUCT = re.compile(r"[A-Za-z_-]+")
 _FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HTTPS_ORIGIN = re.compile(r"https://(?:[0-9a-z.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?/?")
 _PROCESS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _FILE_NAME_PART = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _LISTEN = re.compile(r"\[?([0-9A-Za-z.:_-]*)\]?:([0-9]{1,5})")
@@ -57,6 +58,11 @@ def host_port(text: str) -> Address:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def http_origin(host: str, port: int) -> str:
+    """Return the origin of a listener, as in links: an IPv6 address is put in brackets (RFC 3986, 3.2.2)."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def listen_at(text: str) -> Address:
     """Return (host, port) of "127.0.0.1:8080"; a port alone means loopback.
 
@@ -67,6 +73,17 @@ def listen_at(text: str) -> Address:
     if match is None or int(match[2]) > 65_535 or not match[1]:
         raise ConfigError(f"{text!r} is not ADDRESS:PORT such as 127.0.0.1:8080")
     return match[1], int(match[2])
+
+
+def https_origin(text: str) -> str:
+    """Return `text` if it is an https origin, such as https://bot.example.org (RFC 6454, 6.2); a / may follow it.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not _HTTPS_ORIGIN.fullmatch(text):
+        raise ConfigError(f"{text!r} is not an https origin such as https://bot.example.org")
+    return text
 
 
 def process_name(text: str) -> str:

@@ -19,6 +19,7 @@ ChangeKind = Literal["raw", "text", "simhash"]
 RenderWhen = Literal["never", "auto", "always"]
 BitCount = Annotated[int, Meta(ge=0, le=64)]
 ARMS_MAX = 16  # refresh policies compared at the same time
+SIGNATURE_LIFETIME_MAX = 86_400.0  # seconds; Web Bot Auth: at most a day
 RefreshPolicy = Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"]
 
 
@@ -58,6 +59,13 @@ class IdentityConfig(_Section, frozen=True):
     accept: str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
     accept_language: str = "en;q=0.9,*;q=0.5"
     headers: tuple[str, ...] = ()  # "Name: value"
+    signature: Literal["off", "dictionary", "string"] = "off"
+    sign_when: Literal["always", "challenge"] = "always"
+    signature_agent: str = ""  # https origin that serves the key directory
+    key_file: str = ""  # empty = signing.key in the crawl directory
+    signature_lifetime: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(7200)
+    signature_reuse: Seconds = Seconds(3600)
+    signature_hosts_max: Positive = 20_000
 
 
 class PolitenessConfig(_Section, frozen=True):
@@ -165,6 +173,17 @@ class RobotsConfig(_Section, frozen=True):
     sitemaps_max: Count = 500  # Sitemap lines read per file
 
 
+class ConsentConfig(_Section, frozen=True):
+    """The uses that sites allow (`consent/README.md`)."""
+
+    unknown: Literal["allow", "refuse"] = "refuse"
+    retroactive: bool = False
+    tdmrep: bool = False
+    licenses: bool = True
+    files_max_age: Seconds = Seconds(86_400)
+    files_memory_max: ByteCount = ByteCount(32 << 20)
+
+
 class FetchConfig(_Section, frozen=True):
     """Limits of one fetch (`fetcher/README.md`, "Time and size limits")."""
 
@@ -180,6 +199,11 @@ class FetchConfig(_Section, frozen=True):
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
     held_bytes_max: ByteCount = ByteCount(192 << 20)  # memory for bodies being received
+    files: Literal["auto", "all"] = "auto"  # the files that count as asked for
+    file_bytes_max: ByteCount = ByteCount(0)  # of a file that was asked for; 0 = no limit
+    file_held_bytes: ByteCount = ByteCount(1 << 20)  # of a file in memory; more goes to disk
+    file_rate_min: ByteCount = ByteCount(1 << 10)  # per second, of a file that was asked for
+    resumes_max: Count = 20  # requests that resume a file, in a row
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: Count = 2
     redirects_max: Count = 10
@@ -316,6 +340,10 @@ class PagesConfig(_Section, frozen=True):
     simhash_distance: BitCount = 3
     ignore: tuple[str, ...] = ()
     withdrawals_max: Positive = 100_000
+    ship: str = ""
+    ship_delete: bool = False
+    ship_interval: Seconds = Seconds(60)
+    ship_patience: Seconds = Seconds(600)
 
 
 class HooksConfig(_Section, frozen=True):
@@ -376,6 +404,7 @@ class ServeConfig(_Section, frozen=True):
 
     address: str = ""  # ADDRESS:PORT; empty = no page server during the crawl
     names: tuple[str, ...] = ()  # host names it answers to, in addition to addresses and localhost
+    bot_listen: str = ""  # ADDRESS:PORT of the public page about the bot and its keys; empty = none
     peers: tuple[str, ...] = ()  # "name=host:port", the page servers of the other nodes
     public_url: str = ""  # http(s) URL under which hubs reach this page server
     websub: tuple[str, ...] = ()  # "TOPIC HUB": feeds to subscribe to
@@ -387,6 +416,7 @@ class ServeConfig(_Section, frozen=True):
     held_bytes_max: ByteCount = ByteCount(1 << 20)
     ready_bytes_max: ByteCount = ByteCount(32 << 20)
     on_disallow: Literal["keep", "withhold"] = "keep"
+    allow: str = ""  # a use, such as "search": only copies that may be used for it are served
     fresh_enough: Annotated[float, Meta(ge=0, le=1)] = 0.95
     ahead_max: Count = 1000
     request_half_life: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(604_800)
@@ -452,6 +482,7 @@ class Config(_Section, frozen=True):
     order: OrderConfig = OrderConfig()
     refresh: RefreshConfig = RefreshConfig()
     robots: RobotsConfig = RobotsConfig()
+    consent: ConsentConfig = ConsentConfig()
     fetch: FetchConfig = FetchConfig()
     network: NetworkConfig = NetworkConfig()
     urls: UrlsConfig = UrlsConfig()

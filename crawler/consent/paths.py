@@ -56,6 +56,11 @@ def by_path(
     return tuple(every[at] for at in deciding), combined(meaning(divided[at][1]) for at in deciding)
 
 
+def path_of(line: str) -> str:
+    """Return the path of a line, "/" without one."""
+    return _divided(line)[0]
+
+
 def _divided(line: str) -> tuple[str, str]:
     """Return (path, statement) of a line."""
     line = line.strip(" \t")

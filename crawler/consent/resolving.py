@@ -13,7 +13,7 @@ from crawler.consent.content_usage import ContentUsage, read_usage_header, read_
 from crawler.consent.page_names import PageNames, read_page_names
 from crawler.consent.paths import address_of
 from crawler.consent.rsl import RslDocument, RslTerms, terms_for
-from crawler.consent.statements import NOTHING_SAID, UNKNOWN, USES, Preference, Preferences, strictest
+from crawler.consent.statements import ALLOW, NOTHING_SAID, UNKNOWN, USES, Preference, Preferences, strictest
 from crawler.consent.tdmrep import TdmFile, TdmReservation, read_tdm_page, reservation_for
 from crawler.robots.rules import RobotsRules
 
@@ -27,7 +27,7 @@ SOURCES = (
     "content-signal-robots",
     "rsl",
 )
-_NO_TDM_FILE, _NO_RSL = TdmFile(), RslDocument()
+_NO_TDM_FILE = TdmFile()
 
 
 class UseDecision(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -50,11 +50,11 @@ _ALL_UNKNOWN = Consent()
 
 
 class HostStatements(msgspec.Struct, frozen=True):
-    """The statements of a page's host: its robots.txt, tdmrep.json and licence document, all as of the fetch."""
+    """The statements of a page's host as of the fetch: robots.txt, tdmrep.json, the licence documents for the page."""
 
     robots: RobotsRules
     tdm_file: TdmFile = _NO_TDM_FILE
-    licence: RslDocument = _NO_RSL
+    licenses: tuple[RslDocument, ...] = ()
 
 
 class PageStatements(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -68,10 +68,10 @@ class PageStatements(msgspec.Struct, frozen=True, gc=False, array_like=True):
     signal_robots: ContentSignal
     rsl: RslTerms
 
-    def consent(self) -> Consent:
-        """Return the resolved answers."""
+    def consent(self, unread: Iterable[str] = ()) -> Consent:
+        """Return the resolved answers; uses about which a statement is `unread` are not allowed."""
         said = (getattr(self, field).preferences for field in self.__struct_fields__)
-        return resolve(zip(SOURCES, said, strict=True))
+        return _without_permissions(resolve(zip(SOURCES, said, strict=True)), frozenset(unread))
 
 
 def resolve(statements: Iterable[tuple[str, Preferences]]) -> Consent:
@@ -80,6 +80,16 @@ def resolve(statements: Iterable[tuple[str, Preferences]]) -> Consent:
     if not every:
         return _ALL_UNKNOWN
     return Consent(**{use: _decide([(source, getattr(said, use)) for source, said in every]) for use in USES})
+
+
+def _without_permissions(consent: Consent, unread: frozenset[str]) -> Consent:
+    """Return the answers with "unknown" for "y" about some uses: a statement that was not read might have refused."""
+    if not unread:
+        return consent
+    answers = ((use, getattr(consent, use)) for use in USES)
+    return Consent(
+        *(UseDecision() if use in unread and each.preference is ALLOW else each for use, each in answers)
+    )
 
 
 def statements_about(
@@ -116,7 +126,7 @@ def statements_about(
         reservation_for(host.tdm_file, _tdm_page(fields, metas), target),
         read_usage_rules(usage_lines, target),
         read_signal_rules(robots.signals, target),
-        terms_for(host.licence, url),
+        terms_for(host.licenses, url),
     )
 
 

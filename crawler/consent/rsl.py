@@ -99,12 +99,22 @@ def read_rsl(body: bytes) -> RslDocument:
     return RslDocument(problem=problem) if problem else RslDocument(tuple(reading.contents))
 
 
-def terms_for(document: RslDocument, url: str) -> RslTerms:
-    """Return the terms of `document` for the page `url`."""
+def terms_for(documents: Iterable[RslDocument], url: str) -> RslTerms:
+    """Return the terms of all `documents` for the page `url`; in each of them the longest matching path decides."""
     authority, target = address_of(url)
-    here = [(each, path) for each in document.contents if (path := _path(each.url, authority)) is not None]
-    deciding = tuple(here[at][0] for at in longest((path for _, path in here), target))
-    return RslTerms(deciding, combined(map(_meaning, deciding)))
+    deciding: list[RslContent] = []
+    for document in documents:
+        here = [
+            (each, path) for each in document.contents if (path := _path(each.url, authority)) is not None
+        ]
+        deciding += [here[at][0] for at in longest((path for _, path in here), target)]
+    return RslTerms(tuple(deciding), combined(map(_meaning, deciding)))
+
+
+def terms_paths(document: RslDocument, authority: str) -> list[str]:
+    """Return the path patterns of a document's contents about an authority ("scheme://host[:port]")."""
+    _, _, name = authority.partition("://")
+    return [path for each in document.contents if (path := _path(each.url, name)) is not None]
 
 
 def announced_licenses(
@@ -127,13 +137,6 @@ def announced_licenses(
         if "license" in rel.lower().split() and media_type.strip().lower() == MEDIA_TYPE:
             found[url] = None
     return tuple(url for url in found if len(url) <= FIELD_OCTETS_MAX)[:ANNOUNCED_MAX]
-
-
-def asks_for_license(status: int, challenges: Iterable[str]) -> bool:
-    """Return whether an answer demands a licence token: 401 with `WWW-Authenticate: License`."""
-    return status == 401 and any(
-        value.split(None, 1)[:1] == ["license"] for value in map(str.lower, challenges)
-    )
 
 
 def _path(url: str, authority: str) -> str | None:

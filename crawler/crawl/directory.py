@@ -2,6 +2,7 @@
 
     DIR/crawl.toml      the configuration in force, without credentials; the hosts of the seeds (`relaxed_settings.py`)
     DIR/credentials     headers with credentials, a proxy's password; readable by the user only (mode 0600)
+    DIR/signing.key     the private keys that sign requests, mode 0600 (`signing/key_file.py`)
     DIR/seed            16 secret random bytes in hex, mode 0600: the key of all fingerprints
     DIR/format          the number of the storage format (`upgrade/README.md`)
     DIR/journal.json    exists while a command changes the crawl at rest (`journal.py`)

@@ -8,7 +8,8 @@ is between two states: the interrupted command continues where it stopped, and a
 refuse the directory. (An upgrade needs no journal: `DIR/format` records its progress.)
 
 A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If that
-folder exists without a journal, it is a leftover, and the next command removes it.
+folder exists without a journal, it is a leftover, and the next command removes it; so is
+`DIR/.resharded`, to which a switch moves the old folders.
 """
 
 import logging
@@ -25,6 +26,7 @@ log = logging.getLogger("crawler")
 
 JOURNAL = "journal.json"
 BUILT = ".reshard"
+REPLACED = ".resharded"
 # Command -> how to continue it; {subject} is the process given to it.
 _REMEDIES = {
     "repair": "`crawler check --repair` continues it",
@@ -97,14 +99,14 @@ def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> N
 
 def drop_unfinished(directory: Path) -> None:
     """Remove the folders of an unfinished reshard, unless one is in progress; log a warning if that is impossible."""
-    built = directory / BUILT
-    if not built.exists() or load_journal(directory) is not None:
+    left = [folder for folder in (directory / BUILT, directory / REPLACED) if folder.exists()]
+    if not left or load_journal(directory) is not None:
         return
     try:
         with Lock(directory / "supervisor.lock", "clean-up", brief=True):
-            if load_journal(directory) is None:
-                shutil.rmtree(built)
+            for folder in left if load_journal(directory) is None else []:
+                shutil.rmtree(folder)
     except BusyError:
         return  # a reshard is building it
     except (DirectoryError, OSError) as error:
-        log.warning("%s was left by an interrupted reshard and cannot be removed: %s", built, error)
+        log.warning("%s was left by an interrupted reshard and cannot be removed: %s", left[0], error)

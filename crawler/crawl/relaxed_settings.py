@@ -14,7 +14,7 @@ import msgspec
 from crawler.config import Config, convert, set_key
 from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, hostname
-from crawler.urls.fingerprint import registrable_domain
+from crawler.urls.suffixes import registrable_domain
 
 PLACES_MAX = 1000  # hosts recorded; settings given for more hosts than that apply to any host
 ANYWHERE = "*"

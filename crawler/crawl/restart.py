@@ -6,11 +6,12 @@ from pathlib import Path
 
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
+from crawler.signing.key_file import NAME
 from crawler.storage.files import Lock
 
 
 def put_aside(directory: CrawlDirectory) -> Path | None:
-    """Rename a crawl directory to DIR.1, DIR.2 or so on; None if there is no crawl.
+    """Rename a crawl directory to DIR.1, DIR.2 or so on; None if there is no crawl. The signing key stays in DIR.
 
     Raises:
         DirectoryError: it is in use, or cannot be renamed.
@@ -25,6 +26,9 @@ def put_aside(directory: CrawlDirectory) -> Path | None:
         aside = next(name for name in names if not name.exists())
         try:
             path.rename(aside)
+            if (aside / NAME).exists():  # one key serves all crawls of an operator
+                path.mkdir()
+                (aside / NAME).rename(path / NAME)
         except OSError as error:
             raise DirectoryError(f"{path}: cannot be renamed: {error.strerror}") from error
     return aside

@@ -12,7 +12,7 @@ become `[[override]]` tables, which are saved with the crawl.
 
     scope    page, prefix, host, domain, or a SURT prefix
     depth    maximum number of link hops from a seed, in that part of the web
-    limit    maximum number of URLs of the host, or in scope domain of the registrable domain
+    limit    maximum number of URLs of the host, the seed included, or in scope domain of the registrable domain
 """
 
 import csv
@@ -24,7 +24,7 @@ import msgspec
 
 from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, directory, hostname
-from crawler.urls.fingerprint import registrable_domain
+from crawler.urls.suffixes import registrable_domain
 from crawler.urls.surt_prefix import surt_of, surt_prefix
 
 COLUMNS = ("url", "scope", "depth", "limit")

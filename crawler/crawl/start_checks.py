@@ -16,10 +16,12 @@ from crawler.fetcher.connector import check_proxy
 from crawler.fetcher.cookies import load_cookies
 from crawler.fetcher.fetchers import FETCHERS, named_fetchers
 from crawler.frontier.refresh.importance import read_values
+from crawler.signing.key_file import OFF, key_path, read_keys
 from crawler.splitter.partition import Partition
 from crawler.splitter.peers import tls_contexts
 from crawler.splitter.secret import read_secret
 from crawler.storage.engines import chosen
+from crawler.storage.object_store import ObjectStore
 from crawler.urls.canonical import canonical
 
 HOOK_GROUPS = {
@@ -29,8 +31,8 @@ HOOK_GROUPS = {
 }
 
 
-def check_start(config: Config) -> None:
-    """Check that a crawl can start with a configuration.
+def check_start(config: Config, directory: Path | None = None) -> None:
+    """Check that a crawl can start with a configuration, in `directory` if it is known already.
 
     Raises:
         ConfigError: a value is meaningless, or what it names does not exist or cannot be read.
@@ -40,6 +42,8 @@ def check_start(config: Config) -> None:
     for key, use in _OUTSIDE:
         if value := _value(config, key):
             _try(key, use, value)
+    if directory is not None and config.identity.signature != OFF:
+        read_keys(key_path(config, directory))
     splitter = config.splitter
     if splitter.tls_certificate:
         _try("splitter.tls_certificate", tls_contexts, splitter)
@@ -91,8 +95,10 @@ def _value(config: Config, path: str) -> Any:
 _OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("fetch.proxy", check_proxy),
     ("fetch.cookies_file", lambda path: load_cookies(path, now=0.0)),
+    ("identity.key_file", lambda path: read_keys(Path(path))),
     ("refresh.importance_file", _read_importance),
     ("splitter.secret_file", lambda path: read_secret(Path(path))),
     ("splitter.table_file", lambda path: Partition.read(Path(path))),
     ("store.engine", chosen),
+    ("pages.ship", ObjectStore),
 )

@@ -1,33 +1,34 @@
 """The archives of a crawl for readers: one committed state, even if processes have the stores open."""
 
 import contextlib
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from crawler.clock import iso_time
 from crawler.config import Config, convert
+from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
 from crawler.frontier.permission import Permission
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.stored_view import stored_view
 from crawler.pages.archive import Archive
+from crawler.pages.formats.selection import Refused, Say, ignore
 from crawler.pages.withdrawals import Withdrawals
+from crawler.records import Capture, PageRecord
 from crawler.robots.cache import RobotsCache
 from crawler.storage.engines import open_store
 from crawler.storage.keys import EQUIVALENCES
 from crawler.storage.kv import KeyValue
 from crawler.storage.reshard import load_json
-from crawler.storage.snapshot import snapshot
+from crawler.storage.snapshot import private_folder, snapshot
 from crawler.upgrade.ready import ready
 from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-_PREFIX = "snapshot-"
+LATER_SAID_MAX = 1000  # lines about copies that a later refusal withholds
 _ROBOTS_MAX = 1000  # robots.txt in memory; captures come host by host
 
 
@@ -54,6 +55,29 @@ class Crawled(NamedTuple):
             for each in self.archives
         ]
         return lambda url: any(each.disallowing_line(hostname(url), url) for each in permissions)
+
+    def refused(self, use: str, unknown: str = "", say: Say = ignore) -> Refused | None:
+        """Return the function that decides which copies may be used for `use`; None for "".
+
+        `say` is told which copies are withheld only because of a later refusal, the first `LATER_SAID_MAX` of them.
+
+        Raises:
+            UsageError: there is no such use.
+        """
+        rule = UseRule.of(use, self.config.consent, unknown)
+        if rule is None:
+            return None
+        told: set[tuple[str, float]] = set()
+
+        def decide(archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> str:
+            found = rule.refusal(archive.store, fingerprint, capture, record)
+            copy = capture.url, capture.fetched_at
+            if found is not None and found.later and copy not in told and len(told) < LATER_SAID_MAX:
+                told.add(copy)
+                say(f"{capture.url}: the copy of {iso_time(capture.fetched_at)} is withheld: {found.why}")
+            return "" if found is None else found.why
+
+        return decide
 
     def schedules(self, now: float) -> list[Refresh | None]:
         """Return the freshness estimator of each archive at `now`; None if nothing was ever refreshed there."""
@@ -108,26 +132,8 @@ def opened(path: Path) -> Iterator[Crawled]:
 @contextlib.contextmanager
 def _store_copy(process: Path) -> Iterator[KeyValue]:
     """Yield a copy of the store of one process; beside it if possible, since links need one file system."""
-    _remove_left_over(process)
-    try:
-        folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=process)
-    except OSError:
-        folder = tempfile.mkdtemp(prefix=_PREFIX)
-    try:
-        copy = Path(folder) / "store"
+    with private_folder(process) as folder:
+        copy = folder / "store"
         snapshot(process / "store", copy)
-        store = open_store(copy)
-        try:
+        with contextlib.closing(open_store(copy)) as store:
             yield store
-        finally:
-            store.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_left_over(process: Path) -> None:
-    """Delete the copies left by killed exports."""
-    for folder in process.glob(f"{_PREFIX}*-*"):
-        maker = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if maker.isdigit() and not Path(f"/proc/{maker}").exists():
-            shutil.rmtree(folder, ignore_errors=True)

@@ -4,7 +4,7 @@ It combines the formats of `crawler/pages` with `crawler/extract`, which finds t
 encoding and links and decides whether it may be parsed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from crawler.pages.formats.metadata import read_metadata
 from crawler.pages.formats.rows import CONTENT_FIELDS, METADATA_FIELDS, Known
 from crawler.pages.formats.selection import shows_content
 from crawler.pages.formats.simhash import simhash
+from crawler.pages.stored_bodies import Copy, decoded, open_capture
 
 _SVG = "image/svg+xml"
 
@@ -45,6 +46,19 @@ def read_known(folders: Sequence[Path], known: Known) -> StoredPage | None:
         return None
     page = read_capture(folders[known.archive], capture, known.original)
     return page if 200 <= page.status < 300 else None
+
+
+def open_known(folders: Sequence[Path], known: Known) -> Copy | None:
+    """Open the copy that `read_known` would read, to be read in pieces.
+
+    Raises:
+        DamageError: the copy cannot be read.
+    """
+    capture = known.capture
+    if capture is None or not shows_content(capture) or (capture.refers_to and known.original is None):
+        return None
+    copy = open_capture(folders[known.archive], capture, known.original)
+    return copy if 200 <= copy.status < 300 else None
 
 
 def may_have_text(content_type: str) -> bool:
@@ -168,17 +182,24 @@ class MirrorWork:
         for known in piece:
             path = self._places.of(int(known.row["id"], 16))
             try:
-                page = read_known(self._folders, known)
+                if path and (pieces := self._pieces(known, path)) is not None:
+                    mirror.fill(self._target, path, pieces)
+                    done.values.append(1)
             except DamageError as error:
                 done.problems.append(str(error))
-                page = None
-            if path and page is not None:
-                mirror.fill(self._target, path, self._content(page, path))
-                done.values.append(1)
         return done
 
-    def _content(self, page: StoredPage, path: str) -> bytes:
-        content, kind = page.content, page.capture.content_type
+    def _pieces(self, known: Known, path: str) -> Iterable[bytes] | None:
+        """Return the content of a page's file; None if no copy shows it. Only files with links are read whole."""
+        kind = known.capture.content_type if known.capture is not None else ""
+        if is_html(kind) or kind == _SVG or is_css(kind):
+            page = read_known(self._folders, known)
+            return None if page is None else (self._content(page, kind, path),)
+        copy = open_known(self._folders, known)
+        return None if copy is None else decoded(copy.pieces(), copy.codings)
+
+    def _content(self, page: StoredPage, kind: str, path: str) -> bytes:
+        content = page.content
         linker = mirror.Linker(path, self._places, self._fingerprint)
         if is_html(kind) or kind == _SVG:
             return self._html(page, content, is_xhtml(kind) or kind == _SVG, linker)

@@ -11,8 +11,11 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
+from crawler.config import ConsentConfig
+from crawler.consent.use_rule import UseRule
 from crawler.errors import UsageError
 from crawler.export.archives import Crawled, opened
+from crawler.export.consent_columns import consent_columns, receipt_block
 from crawler.export.page_tasks import Done, LinkWork, MirrorWork, RowWork, may_have_text
 from crawler.export.worker_pool import WorkerPool, batches
 from crawler.pages.formats import dataset, mirror, wacz
@@ -20,7 +23,7 @@ from crawler.pages.formats.crawl_log import crawl_log_lines
 from crawler.pages.formats.duplicates import Originals
 from crawler.pages.formats.rows import CONTENT_FIELDS, FIELDS, Known, known_rows
 from crawler.pages.formats.selection import Say, Selection, ignore, shows_content
-from crawler.pages.formats.warc_stream import cdxj_lines, warc_chunks
+from crawler.pages.formats.warc_stream import ReceiptOf, cdxj_lines, warc_chunks
 from crawler.pages.formats.where import compile_where, did_you_mean
 from crawler.printable import printable
 from crawler.records import Outcome, PageState
@@ -35,7 +38,8 @@ class ExportRequest(msgspec.Struct):
     """The options of an export.
 
     `fields` are the columns of a row, in order ("" = all); `where` selects rows, or
-    the pages of a text, link or mirror export. `part_bytes` makes `output` a
+    the pages of a text, link or mirror export. `allow` names a use, such as "train-ai": only copies
+    that may be used for it are written; `unknown` overrides `consent.unknown`. `part_bytes` makes `output` a
     folder of files of about that size. `processes` is the number of processes that share
     the work on pages. `replace` lets a mirror replace an existing one. `now` is the time
     for which `fresh` is computed.
@@ -45,6 +49,8 @@ class ExportRequest(msgspec.Struct):
     output: Path | None = None  # None: standard output
     with_noarchive: bool = False
     where: str = ""
+    allow: str = ""
+    unknown: str = ""
     fields: str = ""
     main_content: bool = False
     part_bytes: int = 0
@@ -94,6 +100,11 @@ class Export:
             raise UsageError("export: --part-size needs -o FOLDER")
         if request.fields and not writer.rows:
             raise UsageError("export: --fields is for the formats jsonl and parquet")
+        UseRule.of(request.allow, ConsentConfig())
+        if request.unknown and not request.allow:
+            raise UsageError("export: --unknown needs --allow USE")
+        if request.allow and not writer.copies:
+            raise UsageError(f"export: --allow selects copies; the format {request.format} contains none")
         if self._where is None:
             return
         if not writer.selects:
@@ -112,16 +123,27 @@ class Export:
             StoreError: the disk failed.
         """
         with opened(path) as crawled:
-            self._select = self._select._replace(disallowed=crawled.disallowed())
+            request = self._request
+            self._select = self._select._replace(
+                disallowed=crawled.disallowed(),
+                refused=crawled.refused(request.allow, request.unknown, self._report),
+            )
             return self._writer.write(self, crawled)
 
     # -- streams
 
     def _warc(self, crawled: Crawled) -> Iterator[bytes]:
-        return (chunk.data for chunk in warc_chunks(crawled.archives, self._select, report=self._report))
+        chunks = warc_chunks(
+            crawled.archives, self._select, report=self._report, receipt_of=self._receipt_of()
+        )
+        return itertools.chain.from_iterable(chunk.pieces for chunk in chunks)
+
+    def _receipt_of(self) -> ReceiptOf | None:
+        """Return the source of whole receipts if the captures that hold them may be left out."""
+        return receipt_block if self._select.refused is not None else None
 
     def _cdxj(self, crawled: Crawled) -> Iterator[bytes]:
-        return cdxj_lines(crawled.archives, self._select)
+        return cdxj_lines(crawled.archives, self._select, consent_of=consent_columns)
 
     def _crawl_log(self, crawled: Crawled) -> Iterator[bytes]:
         path = crawled.directory.pages_file
@@ -186,7 +208,7 @@ class Export:
     def _known(self, crawled: Crawled) -> Iterator[Known]:
         """Yield the rows that `where` selects, judged by their stored fields only."""
         want_via = "via" in self._fields or "via" in self._where_fields()
-        found = known_rows(crawled.archives, self._select, want_via=want_via)
+        found = known_rows(crawled.archives, self._select, want_via=want_via, consent_of=consent_columns)
         if "fresh" in self._fields or "fresh" in self._where_fields():
             found = self._with_freshness(crawled, found)
         if self._where is None or self._where.fields & CONTENT_FIELDS:
@@ -251,6 +273,7 @@ class Export:
             self._content(crawled, pages, ("title",)),
             now=newest,
             report=self._report,
+            receipt_of=self._receipt_of(),
         )
 
     def _mirror(self, crawled: Crawled) -> int:
@@ -291,14 +314,15 @@ class Export:
 class Writer(NamedTuple):
     """A format: its description, and how an export of it is written.
 
-    `to_path`: it cannot go to standard output. `rows`: it supports --fields and --part-size.
-    `selects`: --where selects its pages; `by_content`: also by fields read from the content.
+    `to_path`: it cannot go to standard output. `copies`: --allow selects its copies. `rows`: it supports
+    --fields and --part-size. `selects`: --where selects its pages; `by_content`: also by fields read from the content.
     `prepare` raises a UsageError if a library is missing.
     """
 
     about: str
     write: Callable[[Export, Crawled], int]
     to_path: bool = False
+    copies: bool = True
     rows: bool = False
     selects: bool = True
     by_content: bool = True
@@ -328,7 +352,9 @@ FORMATS = {
     ),
     "text": Writer("JSON lines with the text of each page", _lines(Export._text)),
     "links": Writer("source TAB target of each link", _lines(Export._links), by_content=False),
-    "crawl-log": Writer("one line per fetch, in Heritrix's format", _lines(Export._crawl_log), selects=False),
+    "crawl-log": Writer(
+        "one line per fetch, in Heritrix's format", _lines(Export._crawl_log), copies=False, selects=False
+    ),
 }
 
 

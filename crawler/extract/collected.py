@@ -15,6 +15,10 @@ from crawler.extract.link_attributes import FOLLOWED_RELATIONS
 from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
 
 TITLE_CHARACTERS_MAX = 1000
+# Statements about uses, for `consent/`, which reads 64 of them, 8 licences and 8,192 characters of each: one more
+# is kept, so that it sees that there was more.
+STATEMENTS_KEPT, LICENSES_KEPT, STATEMENT_CHARACTERS = 65, 9, 8193
+_LICENSE_TYPE = "application/rsl+xml"
 BASES_MAX = 16  # <base> elements examined per page
 # Relations and names on most pages that are neither links nor directives: skipped quickly.
 _COMMON_OTHERS = frozenset(
@@ -76,10 +80,12 @@ class Collected:
         "bases",
         "canonical",
         "hrefs",
+        "licenses",
         "refresh",
         "requisites",
         "robots_metas",
         "skips_nofollow",
+        "statements",
     )
 
     def __init__(self, page: Context) -> None:
@@ -93,6 +99,9 @@ class Collected:
         self.refresh = ""
         self.canonical = ""
         self.robots_metas: list[str] = []
+        # Each once and in order: (name, content) of meta elements that speak about uses; raw URLs of RSL documents
+        self.statements: dict[tuple[str, str], None] = {}
+        self.licenses: dict[str, None] = {}
         for raw_url, relations in link_headers(page.link_values):
             self.add_relation(raw_url, relations)
         self.add_refresh(page.refresh_value)
@@ -110,10 +119,18 @@ class Collected:
         if "canonical" in relations and not self.canonical:
             self.canonical = raw_url
 
-    def take_link(self, relations: str | None, href: str | None) -> None:
+    def take_link(self, relations: str | None, href: str | None, media_type: str | None = None) -> None:
         """Evaluate a `<link>` by the values of its attributes."""
+        if media_type is not None and relations and href:
+            self.add_license(relations, media_type, href)
         if relations and relations not in _COMMON_OTHERS and href:
             self.add_relation(href, frozenset(relations.lower().split()))
+
+    def add_license(self, relations: str, media_type: str, href: str) -> None:
+        """Add the RSL document that a `<link>` announces, if it does."""
+        announces = media_type.strip().lower() == _LICENSE_TYPE and "license" in relations.lower().split()
+        if announces and len(self.licenses) < LICENSES_KEPT:
+            self.licenses[href[:STATEMENT_CHARACTERS]] = None
 
     def take_meta(self, name: str | None, http_equiv: str | None, content: str | None) -> None:
         """Evaluate a `<meta>` by the values of its attributes."""
@@ -135,8 +152,13 @@ class Collected:
         if (attributes.get("http-equiv") or "").lower() == "refresh":
             self.add_refresh(attributes.get("content"))
         name = (attributes.get("name") or "").strip().lower()
-        if name and (name == "robots" or name == self._token):
+        if not name:
+            return
+        binds = name == "robots" or name == self._token
+        if binds:
             self.robots_metas.append(attributes.get("content") or "")
+        if (binds or name.startswith("tdm-")) and len(self.statements) < STATEMENTS_KEPT:
+            self.statements[name, (attributes.get("content") or "")[:STATEMENT_CHARACTERS]] = None
 
     def add_refresh(self, content: str | None) -> None:
         """Add a refresh; only the first one to another URL is used."""
@@ -172,6 +194,8 @@ class Collected:
             parse_limit=parse_limit,
             anchors=[self.hrefs[href] or "" for href in hrefs] if page.want_anchors else [],
             metas=own.noindex * META_NOINDEX | own.noarchive * META_NOARCHIVE,
+            statements=list(self.statements),
+            licenses=list(self.licenses),
         )
 
 

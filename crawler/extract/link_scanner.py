@@ -151,7 +151,7 @@ class LinkScanner(TagReader):
             if self.src is not None:
                 self._add(self.src)
         elif element == tags.LINK:
-            self.found.take_link(self.rel, self.href)
+            self.found.take_link(self.rel, self.href, self.type)
         elif element == tags.META:
             self.found.take_meta(self.name, self.http_equiv, self.content_value)
         elif element == tags.BASE:

@@ -121,7 +121,7 @@ def _take_anchors(tree: LexborHTMLParser, found: Collected) -> None:
 def _take_other(node: LexborNode, tag: int, found: Collected) -> None:
     attributes = node.attrs
     if tag == _LINK:
-        found.take_link(attributes.get("rel"), attributes.get("href"))
+        found.take_link(attributes.get("rel"), attributes.get("href"), attributes.get("type"))
     elif tag == _META:
         found.take_meta(attributes.get("name"), attributes.get("http-equiv"), attributes.get("content"))
     elif tag == _BASE:

@@ -31,7 +31,7 @@ _TOKEN = re.compile(
 _ATTRIBUTE = re.compile(
     rb"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)(?:"|\Z)|'([^']*+)(?:'|\Z)|([^\s>]++)))?+"""
 )
-_READ = frozenset([b"href", b"src", b"rel", b"name", b"content", b"http-equiv"])
+_READ = frozenset([b"href", b"src", b"rel", b"name", b"content", b"http-equiv", b"type"])
 # In attributes `&copy=` and `&copyx` stay unchanged, so only references with a semicolon are decoded.
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
 
@@ -75,6 +75,7 @@ def _take(tag: bytes, attributes: dict[str, str | None], found: Collected) -> No
         found.add_base(href)
     elif tag == b"link":
         if href:
+            found.add_license(attributes.get("rel") or "", attributes.get("type") or "", href)
             found.add_relation(href, relations)
     elif (attribute := FOLLOWED[tag.decode("ascii")]) != "href" or not (
         found.skips_nofollow and "nofollow" in relations

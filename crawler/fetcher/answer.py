@@ -14,8 +14,10 @@ from enum import Enum
 
 from crawler.fetcher import coding, framing
 from crawler.fetcher.fetch_request import FetchLimits
+from crawler.fetcher.file_body import FileBody, media_type_of
 from crawler.fetcher.framing import BadAnswer, Body, Head
 from crawler.records import Outcome
+from crawler.storage.parts import Part
 
 INTERIM_MAX = 16  # 1xx answers before the final one (RFC 9110 15.2 sets no limit)
 _PREFIX = b"HTTP/"
@@ -40,24 +42,30 @@ class Answer:
     its reason. `truncated` is "", "length", "time" or "disconnect". `reusable`
     tells whether the connection can carry another request. `held_bytes` is the size
     of body and content in memory. `listener` receives the content piece by piece.
+    With `file`, the body of a file at `url` goes to disk once it is large (`file_body.py`);
+    `part` is then that body, and `body` and `content` are empty.
     """
 
     __slots__ = (
         "_chunks",
         "_decoder",
+        "_file",
         "_interim",
         "_kind",
         "_left",
         "_limits",
         "_listener",
         "_parts",
+        "_mark",
         "_pending",
+        "_url",
         "body_bytes",
         "content_parts",
         "error",
         "failure",
         "head",
         "held_bytes",
+        "part",
         "reusable",
         "state",
         "truncated",
@@ -65,9 +73,19 @@ class Answer:
         "wire_bytes",
     )
 
-    def __init__(self, limits: FetchLimits, listener: Callable[[bytes], None] | None = None) -> None:
+    def __init__(
+        self,
+        limits: FetchLimits,
+        listener: Callable[[bytes], None] | None = None,
+        file: FileBody | None = None,
+        url: str = "",
+    ) -> None:
         self._listener = listener
         self._limits = limits
+        self._file = file
+        self._url = url
+        self._mark = 0
+        self.part: Part | None = None
         self._pending = bytearray()
         self._interim = 0
         self._kind = Body.NONE
@@ -191,8 +209,21 @@ class Answer:
         self.head = head
         self._kind, self._left = framing.body_of(head)
         self.reusable = framing.keeps_alive(head) and self._kind is not Body.CLOSE and head.status != 101
+        if self._file is not None and self._file.part is not None:
+            self._go_on(self._file, head)
         self._open_body(head)
         return True
+
+    def _go_on(self, file: FileBody, head: Head) -> None:
+        """Take the answer to a request for the rest of a file: it counts as the answer that began the file."""
+        if head.status == 416 or (head.status == 206 and not file.resume(head)):
+            file.drop()
+            raise BadAnswer(
+                Outcome.TRUNCATED, "the file could not be resumed; it is fetched from its beginning"
+            )
+        if head.status == 206 and file.part is not None:
+            self.part, self.head = file.part, file.first_head()
+            self.body_bytes = self.part.length
 
     def _count_interim(self) -> None:
         self._interim += 1
@@ -206,6 +237,8 @@ class Answer:
         self.state = AnswerState.BODY
         if self._kind is Body.CHUNKED:
             self._chunks = framing.ChunkDecoder()
+        if self.part is not None:
+            return
         if b"content-encoding" not in head.known and b"transfer-encoding" not in head.known:
             return
         codings = head.tokens(b"content-encoding") + [
@@ -260,6 +293,13 @@ class Answer:
         return self._limits.header_bytes_max + min(_FRAMING_MAX, self._limits.wire_bytes_max)
 
     def _take_payload(self, piece: bytes) -> None:
+        if self.part is None and self._file is not None:
+            limits = self._limits
+            held_max = min(self._file.rule.held_bytes_max, limits.wire_bytes_max, limits.body_bytes_max)
+            if self.body_bytes + len(piece) > held_max:
+                self._begin_part(self._file)
+        if self.part is not None:
+            return self._take_file(self.part, piece)
         limits = self._limits
         room = limits.wire_bytes_max - self.body_bytes
         if self._decoder is None and limits.body_bytes_max < limits.wire_bytes_max:
@@ -279,8 +319,42 @@ class Answer:
                 if self._listener is not None:
                     self._listener(content)
             over = over or self._decoder.full
-        if over:
+        if over and not (self._file is not None and self._begin_part(self._file)):
             self._cut("length", "")
+
+    def _begin_part(self, file: FileBody) -> bool:
+        """Move the body to disk; return False, and keep this body in memory, if it is not a file."""
+        assert self.head is not None
+        start = self.content_parts or self._parts
+        if not 200 <= self.head.status < 300 or not file.begin(
+            self._url, self.head, self._parts, media_type_of(self.head), start[0] if start else b""
+        ):
+            self._file = None
+            return False
+        self.part = file.part
+        self._parts, self.content_parts, self._decoder = [], [], None
+        self.held_bytes = 0
+        return True
+
+    def _take_file(self, part: Part, piece: bytes) -> None:
+        assert self._file is not None
+        room = self._file.bytes_max(self._limits.body_bytes_max) - self.body_bytes
+        kept = piece[: max(0, room)]
+        part.write(kept)
+        self.body_bytes += len(kept)
+        if len(kept) < len(piece):
+            self._cut("length", "")
+
+    @property
+    def is_patient(self) -> bool:
+        """True for a file that the user asked for: it may take long."""
+        return self.part is not None and self._file is not None and self._file.is_asked
+
+    def keeps_rate(self, seconds: float) -> bool:
+        """Return whether a file has kept its minimum rate since the last call, `seconds` ago."""
+        assert self._file is not None
+        came, self._mark = self.wire_bytes - self._mark, self.wire_bytes
+        return came >= max(1.0, self._file.rule.rate_min * seconds)
 
     def _finish(self) -> None:
         self.state = AnswerState.DONE

@@ -24,7 +24,7 @@ from collections.abc import Hashable
 from crawler.byte_account import ByteAccount
 from crawler.clock import Clock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
-from crawler.errors import Unexpected
+from crawler.errors import StoreError, Unexpected
 from crawler.fetcher import outcome
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.answer import Answer
@@ -36,9 +36,10 @@ from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, RequestWrit
 from crawler.fetcher.idle_pool import IdlePool
 from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.fetcher.read_turns import SHARE, ReadTurns
-from crawler.fetcher.redaction import redacted_fields, redacted_head
+from crawler.fetcher.redaction import redacted_fields, redacted_head, redacted_signature
 from crawler.fetcher.throttle import Throttle
 from crawler.records import Fetch, Outcome
+from crawler.signing.request_signer import make_signer
 from crawler.version import __version__
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
@@ -53,7 +54,7 @@ class Client:
     """The fetcher "http" (`fetchers.py`); all processes share one limit of bytes per second.
 
     Raises:
-        ConfigError: a configured header, network or cookie file cannot be used.
+        ConfigError: a configured header, network, cookie file or signing key cannot be used.
     """
 
     places = 0  # no limit here; `crawl.concurrency` sets one
@@ -73,6 +74,7 @@ class Client:
         self._clock = clock
         self._limits = FetchLimits.of(fetch)
         self._asking = RequestWriter(identity, user_agent(identity))
+        self._signer = make_signer(identity)
         self._guard = AddressGuard(network.allow_networks, network.allow_ports)
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
@@ -141,6 +143,8 @@ class Client:
         began, started = self._clock.now(), time.monotonic()
         try:
             fetch = await self._fetch(request, began, started)
+        except StoreError:  # of a part
+            raise
         except Exception as error:
             text = self._unexpected.note(error, f"fetching {request.url}")
             ended = Outcome.INTERNAL_ERROR
@@ -156,13 +160,23 @@ class Client:
         limits = request.limits(self._limits)
         jar = request.jar if request.jar is not None else self._jar
         cookie = jar.header(target, began) if jar is not None else ""
-        sent = head = self._asking.head(request, target, cookie=cookie)
+        signature = self._signer.fields(target.host, began) if self._signer is not None else ""
+        sent = head = self._asking.head(request, target, cookie=cookie, signature=signature)
         if cookie or self._asking.is_secret(request):
             head = redacted_head(head)
+        elif signature:
+            head = redacted_signature(head)
+        if request.file is not None:
+            request.file.began, request.file.request_head = began, head
         connector = self._connector_of(request)
         if connector.forwards and target.scheme == "http":
             sent = self._asking.head(
-                request, target, cookie=cookie, proxied=True, authorization=connector.authorization
+                request,
+                target,
+                cookie=cookie,
+                signature=signature,
+                proxied=True,
+                authorization=connector.authorization,
             )
         try:
             connection, answer, carried = await self._exchange(
@@ -177,6 +191,10 @@ class Client:
                     await self._join(answer)
                 fetch = self._concluded(request, connection, answer)
                 fetch.connection, fetch.took = carried, connection.took
+                if self._signer is not None and fetch.status:
+                    fetch.challenged = self._signer.note(
+                        target.host, fetch.status, fetch.headers, signed=bool(signature)
+                    )
                 if jar is not None and answer.head is not None:
                     jar.store(target, answer.head.values(b"set-cookie"), began)
                     if jar.lasts:
@@ -185,7 +203,7 @@ class Client:
             except BaseException:
                 connection.close()
                 raise
-        fetch.request_head = head
+        fetch.request_head = fetch.part.head.request if fetch.part is not None else head
         return fetch
 
     async def _join(self, answer: Answer) -> None:
@@ -234,7 +252,7 @@ class Client:
         try:
             if self._timer is None:
                 self._watch()
-            answer = Answer(limits, request.listener)
+            answer = Answer(limits, request.listener, request.file, request.url)
             await connection.exchange(sent, answer, limits, deadline, request.slot)
             if request.owner is not None:  # charge the owner before another connection takes the memory
                 self.account.release(connection)
@@ -377,6 +395,7 @@ class Client:
                 charset=charset,
                 truncated=answer.truncated,
                 location=location,
+                part=answer.part,
                 retry_after=outcome.retry_after_of(received, self._clock.now()),
             )
         fetch.address = "" if self._connector_of(request).proxied else connection.address

@@ -222,6 +222,12 @@ class Connection(asyncio.BufferedProtocol):
         answer, limits = self._answer, self._limits
         if answer is None or limits is None or answer.state is AnswerState.DONE or self._paused_at:
             return
+        if answer.is_patient and self._slot is not None:
+            self._slot.give()  # the transfer may take long, and must not hold a place among the fetches
+            self._slot = None
+        if now >= self._deadline and answer.is_patient and answer.keeps_rate(limits.total_timeout):
+            self._deadline = now + limits.total_timeout
+            return
         if now >= self._deadline:
             answer.expire(f"not complete within {limits.total_timeout:g} s")
         elif answer.state is AnswerState.HEAD and now >= self._asked_at + limits.header_timeout:

@@ -20,13 +20,17 @@ class DirectRequests:
         self._fetcher, self._resolver, self._proxied = fetcher, resolver, proxied
 
     async def ask(self, task: FetchRequest) -> Fetch:
-        """Send the request and return the result; redirects are not followed."""
-        if self._proxied:
-            return await self._fetcher.fetch(task)
-        found = await self._resolver.resolve(split(task.url).hostname)
-        if not found.addresses:
-            return no_address(task.url, found)
-        return await self._fetcher.fetch(replace(task, addresses=found.addresses))
+        """Send the request and return the result; redirects are not followed.
+
+        If the server wants the request signed, it is sent again.
+        """
+        if not self._proxied:
+            found = await self._resolver.resolve(split(task.url).hostname)
+            if not found.addresses:
+                return no_address(task.url, found)
+            task = replace(task, addresses=found.addresses)
+        fetch = await self._fetcher.fetch(task)
+        return await self._fetcher.fetch(task) if fetch.challenged else fetch
 
 
 def no_address(url: str, found: Resolution) -> Fetch:

@@ -8,7 +8,7 @@ and are never recorded (`redaction.py`).
 
 import re
 from collections.abc import Callable, Hashable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,6 +16,9 @@ from crawler.config import FetchConfig, IdentityConfig
 from crawler.config.credentials import has_credentials, is_credential
 from crawler.config.forms import header_field
 from crawler.fetcher import coding
+
+if TYPE_CHECKING:
+    from crawler.fetcher.file_body import FileBody
 
 HTTP = "http"  # the name of the default fetcher
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
@@ -80,6 +83,7 @@ class FetchRequest(msgspec.Struct):
     client is told to release it; without an owner the charge ends with the answer.
     `body` is sent after the head and never recorded. `listener` receives the content,
     piece by piece as it comes. `proxy` is the proxy of this request; "" is the client's.
+    `file` receives the body of a large file; without it every body stays in memory.
     """
 
     url: str
@@ -103,6 +107,7 @@ class FetchRequest(msgspec.Struct):
     listener: Callable[[bytes], None] | None = None
     fetcher: str = HTTP
     proxy: str = ""
+    file: "FileBody | None" = None
 
     @property
     def conditional(self) -> bool:
@@ -171,10 +176,14 @@ class RequestWriter:
         target: Target,
         *,
         cookie: str = "",
+        signature: str = "",
         proxied: bool = False,
         authorization: str = "",
     ) -> bytes:
-        """Return the request line and header fields; `proxied` uses the absolute form for proxies (RFC 9112 3.2.2)."""
+        """Return the request line and header fields.
+
+        `signature` is the lines that sign the request; `proxied` uses the absolute form for proxies (RFC 9112 3.2.2).
+        """
         path = f"{target.scheme}://{target.host}{target.path}" if proxied else target.path
         if _UNSAFE.search(path):
             path = _UNSAFE.sub(_escaped, path)
@@ -189,12 +198,15 @@ class RequestWriter:
             fields += f"If-None-Match: {_safe(request.etag)}\r\n"
         if request.last_modified:
             fields += f"If-Modified-Since: {_safe(request.last_modified)}\r\n"
+        if request.file is not None:
+            fields += request.file.range_fields(request.url)
         if cookie:
             fields += f"Cookie: {_safe(cookie)}\r\n"
         if authorization:
             fields += f"Proxy-Authorization: {authorization}\r\n"
         if request.keep_alive <= 0.0:
             fields += "Connection: close\r\n"
+        fields += signature
         return f"{request.method} {path} HTTP/1.1\r\nHost: {target.host}\r\n{fields}\r\n".encode(
             "latin-1", "replace"
         )

@@ -10,6 +10,7 @@ status          outcome             blame
 404 410         GONE                NONE
 408, 5xx        TEMPORARY           URL
 429 503         HOST_BUSY           HOST
+401 with WWW-Authenticate: License  LICENSE_REQUIRED  NONE
 other 4xx       CLIENT_ERROR        NONE
 """
 
@@ -52,11 +53,20 @@ def conclude(answer: Answer, *, conditional: bool, location: str) -> Outcome:
     assert answer.head is not None
     if answer.truncated in ("time", "disconnect") and 200 <= answer.head.status < 300:
         return Outcome.TRUNCATED
+    if demands_license(answer.head):
+        return Outcome.LICENSE_REQUIRED
     return of_status(
         answer.head.status,
         conditional=conditional,
         has_body=answer.body_bytes > 0,
         has_location=bool(location),
+    )
+
+
+def demands_license(head: Head) -> bool:
+    """Return whether an answer demands a licence token (RSL 1.0): 401 with the challenge `License`."""
+    return head.status == 401 and any(
+        value.lower().split(None, 1)[:1] == [b"license"] for value in head.values(b"www-authenticate")
     )
 
 

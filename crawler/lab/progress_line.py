@@ -1,11 +1,12 @@
-"""Reports the progress of a long computation and its remaining time: a line on stderr every ten seconds."""
+"""Reports the progress of a long computation: a line on stderr after two seconds, then every ten."""
 
 import sys
 from collections.abc import Callable
 
 from crawler.clock import Clock
 
-EVERY = 10.0  # seconds between lines; a shorter computation prints none
+FIRST = 2.0  # seconds until the first line: people take a longer silence for a hang
+EVERY = 10.0  # seconds between lines
 
 OnProgress = Callable[[float], None]
 
@@ -20,13 +21,14 @@ class ProgressLine:
     def __init__(self, what: str, clock: Clock) -> None:
         self._what = what
         self._clock = clock
-        self._began = self._said = clock.now()
+        self._began = clock.now()
+        self._next = self._began + FIRST
 
     def __call__(self, share: float) -> None:
         now = self._clock.now()
-        if now - self._said < EVERY or not 0.0 < share < 1.0:
+        if now < self._next or not 0.0 < share < 1.0:
             return
-        self._said = now
+        self._next = now + EVERY
         left = (now - self._began) * (1.0 - share) / share
         print(
             f"{self._what}: {100 * share:.0f} % done, about {_span(left)} left", file=sys.stderr, flush=True

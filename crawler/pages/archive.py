@@ -31,8 +31,9 @@ from crawler.pages.captures import (
 from crawler.pages.withdrawals import Erased, Withdrawal, Withdrawals
 from crawler.records import Capture, PageRecord
 from crawler.storage import keys
-from crawler.storage.files import read_range
 from crawler.storage.kv import KeyValue, after_prefix, scan_prefix, unseal
+
+_PIECE_BYTES = 1 << 20
 
 
 class Archive:
@@ -55,16 +56,17 @@ class Archive:
         value = self.store.get(key)
         return None if value is None else unpack_record(key, value)
 
-    def captures(self, fingerprint: int) -> Iterator[Capture]:
-        """Yield the committed captures of a URL, newest first."""
-        for _, capture in self.stored_captures_of(fingerprint):
-            if not self.is_withdrawn(capture):
+    def captures(self, fingerprint: int, *, until: bytes = b"") -> Iterator[Capture]:
+        """Yield the committed captures of a URL, newest first, from the `c/` key `until` back if it is given."""
+        for key, capture in self.stored_captures_of(fingerprint):
+            if not (until and key > until) and not self.is_withdrawn(capture):
                 yield capture
 
     def newest_capture(self, fingerprint: int, record: PageRecord | None) -> Capture | None:
         """Return the capture that shows the page now, or the newest one if none does; `record` is the URL's record.
 
-        The newest capture has the time of the last answer, so one look-up usually finds it.
+        The newest capture has the time of the last answer, so one look-up usually finds it. A capture of a
+        later time was stored when the clock was ahead; it shows the page only if no other copy does.
         """
         if record is not None:
             key = capture_key(fingerprint, record.fetched_at)
@@ -72,6 +74,9 @@ class Archive:
                 capture = unpack_capture(key, value)
                 if is_copy(capture) and not self.is_withdrawn(capture):
                     return capture
+            earlier = newest_of(self.captures(fingerprint, until=key))
+            if earlier is not None and is_copy(earlier):
+                return earlier
         return newest_of(self.captures(fingerprint))
 
     def stored_captures_of(self, fingerprint: int) -> Iterator[tuple[bytes, Capture]]:
@@ -98,12 +103,26 @@ class Archive:
         """
         captures = self.stored_captures() if withdrawn else self.all_captures()
         for prefix, group in itertools.groupby(captures, key=lambda item: item[0][:10]):
-            newest = None
-            for _, capture in group:
-                if newest is None or is_copy(capture) or not is_copy(newest):
+            fingerprint = int.from_bytes(prefix[2:], "big")
+            found = iter(group)
+            _, newest = next(found)
+            until = b""
+            for key, capture in found:
+                until = until or self._last_answer(fingerprint)
+                if key > until and is_copy(newest):
+                    break  # stored when the clock was ahead
+                if is_copy(capture) or not is_copy(newest):
                     newest = capture
-            if newest is not None:
-                yield int.from_bytes(prefix[2:], "big"), newest
+            yield fingerprint, newest
+
+    def _last_answer(self, fingerprint: int) -> bytes:
+        """Return the `c/` key that a capture of the last answer of a URL has; above all keys without a record."""
+        record = self.record(fingerprint)
+        return (
+            after_prefix(keys.CAPTURE) or b""
+            if record is None
+            else capture_key(fingerprint, record.fetched_at)
+        )
 
     def all_records(self) -> Iterator[tuple[int, PageRecord]]:
         """Yield (fingerprint, record) for every URL that was tried, by fingerprint."""
@@ -163,17 +182,24 @@ class Archive:
         *,
         with_noarchive: bool = False,
         static: bool = False,
+        refused: Callable[[Capture, PageRecord | None], object] | None = None,
     ) -> StoredPage | None:
         """Return the newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
 
-        A capture that is not a whole page does not hide an earlier copy (`is_copy`).
+        A capture that is not a whole page does not hide an earlier copy (`is_copy`). `refused` returns why a copy
+        may not be used, given the URL's record, a false value if it may.
 
         Raises:
             DamageError: its bytes cannot be read.
         """
-        captures = self.captures(fingerprint)
-        capture = newest_of(capture for capture in captures if at is None or capture.fetched_at <= at)
+        if at is None:
+            capture = self.newest_capture(fingerprint, self.record(fingerprint))
+        else:
+            captures = self.captures(fingerprint)
+            capture = newest_of(capture for capture in captures if capture.fetched_at <= at)
         if capture is None or (capture.noarchive and not with_noarchive):
+            return None
+        if refused is not None and refused(capture, self.record(fingerprint)):
             return None
         return self.read(capture, static=static)
 
@@ -201,11 +227,22 @@ class Archive:
         Raises:
             DamageError: the segment is missing or too short.
         """
-        path = segments.segment_path(self.folder, capture.segment)
-        data = read_range(path, capture.offset, capture.extent)
-        if len(data) < capture.extent:
+        return b"".join(self.raw_pieces(capture))
+
+    def raw_pieces(self, capture: Capture) -> Iterator[bytes]:
+        """Return an iterator over the bytes of `raw_records`, for captures of any size.
+
+        Raises:
+            DamageError: the segment is missing or too short.
+        """
+        end = capture.offset + capture.extent
+        if segments.size_of(self.folder, capture.segment) < end:
             raise DamageError(f"{capture.segment} at {capture.offset}: segment is too short")
-        return data
+        starts = range(capture.offset, end, _PIECE_BYTES)
+        return (
+            segments.read_segment(self.folder, capture.segment, start, min(_PIECE_BYTES, end - start))
+            for start in starts
+        )
 
     def warcinfo(self, segment: str) -> bytes:
         """Return the first record of a segment (a gzip member).
@@ -213,9 +250,8 @@ class Archive:
         Raises:
             DamageError: the segment is missing or damaged.
         """
-        path = segments.segment_path(self.folder, segment)
-        _, length = next(segments.members(path))
-        return read_range(path, 0, length)
+        _, length = next(segments.members(segments.segment_path(self.folder, segment)))
+        return segments.read_segment(self.folder, segment, 0, length)
 
     def committed_lengths(self) -> Iterator[tuple[str, int]]:
         """Yield (segment, committed length in bytes) for every segment."""

@@ -19,7 +19,7 @@ import msgspec
 from crawler.errors import DamageError
 from crawler.pages import reading
 from crawler.pages.withdrawals import Erased
-from crawler.records import BUSY_STATUSES, Capture, Fetch, FetchTask, Outcome, PageRecord
+from crawler.records import BUSY_STATUSES, Capture, Fetch, FetchTask, Outcome, PageRecord, ReceiptStamp
 from crawler.storage import keys
 from crawler.storage.kv import seal, unseal
 from crawler.urls.media_type import media_type
@@ -126,7 +126,8 @@ class Capturing(msgspec.Struct, gc=False):
     `unchanged` is True if the page shows the content already known. `digest` is
     its content digest (16 bytes), `directives` are the robots directives that
     apply to the page. `write` fills `capture`. `new_record` and `new_capture`
-    are True if they add a key of that kind to the store.
+    are True if they add a key of that kind to the store. `stamp` is the consent
+    receipt of the answer.
     """
 
     fetch: Fetch
@@ -147,6 +148,12 @@ class Capturing(msgspec.Struct, gc=False):
     capture: Capture | None = None
     new_record: bool = False
     new_capture: bool = False
+    stamp: ReceiptStamp | None = None
+
+    @property
+    def payload_bytes(self) -> int:
+        """The length of the payload, in memory or in a part."""
+        return len(self.payload) if self.fetch.part is None else self.fetch.part.length
 
     def make_bare(self) -> None:
         """Reduce it to URL, status and times: a response without fields or payload, which can always be built."""
@@ -160,6 +167,7 @@ class Capturing(msgspec.Struct, gc=False):
             request_head=b"",
             truncated=UNSPECIFIED,
             rendering=None,
+            part=None,
         )
         self.payload, self.payload_digest = b"", EMPTY_DIGEST
         self.profile, self.original, self.directives = "", None, ""

@@ -6,7 +6,7 @@ missing or too short on opening, so that their pages can be fetched again.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from crawler.errors import DamageError
+from crawler.errors import DamageError, ShippedError
 from crawler.pages import reading, segments
 from crawler.pages.archive import Archive
 from crawler.pages.captures import Lost, Problem, end_of, payload_key, segment_key
@@ -51,12 +51,17 @@ def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
         batch.delete(segment_key(segment))
 
 
-def check(archive: Archive) -> Iterator[Problem]:
-    """Read every committed record, compare its digests and follow every revisit; yield each problem found."""
+def check(archive: Archive, *, tails: bool = True) -> Iterator[Problem]:
+    """Read every committed record, compare its digests and follow every revisit; yield each problem found.
+
+    With `tails`, bytes after the committed ones are a problem too: a writer cuts them when it opens the archive.
+    """
     lengths = dict(archive.committed_lengths())
     for segment, length in lengths.items():
         try:
-            yield from _check_segment(archive, segment, length)
+            yield from _check_segment(archive, segment, length, tails=tails)
+        except ShippedError:  # it is not here
+            continue
         except DamageError as error:
             yield Problem(segment, str(error))
     for _, capture in archive.stored_captures():
@@ -66,16 +71,17 @@ def check(archive: Archive) -> Iterator[Problem]:
             yield Problem(capture.url, "the response that it repeats is not in the store")
 
 
-def _check_segment(archive: Archive, segment: str, length: int) -> Iterator[Problem]:
+def _check_segment(archive: Archive, segment: str, length: int, *, tails: bool) -> Iterator[Problem]:
     end = 0
-    for offset, size in segments.members(segments.segment_path(archive.folder, segment)):
+    path = segments.segment_path(archive.folder, segment)
+    for offset, size in segments.members(path, end=-1 if tails else length):
         if offset >= length:
             break
         end = offset + size
         where = f"{segment} at {offset}"
         place = segments.RecordPlace(segment, offset, size)
-        data = segments.read_member(archive.folder, place, bytes_max=reading.RECORD_BYTES_MAX)
-        for message in reading.check_digests(reading.parse_record(data, where)):
+        _, problems = reading.checked_record(segments.member_pieces(archive.folder, place), where)
+        for message in problems:
             yield Problem(where, message)
     if end != length:
         yield Problem(segment, f"{length} bytes were committed, but whole records end at {end}")

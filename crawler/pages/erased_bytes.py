@@ -15,6 +15,7 @@ from pathlib import Path
 
 from crawler.pages import reading
 from crawler.pages.segments import OPEN_SUFFIX
+from crawler.pages.shipping import note_changes
 from crawler.storage.faults import reach
 from crawler.storage.files import write_all
 
@@ -87,6 +88,8 @@ def overwrite(folders: Iterable[Path], ranges: Mapping[str, Sequence[tuple[int, 
     """
     done: set[tuple[int, int]] = set()  # files that processes share by a hard link are written once
     folders = list(folders)
+    for folder in folders:
+        note_changes(folder, ranges)
     for segment, places in ranges.items():
         for path in (folder / f"{segment}{suffix}" for folder in folders for suffix in ("", OPEN_SUFFIX)):
             try:

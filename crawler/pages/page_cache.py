@@ -29,7 +29,7 @@ from pathlib import Path
 from crawler.config import PagesConfig
 from crawler.config.forms import file_name_part
 from crawler.errors import CrawlerError, DamageError, Unexpected
-from crawler.pages import change_detection, damage, erasure, segments, warc
+from crawler.pages import change_detection, damage, erasure, gzip_members, segments, warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import (
     Capturing,
@@ -59,6 +59,7 @@ from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
 _HOPS_CACHED_MAX = 4096  # URLs cached by fingerprint, for `via`
+_RECEIPTS_MAX = 65_536  # receipts of a segment that are not written again
 
 
 class PageCache(Archive):
@@ -72,6 +73,7 @@ class PageCache(Archive):
         operator, robots_policy: for the warcinfo record.
         random: random bytes for record ids.
         sync: whether appended bytes are made durable before a batch names them.
+        reading: whether the segments are only read; `store` is then a private copy.
         withdrawals: the rules by which copies are withheld, none by default.
 
     Raises:
@@ -95,6 +97,7 @@ class PageCache(Archive):
         keeps: Callable[[str, str], bool] = lambda url, media_type: True,
         random: Callable[[int], bytes] = os.urandom,
         sync: bool = True,
+        reading: bool = False,
         withdrawals: Withdrawals | None = None,
     ) -> None:
         for name in (config.prefix, process):
@@ -108,7 +111,8 @@ class PageCache(Archive):
         self._nothing = config.store == "none"
         self._keeps = keeps
         self._builder = RecordBuilder(decoded=self._decoded, random=random, url_of=self._url_of)
-        self._compress = warc.compressor(config.gzip_level)
+        self._compress = gzip_members.compressor(config.gzip_level)
+        self._gzip_level = config.gzip_level
         self._about = (
             ("software", software),
             ("operator", operator),
@@ -118,9 +122,11 @@ class PageCache(Archive):
             ("robots", robots_policy),
             ("http-header-blocks", "rebuilt from the parsed fields; codings in X-Crawler- fields are undone"),
         )
+        self._reading = reading
         committed = dict(self.committed_lengths())
-        self.recovery = segments.recover(self.folder, committed)
-        self.erased = erasure.finish(self)  # captures whose erasure a kill had interrupted
+        self.recovery = (segments.survey if reading else segments.recover)(self.folder, committed)
+        # Captures whose erasure a kill had interrupted.
+        self.erased = 0 if reading else erasure.finish(self)
         self.lost = damage.find_lost(self, self.recovery.damaged)
         self._writer = segments.SegmentWriter(
             self.folder,
@@ -137,6 +143,10 @@ class PageCache(Archive):
         self._rewritten: list[erasure.Rewriting] = []
         self._staged: deque[list[Capturing]] = deque()
         self._urls: dict[int, str] = {}
+        self._receipts: set[bytes] = (
+            set()
+        )  # consent receipts that have a record in the segment `_receipts_in`
+        self._receipts_in = ""
 
     def record(self, fingerprint: int) -> PageRecord | None:
         """Return the record of a URL, even if it is not yet committed; None if the URL was never tried."""
@@ -151,7 +161,7 @@ class PageCache(Archive):
 
     def digest_ahead(self, fetch: Fetch) -> None:
         """Precompute digests of a large answer that `capture` will need. Any thread."""
-        fetch.payload_digest = _sha1(self._payload(fetch))
+        fetch.payload_digest = self._payload_digest(fetch)
 
     def capture(
         self,
@@ -182,11 +192,11 @@ class PageCache(Archive):
             instant=instant,
             stored=final and is_answer(fetch) and not self._nothing,
             payload=payload,
-            payload_digest=(fetch.payload_digest or _sha1(payload)) if fetch.status else b"",
+            payload_digest=self._payload_digest(fetch) if fetch.status else b"",
             digest=b"",
         )
         previous = None
-        if fetch_task.kind not in (TaskKind.ROBOTS, TaskKind.SUBRESOURCE):
+        if fetch_task.kind not in (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE):
             previous = self.record(fingerprint)
             self._renew_record(capturing, previous, extracted, tags)
             capturing.stored = capturing.stored and self._keeps(fetch.url, _media_type(fetch, previous))
@@ -220,7 +230,7 @@ class PageCache(Archive):
         comparison = self._comparison(fetch.url)
         if comparison.kind == "raw" and not comparison.ignored:
             return True
-        return (fetch.payload_digest or _sha1(self._payload(fetch))) == previous.digest
+        return self._payload_digest(fetch) == previous.digest
 
     def _content_digest(self, fetch: Fetch, fetch_task: FetchTask, previous: PageRecord | None) -> bytes:
         """Return the digest of what counts as a change; b"" for an answer without content of its own."""
@@ -229,6 +239,8 @@ class PageCache(Archive):
         comparison = self._comparison(fetch.url)
         if fetch.rendering is not None:
             return self._shown_digest(fetch.rendering.dom, comparison)
+        if fetch.part is not None:
+            return fetch.part.content_digest
         digest = change_detection.content_digest(fetch.content or fetch.body, comparison.ignored)
         if previous is None or digest == previous.content_digest or not fetch_task.flags & _KNOWN:
             return digest
@@ -259,6 +271,12 @@ class PageCache(Archive):
             return copy is not None and comparison.same(copy.content, fetch.content)
         except DamageError:  # treat a copy that cannot be read as missing
             return False
+
+    def _payload_digest(self, fetch: Fetch) -> bytes:
+        """Return the SHA-1 of the stored payload."""
+        if fetch.part is not None:
+            return fetch.part.payload_digest
+        return fetch.payload_digest or _sha1(self._payload(fetch))
 
     def _payload(self, fetch: Fetch) -> bytes:
         return (fetch.content or fetch.body) if self._decoded else fetch.body
@@ -294,10 +312,10 @@ class PageCache(Archive):
         if capturing.fetch.outcome is Outcome.UNCHANGED and previous is not None:
             capturing.original = self._original(previous.digest)
             capturing.profile = warc.NOT_MODIFIED if capturing.original else ""
-        elif capturing.payload:
+        elif capturing.payload_bytes:
             capturing.original = self._original(capturing.payload_digest)
             capturing.profile = warc.IDENTICAL_PAYLOAD if capturing.original else ""
-        if capturing.original is None and capturing.payload:
+        if capturing.original is None and capturing.payload_bytes:
             original = Original(capturing.key, capturing.fetch.url, capturing.instant)
             self._pending_originals[capturing.payload_digest] = original
 
@@ -358,7 +376,9 @@ class PageCache(Archive):
                 del self._pending_originals[capturing.payload_digest]
             capturing.make_bare()
             members, bare = self._members(capturing), True
-        place = self._writer.append(members, capturing.instant)[0]
+        places = self._writer.append(members, capturing.instant)
+        place = places[0]
+        self._note_receipt(capturing, place.segment)
         fetch, record = capturing.fetch, capturing.record
         confirmed = record if record is not None and fetch.outcome is Outcome.UNCHANGED else None
         capturing.capture = Capture(
@@ -373,16 +393,31 @@ class PageCache(Archive):
             url=fetch.url,
             refers_to=capturing.original.key if capturing.original else b"",
             noarchive=capturing.noarchive,
-            extent=sum(map(len, members)),
+            extent=sum(each.length for each in places),
             broken=fetch.outcome is Outcome.TRUNCATED,
+            receipt=capturing.stamp.digest if capturing.stamp is not None else b"",
         )
         if capturing.fetch.rendering is not None:  # its record is the last one
-            capturing.capture.dom_length = len(members[-1])
-            capturing.capture.dom_offset = capturing.capture.extent - len(members[-1])
+            capturing.capture.dom_length = places[-1].length
+            capturing.capture.dom_offset = capturing.capture.extent - places[-1].length
         return bare
 
-    def _members(self, capturing: Capturing) -> list[bytes]:
-        return [self._compress(record) for record in self._builder.records(capturing)]
+    def _members(self, capturing: Capturing) -> list[segments.Member]:
+        """Return the gzip members of a capture's records; that of a large file as pieces."""
+        new = capturing.stamp is not None and capturing.stamp.digest not in self._receipts
+        return [
+            self._compress(record)
+            if isinstance(record, bytes)
+            else gzip_members.compressed(record, self._gzip_level)
+            for record in self._builder.records(capturing, with_receipt=new)
+        ]
+
+    def _note_receipt(self, capturing: Capturing, segment: str) -> None:
+        """Note that a receipt has a record in a segment, so that each segment explains its own captures."""
+        if segment != self._receipts_in or len(self._receipts) >= _RECEIPTS_MAX:
+            self._receipts_in, self._receipts = segment, set()
+        if capturing.stamp is not None:
+            self._receipts.add(capturing.stamp.digest)
 
     def _url_of(self, fingerprint: int) -> str:
         url = self._urls.get(fingerprint)
@@ -404,7 +439,7 @@ class PageCache(Archive):
                 self.put_record(batch, capturing.fingerprint, capturing.record)
             if capturing.capture is not None:
                 batch.put(capturing.key, pack(capturing.capture))
-                if capturing.original is None and capturing.payload:
+                if capturing.original is None and capturing.payload_bytes:
                     batch.put(payload_key(capturing.payload_digest), seal(capturing.key))
         for item in self._rewritten:
             item.stage(batch)
@@ -443,7 +478,7 @@ class PageCache(Archive):
 
     def check(self) -> Iterator[Problem]:
         """Read every committed record and compare its digests; yield each problem found."""
-        return damage.check(self)
+        return damage.check(self, tails=not self._reading)
 
     def _check(self) -> None:
         """Assert the invariants that hold between groups."""

@@ -12,6 +12,7 @@ the caller's `bytes_max`, regardless of length fields and compressed streams.
 import base64
 import binascii
 import hashlib
+import itertools
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from crawler.errors import DamageError
 
 RECORD_BYTES_MAX = 256 << 20  # limit of one uncompressed record, far above the limits on bodies
 _HEAD_BYTES_MAX = 1 << 20
+_WHOLE_BYTES_MAX = 16 << 20  # blocks that are checked in memory
 _CHUNK_BYTES = 256 << 10
 _GZIP = 31
 _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
@@ -73,10 +75,28 @@ def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "reco
     except _IsalError as error:
         raise DamageError(f"{where}: broken gzip member: {error}") from error
     if len(content) > bytes_max:
-        raise DamageError(f"{where}: record is larger than {bytes_max} bytes")
+        raise DamageError(
+            f"{where}: record is larger than {bytes_max} bytes; `crawler serve` and mirrors read such files"
+        )
     if not inflater.eof or inflater.unused_data:
         raise DamageError(f"{where}: is not exactly one whole gzip member")
     return content
+
+
+def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
+    """Yield the content of one gzip member in pieces, for content of any size.
+
+    Raises:
+        DamageError: it is broken or cut short.
+    """
+    inflater = isal_zlib.decompressobj(_GZIP)
+    try:
+        for chunk in chunks:
+            yield from _inflated(inflater, chunk)
+    except _IsalError as error:
+        raise DamageError(f"{where}: broken gzip member: {error}") from error
+    if not inflater.eof:
+        raise DamageError(f"{where}: gzip member is cut short")
 
 
 def member_length(chunks: Iterable[bytes], where: str) -> int:
@@ -365,6 +385,59 @@ def check_digests(record: Record) -> list[str]:
     return problems
 
 
+def checked_record(pieces: Iterator[bytes], where: str) -> tuple[Record, list[str]]:
+    """Return a record of any size that comes in pieces, and the problems with its digests.
+
+    Of a block over `_WHOLE_BYTES_MAX` bytes, only the beginning is in the record.
+
+    Raises:
+        DamageError: it is not a WARC record, or is shorter than its length field says.
+    """
+    start, gap = b"", b""
+    for piece in pieces:
+        start += piece
+        head, gap, rest = _split_head(start)
+        if gap or len(start) > _HEAD_BYTES_MAX:
+            break
+    if not gap:
+        raise DamageError(f"{where}: no WARC header")
+    version, fields = _parse_fields(head, where)
+    length = _content_length(fields, where)
+    record = Record(version, fields, b"")
+    if length <= _WHOLE_BYTES_MAX:
+        record.block = b"".join((rest, *pieces))[:length]
+        if len(record.block) < length:
+            raise DamageError(f"{where}: record has {len(record.block)} bytes, but its header says {length}")
+        return record, check_digests(record)
+    return record, _check_large(record, length, itertools.chain((rest,), pieces), where)
+
+
+def _check_large(record: Record, length: int, pieces: Iterator[bytes], where: str) -> list[str]:
+    """Compare the digests of a large block; put its first pieces, with the whole HTTP head, into `record`."""
+    block, payload, left = hashlib.sha1(), hashlib.sha1(), length
+    in_head = record.kind == "response"
+    for piece in pieces:
+        piece = piece[:left]
+        left -= len(piece)
+        block.update(piece)
+        if in_head or not record.block:
+            record.block += piece
+        if in_head:
+            _, gap, piece = _split_head(record.block)
+            in_head = not gap and len(record.block) <= _HEAD_BYTES_MAX
+        if not in_head:
+            payload.update(piece)
+    if left:
+        raise DamageError(f"{where}: record has {length - left} bytes, but its header says {length}")
+    problems = []
+    if not _is_digest(record.fields.get("warc-block-digest", ""), block.digest()):
+        problems.append("block digest differs")
+    stated = record.fields.get("warc-payload-digest", "") if record.kind in ("response", "resource") else ""
+    if not _is_digest(stated, payload.digest()):
+        problems.append("payload digest differs")
+    return problems
+
+
 def payload_digest(record: Record) -> bytes:
     """Return the SHA-1 of the payload that the record states; b"" if it states none that can be parsed."""
     method, _, value = record.fields.get("warc-payload-digest", "").partition(":")
@@ -375,10 +448,15 @@ def payload_digest(record: Record) -> bytes:
 
 
 def _digest_fits(text: str, data: bytes) -> bool:
+    return _is_digest(text, hashlib.sha1(data).digest())
+
+
+def _is_digest(text: str, digest: bytes) -> bool:
+    """Return whether a digest field states this SHA-1; True for other methods, which are not checked."""
     method, _, value = text.partition(":")
     if method.lower() != "sha1":
         return True
     try:
-        return base64.b32decode(value, casefold=True) == hashlib.sha1(data).digest()
+        return base64.b32decode(value, casefold=True) == digest
     except binascii.Error:
         return False

@@ -21,8 +21,13 @@ class RecordBuilder:
         self.random = random
         self._url_of = url_of
 
-    def records(self, capturing: Capturing) -> Iterator[bytes]:
-        """Yield the WARC records of a capture, uncompressed; the answer comes first."""
+    def records(
+        self, capturing: Capturing, *, with_receipt: bool = False
+    ) -> Iterator[bytes | warc.LargeRecord]:
+        """Yield the WARC records of a capture, uncompressed; the answer comes first.
+
+        With `with_receipt`, the whole consent receipt gets a record too, which other captures refer to.
+        """
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)
         target = warc.target_fields(fetch.url, fetch.address, fetch.version)
@@ -33,6 +38,8 @@ class RecordBuilder:
         if capturing.record is not None:
             facts = self._facts(capturing)
             yield warc.metadata(metadata_id, date, target, identity, facts)
+        if with_receipt and capturing.stamp is not None:
+            yield warc.receipt(warc.record_ids(self.random, 1)[0], date, capturing.stamp)
         if fetch.rendering is not None:
             yield from self._shown(fetch, fetch.rendering, identity, date)
 
@@ -46,16 +53,29 @@ class RecordBuilder:
             dom_id, date, f"urn:dom:{fetch.url}", answer, html, rendering.dom, rendering.broke
         )
 
-    def _answer(self, capturing: Capturing, identity: bytes, date: bytes, target: bytes) -> bytes:
+    def _answer(
+        self, capturing: Capturing, identity: bytes, date: bytes, target: bytes
+    ) -> bytes | warc.LargeRecord:
         fetch = capturing.fetch
         line = f"{fetch.version} {fetch.status:03d} {fetch.reason}".encode("latin-1", "replace")
         undone = self._decoded and bool(fetch.content)
         confirms = fetch.outcome is Outcome.UNCHANGED  # a 304: its Content-Length is that of the page
-        length = None if confirms else len(capturing.payload)
+        length = None if confirms else capturing.payload_bytes
         headers = warc.stored_headers(fetch.headers, length, decoded=undone)
         head = warc.http_head(line, headers)
         if capturing.original is None or not capturing.profile:
             digest = capturing.payload_digest
+            if fetch.part is not None:
+                return warc.large_response(
+                    identity,
+                    date,
+                    target,
+                    head,
+                    fetch.part.pieces,
+                    fetch.part.length,
+                    digest,
+                    truncated=fetch.truncated,
+                )
             return warc.response(
                 identity, date, target, head, capturing.payload, digest, truncated=fetch.truncated
             )
@@ -86,10 +106,13 @@ class RecordBuilder:
             ("redirects", fetch_task.redirects),
             ("fetchTimeMs", int(fetch.took * 1000)),
             ("outcome", fetch.outcome.value),
+            ("resumedAt", " ".join(map(str, fetch.part.head.resumed)) if fetch.part else ""),
             ("robots", capturing.directives),
             ("tls", "" if fetch.tls_ok else "not verified"),
             ("renderTimeMs", int(shown.took * 1000) if shown else ""),
             ("renderRequests", shown.requests if shown else ""),
             ("renderMissing", shown.missing if shown else ""),
             ("renderCutBy", shown.broke if shown else ""),
+            ("consent", capturing.stamp.answers if capturing.stamp else ""),
+            ("consentReceipt", capturing.stamp.digest.hex() if capturing.stamp else ""),
         ]

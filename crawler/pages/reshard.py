@@ -6,8 +6,12 @@ A revisit may repeat a response of a host that moves to another process: `v/` ke
 the place of that capture.
 """
 
+from contextlib import suppress
+
+from crawler.errors import ShippedError
 from crawler.pages.captures import segment_key, unpack_capture
 from crawler.pages.segments import segment_path
+from crawler.pages.shipping import NOTE, note_of
 from crawler.records import Capture
 from crawler.storage.files import link_or_copy, sync_directory
 from crawler.storage.keys import CAPTURE, ELSEWHERE, PAGE, PAYLOAD, SEGMENT
@@ -66,7 +70,11 @@ class _Segments:
         folder = self._to.folder / "warc"
         folder.mkdir()
         for segment, (source, length) in self._needed.items():
-            link_or_copy(segment_path(source.folder / "warc", segment), folder / segment)
+            warc = source.folder / "warc"
+            if note_of(warc, segment):
+                link_or_copy(warc / (segment + NOTE), folder / (segment + NOTE))
+            with suppress(ShippedError):
+                link_or_copy(segment_path(warc, segment), folder / segment)
             self._to.put(SEGMENT + segment.encode(), seal(unseal(segment_key(segment), length)))
         sync_directory(folder)
 

@@ -2,6 +2,7 @@
 
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz.open    being written
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz         finished
+    <folder>/<prefix>-<process>-<time>-<serial>.warc.gz.shipped copied to object storage (`shipping.py`)
 
 The store's key `w/<name>` (without `.open`) holds the committed length. Bytes
 beyond it are ignored: a crash leaves at most an uncommitted tail, and
@@ -13,15 +14,18 @@ One system call writes the records of a group. `sync` makes them durable; only t
 may a batch name the lengths.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
-from crawler.errors import DamageError, DirectoryError
+from crawler.errors import DamageError, DirectoryError, ShippedError
 from crawler.pages import reading
+from crawler.pages.shipping import NOTE, note_changes, note_of
 from crawler.storage.faults import reach
 from crawler.storage.files import AppendFile, cut, read_range, rename, sync_directory
 
@@ -29,7 +33,11 @@ OPEN_SUFFIX = ".open"
 LOST_AND_FOUND = "lost+found"
 # A group of more bytes is written early, so that large pages are not held in memory twice.
 _GATHERED_BYTES_MAX = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _NAME = re.compile(r"(?P<series>.+)-(?P<time>[0-9]{14})-(?P<serial>[0-9]{5,})\.warc\.gz")
+
+
+Member = bytes | Iterator[bytes]  # a gzip member, whole or in pieces
 
 
 class RecordPlace(msgspec.Struct, frozen=True):
@@ -56,13 +64,30 @@ def segment_path(folder: Path, segment: str) -> Path:
     """Return the path of a segment, finished or still open.
 
     Raises:
+        ShippedError: the segment lies in object storage only.
         DamageError: there is no such segment.
     """
     for _ in range(2):  # a segment may be finished between the two checks
         for path in (folder / segment, folder / (segment + OPEN_SUFFIX)):
             if path.exists():
                 return path
+    if note := note_of(folder, segment):
+        raise ShippedError(
+            f"{folder / segment}: lies in {note.url} only; `crawler ship --fetch` brings it back"
+        )
     raise DamageError(f"{folder / segment}: segment is missing")
+
+
+def read_segment(folder: Path, segment: str, offset: int, length: int) -> bytes:
+    """Return `length` bytes of a segment from `offset`; fewer at its end.
+
+    Raises:
+        DamageError: the segment is missing, or the disk cannot read it.
+    """
+    try:
+        return read_range(segment_path(folder, segment), offset, length)
+    except DamageError:  # the segment may have been finished, and renamed, before it was opened
+        return read_range(segment_path(folder, segment), offset, length)
 
 
 def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
@@ -79,12 +104,20 @@ def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
         raise DirectoryError(f"{folder}: cannot open: {error.strerror}") from error
     recovery = SegmentRecovery()
     for name in names:
-        if name.removesuffix(OPEN_SUFFIX) not in committed:
+        if name.removesuffix(OPEN_SUFFIX).removesuffix(NOTE) not in committed:
             _set_aside(folder, name)
             recovery.moved.append(name)
     for segment, length in committed.items():
         _recover_segment(folder, segment, length, recovery)
     return recovery
+
+
+def survey(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
+    """Return the segments that are too short, without cutting or moving files: a reader leaves that to a writer."""
+    sizes = {segment: size_of(folder, segment) for segment in committed}
+    return SegmentRecovery(
+        damaged={segment: size for segment, size in sizes.items() if size < committed[segment]}
+    )
 
 
 def _set_aside(folder: Path, name: str) -> None:
@@ -105,20 +138,32 @@ def _recover_segment(folder: Path, segment: str, length: int, recovery: SegmentR
     try:
         path = segment_path(folder, segment)
         dropped = cut(path, length)
+    except ShippedError:
+        return
     except DamageError:
-        recovery.damaged[segment] = _size_of(folder, segment)
+        recovery.damaged[segment] = size_of(folder, segment)
         return
     if dropped:
+        note_changes(folder, [segment])
         recovery.cut[segment] = dropped
     if path.name != segment:
         rename(path, folder / segment)
 
 
-def _size_of(folder: Path, segment: str) -> int:
+def size_of(folder: Path, segment: str) -> int:
+    """Return the length of a segment in bytes; 0 if it is missing."""
     try:
-        return segment_path(folder, segment).stat().st_size
+        return _stat(segment_path(folder, segment)).st_size
     except DamageError:
         return 0
+
+
+def _stat(path: Path) -> os.stat_result:
+    """Examine a segment, also if it was finished, and renamed, after its path was looked up."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return path.with_name(path.name.removesuffix(OPEN_SUFFIX)).stat()
 
 
 def next_serial(segments: Sequence[str]) -> int:
@@ -157,8 +202,10 @@ class SegmentWriter:
         self._gathered_bytes = 0
         self._lengths: dict[str, int] = {}
 
-    def append(self, members: Sequence[bytes], now: float) -> list[RecordPlace]:
+    def append(self, members: Sequence[Member], now: float) -> list[RecordPlace]:
         """Add the records of one capture, which stay in one segment; return the place that each will have.
+
+        A member in pieces is written at once, so it is never held in memory.
 
         Raises:
             StoreError: the disk failed, now or before.
@@ -168,8 +215,12 @@ class SegmentWriter:
             self._begin(now)
         places = []
         for member in members:
-            places.append(RecordPlace(self._name, self._end, len(member)))
-            self._gather(member)
+            offset = self._end
+            if isinstance(member, bytes):
+                self._gather(member)
+            else:
+                self._append_pieces(member)
+            places.append(RecordPlace(self._name, offset, self._end - offset))
         self._lengths[self._name] = self._end
         if self._gathered_bytes > _GATHERED_BYTES_MAX:
             self._flush()
@@ -182,6 +233,12 @@ class SegmentWriter:
     def _gather(self, member: bytes) -> None:
         self._gathered.append(member)
         self._gathered_bytes += len(member)
+
+    def _append_pieces(self, pieces: Iterator[bytes]) -> None:
+        self._flush()
+        assert self._file is not None
+        for piece in pieces:
+            self._file.append(piece)
 
     def _flush(self) -> None:
         if self._file and self._gathered:
@@ -229,29 +286,52 @@ def read_member(folder: Path, place: RecordPlace, *, bytes_max: int) -> bytes:
         DamageError: the segment is missing or too short, or the data is not a whole
             gzip member of at most `bytes_max` uncompressed bytes.
     """
-    data = read_range(segment_path(folder, place.segment), place.offset, place.length)
+    data = read_segment(folder, place.segment, place.offset, place.length)
     where = f"{place.segment} at {place.offset}"
     if len(data) < place.length:
         raise DamageError(f"{where}: segment is too short")
     return reading.expand(data, bytes_max=bytes_max, where=where)
 
 
-def members(path: Path, *, chunk_bytes: int = 1 << 20) -> Iterator[tuple[int, int]]:
+def member_pieces(folder: Path, place: RecordPlace) -> Iterator[bytes]:
+    """Yield the uncompressed record at `place` in pieces, for records of any size.
+
+    Raises:
+        DamageError: the segment is missing, or the data is not a gzip member.
+    """
+    path = segment_path(folder, place.segment)
+    starts = range(place.offset, place.offset + place.length, _CHUNK_BYTES)
+    end = place.offset + place.length
+    chunks = (read_range(path, start, min(_CHUNK_BYTES, end - start)) for start in starts)
+    return reading.expanded(chunks, f"{place.segment} at {place.offset}")
+
+
+def members(path: Path, *, end: int = -1, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[tuple[int, int]]:
     """Yield (offset, length) of each whole gzip member from the start of a file, in order.
+
+    Members that begin at `end` or later are ignored: they are not committed. -1 means the end of the file.
 
     Raises:
         DamageError: the data after the last member is not a whole member.
     """
     offset = 0
-    size = path.stat().st_size
-    while offset < size:
-        length = reading.member_length(_chunks(path, offset, chunk_bytes), f"{path.name} at {offset}")
-        yield offset, length
-        offset += length
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        while offset < (size if end < 0 else min(end, size)):
+            length = reading.member_length(_chunks(file, offset, chunk_bytes), f"{path.name} at {offset}")
+            yield offset, length
+            offset += length
 
 
-def _chunks(path: Path, offset: int, chunk_bytes: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        file.seek(offset)
-        while chunk := file.read(chunk_bytes):
-            yield chunk
+def _opened(path: Path) -> BinaryIO:
+    """Open a segment, also if it was finished, and renamed, after its path was looked up."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return path.with_name(path.name.removesuffix(OPEN_SUFFIX)).open("rb")
+
+
+def _chunks(file: BinaryIO, offset: int, chunk_bytes: int) -> Iterator[bytes]:
+    file.seek(offset)
+    while chunk := file.read(chunk_bytes):
+        yield chunk

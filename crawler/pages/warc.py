@@ -2,7 +2,7 @@
 
 A stored answer is one *capture*: a `response` or `revisit` record, the
 `request` that led to it and a `metadata` record, in sequence in one segment,
-each a gzip member of its own:
+each a gzip member of its own (`gzip_members.py`):
 
     segment  = warcinfo capture*            <prefix>-<process>-<time>-<serial>.warc.gz
     capture  = (response | revisit) request [metadata]
@@ -23,17 +23,14 @@ its committed length is valid (`w/<segment>` in the store).
 """
 
 import hashlib
-import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from isal import isal_zlib
-
-GZIP_WINDOW = 31  # zlib's wbits for gzip with the largest window
-ISAL_LEVEL_MAX = 3
+from crawler.records import ReceiptStamp
 
 IDENTICAL_PAYLOAD = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+RECEIPT_URI = b"urn:consent:"
 NOT_MODIFIED = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
 
 _HTTP_RESPONSE = b"Content-Type: application/http; msgtype=response\r\n"
@@ -97,17 +94,32 @@ def record(
     """Build one uncompressed record whose block is `head` and `payload`. `fields` are whole lines."""
     digest = hashlib.sha1(head)
     digest.update(payload)
-    return b"".join(
-        (
-            b"WARC/1.1\r\nWARC-Type: %b\r\nWARC-Record-ID: %b\r\nWARC-Date: %b\r\n" % (kind, identity, date),
-            fields,
-            b"WARC-Block-Digest: %b\r\nContent-Length: %d\r\n\r\n"
-            % (digest_text(digest.digest()), len(head) + len(payload)),
-            head,
-            payload,
-            b"\r\n\r\n",
-        )
+    top = _record_head(kind, identity, date, fields, digest.digest(), len(head) + len(payload))
+    return b"".join((top, head, payload, b"\r\n\r\n"))
+
+
+def _record_head(
+    kind: bytes, identity: bytes, date: bytes, fields: bytes, block_digest: bytes, length: int
+) -> bytes:
+    """Return the named fields of a record, with the blank line."""
+    return (
+        b"WARC/1.1\r\nWARC-Type: %b\r\nWARC-Record-ID: %b\r\nWARC-Date: %b\r\n" % (kind, identity, date)
+        + fields
+        + b"WARC-Block-Digest: %b\r\nContent-Length: %d\r\n\r\n" % (digest_text(block_digest), length)
     )
+
+
+class LargeRecord:
+    """An uncompressed record whose payload is read in pieces: iterate over it to get its bytes."""
+
+    def __init__(self, head: bytes, pieces: Callable[[], Iterator[bytes]]) -> None:
+        self._head = head
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._head
+        yield from self._pieces()
+        yield b"\r\n\r\n"
 
 
 def http_head(start_line: bytes, headers: Headers) -> bytes:
@@ -179,10 +191,14 @@ def response(
     truncated: str = "",
 ) -> bytes:
     """Build a `response` record; `digest` is the SHA-1 of `payload`, `target` the lines of `target_fields`."""
+    return record(b"response", identity, date, _response_fields(target, digest, truncated), head, payload)
+
+
+def _response_fields(target: bytes, digest: bytes, truncated: str) -> bytes:
     fields = target + b"WARC-Payload-Digest: %b\r\n" % digest_text(digest)
     if truncated:
         fields += b"WARC-Truncated: %b\r\n" % truncated.encode()
-    return record(b"response", identity, date, fields + _HTTP_RESPONSE, head, payload)
+    return fields + _HTTP_RESPONSE
 
 
 def revisit(
@@ -222,6 +238,15 @@ def metadata(
     return record(b"metadata", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
 
 
+def receipt(identity: bytes, date: bytes, stamp: ReceiptStamp) -> bytes:
+    """Build a `metadata` record with a whole consent receipt as JSON; captures name it by its digest."""
+    fields = b"WARC-Target-URI: %b%b\r\nContent-Type: application/json\r\n" % (
+        RECEIPT_URI,
+        stamp.digest.hex().encode(),
+    )
+    return record(b"metadata", identity, date, fields, stamp.block)
+
+
 def resource(
     identity: bytes,
     date: bytes,
@@ -248,6 +273,26 @@ def warcinfo(identity: bytes, date: bytes, filename: str, facts: Iterable[tuple[
     return record(b"warcinfo", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
 
 
+def large_response(
+    identity: bytes,
+    date: bytes,
+    target: bytes,
+    head: bytes,
+    pieces: Callable[[], Iterator[bytes]],
+    length: int,
+    digest: bytes,
+    *,
+    truncated: str = "",
+) -> LargeRecord:
+    """Build a `response` record; its payload is read twice, for the block's digest and to write it."""
+    block = hashlib.sha1(head)
+    for piece in pieces():
+        block.update(piece)
+    fields = _response_fields(target, digest, truncated)
+    top = _record_head(b"response", identity, date, fields, block.digest(), len(head) + length)
+    return LargeRecord(top + head, pieces)
+
+
 def fact_lines(facts: Iterable[tuple[str, object]]) -> bytes:
     """Return `application/warc-fields`: one line per fact, none for an empty value."""
     return b"".join(
@@ -257,10 +302,3 @@ def fact_lines(facts: Iterable[tuple[str, object]]) -> bytes:
             if value != ""
         ]
     )
-
-
-def compressor(level: int) -> Callable[[bytes], bytes]:
-    """Return a function that compresses bytes to one gzip member: isal for levels 0 to 3, zlib for 4 to 9."""
-    if level <= ISAL_LEVEL_MAX:
-        return lambda data: isal_zlib.compress(data, level, GZIP_WINDOW)
-    return lambda data: zlib.compress(data, level, GZIP_WINDOW)

@@ -228,6 +228,14 @@ def load_rules(directory: Path) -> tuple[Withdrawal, ...]:
         raise DamageError(f"{path}: the withdrawals cannot be read: {error}") from error
 
 
+def rules_changed_at(directory: Path) -> int:
+    """Return the instant of the last change of the rules of a crawl directory, in ns; 0 if there are none."""
+    try:
+        return (directory / FILE).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 class RuleFile:
     """Changes the rules of a crawl directory, one command at a time.
 
@@ -235,7 +243,7 @@ class RuleFile:
     """
 
     def __init__(self, directory: Path, rules_max: int) -> None:
-        self._directory = directory
+        self.directory = directory
         self._rules_max = rules_max
 
     def add(self, rule: Withdrawal) -> Withdrawal:
@@ -246,7 +254,7 @@ class RuleFile:
             StoreError: the disk failed.
         """
         with self._locked():
-            rules = {each.key: each for each in load_rules(self._directory)}
+            rules = {each.key: each for each in load_rules(self.directory)}
             known = rules.get(rule.key)
             if known is not None:
                 rule = replace(known, reason=rule.reason or known.reason)
@@ -267,7 +275,7 @@ class RuleFile:
             UsageError: it is not in force, or its copies have been erased.
         """
         with self._locked():
-            rules = {each.key: each for each in load_rules(self._directory)}
+            rules = {each.key: each for each in load_rules(self.directory)}
             known = rules.pop(rule.key, None)
             if known is None:
                 raise UsageError(
@@ -281,7 +289,7 @@ class RuleFile:
     def note_erasure(self, rule: Withdrawal, *, done: bool) -> Withdrawal:
         """Record that the copies of a rule in force are about to be erased, or are; then its URL is dropped."""
         with self._locked():
-            rules = {each.key: each for each in load_rules(self._directory)}
+            rules = {each.key: each for each in load_rules(self.directory)}
             known = rules[rule.key]
             marked = replace(known, erasing=True, erased=known.erased or done, url="" if done else known.url)
             if marked != known:
@@ -290,7 +298,7 @@ class RuleFile:
             return marked
 
     def _locked(self) -> Lock:
-        return Lock(self._directory / "withdrawn.lock", "withdraw", brief=True)
+        return Lock(self.directory / "withdrawn.lock", "withdraw", brief=True)
 
     def _write(self, rules: Iterable[Withdrawal]) -> None:
-        atomic_write(self._directory / FILE, msgspec.json.encode({"rules": list(rules)}) + b"\n", mode=0o600)
+        atomic_write(self.directory / FILE, msgspec.json.encode({"rules": list(rules)}) + b"\n", mode=0o600)

@@ -23,6 +23,7 @@ from crawler.admin.health import recent_requests
 from crawler.admin.status import MemberStatus
 from crawler.change_signals import Signalled
 from crawler.config import Config
+from crawler.consent.use_rule import UseRule
 from crawler.crawl import safe_settings
 from crawler.errors import DamageError, UsageError
 from crawler.extract.feed import read_feed
@@ -98,6 +99,9 @@ class LiveServices:
         if config.address:
             await self._serve()
 
+    def _use_rule(self) -> UseRule | None:
+        return UseRule.of(self._config.serve.allow, self._config.consent)
+
     async def _serve(self) -> None:
         # Imported here, because most crawls have no page server.
         from crawler.serve.http_server import more_descriptors
@@ -126,7 +130,7 @@ class LiveServices:
             )
             self._tasks.append(asyncio.get_running_loop().create_task(subscriber.run()))
         server = PageServer(
-            PageHandler(self.crawl, config, rewriter()),
+            PageHandler(self.crawl, config, rewriter(), self._use_rule()),
             config,
             self._now,
             ready=self.crawl.ready,

@@ -38,10 +38,11 @@ from crawler.process.fetching.reader import Extractor, Reader
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
 from crawler.process.lifecycle.limits import STOP_GRACE, Disk, RunProgress, disk_state, limit_reached
 from crawler.process.lifecycle.shutdown import within
-from crawler.process.opening.assembly import queued_fingerprints
+from crawler.process.opening.assembly import make_file_bodies, queued_fingerprints
 from crawler.process.opening.stages import Stages
 from crawler.process.results.seed_intake import Pieces, known_changes, own_seeds, seed_changes
 from crawler.records import Fetch
+from crawler.signing.key_file import with_key_file
 from crawler.storage.commit import Change, Maker
 from crawler.storage.faults import reach
 from crawler.storage.files import free_bytes, total_bytes
@@ -91,7 +92,9 @@ class Process:
         config, unexpected = stages.config, stages.results.unexpected
         reader = Reader(config, extractor, parser, reads_anchors=stages.reads_anchors)
         processes = len(stages.topology.names)
-        network = self._environment.network(config, self._clock, reader, unexpected, processes=processes)
+        network = self._environment.network(
+            with_key_file(config, pages_file.parent), self._clock, reader, unexpected, processes=processes
+        )
         # From here on there is something to close.
         self.commits = CommitLoop(stages.commits, config, pages_file, self, self._environment.in_thread)
         self._loops_run = False
@@ -127,6 +130,7 @@ class Process:
             queue_heavy=self.commits.queue_heavy,
             wake=self.wake,
             unexpected=results.unexpected,
+            files=make_file_bodies(stages.context, stages.pages),
             sink=sink,
         )
 

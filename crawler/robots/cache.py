@@ -21,6 +21,7 @@ thread), `stage` puts everything recorded since the last call into the batch (wr
 thread), `committed` drops it. Losing a copy in a crash costs one fetch.
 """
 
+import hashlib
 import math
 from collections import OrderedDict, deque
 from collections.abc import Generator
@@ -30,6 +31,7 @@ from typing import Any
 
 import msgspec
 
+from crawler.clock import past
 from crawler.config import RobotsConfig
 from crawler.errors import DamageError
 from crawler.records import BUSY_STATUSES, Outcome
@@ -89,11 +91,20 @@ def result_of(status: int, outcome: Outcome, *, complete: bool) -> RobotsResult:
 Recording = Generator[None, None, RobotsResult]
 
 
+class RobotsSource(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Where the rules of a copy come from: the URL that answered, the instant of the request, status, SHA-256."""
+
+    url: str
+    at: float
+    status: int
+    digest: bytes = b""
+
+
 class RobotsCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The stored state of an authority.
 
-    `parsed` is the last good answer (None: never one) and `fetched_at` its
-    instant. `failures` counts consecutive unreachable tries
+    `parsed` is the last good answer (None: never one), `fetched_at` its instant and `source` its
+    origin (None for copies of earlier versions). `failures` counts consecutive unreachable tries
     since `unreachable_since`; `retry_at` is when the next one is due.
     """
 
@@ -104,6 +115,7 @@ class RobotsCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
     retry_at: float = 0.0
     status: int = 0
     outcome: str = ""
+    source: RobotsSource | None = None
 
 
 _decoder = msgspec.msgpack.Decoder(RobotsCopy)
@@ -181,6 +193,8 @@ class RobotsCache:
         complete: bool,
         now: float,
         batch: Batch | None = None,
+        url: str = "",
+        asked_at: float = 0.0,
     ) -> Recording:
         """Record the final answer for `authority`'s robots.txt; return its meaning.
 
@@ -190,6 +204,7 @@ class RobotsCache:
             body: without its content coding.
             complete: False if the body is shorter than announced. If the transfer
                 was ended at `bytes_max`, either value is accepted.
+            url, asked_at: the URL that answered, and when it was requested.
             batch: receives the copy; without it the copy waits for `stage`.
 
         This is a generator that pauses while it reads a long file; nothing changes before its end.
@@ -202,7 +217,9 @@ class RobotsCache:
             parsed = Parsed()
             if result is RobotsResult.RULES:
                 parsed = self._bounded((yield from self._read(self._whole_lines(body, complete))))
-            copy = RobotsCopy(parsed, fetched_at=now, status=status, outcome=outcome)
+            digest = hashlib.sha256(body).digest() if result is RobotsResult.RULES else b""
+            source = RobotsSource(url or f"{authority}/robots.txt", asked_at or now, status, digest)
+            copy = RobotsCopy(parsed, fetched_at=now, status=status, outcome=outcome, source=source)
         self._keep(authority, _Entry(copy))
         key, value = _key(authority), seal(msgspec.msgpack.encode(copy))
         if batch is None:
@@ -283,13 +300,20 @@ class RobotsCache:
                 del self._unsaved[key]
 
     def _failed(self, before: RobotsCopy, status: int, outcome: Outcome, now: float) -> RobotsCopy:
-        since = before.unreachable_since if before.failures else now
+        since = past(before.unreachable_since, now) if before.failures else now
         if now - since >= self._config.unreachable_max:
             delay = float(self._config.copy_max_age)
         else:
             delay = self._delay(before.failures, outcome)
         return RobotsCopy(
-            before.parsed, before.fetched_at, before.failures + 1, since, now + delay, status, outcome
+            before.parsed,
+            before.fetched_at,
+            before.failures + 1,
+            since,
+            now + delay,
+            status,
+            outcome,
+            before.source,
         )
 
     def _read(self, body: bytes) -> Generator[None, None, Parsed]:

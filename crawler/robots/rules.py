@@ -79,8 +79,9 @@ class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     `rules` are sorted: longest pattern first, allow before disallow.
     `crawl_delay` is in seconds, None if the chosen group has none. `ignored` is the number
-    of rules beyond the limits. `usage` and `signals` are the values of the Content-Usage and Content-Signal lines
-    that apply to the token, `licenses` those of all License lines; what they mean is read by `consent/`.
+    of rules beyond the limits. `group` is the agent of the chosen group, our token or "*", "" for none.
+    `usage` and `signals` are the values of the Content-Usage and Content-Signal lines that apply to the token,
+    `licenses` those of all License lines; what they mean is read by `consent/`.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -90,6 +91,7 @@ class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     usage: tuple[str, ...] = ()
     signals: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
+    group: str = ""
 
 
 class _ByPrefix:
@@ -301,6 +303,7 @@ class _Groups:
             tuple(choice.usage),
             (*self._signals_before, *choice.signals)[: STATEMENTS_MAX + 1],
             tuple(self._licenses),
+            self._token if self._own.found else "*" if self._any.found else "",
         )
 
 

@@ -6,12 +6,12 @@ If-Modified-Since, then Range with If-Range. Conditions apply only to a copy wit
 
 from collections.abc import Mapping
 
+from crawler.pages.stored_bodies import part
 from crawler.serve import header_fields, ranges
 from crawler.serve.http_error import HttpError
 from crawler.serve.reply import Reply
 from crawler.serve.representation import Representation, whole_length
 from crawler.serve.request_parsing import http_instant
-from crawler.serve.stored_bodies import part
 
 CONDITIONS = frozenset(
     ("If-Match", "If-Unmodified-Since", "If-None-Match", "If-Modified-Since", "If-Range", "Range")

@@ -21,6 +21,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from crawler.clock import past
+
 ROWS = 4
 COLUMNS = 1 << 16  # 4 x 65,536 doubles: 2 MiB, allocated when the exact table first overflows
 _SCALE_MAX = 2.0**40  # weight of one request at which the origin advances
@@ -81,11 +83,11 @@ class Demand:
             yield fingerprint, self._counts.get(fingerprint, 0.0) / weight
 
     def load(self, counts: Iterable[tuple[int, float, float]]) -> None:
-        """Load stored (fingerprint, count, instant of the count) triples."""
+        """Load stored (fingerprint, count, instant of the count) triples, before any request is counted."""
         for fingerprint, count, then in counts:
             if len(self._counts) >= self.pages_max:
                 self._shrink()
-            self._counts[fingerprint] = count * self._weight_at(then)
+            self._counts[fingerprint] = count * self._weight_at(past(then, self._origin))
 
     def _weight(self, now: float) -> float:
         """Return the weight of a request at `now`; advance the origin if the weight has become large."""

@@ -75,15 +75,6 @@ def first(headers: Iterable[Field], name: bytes) -> bytes:
     return next((value for field, value in headers if field.lower() == name), b"")
 
 
-def codings_of(headers: Iterable[Field]) -> list[bytes]:
-    """Return the content codings of a stored answer in the order they were applied, without `identity`."""
-    names: list[bytes] = []
-    for field, value in headers:
-        if field.lower() == b"content-encoding":
-            names += [name.strip().lower() for name in value.split(b",")]
-    return [name for name in names if name not in (b"", b"identity")]
-
-
 @lru_cache(maxsize=256)
 def accepted(field: str) -> frozenset[bytes]:
     """Return the content codings in use on the web that an Accept-Encoding field accepts.

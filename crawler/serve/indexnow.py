@@ -25,7 +25,7 @@ import msgspec
 from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
 from crawler.urls.canonical import canonical, hostname
-from crawler.urls.fingerprint import registrable_domain
+from crawler.urls.suffixes import registrable_domain
 
 KEY_AGE_MAX = 86_400.0  # seconds for which a key file that contains the key is trusted
 REFUSED_AGE_MAX = 600.0  # seconds for which a key is refused after its file was missing or lacked it

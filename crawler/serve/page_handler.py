@@ -14,8 +14,11 @@ import math
 from collections.abc import Hashable, Mapping
 
 from crawler.config import ServeConfig
+from crawler.consent.describing import header_text, in_plain
+from crawler.consent.use_rule import UseRule
 from crawler.pages.archive import Archive
 from crawler.pages.captures import record_key, unpack_record
+from crawler.pages.stored_bodies import open_copy
 from crawler.records import Capture, Outcome, PageRecord
 from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
@@ -27,7 +30,6 @@ from crawler.serve.reply import Reply
 from crawler.serve.representation import CopyForm, Rewriter, represent
 from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
 from crawler.serve.response_cache import CachedResponse, ResponseCache
-from crawler.serve.stored_bodies import open_copy
 
 
 class OwnedByOther(Exception):
@@ -42,10 +44,17 @@ class OwnedByOther(Exception):
 class PageHandler:
     """Answers requests for pages of one crawl. `rewriter` points links to /page; None = rewriting is not offered."""
 
-    def __init__(self, crawl: ServedCrawl, config: ServeConfig, rewriter: Rewriter | None = None) -> None:
+    def __init__(
+        self,
+        crawl: ServedCrawl,
+        config: ServeConfig,
+        rewriter: Rewriter | None = None,
+        use_rule: UseRule | None = None,
+    ) -> None:
         self._crawl = crawl
         self._config = config
         self._rewriter = rewriter
+        self._use_rule = use_rule
         self._withholds = config.on_disallow == "withhold"
         self.response_cache = ResponseCache(config.ready_bytes_max)
 
@@ -138,7 +147,18 @@ class PageHandler:
         else:
             capture = copy_selection.nearest_copy(archive.captures(fingerprint), at)
         copy_selection.check_shown(record, capture, archive.withdrawn(fingerprint, asked.url))
+        if capture is not None and (why := self._refusal(archive, fingerprint, capture, record)):
+            raise HttpError(451, "consent", why)
         return record, capture
+
+    def _refusal(
+        self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None
+    ) -> str:
+        """Return why a copy may not be used for the purpose of this server (`serve.allow`); "" if it may."""
+        found = None
+        if self._use_rule is not None:
+            found = self._use_rule.refusal(archive.store, fingerprint, capture, record)
+        return "" if found is None else found.why
 
     def _show(
         self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm, proof: bytes
@@ -157,6 +177,8 @@ class PageHandler:
         ready.head += f"Content-Location: {path}\r\n".encode()
         if form.at is None and record is not None:
             ready.head += b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n"
+        if consent := in_plain(archive.store, located.fingerprint, capture):
+            ready.head += f"X-Consent: {header_text(consent)}\r\n".encode()
         if record is not None and record.outcome is Outcome.ROBOTS_DENIED:
             ready.head += _DISALLOWED_NOTE
         return CachedResponse(proof, None if form.at is not None else record, capture, ready)
@@ -231,16 +253,22 @@ class PageHandler:
 
     def _timemap(self, archive: Archive, located: Located, url: str, base: str) -> Reply:
         """Return the list of copies; 404 if there are none."""
-        captures = []
+        captures, refusal = [], ""
+        record = Archive.record(archive, located.fingerprint)
         for capture in archive.captures(located.fingerprint):
+            if why := self._refusal(archive, located.fingerprint, capture, record):
+                refusal = refusal or why
+                continue
             captures.append(capture)
             if len(captures) >= copy_selection.CAPTURES_MAX:
                 break
         copy_selection.check_shown(
-            Archive.record(archive, located.fingerprint),
+            record,
             captures[0] if captures else None,
             archive.withdrawn(located.fingerprint, url),
         )
+        if not captures and refusal:
+            raise HttpError(451, "consent", refusal)
         if not captures:
             state, why = self._crawl.missing(url, located.fingerprint)
             raise HttpError(404, state, why, url=url)

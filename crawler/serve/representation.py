@@ -21,12 +21,12 @@ from urllib.parse import quote
 
 import msgspec
 
+from crawler.pages.stored_bodies import Copy, Pieces, can_decode, decoded
 from crawler.records import Capture
 from crawler.serve import header_fields, memento
 from crawler.serve.dates import http_date, rfc3339
 from crawler.serve.header_fields import Field
 from crawler.serve.http_error import HttpError
-from crawler.serve.stored_bodies import Copy, Pieces, can_decode, decoded
 from crawler.urls.canonical import resolve
 from crawler.urls.media_type import field_text
 

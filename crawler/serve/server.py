@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from crawler.config import ServeConfig
+from crawler.config.forms import http_origin
 from crawler.errors import CrawlerError
 from crawler.serve import host_check
 from crawler.serve.client_headers import ClientHeaders, ClientHeadersCache, without_condition
@@ -138,7 +139,7 @@ class PageServer:
         if asked.door in _PAGES:
             if method == "POST":
                 raise _not_allowed("GET, HEAD")
-            base = f"http://{host or '{}:{}'.format(*self.listener.address)}"
+            base = f"http://{host}" if host else http_origin(*self.listener.address)
             client_headers = read_fields(request.headers, base)
             if host and method == "GET" and request.version == (1, 1):
                 self._remember(request, client_headers)

@@ -51,6 +51,9 @@ POINTS = (
     "erasure noted",
     "erasing",
     "erased",
+    "segment shipped",
+    "shipping noted",
+    "segment deleted",
     "stopping",
     "closing",
 )

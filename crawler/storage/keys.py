@@ -29,6 +29,8 @@ range of buckets corresponds to a range of keys.
     d/      due       runs, links, flushed         list of runs, committed ends of the links log
     i/      splitter  <peer>                       number of the last durable entry of a peer
     o/      splitter  <peer>\\0<number>             entry of the outbox
+    C/      consent   <bucket><digest>             consent receipt of pages, or the statements of their site
+    L/      consent   <8 bytes of the site><authority>   tdmrep.json and licence documents of an authority
     x/      api       <duplicate key>              page to hand to the user's code; deleted when done
     m/      (see META)                             one value per key
 
@@ -72,6 +74,7 @@ WAITING = b"y/"
 ASKED = b"q/"
 NOTICE = b"k/"
 FAILING = b"z/"
+RECEIPT, SITE_FILES = b"C/", b"L/"
 HANDOVER = b"x/"
 REFRESH_SITE, REFRESH_DIRECTORY, VALIDATORS, READINGS, BIRTHS = b"s/", b"n/", b"b/", b"a/", b"e/"
 ROBOTS, DUE, INBOX, OUTBOX, META = b"r/", b"d/", b"i/", b"o/", b"m/"
@@ -98,6 +101,8 @@ FAMILIES = (
     Family(READINGS, "frontier", Travel.BUCKET),
     Family(BIRTHS, "frontier", Travel.BUCKET),
     Family(FAILING, "frontier", Travel.BUCKET),
+    Family(RECEIPT, "consent", Travel.BUCKET),
+    Family(SITE_FILES, "consent", Travel.BUCKET),
     Family(ROBOTS, "robots", Travel.OWNER),
     Family(DUE, "due", Travel.OWNER),
     Family(INBOX, "splitter", Travel.ANEW),

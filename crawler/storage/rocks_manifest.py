@@ -19,11 +19,8 @@ with the sequence number (8 bytes, little-endian) of its first write.
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.storage.manifest import edits, whole_records, without_current
+from crawler.storage.manifest import BEFORE_TABLES, edits, whole_records, without_current
 
-# Tags of numbers that may precede the last sequence: comparator, log, previous log, next file, the most
-# column families, least log to keep, last sequence, and the name of the database.
-_FIELDS = {1: "s", 2: "n", 3: "n", 4: "n", 9: "n", 10: "n", 203: "n", 0x2001: "s"}
 _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE = 2, 3, 4
 _FIRST_RECORD_MAX = 64 << 10  # bytes; the record of `_mark_opening` has 13
 
@@ -57,7 +54,7 @@ class _Known(NamedTuple):
 
 def _known(manifest: bytes) -> _Known:
     known = _Known()
-    for edit in edits(manifest, _FIELDS):
+    for edit in edits(manifest, BEFORE_TABLES):
         if _LOG_NUMBER in edit:
             known = known._replace(log=edit[_LOG_NUMBER], sequence=edit.get(_LAST_SEQUENCE, 0))
         known = known._replace(next_file=edit.get(_NEXT_FILE, known.next_file))

@@ -7,7 +7,7 @@ them. A copy is valid only if the manifest is the same before and after: then no
 was added or removed in the meantime. The crawling process is not involved.
 
     CURRENT, MANIFEST-*, *.log    copied (some MB at most), also the files that mark a RocksDB
-    *.ldb, *.sst                  linked, or copied if the file system has no links
+    *.ldb, *.sst                  linked; see `link`
 
 Cost: one link per table, 20 us each. Until it is deleted, the copy keeps the disk space
 of tables that are compacted away.
@@ -15,16 +15,52 @@ of tables that are compacted away.
 
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.storage.manifest import next_file
 
 TRIES = 50  # the manifest changes once per flush, every few MB of writes
 PAUSE = 0.02  # seconds between two attempts
 _LINKED = (".ldb", ".sst")
 _COPIED = ("CURRENT", "IDENTITY", "OPTIONS-", "rocksdict-config")
+
+
+_FOLDER = "snapshot-"
+
+
+@contextmanager
+def private_folder(beside: Path | None = None) -> Iterator[Path]:
+    """Yield a new folder that is deleted at the end: in `beside` if possible, since links need one file system.
+
+    The folders that killed readers left in `beside` are deleted too.
+    """
+    folder = _made(beside)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _made(beside: Path | None) -> Path:
+    if beside is not None:
+        _remove_left_over(beside)
+        try:
+            return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=beside))
+        except OSError:  # read-only, full, or of another user
+            pass
+    return Path(tempfile.mkdtemp(prefix=_FOLDER))
+
+
+def _remove_left_over(beside: Path) -> None:
+    for folder in beside.glob(f"{_FOLDER}*-*"):
+        maker = folder.name.removeprefix(_FOLDER).partition("-")[0]
+        if maker.isdigit() and not Path(f"/proc/{maker}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.sleep) -> None:
@@ -59,9 +95,12 @@ def _copied(store: Path, into: Path) -> bool:
     for name in names:
         if name.endswith(".log") or name == before[0] or name.startswith(_COPIED):
             shutil.copyfile(store / name, into / name)
+    # The copy gives its own new tables the numbers from `fresh` on. A file of such a number, which the
+    # manifest does not name yet, must not be linked: the copy would overwrite it in the original store.
+    fresh = next_file((into / before[0]).read_bytes())
     for name in names:
-        if name.endswith(_LINKED):
-            _link(store / name, into / name)
+        if name.endswith(_LINKED) and int(name.partition(".")[0]) < fresh:
+            link(store / name, into / name)
     if before != _manifest(store):
         return False
     return (into / before[0]).stat().st_size == before[1] and (into / "CURRENT").exists()
@@ -75,10 +114,17 @@ def _manifest(store: Path) -> tuple[str, int]:
     return name, (store / name).stat().st_size
 
 
-def _link(source: Path, target: Path) -> None:
+def link(source: Path, target: Path) -> None:
+    """Give an immutable file a second name: a hard link, or a symbolic link if its file system is read-only.
+
+    If neither is possible, the file is copied.
+    """
     try:
         os.link(source, target)
     except FileNotFoundError:
         raise
     except OSError:  # another file system, or a file of another user
-        shutil.copyfile(source, target)
+        if os.statvfs(source).f_flag & os.ST_RDONLY:
+            os.symlink(source.absolute(), target)
+        else:
+            shutil.copyfile(source, target)

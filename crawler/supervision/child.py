@@ -6,8 +6,9 @@ FD is one end of a socket pair. The supervisor writes one JSON object per line:
 first `Start`, then {"addresses": {name: port}} whenever ports become known,
 {"ended": true} when a process has found that the crawl has ended, and {"stop":
 reason}. The child writes {"port": n}, {"status": ...} at the interval given in `Start`,
-and finally {"report": ...}. The end of the stream means that the supervisor has ended;
-so does the end of the supervisor's process (`parent.py`).
+and finally {"report": ...}, which the supervisor answers with {"reported": true} before the
+child ends. The end of the stream means that the supervisor has ended; so does the end of the
+supervisor's process (`parent.py`).
 """
 
 import asyncio
@@ -157,9 +158,21 @@ class _Child:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-        self._say({"report": crawl.final})
+        await shutdown.within(CLEAR_LIMIT, "report to the supervisor", self._hand_over(crawl.final))
         self._writer.close()
         await shutdown.within(CLEAR_LIMIT, "supervisor's pipe", self._writer.wait_closed())
+
+    async def _hand_over(self, report: object) -> None:
+        """Send the report, and read messages until the supervisor has it.
+
+        The end of a socket that has unread messages resets the connection, and the supervisor may
+        then discard what it has not read yet.
+        """
+        self._say({"report": report})
+        with contextlib.suppress(ConnectionError):
+            while line := await self._reader.readline():
+                if "reported" in msgspec.json.decode(line):
+                    return
 
     def _say(self, message: dict[str, Any]) -> None:
         self._writer.write(msgspec.json.encode(message) + b"\n")

@@ -37,6 +37,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.process_names import process_names
 from crawler.crawl.safe_settings import live_part
 from crawler.crawl.seeds import SeedFile, Seeds
+from crawler.crawl.shipper import Shipper
 from crawler.crawl.start_checks import check_start
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import CrawlerError, NoSeedError, StoreError
@@ -109,7 +110,7 @@ class Supervisor:
             CrawlerError: a child failed and was not restarted; has its exit code.
             NoSeedError: the crawl ended without fetching a single page.
         """
-        check_start(self._config)
+        check_start(self._config, self.directory.path)
         ready(self.directory)
         check_processes(self._config, self.directory)
         topology(self._config, self.directory.path, self._children[0].name)
@@ -119,10 +120,13 @@ class Supervisor:
             self._seeds.places.restrict(self.directory.seed_places())
             self._seeds.note = self.directory.note_places
             self._seed_file.write(self._seeds)
+            shipper = Shipper(self.directory.path, self._config.pages, self.clock.now)
+            shipper.start()
             try:
                 await self._run_children()
             finally:
                 await self._reap()
+                await shipper.end()
             return self._finish()
 
     async def _run_children(self) -> None:
@@ -329,6 +333,7 @@ class _Child:
                 self.status = msgspec.convert(message["status"], Status)
             if "report" in message:
                 self.report = msgspec.convert(message["report"], Report)
+                self.tell({"reported": True})
                 if self.report.stopped_by in FINISHED:
                     self._supervisor.learn_end()
 

@@ -1,6 +1,6 @@
 """`crawler check`: read and compare all data of one process, and report the repairs that opening it made."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from crawler.storage.files import Lock
 from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, KEPT, PARKED, TODO, bucket_range, family
 from crawler.storage.kv import scan_prefix, unseal
 from crawler.storage.reshard import load_json
+from crawler.upkeep import lost_receipts
 from crawler.upkeep.rebuild import rebuild
 from crawler.upkeep.rediscover import refind
 from crawler.upkeep.repair import RepairNote
@@ -32,6 +33,7 @@ def check(stages: Stages) -> list[str]:
     problems += _missing_keys(stages)
     problems += _queue_lengths(stages)
     problems += _foreign_keys(stages)
+    problems += lost_receipts.problems(stages.store)
     problems += stages.due.check()
     problems += [f"{problem.where}: {problem.message}" for problem in stages.pages.check()]
     return problems[:PROBLEMS_MAX]
@@ -89,6 +91,20 @@ def _foreign_keys(stages: Stages) -> list[str]:
     return problems
 
 
+def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
+    """Note that a repair of these processes begins, so that no crawl runs on a damaged one; return what was done.
+
+    Disk space is freed first, since a full disk has no room for the note.
+
+    Raises:
+        DirectoryError: a process uses a folder.
+        StoreError: the disk failed.
+    """
+    lines = [f"{name}: {line}" for name in names for line in _free_ballast(directory.process(name))]
+    RepairNote.examine(directory, names)
+    return lines
+
+
 def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -> tuple[list[str], list[str]]:
     """Repair one process; return (the repairs made, the problems that remain), one line each.
 
@@ -103,6 +119,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
         found, opening = _opened(config, directory, name, clock)
         done += opening
         if not found:
+            note.end()
             return done, []
     fingerprinter = Fingerprinter(
         directory.seed(),
@@ -184,14 +201,20 @@ def repair_before_opening(
         DirectoryError: a process uses the folder.
         DamageError: the store cannot be rebuilt.
     """
-    lines = []
+    lines = _free_ballast(folder)
     with Lock(folder / "node.lock", folder.name):
-        ballast = folder / BALLAST
-        if ballast.exists():
-            lines.append(f"freed {ballast.stat().st_size >> 20} MiB of ballast")
-            ballast.unlink()
         if not (folder / "store").exists():
             before()
         done, rebuilt = repair_store(folder / "store", engine, before)
         lines += [done] if done else []
     return lines, rebuilt
+
+
+def _free_ballast(folder: Path) -> list[str]:
+    with Lock(folder / "node.lock", folder.name):
+        ballast = folder / BALLAST
+        if not ballast.exists():
+            return []
+        freed = f"freed {ballast.stat().st_size >> 20} MiB of ballast"
+        ballast.unlink()
+        return [freed]

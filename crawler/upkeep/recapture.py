@@ -5,6 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from crawler.consent.receipts import ReceiptBlock, packed, receipt_key
 from crawler.errors import DamageError
 from crawler.fetcher.framing import head_of
 from crawler.fetcher.outcome import content_type_of, location_of
@@ -13,6 +16,7 @@ from crawler.pages.archive import Archive
 from crawler.pages.captures import (
     capture_key,
     end_of,
+    fingerprint_of,
     pack,
     payload_key,
     record_key,
@@ -22,12 +26,16 @@ from crawler.pages.captures import (
 )
 from crawler.pages.change_detection import next_record
 from crawler.pages.erased_bytes import is_filler
+from crawler.pages.shipping import refuse_elsewhere
 from crawler.records import Capture, Fetch, FetchTask, Outcome, PageRecord, PageState, TaskKind
 from crawler.storage.files import cut, rename
 from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
 from crawler.storage.kv import scan_prefix, seal, unseal
+from crawler.upkeep import lost_receipts
 from crawler.upkeep.repair import Repair
 from crawler.upkeep.warc_members import mended
+
+_RECEIPTS_MAX = 2 * 65_536  # twice as many as a segment holds between two records of the same receipt
 
 
 class Found(NamedTuple):
@@ -46,13 +54,18 @@ class Recapture:
     def __init__(self, repair: Repair) -> None:
         self._repair = repair
         self._blank: dict[str, list[tuple[int, int]]] = {}  # by segment: (first byte, end)
+        self._receipts: dict[str, ReceiptBlock] = {}  # found so far, by digest
 
     def mend_segments(self) -> None:
         """Blank the broken records in each file, and restore the keys of the whole ones."""
         folder = self._repair.folder / "warc"
         folder.mkdir(parents=True, exist_ok=True)
         if self._repair.store_damaged:
+            refuse_elsewhere([folder])
             self._take_back(folder)
+        for key in lost_receipts.broken(self._repair.store):
+            self._repair.writer.delete(key)
+        self._repair.writer.flush()
         archive = Archive(folder, self._repair.store)
         committed = dict(archive.committed_lengths())
         by_segment: dict[str, set[int]] = {}
@@ -68,7 +81,24 @@ class Recapture:
                 if committed.get(name) != whole:
                     self._repair.writer.put(segment_key(name), seal(whole.to_bytes(8, "big")))
         self._repair.writer.flush()
+        self._forget_receipts(archive)
         self._repair.done += [f"{n} {what} restored from WARC records" for what, n in restored.items()]
+
+    def _forget_receipts(self, archive: Archive) -> None:
+        """Remove the references to receipts that are lost: their pages then count as fetched without one."""
+        store, gone = self._repair.store, 0
+        for key, capture in archive.stored_captures():
+            if capture.receipt and store.get(receipt_key(fingerprint_of(key), capture.receipt)) is None:
+                self._repair.writer.put(key, pack(msgspec.structs.replace(capture, receipt=b"")))
+                gone += 1
+        for fingerprint, read in archive.stored_records():
+            record = read()
+            if record.receipt and store.get(receipt_key(fingerprint, record.receipt)) is None:
+                self._repair.writer.put(
+                    record_key(fingerprint), pack(msgspec.structs.replace(record, receipt=b""))
+                )
+        self._repair.writer.flush()
+        self._repair.done += [f"{gone} copies have lost their consent receipts"] if gone else []
 
     def _take_back(self, folder: Path) -> None:
         """Take back the segments that an opening set aside because the store had lost their names."""
@@ -114,7 +144,13 @@ class Recapture:
         url = answer.fields.get("warc-target-uri", "")
         if not url:
             return
-        facts = next((_facts(record) for _, _, record in group if record.kind == "metadata"), {})
+        for _, _, record in group:
+            if (block := lost_receipts.of_record(record)) is not None:
+                self._receipts[packed(block.receipt)[0].hex()] = block
+                if len(self._receipts) > _RECEIPTS_MAX:
+                    del self._receipts[next(iter(self._receipts))]
+        about = (record for _, _, record in group if record.kind == "metadata")
+        facts = next((_facts(record) for record in about if lost_receipts.of_record(record) is None), {})
         try:
             instant = datetime.strptime(answer.fields.get("warc-date", ""), "%Y-%m-%dT%H:%M:%SZ")
         except ValueError:
@@ -127,6 +163,7 @@ class Recapture:
     ) -> None:
         fingerprint = self._repair.fingerprinter.fingerprint(url)
         fetch, digest = _fetch(url, at, found)
+        receipt = self._restore_receipt(fingerprint, found, restored)
         if found.offset not in known:
             refers_to = b""
             if found.answer.kind == "revisit":
@@ -151,6 +188,7 @@ class Recapture:
                 refers_to=refers_to,
                 extent=found.extent,
                 broken=fetch.outcome is Outcome.TRUNCATED,
+                receipt=receipt,
             )
             self._repair.writer.put(key, pack(capture))
             if not refers_to and fetch.body and self._repair.store.get(payload_key(digest)) is None:
@@ -158,10 +196,27 @@ class Recapture:
             self._repair.writer.flush()  # the next lines look it up
             restored["captures"] += 1
         if found.facts:
-            self._restore_record(fetch, fingerprint, digest, found, restored)
+            self._restore_record(fetch, fingerprint, digest, receipt, found, restored)
+
+    def _restore_receipt(self, fingerprint: int, found: Found, restored: Counter[str]) -> bytes:
+        """Put the consent receipt that a capture names, if the store lacks it; return its digest, b"" without one."""
+        block = self._receipts.get(found.facts.get("consentReceipt", ""))
+        if block is None:
+            return b""
+        for key, value in lost_receipts.missing(self._repair.store, fingerprint, block):
+            self._repair.writer.put(key, value)
+            self._repair.writer.flush()
+            restored["receipts"] += 1
+        return packed(block.receipt)[0]
 
     def _restore_record(
-        self, fetch: Fetch, fingerprint: int, digest: bytes, found: Found, restored: Counter[str]
+        self,
+        fetch: Fetch,
+        fingerprint: int,
+        digest: bytes,
+        receipt: bytes,
+        found: Found,
+        restored: Counter[str],
     ) -> None:
         """Put a missing record; renew one that this repair made and that is older than a capture of its page."""
         key = record_key(fingerprint)
@@ -170,6 +225,7 @@ class Recapture:
         if previous is not None and previous.fetched_at >= fetch.began:
             return
         record = _record(previous, fetch, fingerprint, digest, found)
+        record.receipt = receipt
         self._repair.writer.put(key, pack(record))
         self._repair.writer.flush()
         self._repair.lost.discard(fingerprint)

@@ -3,13 +3,13 @@
 If a repair is killed, the next run needs facts that the first run found and that its
 own changes have since hidden. They are stored in:
 
-    journal          a repair has started, and whether the store may have lost keys
+    journal          a repair has started, and whether the store may have lost keys (null: it only examines)
     repair.lost      fingerprints of pages whose copies are lost, noted before their keys are deleted
     links.waiting/   the links log as it was found, until all its waiting links are queued
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -34,9 +34,16 @@ class RepairNote:
     def __init__(self, directory: CrawlDirectory, name: str) -> None:
         self._path, self._folder, self._name = directory.path, directory.process(name), name
         self._journal = load_journal(self._path) or Journal("repair")
-        # Whether a repair was started before, and what the store may have lost then.
-        self.cut_off = name in self._journal.facts
+        # Whether a repair has changed anything before, and what the store may have lost then.
+        self.cut_off = self._journal.facts.get(name) is not None
         self.store_damaged = bool(self._journal.facts.get(name))
+
+    @staticmethod
+    def examine(directory: CrawlDirectory, names: Iterable[str]) -> None:
+        """Note that these processes are examined: until each is found whole or repaired, nothing else may open them."""
+        journal = load_journal(directory.path) or Journal("repair")
+        journal.facts = {**dict.fromkeys(names), **journal.facts}
+        keep_journal(directory.path, journal)
 
     def begin(self, *, store_damaged: bool) -> None:
         """Note, before anything is changed, that the repair has started."""

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from crawler.clock import Clock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.journal import BUILT, Journal, end_journal, keep_journal, load_journal
+from crawler.crawl.journal import BUILT, REPLACED, Journal, end_journal, keep_journal, load_journal
 from crawler.crawl.process_names import process_names
 from crawler.crawl.topology import TABLE_FILE, Topology, topology
 from crawler.errors import DirectoryError, UsageError
@@ -35,7 +35,6 @@ from crawler.upkeep.build import Build, open_source, problems_of
 from crawler.upkeep.deliver_pending import deliver_pending
 from crawler.urls.fingerprint import Fingerprinter
 
-REPLACED = ".resharded"
 COMMAND = "reshard"
 
 

@@ -48,14 +48,16 @@ def _member(data: mmap.mmap, at: int, name: str) -> tuple[reading.Record, int] |
     """Return (the record at `at`, the length of its member); None if there is no whole, valid record."""
     try:
         length = reading.member_length(_chunks(data, at), name)
-        record = reading.parse_record(reading.expand(data[at : at + length], where=name), name)
+        pieces = reading.expanded(_chunks(data, at, at + length), name)
+        record, problems = reading.checked_record(pieces, name)
     except DamageError:
         return None
-    return None if reading.check_digests(record) else (record, length)
+    return None if problems else (record, length)
 
 
-def _chunks(data: mmap.mmap, at: int, step: int = 1 << 16) -> Iterator[bytes]:
-    return (data[start : start + step] for start in range(at, len(data), step))
+def _chunks(data: mmap.mmap, at: int, end: int = 0, step: int = 1 << 16) -> Iterator[bytes]:
+    end = end or len(data)
+    return (data[start : min(start + step, end)] for start in range(at, end, step))
 
 
 def _blank(data: mmap.mmap, at: int, name: str) -> bytes | None:

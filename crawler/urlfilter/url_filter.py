@@ -45,8 +45,8 @@ from crawler.urlfilter.rule_names import (
 )
 from crawler.urls.canonical import directory, hostname
 from crawler.urls.file_kinds import Kinds
-from crawler.urls.fingerprint import registrable_domain
 from crawler.urls.ports import BAD_PORTS, port_of
+from crawler.urls.suffixes import registrable_domain
 from crawler.urls.surt_prefix import surt_of, surt_prefix
 
 _REQUISITE = LinkFlag.REQUISITE

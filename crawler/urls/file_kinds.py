@@ -8,8 +8,8 @@ A *kind* is one of
 
 The file name in a URL decides whether it is requested: a rejected kind is not. If
 some kinds are accepted, the URL is requested only if it may be one of them, or a page
-that may link to them. The answer decides whether it is stored: a page fetched only for
-its links is not.
+or style sheet that may lead to them. The answer decides whether it is stored: a page fetched
+only for its links is not.
 """
 
 import fnmatch
@@ -19,7 +19,8 @@ from collections.abc import Iterable
 
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/(\*|[a-z0-9!#$&^_.+-]+)", re.IGNORECASE)
 _TYPES = mimetypes.MimeTypes()  # Python's own table: a machine's table would make crawls differ
-_PAGES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml"})
+# Types that lead to other files
+_PAGES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", "text/css"})
 
 
 class _Wanted:
@@ -64,10 +65,10 @@ class Kinds:
         return bool(self._accept or self._reject)
 
     def may_ask(self, url: str) -> bool:
-        """Return whether a URL (request form) may be of a wanted kind, or a page that leads to some.
+        """Return whether a URL (request form) may be of a wanted kind, or a page or style sheet that leads to some.
 
         >>> kinds = Kinds(["pdf", "image/*"], ["gif"])
-        >>> [kinds.may_ask(f"http://x/{name}") for name in ("a.pdf", "a.jpg", "a.gif", "a.zip", "a.html", "a/")]
+        >>> [kinds.may_ask(f"http://x/{name}") for name in ("a.pdf", "a.jpg", "a.gif", "a.zip", "a.html", "a.css")]
         [True, True, False, False, True, True]
         """
         name = _name(url)

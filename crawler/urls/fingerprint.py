@@ -18,7 +18,6 @@ distributed over hosts, plus n^2/2^49 for a host of n URLs.
 import hashlib
 from array import array
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 
 import mmh3
 import numpy as np
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from crawler.errors import ConfigError
 from crawler.urls.canonical import authority, duplicate_key, hostname, target
 from crawler.urls.equivalence import Equivalences
-from crawler.urls.suffixes import suffix_list
+from crawler.urls.suffixes import registrable_domain
 
 SEED_BYTES = 16
 CHECK_URL = "http://fingerprint.check/"
@@ -35,18 +34,6 @@ _LOW_48 = (1 << 48) - 1
 _SIXTEEN, _FORTY_EIGHT = np.uint64(16), np.uint64(48)
 _ALL_64 = (1 << 64) - 1
 _HOSTS_MAX = 1 << 15  # hosts whose bucket is cached, 600 bytes each; a process works on some 10,000
-
-
-@lru_cache(maxsize=_HOSTS_MAX)
-def registrable_domain(name: str) -> str:
-    """Return the registrable domain of a canonical host name by the public suffix list, with its private section.
-
-    Addresses, public suffixes and names without a public suffix are their own
-    domain.
-    """
-    if name.endswith("]") or name.rpartition(".")[2].isdigit():
-        return name
-    return suffix_list().privatesuffix(name) or name
 
 
 class Fingerprinter:

@@ -11,6 +11,8 @@ from typing import Any
 
 from ada_url import idna
 
+_HOSTS_MAX = 1 << 15  # hosts whose domain is cached; a process works on some 10,000
+
 
 @lru_cache(maxsize=1)
 def suffix_list() -> Any:
@@ -31,6 +33,18 @@ def _both_forms(lines: Iterator[str]) -> Iterator[str]:
         if not rule.isascii():
             exception, name = ("!", rule[1:]) if rule[0] == "!" else ("", rule)
             yield exception + idna.encode(name).decode("ascii")
+
+
+@lru_cache(maxsize=_HOSTS_MAX)
+def registrable_domain(name: str) -> str:
+    """Return the registrable domain of a canonical host name by the public suffix list, with its private section.
+
+    Addresses, public suffixes and names without a public suffix are their own
+    domain.
+    """
+    if name.endswith("]") or name.rpartition(".")[2].isdigit():
+        return name
+    return suffix_list().privatesuffix(name) or name
 
 
 def suffix_list_version() -> str:

@@ -14,6 +14,9 @@ stays lost. The server's log and the WARC files are the evidence. Rows:
     seeds                a list of seeds instead of a tree, killed while the list is read
     seeds loaded         33 times as many seeds as pages (a million), loaded with kills but not fetched
     planted bugs         a page done before its links; WARC files not truncated: these must be detected
+    around               what happens around a crawl (`tests/faults/around.py`): readers beside it, wrong clocks, a
+                         process put back to a backup, killed repairs, cut segments, hostile directories; and the
+                         bug that each must detect. At most 1,000 pages, with --processes and --engine.
 
 A kill may cost as many fetches as were in flight (`worst` is the largest cost of one kill).
 """
@@ -32,6 +35,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tests.faults.around import PLANTED as BUGS_AROUND  # noqa: E402
+from tests.faults.around import SCENARIOS, Setting  # noqa: E402
 from tests.faults.harness import (  # noqa: E402
     CONCURRENCY,
     Judgement,
@@ -149,6 +154,15 @@ def planted(folder: Path, pages: int, bug: str) -> tuple[Judgement, int]:
         return judge(web, folder / "crawl", kills), len(kills)
 
 
+def around(folder: Path, pages: int, name: str, setting: Setting) -> tuple[Judgement, int]:
+    """Run a scenario; a broken promise on the way counts as a lost page, and is printed."""
+    try:
+        return SCENARIOS[name](folder, setting._replace(pages=min(pages, 1000))), 0
+    except AssertionError as broken:
+        print(f"  {name}: {str(broken)[:200]}")
+        return Judgement(1, 0, 0, 0, 0, 0), 0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -158,7 +172,12 @@ def main() -> None:
         "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
     )
     parser.add_argument("--case", action="append", help="run only this row; repeatable")
+    parser.add_argument(
+        "--processes", type=int, default=1, help="processes of the crawls in the rows `around`"
+    )
+    parser.add_argument("--engine", default="leveldb", choices=("leveldb", "rocksdict"), help="their engine")
     args = parser.parse_args()
+    setting = Setting(processes=args.processes, engine=args.engine)
     pages, right = args.pages, True
     print(f"{pages:,} pages on {HOSTS} hosts, {CONCURRENCY} fetches in flight")
     print(
@@ -172,6 +191,11 @@ def main() -> None:
         "seeds": (seeds, pages // 3),
         "seeds loaded": (seeds_loaded, pages * 100 // 3),
         **{bug: (partial(planted, bug=bug), pages) for bug in PLANTED},
+        **{name: (partial(around, name=name, setting=setting), pages) for name in SCENARIOS},
+        **{
+            bug: (partial(around, name=name, setting=setting._replace(bug=bug)), pages)
+            for name, bug in BUGS_AROUND.items()
+        },
     }
     if unknown := set(args.case or ()) - set(cases):
         parser.error(f"--case: unknown {', '.join(sorted(unknown))}; choose from {', '.join(cases)}")
@@ -187,7 +211,7 @@ def main() -> None:
             f"{found.refetched:11,}{found.worst:7}{time.monotonic() - begun:7.0f}",
             flush=True,
         )
-        right &= found.flawless is (name not in PLANTED)
+        right &= found.flawless is (name not in (*PLANTED, *BUGS_AROUND.values()))
         shutil.rmtree(folder)
     raise SystemExit(0 if right else "failed: the crawler did not keep its promises")
 

@@ -22,7 +22,8 @@ from crawler.storage.engines import open_store
 from crawler.storage.keys import COUNTERS, DUE_FLUSHED, DUE_LINKS, DUE_RUNS, FRONTIER, TODO
 from crawler.storage.kv import KeyValue, seal, unseal
 from crawler.urls.canonical import duplicate_key
-from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.suffixes import registrable_domain
 
 BATCH = 5000  # keys
 PRIORITY, DEPTH = 128, 1

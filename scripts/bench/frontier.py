@@ -16,7 +16,8 @@ from crawler.frontier.frontier import Frontier
 from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.storage.commit import Change
 from crawler.storage.kv import MemoryStore
-from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.suffixes import registrable_domain
 
 HOSTS = 62
 FLUSH = 2_000  # new links per flush

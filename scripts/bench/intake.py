@@ -24,7 +24,8 @@ from crawler.bench.meters import cpu_of
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.canonical import duplicate_key, hostname, resolve
-from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.suffixes import registrable_domain
 
 Page = tuple[str, list[str]]
 BODY_BYTES_MAX = 2 << 20

@@ -32,7 +32,8 @@ from crawler.records import Fetch, FetchTask, Outcome, PageRecord, PageState, Ta
 from crawler.storage.commit import Change
 from crawler.storage.engines import open_store
 from crawler.storage.kv import MemoryStore
-from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.suffixes import registrable_domain
 
 DAY = 86_400.0
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 import uvloop
 
-from crawler.admin import control
-from crawler.admin.control import NOBODY, ControlServer, ask
+from crawler.admin import control_client
+from crawler.admin.control import ControlServer
+from crawler.admin.control_client import NOBODY, ask
 from crawler.errors import CrawlerError, DirectoryError
 
 
@@ -157,7 +158,7 @@ def test_nobody_answers_where_no_process_runs(tmp_path: Path) -> None:
 
 
 def test_an_answer_is_waited_for_half_a_minute_and_read_up_to_64_mib() -> None:
-    assert (control.TIMEOUT, control.ANSWER_BYTES_MAX) == (30.0, 64 << 20)
+    assert (control_client.TIMEOUT, control_client.ANSWER_BYTES_MAX) == (30.0, 64 << 20)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_a_server_that_hangs_up_or_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
 ) -> None:
     """A server that hangs up is treated as absent; a silent one is an error; an old version's error has no code."""
-    monkeypatch.setattr(control, "TIMEOUT", 0.2)
+    monkeypatch.setattr(control_client, "TIMEOUT", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "control.sock"))
         listening.listen()

@@ -27,6 +27,7 @@ from crawler.bench.planning import (
     plan,
     unformed,
 )
+from crawler.bench.sample_crawl import facts
 from crawler.bench.units import (
     LARGE,
     MEASURED,
@@ -42,6 +43,7 @@ from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.errors import UsageError
 from crawler.process.opening.stages import Stages
+from tests.end_to_end.web import Web, crawl, page
 
 UNITS = UnitCosts(
     process_cpu=exactly(0.5),
@@ -345,9 +347,81 @@ def test_the_command_reads_units_and_prints_a_table(
     )
 
 
+def told_by(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
+    """Return the rows that the command prints."""
+    assert command.main("plan", list(arguments)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    return {line[:18].strip(): line[18:] for line in lines}
+
+
+def test_the_largest_host_bounds_the_rate() -> None:
+    """1,000 hosts at 1 page a second allow 1,000 / 1.1; if one of them has 5 % of the pages, they allow 20 / 1.1."""
+    goal = msgspec.structs.replace(GOAL, rate=300.0, latency=0.1, delay=1.0)
+    assert plan(goal, UNITS).rate == 300.0
+    skewed = plan(msgspec.structs.replace(goal, largest_host=0.05), UNITS)
+    assert skewed.rate == pytest.approx(20 / 1.1)
+    assert skewed.bottleneck == "the largest host: politeness"
+    assert skewed.days.mid * DAY == pytest.approx(1e6 * 0.05 * 1.1)
+    for share in (0.0, 0.0005, 0.001):
+        even = plan(msgspec.structs.replace(goal, rate=1e6, largest_host=share), UNITS)
+        assert even.bottleneck == "hosts: politeness" and even.rate == pytest.approx(host_rate(goal))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "row", "says"),
+    [
+        (("--pages", "300", "--hosts", "3"), "time", "5.50 minutes"),
+        (("--pages", "1", "--hosts", "1"), "time", "3.30 s"),
+        (("--pages", "1e5", "--hosts", "3"), "time", "1.27 days"),
+        (("--pages", "1e4", "--hosts", "3"), "time", "3.06 hours"),
+        (("--pages", "300", "--hosts", "3"), "bandwidth", "82 kbit/s"),
+        (("--pages", "300", "--hosts", "3"), "connections", "1 to hosts, 0 between processes"),
+        (("--pages", "300", "--hosts", "3"), "refresh WARC", "none"),
+    ],
+)
+def test_small_crawls_are_told_in_small_units(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], row: str, says: str
+) -> None:
+    rows = told_by(capsys, *arguments)
+    assert rows[row] == says
+    assert not [name for name, text in rows.items() if text.startswith(("0 ", "0.0 ", "0.00 "))], rows
+
+
+def test_a_sample_crawl_gives_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Arguments that are given override those of the sample."""
+    with Web({"/robots.txt": (404, {}, "")}) as web:
+        for host, pages in (("a", 30), ("b", 10)):
+            links = [f"/d{n % 2}/{n}" for n in range(1, pages)]
+            web.routes[f"{host}.localhost/"] = page(*links, text="words " * 500)
+            for link in links:
+                web.routes[f"{host}.localhost{link}"] = page(text=f"{link} " * 500)
+        sample = tmp_path / "sample"
+        crawl(sample, web.url("/", "a.localhost"), web.url("/", "b.localhost"))
+        found = facts(sample)
+    assert (found["hosts"], found["largest_host"], found["secure"]) == (2.0, 0.75, 0.0)
+    assert found["directories"] == 3.0 and found["delay"] == found["delay_factor"] == 0.0
+    assert (
+        5.0 < found["page_size"] < 8.0
+        and found["urls"] == 1.0
+        and found["links"] == pytest.approx(38 / 40, 0.1)
+    )
+    assert 0.0 < found["latency"] < 5.0 and found["coded"] == 0.0
+    rows = told_by(capsys, "--pages", "1000", "--sample", str(sample), "--latency", "0.5", "--delay", "1.5")
+    assert rows["pages per second"] == "0.7, bounded by the largest host: politeness"
+    assert (
+        "the largest host has 75.00% of the pages" in rows["a page"]
+        and "; 0.5 s, 0% over TLS" in rows["a page"]
+    )
+    with pytest.raises(UsageError, match="not a crawl directory"):
+        facts(tmp_path)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["--pages", "1"],
+        ["--pages", "1", "--hosts", "1", "--largest-host", "1.5"],
+        ["--pages", "1", "--sample", "/nowhere"],
         ["--pages", "0", "--hosts", "1"],
         ["--pages", "nan", "--hosts", "1"],
         ["--pages", "1", "--hosts", "1", "--rate", "-1"],

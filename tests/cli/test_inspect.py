@@ -1,7 +1,5 @@
 """The output of `crawler status` for a crawl that keeps pages fresh."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +55,3 @@ def test_signals_by_host_and_source(
     rows.clear()
     assert inspect.main("status", ["--signals", "--dir", str(tmp_path)]) == 0
     assert "no signals" in capsys.readouterr().out
-
-
-def test_a_question_to_a_running_crawl_needs_no_numpy() -> None:
-    """The process answers; importing its stages would take twice the CPU time of the whole command."""
-    code = (
-        "import sys, crawler.cli.inspect, crawler.cli.access, crawler.admin.control, crawler.crawl.process_names;"
-        "assert not {'numpy', 'plyvel', 'crawler.frontier.frontier', 'crawler.extract.links'} & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

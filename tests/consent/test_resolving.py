@@ -37,7 +37,7 @@ def _said(
     licence: RslDocument | None = None,
     meta: tuple[tuple[str, str], ...] = (),
 ) -> PageStatements:
-    host = HostStatements(parse(robots, "crawler"), tdm or TdmFile(), licence or RslDocument())
+    host = HostStatements(parse(robots, "crawler"), tdm or TdmFile(), (licence,) if licence else ())
     return statements_about(url, host, headers, "crawler", meta=meta)
 
 

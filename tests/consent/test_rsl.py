@@ -10,7 +10,6 @@ from crawler.consent.rsl import (
     DOCUMENT_OCTETS_MAX,
     ELEMENTS_MAX,
     announced_licenses,
-    asks_for_license,
     read_rsl,
     terms_for,
 )
@@ -29,7 +28,7 @@ def _document(content: str, attributes: str = 'url="/"') -> bytes:
 def _letters(body: bytes, url: str = PAGE) -> str:
     """Return search, ai_input, train_ai and tdm."""
     names = {answer: letter for letter, answer in SAID.items()}
-    preferences = terms_for(read_rsl(body), url).preferences
+    preferences = terms_for([read_rsl(body)], url).preferences
     return "".join(names[getattr(preferences, use)] for use in Preferences.__struct_fields__)
 
 
@@ -80,7 +79,7 @@ def test_a_license_server_makes_permissions_unknown_but_not_prohibitions() -> No
     body = f"<license>{_permits('search')}{_prohibits('ai-train')}</license>"
     document = read_rsl(_document(body, 'url="/" server="https://license.example/"'))
     assert document.contents[0].server == "https://license.example/"
-    assert terms_for(document, PAGE).preferences == Preferences(train_ai=REFUSE)
+    assert terms_for([document], PAGE).preferences == Preferences(train_ai=REFUSE)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +141,7 @@ def test_what_cannot_be_read_to_its_end_says_nothing(body: bytes) -> None:
     document = read_rsl(body)
     assert document.problem
     assert document.contents == ()
-    assert terms_for(document, PAGE).preferences == NOTHING_SAID
+    assert terms_for([document], PAGE).preferences == NOTHING_SAID
 
 
 def test_where_licenses_are_announced() -> None:
@@ -155,20 +154,6 @@ def test_where_licenses_are_announced() -> None:
     assert len(announced_licenses(f"https://a.example/{n}" for n in range(100))) == ANNOUNCED_MAX
 
 
-@pytest.mark.parametrize(
-    ("status", "challenge", "asks"),
-    [
-        (401, 'License realm="x"', True),
-        (401, "license", True),
-        (401, 'Basic realm="license"', False),
-        (403, "License", False),
-        (401, "", False),
-    ],
-)
-def test_a_demand_for_a_token(status: int, challenge: str, asks: bool) -> None:
-    assert asks_for_license(status, [challenge]) is asks
-
-
 PIECES = st.sampled_from(
     ["<rsl>", "</rsl>", "<content url='/'>", "</content>", "<license>", "</license>", "<payment type='x'/>",
      "<permits type='usage'>all", "</permits>", "<prohibits type='usage'>ai-all", "</prohibits>", "\x00", "&x;"]
@@ -179,7 +164,7 @@ PIECES = st.sampled_from(
 def test_no_input_raises(body: bytes) -> None:
     document = read_rsl(body)
     assert not (document.problem and document.contents)
-    terms_for(document, PAGE)
+    terms_for([document], PAGE)
 
 
 @given(st.permutations([_permits("all"), _prohibits("ai-train"), _permits("search") + PRICE]))

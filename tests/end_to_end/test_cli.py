@@ -337,7 +337,7 @@ def test_changing_a_crawl_at_rest(tmp_path: Path) -> None:
         (3, ("status",)),
         (3, ("check",)),
         (3, ("seed", "http://localhost/")),
-        (4, ("crawl", "ftp://localhost/")),
+        (2, ("crawl", "ftp://localhost/")),
         (4, ("crawl", "http://127.0.0.1:8/")),
     ],
 )  # fmt: skip

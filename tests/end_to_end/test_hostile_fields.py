@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from crawler.admin import control
+from crawler.admin import control_client
 from crawler.cli.loopback import free_port
 from crawler.serve.header_fields import PASSED
 from tests.end_to_end.test_hostile_text import EVIL
@@ -156,7 +156,7 @@ def crawl_and_ask(folder: Path, processes: int, port: int) -> Told:
         live = {url: passed(running.serve, url) for url in pages}
         told(running, "live", *SAID, *CHANGING)
         first_process = running.folder / "p0"
-        owners = {control.ask(first_process, "why", url=url).get("owner", "p0") for url in urls}
+        owners = {control_client.ask(first_process, "why", url=url).get("owner", "p0") for url in urls}
         looks = [
             f"/why?url={quote(urls[0])}",
             "/hosts/h0.localhost",

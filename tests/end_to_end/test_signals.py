@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import pytest
 
-from crawler.admin import control
+from crawler.admin import control_client
 from crawler.api import Crawl
 from crawler.change_signals import Signalled
 from crawler.clock import SystemClock
@@ -113,7 +113,7 @@ async def by_websub(crawl: Crawl) -> Any:
 
 
 async def by_control(crawl: Crawl) -> Any:
-    return await asyncio.to_thread(control.ask, crawl.stages.directory, "signal", urls=[LINK])
+    return await asyncio.to_thread(control_client.ask, crawl.stages.directory, "signal", urls=[LINK])
 
 
 async def by_python(crawl: Crawl) -> Any:
@@ -215,7 +215,7 @@ def heard(running: Running, url: str, source: str, names: Sequence[str] = NAMES)
     """Return the number of signals of a source that the owner of a page has counted since the page's last crawl."""
     counted = 0
     for name in names:
-        if (said := control.ask(running.folder / name, "why", url=url)) is control.NOBODY:
+        if (said := control_client.ask(running.folder / name, "why", url=url)) is control_client.NOBODY:
             return -1
         if said.get("owner") == said.get("process"):
             counted = said.get("refresh", {}).get("signals_by_source", {}).get(source, 0)

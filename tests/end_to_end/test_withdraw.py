@@ -147,9 +147,9 @@ def test_errors_are_one_line(crawled: tuple[Web, Path], words: tuple[str, ...]) 
 
 
 @contextmanager
-def serving(directory: Path) -> Iterator[int]:
+def serving(directory: Path, *flags: str) -> Iterator[int]:
     port = free_port()
-    words = [*CRAWLER, "serve", "--dir", str(directory), f"127.0.0.1:{port}"]
+    words = [*CRAWLER, "serve", "--dir", str(directory), f"127.0.0.1:{port}", *flags]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and "serving" in process.stdout.readline()

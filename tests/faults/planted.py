@@ -1,8 +1,16 @@
 """`python -m tests.faults.planted BUG crawl ...`: the crawler, all its processes, with a bug planted; tests must see it.
 
-The bugs are those of `tests/lab/cluster/planted.py`, and one fault that is not a bug:
+The bugs are those of `tests/lab/cluster/planted.py`, these, and two faults that are not bugs. BUG may name
+several, separated by commas.
 
+    readers-recover     a reader cuts and moves segments as a process does when it opens them
+    future-kept         stored instants that lie in the future are believed
+    behind-unseen       processes do not notice that one of them is of an earlier state
+    repair-unnoted      a repair leaves no note while it changes a crawl
+    cut-unseen          opening does not notice that segments are too short
+    links-followed      a crawl directory is not examined
     no-room-for-runs    the first writes of DUE runs fail
+    clock+N, clock-N    the clock is N seconds ahead or behind
 """
 
 import sys
@@ -42,16 +50,92 @@ def _no_room_for_runs() -> list[tuple[Any, str, Any]]:
     return [(DiskRuns, "write", write_or_fail)]
 
 
+def _readers_recover() -> list[tuple[Any, str, Any]]:
+    from crawler.pages import segments
+
+    return [(segments, "survey", segments.recover)]
+
+
+def _future_kept() -> list[tuple[Any, str, Any]]:
+    from crawler.frontier.hosts import registry
+    from crawler.frontier.refresh import state
+    from crawler.robots import cache
+
+    return [(module, "past", lambda instant, now: instant) for module in (registry, state, cache)]
+
+
+def _behind_unseen() -> list[tuple[Any, str, Any]]:
+    from crawler.process.opening import stages
+    from crawler.splitter.spool import Spool
+    from crawler.storage.keys import STATE
+    from crawler.storage.reshard import load
+    from crawler.upkeep import behind
+
+    return [
+        (stages, "state_of", lambda store, folder: load(store, STATE, int, 0)),
+        (Spool, "missing", lambda self, applied: 0),
+        (behind, "find_behind", lambda exchanged: []),
+    ]
+
+
+def _repair_unnoted() -> list[tuple[Any, str, Any]]:
+    from crawler.upkeep.repair import RepairNote
+
+    nothing = staticmethod(lambda *_, **__: None)
+    return [(RepairNote, "examine", nothing), (RepairNote, "begin", nothing), (RepairNote, "end", nothing)]
+
+
+def _cut_unseen() -> list[tuple[Any, str, Any]]:
+    from crawler.pages import damage
+    from crawler.upkeep import check
+
+    return [
+        (damage, "find_lost", lambda archive, damaged: []),
+        (check, "check", lambda stages: []),
+    ]
+
+
+def _links_followed() -> list[tuple[Any, str, Any]]:
+    from crawler.crawl import directory
+
+    return [(directory, "strange_entry", lambda path: "")]
+
+
+def _clock(shift: float) -> list[tuple[Any, str, Any]]:
+    from crawler.clock import SystemClock
+
+    begin = SystemClock.__init__
+
+    def begin_elsewhere(self: SystemClock) -> None:
+        begin(self)
+        self._offset += shift
+
+    return [(SystemClock, "__init__", begin_elsewhere)]
+
+
 OWN: dict[str, Callable[[], list[tuple[Any, str, Any]]]] = {
     "no-room-for-runs": _no_room_for_runs,
+    "readers-recover": _readers_recover,
+    "future-kept": _future_kept,
+    "behind-unseen": _behind_unseen,
+    "repair-unnoted": _repair_unnoted,
+    "cut-unseen": _cut_unseen,
+    "links-followed": _links_followed,
     "ack-before-commit": lambda: [*PLANTS["ack-before-commit"].patches(), *_slow_disk()],
 }
 
 
-def plant(bug: str) -> None:
-    """Plant a bug in this process."""
-    for thing, name, value in (OWN[bug] if bug in OWN else PLANTS[bug].patches)():
-        setattr(thing, name, value)
+def plant(bugs: str) -> None:
+    """Plant bugs, separated by commas, in this process."""
+    for bug in filter(None, bugs.split(",")):
+        for thing, name, value in _patches(bug):
+            setattr(thing, name, value)
+
+
+def _patches(bug: str) -> list[tuple[Any, str, Any]]:
+    if bug.startswith("clock"):
+        return _clock(float(bug.removeprefix("clock")))
+    return list((OWN[bug] if bug in OWN else PLANTS[bug].patches)())
 
 
 if __name__ == "__main__":

@@ -140,3 +140,41 @@ def test_the_crawl_goes_on_behind_it(site: Site, tmp_path: Path, kill_at: int) -
     finish(site.web, directory, *SMALL)
     found = judge(site.web, directory)
     assert found.lost == found.unstored == found.stored_twice == 0, found
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    """Return the files of the crawl without its locks, and without what only repairs write."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in files
+        if path.suffix != ".lock" and path.name not in ("ballast", "LOCK", "journal.json~")
+    }
+
+
+@pytest.mark.parametrize("damage", [lambda directory: None, no_segment], ids=["whole", "no_segment"])
+def test_no_crawl_runs_after_a_repair_was_killed(
+    site: Site, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """A repair that was killed while it examined left no note; a crawl then ran on the damaged store, and one page
+    was stored twice. From its first change to its end, the note is there."""
+    directory = tmp_path / "crawl"
+    shutil.copytree(site.directory, directory)
+    damage(directory)
+    before = content(directory)
+    alone = run(directory, repair, directory)
+    assert alone is not None and alone.result == 0
+    noted = 0
+    steps = [*range(1, 9), *range(9, alone.writes, max(1, alone.writes // 8)), alone.writes - 1]
+    for kill_at in steps:
+        shutil.rmtree(directory)
+        shutil.copytree(site.directory, directory)
+        damage(directory)
+        assert run(directory, repair, directory, kill_at=kill_at) is None, kill_at
+        if (directory / JOURNAL).exists():
+            noted += 1
+        else:
+            assert content(directory) == before or kill_at == alone.writes - 1, kill_at
+    assert noted > len(steps) // 2
+    refused = crawl(directory, site.web.seed, *settings(*SMALL))
+    assert refused.code == 3 or not (directory / JOURNAL).exists(), refused

@@ -80,10 +80,10 @@ def test_a_crawl_under_nohup_survives_sighup_and_any_crawl_sigusr1(
 
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT"])
-def test_a_signal_while_the_interpreter_ends_keeps_the_exit_code(
+def test_a_signal_while_the_process_ends_keeps_the_exit_code(
     web: TreeWeb, tmp_path: Path, number: str
 ) -> None:
-    """Goal: 0, as without the signal. The process signals itself when its modules are freed, so it comes in time."""
+    """Goal: 0, as without the signal. The process signals itself from an exit function, after the command has ended."""
     late = ("tests.faults.late", number)
     ended = crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "20"), module=late)
     assert ended.code == 0 and "late signal" in ended.err and "stopping" not in ended.err, ended

@@ -544,3 +544,24 @@ def test_the_newest_copy_is_found_by_one_look_up(answers: list[str]) -> None:
             }.get(kind, {})
             site.visit(fetch(URL, body, began=began, **values))
         assert site.cache.newest_capture(1, site.cache.record(1)) == newest_of(site.cache.captures(1))
+
+
+def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(tmp_path: Path) -> None:
+    """`get` and the exports showed it until its time had passed, and again afterwards; the last answer counts."""
+    site = Site(tmp_path)
+    site.visit(fetch(URL, b"first", began=site.now))
+    now = site.now
+    site.now += 365 * 86_400.0
+    site.visit(fetch(URL, b"from the future", began=site.now))
+    page = site.cache.get(1)
+    assert page is not None and page.content == b"from the future", "until there is another answer"
+    site.now = now
+    for began, status in ((now + 60.0, 200), (now + 120.0, 500)):
+        site.visit(fetch(URL, b"of now", began=began, status=status))
+        page = site.cache.get(1)
+        assert page is not None and page.content == b"of now"
+        newest = site.cache.newest_capture(1, site.cache.record(1))
+        assert newest is not None and newest.fetched_at == now + 60.0
+        assert list(site.cache.newest_captures()) == [(1, newest)]
+    page = site.cache.get(1, at=now + 366 * 86_400.0)
+    assert page is not None and page.content == b"from the future", "asked for by its instant"

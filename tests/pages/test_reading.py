@@ -1,6 +1,7 @@
 """Reading WARC files: samples of other programs, broken input, bounds, and content codings."""
 
 import gzip
+import hashlib
 import random
 import zlib
 from pathlib import Path
@@ -13,7 +14,7 @@ from isal import isal_zlib
 from warcio.archiveiterator import ArchiveIterator
 
 from crawler.errors import DamageError
-from crawler.pages import reading
+from crawler.pages import reading, warc
 
 SAMPLES = sorted((Path(__file__).parents[1] / "data" / "warc").glob("*.warc*"))
 RECORD = b"WARC/1.1\r\nWARC-Type: resource\r\nContent-Length: 3\r\n\r\nabc\r\n\r\n"
@@ -175,3 +176,32 @@ def test_digests_are_compared() -> None:
         assert reading.check_digests(good) == []
     good.fields["warc-block-digest"] = "sha1:not base32"
     assert reading.check_digests(good) == ["block digest differs"]
+
+
+@pytest.mark.parametrize("kind", ["response", "resource", "metadata"])
+@pytest.mark.parametrize("step", [1, 7, 64])
+def test_a_large_record_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch, kind: str, step: int) -> None:
+    """The verdict is that for the whole record, and only the beginning of the block is held."""
+    monkeypatch.setattr(reading, "_WHOLE_BYTES_MAX", 10)
+    head = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n" if kind == "response" else b""
+    payload = bytes(range(256)) * 4
+    good = warc.record(
+        kind.encode(),
+        b"<urn:uuid:1>",
+        b"2026-01-01T00:00:00Z",
+        b"WARC-Payload-Digest: " + warc.digest_text(hashlib.sha1(payload).digest()) + b"\r\n",
+        head,
+        payload,
+    )
+    for data, problems in (
+        (good, []),
+        (good.replace(b"\xfe\xff", b"\xfe\xfe", 1), ["block digest differs", "payload digest differs"]),
+    ):
+        pieces = (data[at : at + step] for at in range(0, len(data), step))
+        record, found = reading.checked_record(pieces, "here")
+        assert found == reading.check_digests(reading.parse_record(data))
+        assert found == (problems if kind != "metadata" else problems[:1])
+        assert record.kind == kind and record.block.startswith(head)
+        assert len(record.block) < len(head) + step + 100
+    with pytest.raises(DamageError, match="its header says"):
+        reading.checked_record(iter((good[:-100],)), "here")

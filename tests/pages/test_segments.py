@@ -1,16 +1,17 @@
 """Segments: rolling, committed lengths, and recovery on opening."""
 
 import errno
+import gzip
 from pathlib import Path
 
 import pytest
 
 from crawler.errors import DamageError, DirectoryError, StoreError
-from crawler.pages import segments, warc
+from crawler.pages import gzip_members, segments
 from crawler.storage import files
 
 NOW = 1_700_000_000.0
-COMPRESS = warc.compressor(1)
+COMPRESS = gzip_members.compressor(1)
 
 
 def _opening(name: str, now: float) -> bytes:
@@ -141,3 +142,21 @@ def test_reading_a_missing_place_is_damage(tmp_path: Path) -> None:
     _leave(tmp_path, "a.warc.gz", b"0123456789")
     with pytest.raises(DamageError, match="short"):
         segments.read_member(tmp_path, place, bytes_max=10)
+
+
+def test_a_segment_that_is_finished_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that had looked up the open segment did not find it when it opened it."""
+    begun, finished = tmp_path / "a.warc.gz.open", tmp_path / "a.warc.gz"
+    begun.write_bytes(gzip.compress(b"one") + gzip.compress(b"two"))
+    assert len(list(segments.members(begun))) == 2
+    real = segments.segment_path
+
+    def looked_up(folder: Path, segment: str) -> Path:
+        path = real(folder, segment)
+        if path == begun:
+            begun.rename(finished)
+        return path
+
+    monkeypatch.setattr(segments, "segment_path", looked_up)
+    assert segments.read_segment(tmp_path, "a.warc.gz", 0, 2) == b"\x1f\x8b"
+    assert len(list(segments.members(begun))) == 2

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
-from crawler.pages import reading, warc
+from crawler.pages import gzip_members, reading, warc
 from crawler.records import Extracted
 from tests.pages.support import HTML, START, Site, fetch, not_modified
 
@@ -118,7 +118,7 @@ def test_stored_headers(
 @pytest.mark.parametrize("level", [0, 1, 2, 3, 9])
 def test_each_compression_level_makes_one_member(level: int) -> None:
     data = b"record " * 1000
-    member = warc.compressor(level)(data)
+    member = gzip_members.compressor(level)(data)
     assert gzip.decompress(member) == data
     assert zlib.decompress(member, 31) == data
     assert reading.expand(member) == data

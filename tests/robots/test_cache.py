@@ -176,6 +176,15 @@ def test_a_clock_set_back_by_an_hour_delays_no_try_by_an_hour() -> None:
     assert cache.verdict(HOST, "/", NOW - 10.0) is FETCH
 
 
+def test_unreachable_since_the_future_counts_from_now() -> None:
+    """Thirty days were counted from an instant that a clock a year ahead had stored."""
+    cache = _cache()
+    _down(cache, NOW + 365 * DAY)
+    for day in range(31):
+        _down(cache, NOW + day * DAY)
+    assert cache.verdict(HOST, "/", NOW + 30 * DAY + 1) is ALLOWED
+
+
 def test_policy_ignore() -> None:
     cache = _cache()
     assert cache.verdict(HOST, "/", NOW, policy="ignore") is ALLOWED
@@ -294,7 +303,7 @@ def test_eviction_and_restarts_change_no_verdict(
 def test_the_stored_form() -> None:
     """A change of the stored form changes the store's format, so it must be deliberate."""
     encoded = msgspec.msgpack.encode(RobotsCopy(None, 1.0, 2, 3.0, 4.0, 5, "x"))
-    assert msgspec.msgpack.decode(encoded) == [None, 1.0, 2, 3.0, 4.0, 5, "x"]
+    assert msgspec.msgpack.decode(encoded) == [None, 1.0, 2, 3.0, 4.0, 5, "x", None]
 
 
 def test_copies_of_a_host_by_authority() -> None:

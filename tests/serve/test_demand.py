@@ -86,3 +86,10 @@ def test_what_was_stored_is_taken_up() -> None:
     again.load(stored)
     assert math.isclose(again.count(1, WEEK), 1.0)
     assert again.top(1, WEEK)[0][0] == 1
+
+
+def test_counts_from_a_clock_that_was_ahead_count_as_of_now() -> None:
+    """A year's lead multiplied a count by 2 to the 52nd."""
+    demand = Demand(WEEK, 100, now=0.0)
+    demand.load([(1, 3.0, 52 * WEEK), (2, 4.0, 0.0)])
+    assert demand.top(2, 0.0) == [(2, 4.0), (1, 3.0)]

@@ -19,8 +19,13 @@ KUSTOMIZATION = yaml.safe_load((K8S / "kustomization.yaml").read_text())
 KUBERNETES = "1.30"
 
 
+def load_all(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((K8S / name).read_text()))
+
+
 def load(name: str) -> dict[str, Any]:
-    return yaml.safe_load((K8S / name).read_text())
+    """Return the first manifest of a file."""
+    return load_all(name)[0]
 
 
 STATEFUL_SET = load("statefulset.yaml")
@@ -34,7 +39,8 @@ def environment() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", KUSTOMIZATION["resources"])
 def test_every_manifest_is_valid_and_has_no_unknown_field(name: str) -> None:
-    kubernetes_validate.validate(load(name), KUBERNETES, strict=True)
+    for manifest in load_all(name):
+        kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
 
 
 def test_the_schema_check_notices_a_misspelt_field() -> None:
@@ -44,13 +50,52 @@ def test_the_schema_check_notices_a_misspelt_field() -> None:
         kubernetes_validate.validate(broken, KUBERNETES, strict=True)
 
 
-def test_the_kustomization_names_every_file_but_itself_and_the_secret() -> None:
-    files = {path.name for path in K8S.iterdir()} - {"kustomization.yaml", "secret"}
-    generated = [file for each in KUSTOMIZATION["configMapGenerator"] for file in each["files"]]
+def test_the_kustomization_names_every_file_but_itself_and_those_of_the_operator() -> None:
+    files = {path.name for path in K8S.iterdir()} - {"kustomization.yaml", "secret", "contact.env"}
+    generated = [file for each in KUSTOMIZATION["configMapGenerator"] for file in each.get("files", [])]
     assert files == {*KUSTOMIZATION["resources"], *generated}
     (secret,) = KUSTOMIZATION["secretGenerator"]
     assert secret["files"] == ["secret"]
-    assert "/config/k8s/secret" in (CONFIG.parent / ".gitignore").read_text().splitlines()
+    ignored = (CONFIG.parent / ".gitignore").read_text().splitlines()
+    assert {"/config/k8s/secret", "/config/k8s/contact.env"} <= set(ignored)
+
+
+def test_the_contact_must_be_set() -> None:
+    """The kustomization needs a file that the repository does not have, and nothing else sets a contact."""
+    (contact,) = [each for each in KUSTOMIZATION["configMapGenerator"] if "envs" in each]
+    assert contact["envs"] == ["contact.env"]
+    assert CONTAINER["envFrom"] == [{"configMapRef": {"name": contact["name"]}}]
+    assert configuration_of_pod().identity.contact == ""
+    line = re.search(r"echo (\S+)=(\S+) > config/k8s/contact.env", (K8S / "kustomization.yaml").read_text())
+    assert line is not None
+    assert configuration.environment_overrides({line[1]: line[2]}) == {"identity.contact": line[2]}
+
+
+def test_a_pod_has_no_rights_and_writes_to_its_volumes_only() -> None:
+    assert POD["securityContext"]["runAsNonRoot"] and POD["securityContext"]["runAsUser"] > 0
+    context = CONTAINER["securityContext"]
+    assert context["readOnlyRootFilesystem"] and not context["allowPrivilegeEscalation"]
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    writable = {mount["mountPath"] for mount in CONTAINER["volumeMounts"] if not mount.get("readOnly")}
+    assert writable == {"/crawl", "/tmp"}
+
+
+def test_the_page_server_is_reached_by_the_names_that_it_answers_to() -> None:
+    serve = configuration_of_pod().serve
+    ports = {each["name"]: each["containerPort"] for each in CONTAINER["ports"]}
+    assert host_port(serve.address) == ("0.0.0.0", ports["pages"])
+    addresses = named_addresses(serve.peers)
+    assert {name: host for name, (host, _) in addresses.items()} == {
+        name: host for name, (host, _) in named_addresses(configuration_of_pod().splitter.peers).items()
+    }
+    assert {port for _, port in addresses.values()} == {ports["pages"]}
+    pages = load_all("service.yaml")[1]
+    assert {host for host, _ in addresses.values()} < set(serve.names)
+    assert pages["metadata"]["name"] in serve.names
+    assert pages["spec"]["selector"] == STATEFUL_SET["spec"]["selector"]["matchLabels"]
+    assert pages["spec"]["ports"] == [{"name": "pages", "port": ports["pages"], "targetPort": "pages"}]
+    allowed = {port["port"] for rule in load("network.yaml")["spec"]["ingress"] for port in rule["ports"]}
+    assert allowed == ports.keys()
 
 
 def test_volumes_labels_and_ports_fit_together() -> None:

@@ -125,3 +125,17 @@ def test_a_store_that_never_stops_changing_is_refused(tmp_path: Path, engine: st
         module._copied = original
     store.close()
     assert len(pauses) == module.TRIES
+
+
+def test_a_copy_never_writes_into_a_table_of_the_original(tmp_path: Path, engine: str) -> None:
+    """A compaction's output, which the manifest does not name yet, was linked, and the copy's own table overwrote it."""
+    _filled(tmp_path / "store", 20, engine).close()
+    _filled(tmp_path / "store", 40, engine)  # its log is not empty: the copy makes a table of it
+    kind = "ldb" if engine == "leveldb" else "sst"
+    unnamed = [tmp_path / "store" / f"{number:06d}.{kind}" for number in range(1, 100)]
+    unnamed = [path for path in unnamed if not path.exists()]
+    for path in unnamed:
+        path.write_bytes(b"being written")
+    snapshot(tmp_path / "store", tmp_path / "copy")
+    assert _state(tmp_path / "copy") == 39
+    assert {path.read_bytes() for path in unnamed} == {b"being written"}

@@ -5,6 +5,7 @@ import io
 import logging
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,10 +25,13 @@ class Writer:
     def __init__(self) -> None:
         self.said: list[Any] = []
         self.drained = 0
+        self.reported: Callable[[], object] = lambda: None
 
     def write(self, line: bytes) -> None:
         assert line.endswith(b"\n") and line.count(b"\n") == 1
         self.said.append(msgspec.json.decode(line))
+        if "report" in self.said[-1]:
+            self.reported()
 
     async def drain(self) -> None:
         self.drained += 1
@@ -250,7 +254,8 @@ class Watched:
         loop.add_signal_handler = lambda *handler: self.handlers.append(handler)  # type: ignore[method-assign]
         self.made = made = Made(folder, status_interval=1000.0)
         del made.child._exchange
-        made.child._reader = asyncio.StreamReader()  # one that does not end
+        reader = made.child._reader = asyncio.StreamReader()  # one that does not end
+        made.writer.reported = lambda: reader.feed_data(b'{"ended": true}\n{"reported": true}\n')
         running = asyncio.create_task(made.child.run("parser"))  # type: ignore[arg-type]
         for _ in range(5):
             await asyncio.sleep(0)
@@ -281,7 +286,11 @@ def test_a_child_crawls_as_a_member_and_says_its_port_its_status_and_its_report(
         "closed",
         "gone",
     ]
-    assert watched.limits == [(CLEAR_LIMIT, "supervisor's pipe")] and not watched.left
+    assert watched.limits == [
+        (CLEAR_LIMIT, "report to the supervisor"),
+        (CLEAR_LIMIT, "supervisor's pipe"),
+    ]
+    assert not watched.left
 
 
 def test_a_signal_stops_a_child_also_one_that_came_before_it_could(
@@ -350,3 +359,37 @@ def test_what_each_would_import_is_imported_before_the_fork(monkeypatch: pytest.
     monkeypatch.setattr("crawler.storage.engines.chosen", lambda: done.append("engine"))
     module.warm_up()
     assert done == ["engine"]
+
+
+def test_a_report_arrives_beside_messages_that_the_child_does_not_expect(tmp_path: Path) -> None:
+    """A child that closed its socket with unread messages reset it: a report of three processes had two."""
+
+    async def play() -> list[bytes]:
+        ours, theirs = socket.socketpair()
+        made = Made(tmp_path)
+        made.child._reader, made.child._writer = await asyncio.open_connection(sock=theirs)
+        reader, writer = await asyncio.open_connection(sock=ours)
+        writer.write(b'{"ended": true}\n')
+        handing = asyncio.ensure_future(made.child._hand_over({"pages": 3}))
+        await asyncio.sleep(0)
+        heard = [await reader.readline()]
+        assert not handing.done(), "until the supervisor has it"
+        writer.write(b'{"reported": true}\n')
+        await handing
+        made.child._writer.close()
+        heard.append(await reader.readline())
+        writer.close()
+        return heard
+
+    assert asyncio.run(play()) == [b'{"report":{"pages":3}}\n', b""]
+
+
+def test_a_child_whose_supervisor_ends_first_keeps_no_report_back(tmp_path: Path) -> None:
+    made = asyncio.run(_handed_over(tmp_path))
+    assert made.writer.said == [{"report": 1}]
+
+
+async def _handed_over(folder: Path) -> Made:
+    made = Made(folder)  # whose supervisor has ended
+    await made.child._hand_over(1)
+    return made

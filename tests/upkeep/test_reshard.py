@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from crawler.clock import VirtualClock
 from crawler.config import Config, RefreshConfig, Seconds, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.journal import JOURNAL, Journal, keep_journal
+from crawler.crawl.journal import JOURNAL, Journal, drop_unfinished, end_journal, keep_journal
 from crawler.crawl.process_names import process_names
 from crawler.crawl.topology import TABLE_FILE
 from crawler.errors import BehindError, DirectoryError, UsageError
@@ -402,3 +402,17 @@ def test_a_reshard_writes_no_trace(tmp_path: Path) -> None:
     target = Partition.equal_ranges(process_names(config), epoch=2)
     Resharding(directory, config, target, VirtualClock(), lambda _: None).run()
     assert list(directory.path.glob("*/trace/*")) == []
+
+
+@pytest.mark.parametrize("name", [BUILT, REPLACED])
+def test_what_a_killed_reshard_left_is_removed_by_the_next_command(tmp_path: Path, name: str) -> None:
+    """Folders of old processes stayed for good once the journal was gone; with a journal they are still needed."""
+    directory = crawl(tmp_path / "crawl", 2)
+    left = directory.path / name / "p0" / "store"
+    left.mkdir(parents=True)
+    keep_journal(directory.path, Journal("reshard"))
+    drop_unfinished(directory.path)
+    assert left.exists()
+    end_journal(directory.path)
+    drop_unfinished(directory.path)
+    assert not (directory.path / name).exists()

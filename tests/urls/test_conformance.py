@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crawler.urls.canonical import canonical, parse, resolve
-from crawler.urls.fingerprint import registrable_domain
+from crawler.urls.suffixes import registrable_domain
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 

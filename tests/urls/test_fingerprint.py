@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from crawler.errors import ConfigError
 from crawler.urls import fingerprint as module
-from crawler.urls.fingerprint import CHECK_URL, Fingerprinter, cache_keys, registrable_domain
+from crawler.urls.fingerprint import CHECK_URL, Fingerprinter, cache_keys
+from crawler.urls.suffixes import registrable_domain
 
 SEED = bytes(range(16))
 METHODS = ["mmh3", "blake2b"]

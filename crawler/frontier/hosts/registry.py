@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from crawler.clock import past
 from crawler.config import Config
 from crawler.errors import DamageError
 from crawler.frontier.hosts.budget import RULES, Budget, DomainTable
@@ -90,7 +91,7 @@ class Registry:
         if not self._read_meta():
             self._note_first()
         elif clean:
-            self.unclean_at = min(self.unclean_at, now)  # so that a clock that was set back stalls no host
+            self.unclean_at = past(self.unclean_at, now)  # so that a clock that was set back stalls no host
         else:
             self.unclean_at = now
         self.hosts.opened_at = self.unclean_at + self._delay if self.unclean_at else 0.0

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crawler.clock import past
 from crawler.errors import DamageError
 from crawler.freshness.recalibration import Recalibration
 from crawler.frontier.refresh.arms import Arms
@@ -142,7 +143,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         schedule.records.restore_site(key, site)
     for key, payload in _records(store, keys.REFRESH_DIRECTORY, _DIRECTORY.size):
         host_key, observed, expected, counted_at, found, watched, found_at = _DIRECTORY.unpack(payload)
-        counts, news = (observed, expected, min(counted_at, now)), (found, watched, min(found_at, now))
+        counts, news = (observed, expected, past(counted_at, now)), (found, watched, past(found_at, now))
         schedule.records.restore_directory(key, host_key, counts, news)
     lead = 0.0
     records = _records(store, keys.REFRESH, _PAGE.size, _PAGE.size + _HUB.size)

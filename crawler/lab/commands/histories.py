@@ -28,6 +28,7 @@ from crawler.lab.progress_line import ProgressLine
 
 CHUNK_BYTES = 1 << 18
 ERROR_CHARS = 300
+SPAN_LEAST = 86_400  # seconds of a history in which policies can differ
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,11 +66,21 @@ def run(args: argparse.Namespace) -> int:
     path = args.out / f"{name}.npz"
     histories.write(path, history)
     changes, alive = len(history.page), int((history.died == 0).sum())
-    years = (history.end - int(history.born.min())) / (365.25 * 86_400)
+    span = history.end - int(history.born.min())
     print(
-        f"{path}: {len(history.born)} pages, {alive} of them still exist, {changes} changes in {years:.1f} years"
+        f"{path}: {len(history.born)} pages, {alive} of them still exist, {changes} changes in {_span(span)}"
     )
+    if span < SPAN_LEAST:
+        print(f"crawler: {path}: too short to compare refresh policies", file=sys.stderr)
     return 0
+
+
+def _span(seconds: float) -> str:
+    """Return a length of time in a unit in which it is not 0.0."""
+    for size, name in ((365.25 * 86_400, "years"), (86_400.0, "days")):
+        if seconds >= 0.1 * size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:,.0f} s"
 
 
 def _counted(parts: Iterator[bytes], commits: int, report: ProgressLine) -> Iterator[bytes]:

@@ -33,6 +33,7 @@ import numpy as np
 
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
+from crawler.lab.figures import picture_format
 from crawler.lab.league import histories, living, living_table, scores
 from crawler.lab.league import world as worlds
 from crawler.lab.league.contenders import LISTENING, POLICIES, judged, make
@@ -96,6 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="simulations run at a time (one per core, at most 16)",
     )
     add("--out", type=Path, metavar="DIR", help="write CSV files and pictures to this folder")
+    picture_format.add_arguments(parser)
     add(
         "--living",
         action="store_true",
@@ -139,9 +141,15 @@ def run(args: argparse.Namespace) -> int:
     if args.calibration:
         return _calibrate(tasks, args.processes or cores())
     games = _play_all(tasks, args.processes or cores(), ProgressLine("league", SystemClock()))
+    undecided = list(scores.undecided(games))
+    if len(undecided) == len(arms) * len(budgets) and not any(fetches for *_, fetches in undecided):
+        raise UsageError(
+            f"--data {args.data}: the histories are too short, or change too rarely, to compare policies: "
+            "no game has a fetch"
+        )
     rows = scores.rows_of(games)
     print(scores.tables(rows, policies, arms, budgets))
-    for arm, budget, fetches in scores.undecided(games):
+    for arm, budget, fetches in undecided:
         print(
             f"{arm} at {budget:g}x: all policies have the same score, with {fetches:,} fetches; use longer "
             "histories, more pages or a larger budget to tell them apart",
@@ -315,6 +323,7 @@ def _write(
     caption = f"{comments[1]}; bars: standard errors over sites"
     for name, draw in pictures.PICTURES.items():
         figure = draw(rows, *axes)
-        drawing.save(figure, args.out / f"{name}.png", args.command_line, caption, args.seed)
-    names = ", ".join(f"{name}.png" for name in pictures.PICTURES)
+        path = args.out / f"{name}.{args.format}"
+        drawing.save(figure, path, args.command_line, caption, args.seed, dpi=args.dpi)
+    names = ", ".join(f"{name}.{args.format}" for name in pictures.PICTURES)
     print(f"wrote scores.csv, sites.csv, {names} to {args.out}")

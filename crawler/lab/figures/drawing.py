@@ -1,7 +1,8 @@
-"""Draw the papers' figures, each as a PNG with a CSV of its data.
+"""Draw the papers' figures, each as a PNG or PDF with a CSV of its data.
 
     crawler lab figures ncis-6 --out figures
     crawler lab figures all --quick
+    crawler lab figures azar-2 --format pdf
 
 Figures ncis-3 to ncis-14 are from Busa-Fekete et al. (2025), azar-1 and azar-2 from
 Azar et al. (2018), and broder-2 to broder-11 from Broder, Najork, Wiener
@@ -26,6 +27,7 @@ import numpy as np
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.extras import require
+from crawler.lab.figures import picture_format
 from crawler.lab.progress_line import OnProgress, ProgressLine, silent
 from crawler.lab.refresh import pages_file
 
@@ -128,6 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of random problems (the figure's own number)",
     )
+    picture_format.add_arguments(parser)
     add("--quick", action="store_true", help="make few, short runs, enough to see the shape")
     add(
         "--pages",
@@ -146,20 +149,27 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--seed and --instances must be at least 0")
     options = Options(args.seed, args.instances, args.quick, args.pages)
     for name in names:
-        draw(name, options, args.out, args.command_line)
+        draw(name, options, args.out, args.command_line, args.format, args.dpi)
     return 0
 
 
-def draw(name: str, options: Options, folder: Path, command: str) -> None:
-    """Draw one figure and write NAME.png and NAME.csv to `folder`."""
+def draw(
+    name: str,
+    options: Options,
+    folder: Path,
+    command: str,
+    form: str = picture_format.FORMATS[0],
+    dpi: int = picture_format.DPI,
+) -> None:
+    """Draw one figure and write NAME.png or NAME.pdf, and NAME.csv, to `folder`."""
     require("matplotlib")
     module, function = FIGURES[name]
     options = msgspec.structs.replace(options, report=ProgressLine(name, SystemClock()))
     drawing: Drawing = getattr(importlib.import_module(module), function)(options)
     comments = (f"command: {command}", f"seed: {options.seed}", f"figure {name}: {drawing.caption}")
     pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))
-    save(drawing.figure, folder / f"{name}.png", command, drawing.caption, options.seed)
-    print(f"{folder / name}.png, .csv")
+    save(drawing.figure, folder / f"{name}.{form}", command, drawing.caption, options.seed, dpi=dpi)
+    print(f"{folder / name}.{form}, .csv")
 
 
 # -- drawing
@@ -176,20 +186,27 @@ def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: 
     return figure, figure.subplots(rows, columns, **more)
 
 
-def save(figure: Any, path: Path, command: str, caption: str, seed: int | None = None) -> None:
-    """Write the PNG with a caption line below it and with command, caption and seed in its metadata."""
+def save(
+    figure: Any,
+    path: Path,
+    command: str,
+    caption: str,
+    seed: int | None = None,
+    *,
+    dpi: int = picture_format.DPI,
+) -> None:
+    """Write a PNG or PDF (by `path`) with a caption line below it; command, caption and seed are in its metadata."""
     note = f"{caption}  [{command}{'' if seed is None else f'; seed {seed}'}]"
     columns = int(figure.get_figwidth() * 19)
     figure.supxlabel(textwrap.fill(note, columns), fontsize=7, x=0.01, ha="left", color="#444444")
-    metadata = {
-        "Description": caption,
-        "Source": command,
-        "Comment": f"seed {seed}",
-        "Software": "crawler lab",
-    }
+    metadata = (
+        {"Title": caption, "Subject": command, "Keywords": f"seed {seed}", "Creator": "crawler lab"}
+        if path.suffix == ".pdf"
+        else {"Description": caption, "Source": command, "Comment": f"seed {seed}", "Software": "crawler lab"}
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=130, metadata=metadata)
+        figure.savefig(path, dpi=dpi, metadata=metadata)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 

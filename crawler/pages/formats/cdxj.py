@@ -20,7 +20,7 @@ spills runs that fit, then merges a bounded number of runs at a time.
 import heapq
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ import msgspec
 from crawler.pages import warc
 from crawler.records import Capture
 
+_NO_CONSENT: Mapping[str, Any] = {}
 _RUNS_MERGED_MAX = 64  # files open at once
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?", re.I)
@@ -115,8 +116,11 @@ def timestamp(instant: float) -> str:
     return datetime.fromtimestamp(int(instant), UTC).strftime("%Y%m%d%H%M%S")
 
 
-def line(capture: Capture, *, filename: str = "") -> bytes:
-    """Return the CDXJ line of a capture with its line end; `filename` replaces the segment's name."""
+def line(capture: Capture, *, filename: str = "", consent: Mapping[str, Any] = _NO_CONSENT) -> bytes:
+    """Return the CDXJ line of a capture with its line end; `filename` replaces the segment's name.
+
+    `consent` are columns of a row (`rows.py`); the known answers and the receipt are added to the line.
+    """
     revisit = capture.kind == "revisit"
     fields = {
         "url": capture.url,
@@ -129,6 +133,7 @@ def line(capture: Capture, *, filename: str = "") -> bytes:
     }
     if revisit:
         del fields["status"]
+    fields |= {name: value for name, value in consent.items() if value and value != "unknown"}
     key = f"{surt(capture.url)} {timestamp(capture.fetched_at)} "
     return key.encode("utf-8", "replace") + msgspec.json.encode(fields) + b"\n"
 

@@ -25,7 +25,7 @@ import os
 import posixpath
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote_to_bytes
@@ -171,8 +171,8 @@ def claim(folder: Path, url: str, content_type: str) -> str:
     raise StoreError(f"{folder / path}: cannot create a file for {url}")
 
 
-def fill(folder: Path, path: str, content: bytes) -> None:
-    """Write the content of a file that `claim` created.
+def fill(folder: Path, path: str, pieces: Iterable[bytes]) -> None:
+    """Write the content, in pieces, of a file that `claim` created.
 
     Raises:
         StoreError: the disk failed.
@@ -180,7 +180,8 @@ def fill(folder: Path, path: str, content: bytes) -> None:
     try:
         descriptor = os.open(folder / path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
         try:
-            write_all(descriptor, content)
+            for piece in pieces:
+                write_all(descriptor, piece)
         finally:
             os.close(descriptor)
     except OSError as error:

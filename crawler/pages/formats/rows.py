@@ -61,6 +61,12 @@ FIELDS: dict[str, type] = {
     "links": int,
     "noindex": bool,
     "noarchive": bool,
+    "consent_search": str,  # y, n or unknown, by the receipt of the copy; this and the next five
+    "consent_ai_input": str,
+    "consent_train_ai": str,
+    "consent_tdm": str,
+    "consent_sources": str,  # which source decided, as "search=rsl train_ai=page-names"
+    "consent_receipt": str,  # digest, as in the WARC record urn:consent:DIGEST
     "error": str,
 }
 METADATA_FIELDS = frozenset(PRECEDENCE)
@@ -123,8 +129,20 @@ def record_row(fingerprint: int, record: PageRecord, via: str) -> dict[str, Any]
     }
 
 
-def known_rows(archives: Sequence[Archive], select: Selection, *, want_via: bool = True) -> Iterator[Known]:
-    """Yield a row for each URL that was tried, by process and fingerprint; `select` tells which copies may be read."""
+ConsentOf = Callable[[Archive, int, Capture], dict[str, Any]]  # -> the columns of a copy's receipt
+
+
+def known_rows(
+    archives: Sequence[Archive],
+    select: Selection,
+    *,
+    want_via: bool = True,
+    consent_of: ConsentOf = lambda archive, fingerprint, capture: {},
+) -> Iterator[Known]:
+    """Yield a row for each URL that was tried, by process and fingerprint; `select` tells which copies may be read.
+
+    If `select` names a use, URLs without a copy that may be used are left out.
+    """
     via_url = url_finder(archives) if want_via else (lambda fingerprint: "")
     for number, archive in enumerate(archives):
         captures = archive.newest_captures()
@@ -134,9 +152,11 @@ def known_rows(archives: Sequence[Archive], select: Selection, *, want_via: bool
                 of, newest = next(captures, (-1, None))
             row = record_row(fingerprint, record, via_url(record.via))
             known = Known(row, number, record.flags, record.fetched_at)
-            if newest is not None and of == fingerprint and select.takes(newest, record):
+            if newest is not None and of == fingerprint and select.takes(archive, of, newest, record):
                 _add_capture(known, archive, newest)
-            yield known
+                row |= consent_of(archive, of, newest)
+            if known.capture is not None or select.refused is None:
+                yield known
 
 
 def _add_capture(known: Known, archive: Archive, capture: Capture) -> None:

@@ -1,7 +1,8 @@
 """Select the captures to export, and the newest copy of each page.
 
 `noarchive` of a page's latest answer applies to all of its copies: they are left out unless they are asked for.
-Copies of pages that robots.txt forbids now are left out if `serve.on_disallow` says so.
+Copies of pages that robots.txt forbids now are left out if `serve.on_disallow` says so, and copies that may not be
+used for the purpose of the export (`consent/use_rule.py`).
 """
 
 import itertools
@@ -14,33 +15,40 @@ from crawler.pages.captures import StoredPage, fingerprint_of
 from crawler.records import Capture, PageRecord
 
 Say = Callable[[str], None]
+# (archive, fingerprint, copy, record of its page) -> why the copy may not be used, "" if it may
+Refused = Callable[[Archive, int, Capture, PageRecord | None], str]
 
 
 class Selection(NamedTuple):
     """The captures to export: by directive and time (seconds, `since` included, `until` not).
 
-    `disallowed` returns whether copies of a URL are withheld because robots.txt forbids it.
+    `disallowed` returns whether copies of a URL are withheld because robots.txt forbids it,
+    `refused` why a copy may not be used.
     """
 
     with_noarchive: bool = False
     since: float = 0.0
     until: float = float("inf")
     disallowed: Callable[[str], bool] | None = None
+    refused: Refused | None = None
 
-    def takes(self, capture: Capture, record: PageRecord | None) -> bool:
+    def takes(self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> bool:
         """Return whether a capture is exported; `record` is that of its page, None for robots.txt."""
         withheld = capture.noarchive or (record is not None and record.noarchive)
         if (withheld and not self.with_noarchive) or not self.since <= capture.fetched_at < self.until:
             return False
-        return self.disallowed is None or not self.disallowed(capture.url)
+        if self.disallowed is not None and self.disallowed(capture.url):
+            return False
+        return self.refused is None or not self.refused(archive, fingerprint, capture, record)
 
 
 def selected_captures(archive: Archive, select: Selection) -> Iterator[tuple[bytes, Capture]]:
     """Yield (`c/` key, capture) for each capture to export, by fingerprint and time."""
     for prefix, group in itertools.groupby(archive.all_captures(), key=lambda item: item[0][:10]):
-        record = archive.record(fingerprint_of(prefix))
+        fingerprint = fingerprint_of(prefix)
+        record = archive.record(fingerprint)
         for key, capture in group:
-            if select.takes(capture, record):
+            if select.takes(archive, fingerprint, capture, record):
                 yield key, capture
 
 
@@ -59,7 +67,8 @@ def newest_pages(
     """Yield (fingerprint, newest copy) for each URL whose newest copy is selected and has a 2xx status."""
     for archive in archives:
         for fingerprint, capture in archive.newest_captures():
-            if not shows_content(capture) or not select.takes(capture, archive.record(fingerprint)):
+            record = archive.record(fingerprint)
+            if not shows_content(capture) or not select.takes(archive, fingerprint, capture, record):
                 continue
             try:
                 page = archive.read(capture)

@@ -22,6 +22,10 @@ _SKIPPED = re.compile(
 )
 _TAG = re.compile(rb"</?[a-zA-Z][a-zA-Z0-9]*+")
 _SLASH = ord("/")
+# Shares of a page's text: with less, the heuristics are doubted; with even less, they are wrong.
+_MAIN_SHARE = 0.25
+_LITTLE = 0.1
+_MAIN_ELEMENTS = ("main, [role=main]", "article")
 _VOID = set(b"area base br col embed hr img input link meta source track wbr".split())
 _BLANKS = re.compile(r"[ \t\r\f\v\xa0]+")
 _LINES = re.compile(r" ?\n[ \n]*")
@@ -33,7 +37,7 @@ def text_of(utf8: bytes, *, tame: bool, main_content: bool = False) -> str:
     Args:
         utf8: the page.
         tame: whether the page may be parsed.
-        main_content: leave out the text around the content (menus, footers), by resiliparse's heuristics.
+        main_content: leave out the text around the content, such as menus and footers.
     """
     return text_in(tree_of(utf8, tame=tame), utf8, main_content=main_content)
 
@@ -49,8 +53,26 @@ def text_in(tree: Any, utf8: bytes, *, main_content: bool = False) -> str:
     library = _library()
     if tree is None or library is None:
         return _scanned(utf8.decode("utf-8", "replace"))
-    text: str = library[1](tree, main_content=main_content)
-    return text
+    whole: str = library[1](tree)
+    return _main(library, tree, whole) if main_content else whole
+
+
+def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
+    """Return the main content of a page with the text `whole`.
+
+    resiliparse's heuristics find nearly nothing on pages made of links, such as tables of
+    contents. Such a page has the content that it marks as such, or else all of its text.
+    """
+    found: str = library[1](tree, main_content=True)
+    if len(found) >= _MAIN_SHARE * len(whole):
+        return found
+    for selector in _MAIN_ELEMENTS:
+        marked = tree.body.query_selector_all(selector) if tree.body is not None else []
+        if len(marked) == 1:
+            inside: str = library[1](marked[0].html)
+            if len(inside) >= _LITTLE * len(whole):
+                return inside
+    return found if len(found) >= _LITTLE * len(whole) else whole
 
 
 def is_tame(utf8: bytes) -> bool:

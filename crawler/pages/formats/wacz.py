@@ -24,7 +24,7 @@ from crawler.errors import StoreError
 from crawler.pages.archive import Archive
 from crawler.pages.formats import cdxj
 from crawler.pages.formats.selection import Say, Selection, ignore
-from crawler.pages.formats.warc_stream import warc_chunks
+from crawler.pages.formats.warc_stream import ReceiptOf, warc_chunks
 from crawler.records import LinkFlag, PageState
 from crawler.storage.files import named_output
 
@@ -45,6 +45,7 @@ def write_wacz(
     software: str = "crawler",
     title: str = "",
     report: Say = ignore,
+    receipt_of: ReceiptOf | None = None,
 ) -> int:
     """Write the file at `path`; return the number of captures in it.
 
@@ -60,7 +61,9 @@ def write_wacz(
             tempfile.TemporaryFile(dir=path.parent) as index,
         ):
             writer = _Package(package, now)
-            chunks = _copied(archives, select, index, report=report, folder=path.parent)
+            chunks = _copied(
+                archives, select, index, report=report, receipt_of=receipt_of, folder=path.parent
+            )
             writer.add(f"archive/{_ARCHIVE}", chunks, compressed=False)
             index.seek(0)
             lines = cdxj.sorted_lines(index, folder=path.parent)
@@ -79,8 +82,8 @@ def _copied(archives: Sequence[Archive], select: Selection, index: Any, **option
         if chunk.capture is not None:
             moved = msgspec.structs.replace(chunk.capture, offset=offset, length=chunk.length)
             index.write(cdxj.line(moved, filename=_ARCHIVE))
-        yield chunk.data
-        offset += len(chunk.data)
+        yield from chunk.pieces
+        offset += chunk.size
 
 
 def is_page(row: Mapping[str, Any], flags: int) -> bool:

@@ -1,33 +1,40 @@
 """WARC export, and the CDXJ index of the segments in the crawl directory.
 
 A revisit whose response is not exported is written as a response, so that the export
-is self-contained.
+is self-contained. An export for a use begins each receipt that its captures name with a record of its own, since the
+capture that holds the record in the segment may be left out.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec import structs
 
 from crawler.errors import DamageError
-from crawler.pages import warc
+from crawler.pages import gzip_members, warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import StoredPage, fingerprint_of
 from crawler.pages.formats import cdxj
+from crawler.pages.formats.rows import ConsentOf
 from crawler.pages.formats.selection import Say, Selection, ignore, selected_captures
-from crawler.records import Capture
+from crawler.records import Capture, ReceiptStamp
+
+ReceiptOf = Callable[
+    [Archive, int, Capture], bytes
+]  # -> the whole receipt of a copy as JSON, b"" without one
 
 
 class Chunk(msgspec.Struct):
-    """A piece of a WARC file: the records of `capture`, its answer first; `capture` is None for a warcinfo record.
+    """A piece of a WARC file: the records of `capture`, its answer first; None for a warcinfo record or a receipt.
 
-    `length` is the length in bytes of the first record's gzip member.
+    `pieces` are its bytes, `size` is their number, and `length` that of the first record's gzip member.
     """
 
     capture: Capture | None
-    data: bytes
+    pieces: Iterable[bytes]
+    size: int
     length: int
 
 
@@ -38,6 +45,7 @@ def warc_chunks(
     report: Say = ignore,
     folder: Path | None = None,
     memory_bytes: int = 64 << 20,
+    receipt_of: ReceiptOf | None = None,
 ) -> Iterator[Chunk]:
     """Yield the selected captures as WARC in the order in which they were written, each segment with its warcinfo.
 
@@ -45,7 +53,7 @@ def warc_chunks(
     `memory_bytes` are for sorting (see `cdxj.sorted_lines`).
     """
     lines = _positions(archives, select)
-    segment = ""
+    segment, receipts = "", set[bytes]()
     for position in cdxj.sorted_lines(lines, folder=folder, memory_bytes=memory_bytes):
         number, name, _, key = position.rstrip(b"\n").split(b" ")
         archive = archives[int(number)]
@@ -53,10 +61,17 @@ def warc_chunks(
             if name.decode() != segment:
                 segment = name.decode()
                 data = archive.warcinfo(segment)
-                yield Chunk(None, data, len(data))
+                yield Chunk(None, (data,), len(data), len(data))
             capture = archive.capture_at(bytes.fromhex(key.decode()))
-            if capture is not None:
-                yield _chunk(archive, capture, select)
+            if capture is None:
+                continue
+            if receipt_of is not None and capture.receipt not in receipts:
+                receipts.add(capture.receipt)
+                if data := _receipt(
+                    capture, receipt_of(archive, fingerprint_of(bytes.fromhex(key.decode())), capture)
+                ):
+                    yield Chunk(None, (data,), len(data), len(data))
+            yield _chunk(archive, capture, select)
         except DamageError as error:
             report(str(error))
 
@@ -76,15 +91,25 @@ def _positions(archives: Sequence[Archive], select: Selection) -> Iterator[bytes
 def _chunk(archive: Archive, capture: Capture, select: Selection) -> Chunk:
     original = archive.capture_at(capture.refers_to) if capture.refers_to else None
     if original is None or _is_exported(archive, original, fingerprint_of(capture.refers_to), select):
-        return Chunk(capture, archive.raw_records(capture), capture.length)
+        return Chunk(capture, archive.raw_pieces(capture), capture.extent, capture.length)
     page = archive.read(capture, static=True)
-    data = warc.compressor(1)(_as_response(page))
+    data = gzip_members.compressor(1)(_as_response(page))
     whole = structs.replace(capture, kind="response", status=page.status, refers_to=b"")
-    return Chunk(whole, data, len(data))
+    return Chunk(whole, (data,), len(data), len(data))
 
 
 def _is_exported(archive: Archive, original: Capture, fingerprint: int, select: Selection) -> bool:
-    return not archive.is_withdrawn(original) and select.takes(original, archive.record(fingerprint))
+    record = archive.record(fingerprint)
+    return not archive.is_withdrawn(original) and select.takes(archive, fingerprint, original, record)
+
+
+def _receipt(capture: Capture, block: bytes) -> bytes:
+    """Return the record of a receipt as a gzip member; b"" without one."""
+    if not block:
+        return b""
+    stamp = ReceiptStamp(capture.receipt, "", block)
+    identity = warc.record_ids(os.urandom, 1)[0]
+    return gzip_members.compressor(1)(warc.receipt(identity, warc.date_text(capture.fetched_at), stamp))
 
 
 def _as_response(page: StoredPage) -> bytes:
@@ -106,7 +131,12 @@ def cdxj_lines(
     *,
     folder: Path | None = None,
     memory_bytes: int = 64 << 20,
+    consent_of: ConsentOf = lambda archive, fingerprint, capture: {},
 ) -> Iterator[bytes]:
     """Return the sorted CDXJ index of the segments in the crawl directory, over all archives."""
-    lines = (cdxj.line(capture) for archive in archives for _, capture in selected_captures(archive, select))
+    lines = (
+        cdxj.line(capture, consent=consent_of(archive, fingerprint_of(key), capture))
+        for archive in archives
+        for key, capture in selected_captures(archive, select)
+    )
     return cdxj.sorted_lines(lines, folder=folder, memory_bytes=memory_bytes)

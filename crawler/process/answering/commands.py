@@ -17,9 +17,13 @@ from msgspec.structs import replace
 from crawler.admin.status import MemberStatus, Status
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
+from crawler.consent.describing import in_plain
+from crawler.consent.summary import Summary
+from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import SeedPlaces, confirm, inherited
 from crawler.errors import UsageError
+from crawler.export.consent_columns import stored_uses
 from crawler.frontier.hosts.ranking import ORDERS
 from crawler.process.answering.explainer import Explainer, Steps
 from crawler.process.answering.withdrawing import Withdrawing
@@ -76,7 +80,7 @@ class Commands:
         self.running: Callable[[], dict[str, Any]] = dict  # what a running process adds to its status
         commands = (
             self.host, self.hosts, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire,
-            self.signal, self.signals,
+            self.signal, self.signals, self.consent,
             Withdrawing(
                 stages.name,
                 stages.pages,
@@ -156,12 +160,19 @@ class Commands:
         return (yield from self._frontier.host_list.page(self._now(), order, limit, search, cause))
 
     def get(
-        self, url: str, headers: bool = False, with_noarchive: bool = False, static: bool = False
+        self,
+        url: str,
+        headers: bool = False,
+        with_noarchive: bool = False,
+        static: bool = False,
+        allow: str = "",
     ) -> dict[str, Any] | None:
         """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy.
 
-        With `static`, the server's answer also of a page that a browser showed.
+        With `static`, the server's answer also of a page that a browser showed. With `allow`, no copy that may not
+        be used for this purpose.
         """
+        rule = UseRule.of(allow, self._context.config.consent)
         request_form = canonical(url)
         if request_form is None:
             raise UsageError(f"{url!r} is not an http or https URL")
@@ -169,7 +180,8 @@ class Commands:
         withholds = self._context.config.serve.on_disallow == "withhold"
         if withholds and self._frontier.views.disallowing_line(request_form):
             return None
-        page = self._pages.get(fingerprint, with_noarchive=with_noarchive, static=static)
+        refused = None if rule is None else partial(rule.refusal, self._pages.store, fingerprint)
+        page = self._pages.get(fingerprint, with_noarchive=with_noarchive, static=static, refused=refused)
         if page is None:
             return None
         return {
@@ -178,6 +190,7 @@ class Commands:
             "reason": page.reason,
             "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in page.headers],
             "fetched_at": iso_time(page.capture.fetched_at),
+            "consent": in_plain(self._pages.store, fingerprint, page.capture),
             "content": b"" if headers else page.content,
         }
 
@@ -223,6 +236,17 @@ class Commands:
         for row in rows:
             row["host"] = self._frontier.views.host_name(row.pop("host_key"))
         return rows
+
+    def consent(self, pages: int = 100_000) -> Steps:
+        """Count the first `pages` stored pages by host, use and answer (`consent/summary.py`)."""
+        if pages < 0:
+            raise UsageError("consent: pages must not be negative")
+        summary = Summary()
+        for number, (url, uses) in enumerate(islice(stored_uses(self._pages), pages)):
+            summary.add(hostname(url), uses)
+            if not number % HOSTS_AT_ONCE:
+                yield
+        return summary.rows()
 
     def block(self, host: str) -> Steps:
         """Make no more requests to a host, if this process owns it."""

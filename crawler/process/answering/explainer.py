@@ -4,6 +4,7 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from crawler.clock import iso_time
+from crawler.consent.describing import in_plain
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.views import EXPLAINED_MAX
@@ -74,6 +75,7 @@ class Explainer:
         record = self._pages.record(fingerprint)
         if record is not None:
             answer["record"] = _plain_record(record)
+            answer["consent"] = self._consent(fingerprint, record)
             answer["captures"] = [_plain_capture(capture) for capture in self._pages.captures(fingerprint)]
         if (withdrawn := self._pages.withdrawn(fingerprint, request_form)) is not None:
             answer["withdrawn"] = self._withdrawal(fingerprint, withdrawn)
@@ -105,6 +107,11 @@ class Explainer:
         copies = sum(1 for _ in self._pages.stored_captures_of(fingerprint))
         said = {"at": iso_time(withdrawn.at), "reason": withdrawn.reason, "copies": copies}
         return said | ({"again": not withdrawn.stops_fetches} if isinstance(withdrawn, Withdrawal) else {})
+
+    def _consent(self, fingerprint: int, record: PageRecord) -> dict[str, Any]:
+        """Return the receipt of the newest copy; {} if there is no copy, or it has no receipt."""
+        newest = self._pages.newest_capture(fingerprint, record)
+        return {} if newest is None else in_plain(self._pages.store, fingerprint, newest)
 
     def _facts(self, url: str) -> dict[str, Any]:
         """Return the verdicts of the filter and of robots.txt on a URL (request form)."""
@@ -169,6 +176,7 @@ def _say_times(answer: dict[str, Any], now: float) -> None:
 def _plain_record(record: PageRecord) -> dict[str, Any]:
     plain = {name: getattr(record, name) for name in record.__struct_fields__}
     plain["digest"], plain["content_digest"] = record.digest.hex(), record.content_digest.hex()
+    plain["receipt"] = record.receipt.hex()
     plain["via"] = f"{record.via:016x}"
     plain["flags"] = flag_names(record.flags)
     for name in ("fetched_at", "changed_at"):

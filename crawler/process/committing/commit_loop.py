@@ -306,4 +306,4 @@ def _is_small(group: Sequence[Change]) -> bool:
     captures = [each for change in group for each in change.captures]
     if any(isinstance(each, Rewriting) for each in captures):
         return False
-    return sum(len(each.payload) for each in captures) <= SMALL_BYTES
+    return sum(each.payload_bytes for each in captures) <= SMALL_BYTES

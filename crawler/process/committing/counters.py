@@ -25,9 +25,10 @@ contains its counts, so the invariants also hold after a crash.
 
 from collections.abc import Mapping
 
+from crawler.extract.types import is_html
 from crawler.frontier.outcome_policy import End
 from crawler.pages.captures import Capturing
-from crawler.records import DueCounts, Fetch, FrontierCounts, Outcome, Rendering, SplitterCounts
+from crawler.records import DueCounts, Fetch, FrontierCounts, LinkFlag, Outcome, Rendering, SplitterCounts
 from crawler.storage.commit import Change
 
 _NO_FAILURE = frozenset(
@@ -54,8 +55,11 @@ def count_kept(change: Change, capturing: Capturing) -> None:
     change.count("stored.records", capturing.new_record)
     change.count("stored.captures", capturing.new_capture)
     fetch = capturing.fetch
+    change.count("kept.pages", capturing.stored and capturing.record is not None)
     if fetch.truncated and fetch.final and fetch.outcome in _KEPT_IF_CUT and capturing.stored:
         change.count("bodies.cut" if fetch.truncated == "length" else "bodies.broken_off")
+        is_file = bool(capturing.fetch_task.flags & LinkFlag.SEED) and not is_html(fetch.content_type)
+        change.count("bodies.asked_incomplete", is_file)
 
 
 def count_page(change: Change, fetch: Fetch, end: End) -> None:
@@ -100,7 +104,7 @@ def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
     change.count(f"{source}.retried", end is not End.DONE)
     count_connection(change, fetch)
     change.count("bytes.wire", fetch.wire_bytes)
-    change.count("bytes.decoded", len(fetch.content))
+    change.count("bytes.decoded", fetch.part.length if fetch.part else len(fetch.content))
 
 
 def conservation(counters: Mapping[str, int], due: DueCounts, frontier: FrontierCounts) -> list[str]:

@@ -32,9 +32,13 @@ from crawler.fetcher.direct_requests import no_address
 from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import HTTP, FetchRequest, split
 from crawler.fetcher.fetchers import Fetcher, NameResolver
+from crawler.fetcher.file_body import FileBody
 from crawler.fetcher.outcome import blame_of
 from crawler.frontier.frontier import Frontier
+from crawler.process.fetching.file_bodies import FileBodies
 from crawler.process.fetching.reader import Reader
+from crawler.process.fetching.site_files import SiteFiles
+from crawler.process.fetching.subresources import Subresources
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
@@ -114,8 +118,10 @@ class FetchTasks:
         queue_heavy: Callable[[Maker], None],
         wake: Callable[[], None],
         unexpected: Unexpected,
+        files: FileBodies,
         sink: Sink | None = None,
     ) -> None:
+        self._files = files
         self._config = config
         self._clock = clock
         self._frontier = frontier
@@ -142,6 +148,16 @@ class FetchTasks:
             TaskKind.DENIED: self._denied,
         }
         self._rendering = self._make_rendering() if renders(config) else None
+        self._site_files = SiteFiles(
+            self._fetcher,
+            frontier,
+            results,
+            clock,
+            redirects_max=config.robots.redirects_max,
+            hop=self._hop,
+            subresources=self._subresources,
+            queue=queue,
+        )
         self._preparing = (
             asyncio.Lock()
         )  # one at a time: threads compete with the event loop for the processors
@@ -155,29 +171,28 @@ class FetchTasks:
 
     def _make_rendering(self) -> "PageRendering":
         from crawler.process.fetching.page_rendering import PageRendering
-        from crawler.process.fetching.subresources import Subresources
-
-        def subresources(fetch_task: FetchTask, request: FetchRequest) -> Subresources:
-            return Subresources(
-                fetch_task,
-                request,
-                config=self._config,
-                clock=self._clock,
-                frontier=self._frontier,
-                fetcher=self._fetcher,
-                resolver=self._resolver,
-                results=self._results,
-                queue=self._queue,
-                allow=self._allow_secrets,
-            )
 
         return PageRendering(
             self._config,
             read=self._reader.read,
             in_scope=self._results.in_scope,
-            subresources=subresources,
+            subresources=self._subresources,
             step_aside=self._leave_network,
             unexpected=self._unexpected,
+        )
+
+    def _subresources(self, fetch_task: FetchTask, request: FetchRequest) -> Subresources:
+        return Subresources(
+            fetch_task,
+            request,
+            config=self._config,
+            clock=self._clock,
+            frontier=self._frontier,
+            fetcher=self._fetcher,
+            resolver=self._resolver,
+            results=self._results,
+            queue=self._queue,
+            allow=self._allow_secrets,
         )
 
     def _leave_network(self, fetch_task: FetchTask) -> None:
@@ -267,10 +282,10 @@ class FetchTasks:
     async def _page(self, fetch_task: FetchTask) -> None:
         reach("fetch begun")
         owner = object()  # of the bytes, as above
-        fetch, extracted = await self._ended(
+        fetch, extracted, file = await self._ended(
             fetch_task,
             self._fetch_page(fetch_task, owner),
-            lambda text: (self._internal_error(fetch_task.url, text), None),
+            lambda text: (self._internal_error(fetch_task.url, text), None, None),
         )
         self.pages_ended += 1
         _say(fetch)
@@ -279,6 +294,8 @@ class FetchTasks:
         def make() -> Making:
             change = yield from self._promised(fetch_task, fetch, extracted, now)
             change.after.append(lambda: self._fetcher.let_go(owner))
+            if self.sink is None:
+                change.after.append(lambda: _free(file, fetch))
             return change
 
         queue: Callable[[Maker], None] = self._queue
@@ -288,6 +305,8 @@ class FetchTasks:
                 await asyncio.to_thread(self._results.prepare, fetch)
             queue = self._queue_heavy
         await self._pass(fetch_task, fetch, extracted, make, queue)
+        if self.sink is not None:
+            _free(file, fetch)
 
     async def _pass(
         self,
@@ -324,28 +343,46 @@ class FetchTasks:
             self.promise(fetch_task, fetch, change)
         return change
 
-    async def _fetch_page(self, fetch_task: FetchTask, owner: object) -> tuple[Fetch, Extracted | None]:
-        stream: MapStream | None = None
-        if fetch_task.flags & _OWN_REQUEST and self.request_options_of is not None:
-            options = self.request_options_of(fetch_task)
-            request = _going(self._request(fetch_task, owner), options)
-            request.jar = self._jars.of(options.jar) if options.jar else None
-            request.proxy = options.proxy
-            fetch = await self._follow(fetch_task, request, self._any_hop, options)
-        else:
-            request, stream = self._request(fetch_task, owner), self._reader.follow(fetch_task)
-            request.listener = None if stream is None else stream.feed
-            try:
-                fetch = await self._follow(fetch_task, request, self._own_key_hop)
-            except BaseException:
-                self._reader.drop(stream)
-                raise
-        extracted = await self._read(fetch_task, fetch, stream)
-        if extracted is not None and self._rendering is not None:
-            extracted = await self._rendering.render(fetch_task, fetch, extracted, request)
+    async def _fetch_page(
+        self, fetch_task: FetchTask, owner: object
+    ) -> tuple[Fetch, Extracted | None, FileBody | None]:
+        """Return the answer, what was extracted from it, and the body that the caller must free."""
+        request = self._request(fetch_task, owner)
+        try:
+            fetch, stream = await self._answer(fetch_task, request)
+            self._results.note_site(fetch)
+            extracted = await self._read(fetch_task, fetch, stream)
+            await self._site_files.fetch(fetch_task, request, fetch, extracted)
+            if extracted is not None and self._rendering is not None:
+                extracted = await self._rendering.render(fetch_task, fetch, extracted, request)
+        except BaseException:
+            if request.file is not None:
+                request.file.end(resumed_later=True)
+            raise
         if extracted is not None:
             self._fetcher.hold_more(owner, size_of(extracted))
-        return fetch, extracted
+        return fetch, extracted, request.file
+
+    async def _answer(self, fetch_task: FetchTask, request: FetchRequest) -> tuple[Fetch, MapStream | None]:
+        """Return the last answer to a page's request, and the stream that has read it if it is a sitemap."""
+        if fetch_task.flags & _OWN_REQUEST and self.request_options_of is not None:
+            options = self.request_options_of(fetch_task)
+            _going(request, options)
+            request.jar = self._jars.of(options.jar) if options.jar else None
+            request.proxy = options.proxy
+            request.file = self._files.body(request, fetch_task)
+            return await self._follow(fetch_task, request, self._any_hop, options), None
+        request.file = file = self._files.body(request, fetch_task)
+        if file is not None and file.has_left():
+            await asyncio.to_thread(file.reopen)
+        stream = self._reader.follow(fetch_task)
+        request.listener = None if stream is None else stream.feed
+        try:
+            fetch = await self._follow(fetch_task, request, self._own_key_hop)
+            return await self._whole(fetch_task, request, fetch), stream
+        except BaseException:
+            self._reader.drop(stream)
+            raise
 
     async def _commit(self, make: Maker, queue: Callable[[Maker], None]) -> None:
         """Queue a change and wait until it is durable; from that moment the page is counted in `in_sink`."""
@@ -388,6 +425,7 @@ class FetchTasks:
     ) -> Fetch:
         """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer."""
         fetch = await self._fetcher.fetch(request)
+        fetch = await self._signed(fetch_task, request, fetch, options)
         chain = [(fetch_task.url, "")]
         while fetch.outcome is Outcome.REDIRECT:
             if request.jar is None and self._config.fetch.cookies is not True:
@@ -401,6 +439,29 @@ class FetchTasks:
                 options, fetch.status, same_host=hostname(url) == fetch_task.hostname
             )
             fetch = await self._hop(fetch_task, request, url, fetch, options)
+            fetch = await self._signed(fetch_task, request, fetch, options)
+        return fetch
+
+    async def _signed(
+        self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch, options: RequestOptions
+    ) -> Fetch:
+        """Send the request again, after the gap, if the server wants it signed; else return `fetch`."""
+        if not fetch.challenged:
+            return fetch
+        fetch.body = fetch.content = b""
+        self._fetcher.let_go(request.owner)
+        return await self._hop(fetch_task, request, fetch.url, fetch, options)
+
+    async def _whole(self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch) -> Fetch:
+        """Go on with a file that broke off, as long as each request brings more of it; return the last answer."""
+        file = request.file
+        for _ in range(self._config.fetch.resumes_max):
+            if file is None or fetch.outcome is not Outcome.TRUNCATED or not file.can_resume():
+                break
+            before = fetch.body_bytes
+            fetch = await self._hop(fetch_task, request, fetch.url, fetch, PLAIN)
+            if fetch.body_bytes <= before:
+                break
         return fetch
 
     def _begin_jar(self, request: FetchRequest, fetch: Fetch) -> None:
@@ -525,6 +586,12 @@ class FetchTasks:
         if own.body_bytes_max is not None:
             request.body_bytes_max = own.body_bytes_max
             request.wire_bytes_max = max(own.body_bytes_max, self._config.fetch.wire_bytes_max)
+
+
+def _free(file: FileBody | None, fetch: Fetch) -> None:
+    """Free the body of a file whose capture is durable; keep it if the URL is tried again."""
+    if file is not None:
+        file.end(resumed_later=not fetch.final)
 
 
 def renders(config: Config) -> bool:

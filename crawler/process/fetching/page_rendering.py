@@ -114,6 +114,8 @@ def merged(static: Extracted, shown: Extracted, left_for: str) -> Extracted:
     shown.noindex = shown.noindex or static.noindex
     shown.noarchive = shown.noarchive or static.noarchive
     shown.metas |= static.metas if static.metas > 0 else 0
+    shown.statements = [*static.statements, *shown.statements]
+    shown.licenses = [*static.licenses, *shown.licenses]
     shown.encoding = static.encoding
     shown.refresh = shown.refresh or static.refresh or left_for
     if shown.nofollow:

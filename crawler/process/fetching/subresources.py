@@ -128,13 +128,13 @@ class Subresources:
             request.headers = (*headers, *request.headers)
             fetch = await self._fetcher.fetch(request)
             took = fetch.took
-            return fetch
         finally:
             if own:
                 self.own_host_took += took
                 self._frontier.hops.leave_address(self._fetch_task, self._clock.now())
             else:
                 self._frontier.hops.give_back(name, self._clock.now(), took)
+        return await self._fetch(url, method, headers) if fetch.challenged else fetch
 
     async def _take(self, name: str, address: str, *, own: bool) -> None:
         """Wait for the turn of a request."""

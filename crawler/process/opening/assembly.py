@@ -5,6 +5,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 
 from crawler.config import Overrides
+from crawler.consent.site_book import SiteBook
+from crawler.consent.stamping import Stamping
 from crawler.due.eliminator import Eliminator
 from crawler.errors import ConfigError
 from crawler.extract.repeated_links import TAGS
@@ -12,31 +14,37 @@ from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.importance import Importance, read_values
 from crawler.frontier.refresh.refreshing import Refresh
+from crawler.pages.captures import capture_key
 from crawler.pages.page_cache import PageCache
 from crawler.pages.withdrawals import Withdrawals
+from crawler.process.fetching.file_bodies import FileBodies
 from crawler.process.opening.change_comparison import ChangeComparison
 from crawler.process.opening.process_context import ProcessContext
-from crawler.records import Link
+from crawler.records import Link, Outcome
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.storage.faults import reach
 from crawler.storage.keys import PAGE, PARKED, TODO
 from crawler.storage.kv import KeyValue, scan_prefix
+from crawler.storage.parts import PartHead, Parts
 from crawler.urls.canonical import canonical
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.file_kinds import Kinds
-from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.suffixes import registrable_domain
 from crawler.urls.trace import TraceWriter
 from crawler.version import __version__
 
 log = logging.getLogger("crawler")
 
+PARTS = "parts"  # folder of a process: large files while they arrive
+
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
     """Open the store; return (the store, a description of what had to be cut off to open it, "" if nothing)."""
-    store, mended = context.environment.open_store(context.directory / "store", context.config.store)
-    if mended:
+    store, mended = context.environment.open_store(context.opened / "store", context.config.store)
+    if mended and context.copy is None:
         log.error("store: %s", mended)
     return store, mended
 
@@ -59,6 +67,27 @@ def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
     return RobotsCache(store, config.robots, config.identity.token, entries_max)
 
 
+def make_stamping(
+    context: ProcessContext, store: KeyValue, robots: RobotsCache, fingerprinter: Fingerprinter
+) -> Stamping:
+    """Return the part that gives each page its consent receipt."""
+    config = context.config
+
+    def record_of(url: str, at: float) -> bytes:
+        key = capture_key(fingerprinter.fingerprint(url), at)
+        return key if store.get(key) is not None else b""
+
+    book = SiteBook(
+        store,
+        robots,
+        config.consent,
+        token=config.identity.token,
+        fingerprint=fingerprinter.fingerprint,
+        record_of=record_of,
+    )
+    return Stamping(store, book, config.identity.token)
+
+
 def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter) -> PageCache:
     config = context.config
     comparing = ChangeComparison(config.pages, Overrides(config.override))
@@ -75,14 +104,27 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
         keeps=Kinds(config.filter.accept, config.filter.reject).keeps,
         random=context.environment.random_bytes,
         sync=context.outlasts_power_cut,
+        reading=context.copy is not None,
         withdrawals=Withdrawals(context.directory.parent),
     )
+
+
+def make_file_bodies(context: ProcessContext, pages: PageCache) -> FileBodies:
+    """Open the parts of large files, without those that earlier runs left of files that are stored since."""
+    parts = Parts(context.directory / PARTS)
+
+    def is_needed(identity: str, head: PartHead) -> bool:
+        record = pages.record(int(identity, 16))
+        return record is None or record.outcome is not Outcome.FETCHED or record.fetched_at < head.began
+
+    parts.sweep(is_needed)
+    return FileBodies(context.config, parts)
 
 
 def make_eliminator(context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter) -> Eliminator:
     config = context.config
     return Eliminator(
-        context.directory,
+        context.opened,
         store,
         config.due,
         check_value=fingerprinter.check_value,

@@ -11,6 +11,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.validators import Validators
 from crawler.pages.page_cache import PageCache
+from crawler.process.opening.assembly import make_stamping
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.results.admission import Admission, Owners, Seen
 from crawler.process.results.credits import Credits
@@ -109,6 +110,7 @@ class Decisions:
             credit=self._credits.give,
             validators=_validators(context, store, refresh),
             token=context.config.identity.token,
+            stamping=make_stamping(context, store, robots, fingerprinter),
         )
 
     def received(self, received: Received) -> Making:

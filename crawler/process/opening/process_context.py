@@ -13,7 +13,8 @@ from crawler.process.opening.environment import Environment
 class ProcessContext:
     """The context of the process `name` with its files in `directory`.
 
-    `config` is replaced when settings change while the process runs; the other fields
+    `copy` is the folder in which a reader has its own copy of the store and the DUE; None for
+    the process itself. `config` is replaced when settings change while the process runs; the other fields
     do not change. `boot_id` names this start.
     """
 
@@ -24,6 +25,12 @@ class ProcessContext:
     topology: Topology
     environment: Environment
     boot_id: str
+    copy: Path | None = None
+
+    @property
+    def opened(self) -> Path:
+        """The folder in which the store and the DUE are opened."""
+        return self.copy or self.directory
 
     @property
     def outlasts_power_cut(self) -> bool:

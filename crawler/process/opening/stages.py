@@ -16,8 +16,9 @@ the same stages, work through the same commit point, and close them.
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,13 +27,14 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.immutable_settings import keep_immutable, refreshes
 from crawler.crawl.topology import Topology, keep_table, topology
-from crawler.errors import DirectoryError, StoreError, disk_failed
+from crawler.errors import DamageError, DirectoryError, StoreError, disk_failed
 from crawler.pages.captures import record_key
 from crawler.process.committing.commits import Commits
 from crawler.process.opening import assembly
 from crawler.process.opening.decisions import Decisions
 from crawler.process.opening.environment import Environment
 from crawler.process.opening.lost_state import check_for_loss, stage_state, state_of
+from crawler.process.opening.private_copy import private_copy, signature
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews
 from crawler.records import Link, LinkFlag
@@ -50,6 +52,7 @@ log = logging.getLogger("crawler")
 _LEAD_SAID = 60.0  # seconds; a smaller step of the clock is not worth a line
 
 BALLAST = "ballast"
+_READING_TRIES = 5  # a process may change its files while a reader copies them
 _NEWS = LinkFlag.NEWS  # on a refetched page: the page that links to it receives the credit
 
 
@@ -59,7 +62,8 @@ class Stages:
     `seed` is the crawl's 16 secret bytes; `topology` names the other processes (None:
     there are none); `priority` gives a link its place (`Frontier`). With `restore`, pages
     whose stored copy is gone are queued again. With `brief`, the stages are closed soon, so
-    other openers wait for the lock. `environment` defaults to the operating system.
+    other openers wait for the lock, unless they are `lasting`. With `copy`, a private copy of the
+    store and the DUE is opened, without lock; closing it keeps nothing. `environment` defaults to the operating system.
 
     Raises:
         BusyError: another process holds the lock.
@@ -80,27 +84,33 @@ class Stages:
         priority: Callable[[Link], int] | None = None,
         restore: bool = True,
         brief: bool = False,
+        lasting: bool = False,
+        copy: Path | None = None,
         environment: Environment | None = None,
     ) -> None:
         environment = environment or Environment()
         topology = topology or Topology(name, Partition.equal_ranges([name]))
         boot_id = environment.random_bytes(8).hex()
-        self.context = ProcessContext(config, directory, clock, name, topology, environment, boot_id)
+        self.context = ProcessContext(config, directory, clock, name, topology, environment, boot_id, copy)
         self.directory, self.clock, self.name, self.topology = directory, clock, name, topology
         check_for_loss(directory)
-        with _disk_errors(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-            self.lock = Lock(directory / "node.lock", name, boot_id=boot_id, brief=brief)
+        self.lock: Lock | None = None
+        if copy is None:
+            with _disk_errors(directory):
+                directory.mkdir(parents=True, exist_ok=True)
+                self.lock = Lock(directory / "node.lock", name, boot_id=boot_id, brief=brief and not lasting)
         try:
             with _disk_errors(directory):
                 self._open(seed, url_filter, priority, brief=brief)
-                CrawlDirectory(directory.parent).note_state(name, self.state)
+                if self.lock is not None:
+                    CrawlDirectory(directory.parent).note_state(name, self.state)
             self.restored = self._restore_lost() if restore else 0
             self.counters_before = Counter(self.point.counters)
         except BaseException:
             if (store := getattr(self, "store", None)) is not None:
                 store.close()  # otherwise it could not be opened again in this process
-            self.lock.release()
+            if self.lock is not None:
+                self.lock.release()
             raise
 
     @property
@@ -133,7 +143,8 @@ class Stages:
             context, store, robots=self.robots, fingerprinter=printer, refresh=self.refresh, priority=priority,
             withdrawn=self.pages.withdrawals.stops,
         )  # fmt: skip
-        self._sync_names()
+        if self.lock is not None:
+            self._sync_names()
         clean = self.was_clean = self._note_opening()
         self.frontier.open(self.clock.now(), clean=clean)
         if self.refresh is not None:
@@ -259,6 +270,9 @@ class Stages:
 
     def close(self, *, clean: bool = True) -> None:
         """Close the folder. `clean` is False after a failed write: then nothing more is written."""
+        if self.lock is None:
+            self.store.close()
+            return
         if self.trace is not None:
             self.trace.close()
         if clean:
@@ -288,16 +302,53 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def at_rest(
-    config: Config, directory: CrawlDirectory, name: str, *, clock: Clock, restore: bool = True
+    config: Config,
+    directory: CrawlDirectory,
+    name: str,
+    *,
+    clock: Clock,
+    restore: bool = True,
+    lasting: bool = False,
 ) -> Iterator[Stages]:
-    """Open the stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
-    config = replace(config, crawl=replace(config.crawl, trace=False))  # no crawling, so no trace
-    folder, seed = directory.process(name), directory.seed()
-    place = topology(config, directory.path, name)
-    stages = Stages(config, folder, seed, clock=clock, name=name, topology=place, restore=restore, brief=True)
+    """Open the stages of one process of a crawl that is not running, under its lock.
+
+    `restore` and `lasting` as for `Stages`.
+    """
+    stages = _stages(config, directory, name, clock, restore=restore, lasting=lasting)
     clean = False
     try:
         yield stages
         clean = True
     finally:
         stages.close(clean=clean)
+
+
+@contextmanager
+def reading(config: Config, directory: CrawlDirectory, name: str, *, clock: Clock) -> Iterator[Stages]:
+    """Open a private copy of the stages of one process, which may be running; nothing is locked or changed.
+
+    Raises:
+        DirectoryError: the folder is damaged, or this user may not read it.
+        StoreError: there is no room for the copy.
+    """
+    folder = directory.process(name)
+    check_for_loss(folder)
+    with ExitStack() as stack:
+        for attempt in range(1, _READING_TRIES + 1):
+            before = signature(folder)
+            copy = stack.enter_context(private_copy(folder))
+            try:
+                stages = _stages(config, directory, name, clock, restore=False, copy=copy)
+                break
+            except DamageError as error:
+                if before == signature(folder) or attempt == _READING_TRIES:
+                    raise DamageError(str(error).replace(str(copy), str(folder))) from error
+        stack.callback(stages.close)
+        yield stages
+
+
+def _stages(config: Config, directory: CrawlDirectory, name: str, clock: Clock, **how: Any) -> Stages:
+    config = replace(config, crawl=replace(config.crawl, trace=False))  # no crawling, so no trace
+    folder, seed = directory.process(name), directory.seed()
+    place = topology(config, directory.path, name)
+    return Stages(config, folder, seed, clock=clock, name=name, topology=place, brief=True, **how)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator
 
 from crawler.clock import Clock
 from crawler.config import RefreshConfig
+from crawler.consent.stamping import Stamping
 from crawler.errors import DamageError, StoreError, Unexpected
 from crawler.extract.directives import header_directives
 from crawler.frontier.frontier import Frontier
@@ -28,6 +29,8 @@ from crawler.frontier.outcome_policy import Decision, End
 from crawler.frontier.refresh.refetch_outcomes import result_of
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.validators import Validators
+from crawler.pages.captures import is_answer
+from crawler.pages.change_detection import SUCCESSES
 from crawler.pages.page_cache import Capturing, PageCache
 from crawler.process.committing import counters
 from crawler.process.results.admission import Counted
@@ -54,6 +57,7 @@ _REFRESH = LinkFlag.REFRESH
 _AGAIN = LinkFlag.AGAIN
 _NEWS = LinkFlag.NEWS
 _KNOWN = _REFRESH | _AGAIN
+_ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)  # the statements themselves: they have no receipt
 Pauses = Generator[None, None, None]
 Hear = Callable[
     [Change, FetchTask, Extracted, float], None
@@ -79,8 +83,10 @@ class ResultProcessor:
         credit: Credit | None = None,
         validators: Validators | None = None,
         token: str = "",
+        stamping: Stamping | None = None,
     ) -> None:
         self._token = token
+        self._stamping = stamping
         self._validators = validators or Validators(RefreshConfig())
         self.unexpected = unexpected or Unexpected()
         self._clock = clock
@@ -101,7 +107,7 @@ class ResultProcessor:
         """
         if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
             return "", ""
-        if fetch_task.flags & _KNOWN and self._is_rendered(fetch_task):
+        if fetch_task.flags & _KNOWN and (self._is_rendered(fetch_task) or self._lacks_receipt(fetch_task)):
             return "", ""
         if fetch_task.flags & _AGAIN:
             record = self._pages.record(fetch_task.fingerprint)
@@ -115,9 +121,45 @@ class ResultProcessor:
         record = self._pages.record(fetch_task.fingerprint)
         return record is not None and record.rendered
 
+    def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
+        """Return whether the known page was stored without a receipt, so that its meta elements must be read once."""
+        record = self._pages.record(fetch_task.fingerprint)
+        return self._stamping is not None and record is not None and not record.receipt
+
     def shows_news(self, fetch_task: FetchTask, fetch: Fetch) -> bool:
         """Return whether an answer should be parsed: False for a refresh that repeats the known bytes."""
-        return not fetch_task.flags & _KNOWN or not self._pages.shows_known(fetch, fetch_task)
+        if not fetch_task.flags & _KNOWN or self._lacks_receipt(fetch_task):
+            return True
+        return not self._pages.shows_known(fetch, fetch_task)
+
+    def note_site(self, fetch: Fetch) -> None:
+        """Note in an answer what its site says about the use of its pages now."""
+        if self._stamping is not None:
+            fetch.site = self._stamping.book.note(authority(fetch.url))
+
+    def site_files(self, fetch: Fetch, extracted: Extracted | None, now: float) -> list[str]:
+        """Return the URLs of the files about a page's site that are to be fetched: tdmrep.json, licence documents."""
+        if self._stamping is None or fetch.outcome not in SUCCESSES:
+            return []
+        return self._stamping.wanted_files(fetch, extracted, now)
+
+    def site_file(self, page: Fetch, url: str, fetch: Fetch, now: float) -> Callable[[], Change]:
+        """Take the answer to the request for a file about a page's site; return the function that makes its change."""
+        assert self._stamping is not None
+        item = self._stamping.book.learn(authority(page.url), url, fetch, now)
+
+        def make() -> Change:
+            change = Change()
+            change.put(*item)
+            if fetch.status:
+                task = FetchTask(TaskKind.SITE_FILE, 0, "", fetch.url)
+                counters.count_kept(change, self._capture(change, fetch, task, None, now))
+            change.count(f"site_files.{fetch.outcome}")
+            counters.count_connection(change, fetch)
+            change.count("bytes.wire", fetch.wire_bytes)
+            return change
+
+        return make
 
     def in_scope(self, url: str) -> bool:
         """Return whether a URL (request form) is in the scope of the crawl."""
@@ -142,7 +184,7 @@ class ResultProcessor:
         self._frontier.stage(decision, change)  # before the links, which may move URLs of the same host
         fetch.final = decision.end is End.DONE
         before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
-        capturing = self._capture(fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
+        capturing = self._capture(change, fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
         counters.count_kept(change, capturing)
         if fetch.rendering is not None:
             self._keep_rendering(change, fetch.rendering, now)
@@ -170,7 +212,7 @@ class ResultProcessor:
         """Store the answers that a page's rendering needed, and count what it cost."""
         for fetch in rendering.subresources:
             task = FetchTask(TaskKind.SUBRESOURCE, 0, "", fetch.url)
-            counters.count_kept(change, self._capture(fetch, task, None, now))
+            counters.count_kept(change, self._capture(change, fetch, task, None, now))
         counters.count_rendering(change, rendering)
 
     def _schedule(
@@ -244,7 +286,7 @@ class ResultProcessor:
         change.count("robots.sitemaps_ignored", self._robots.sitemaps_ignored - ignored)
         change.count("robots.rules_ignored", self._robots.rules_ignored - rules_ignored)
         if fetch.status:
-            counters.count_kept(change, self._capture(fetch, fetch_task, None, now))
+            counters.count_kept(change, self._capture(change, fetch, fetch_task, None, now))
         change.count(f"robots.{fetch.outcome}")
         counters.count_connection(change, fetch)
         change.count("bytes.wire", fetch.wire_bytes)
@@ -269,6 +311,8 @@ class ResultProcessor:
             complete=fetch.truncated in ("", "length"),
             now=now,
             batch=change,
+            url=fetch.url,
+            asked_at=fetch.began,
         )
 
     def unresolved(self, fetch_task: FetchTask, failure: Fetch, now: float) -> Change:
@@ -320,6 +364,7 @@ class ResultProcessor:
 
     def _capture(
         self,
+        change: Change,
         fetch: Fetch,
         fetch_task: FetchTask,
         extracted: Extracted | None,
@@ -327,15 +372,33 @@ class ResultProcessor:
         *,
         final: bool = True,
     ) -> Capturing:
-        """Capture a fetch for storage; if that raises, capture only the fact that it was made."""
+        """Capture a fetch for storage, with its receipt; if that raises, capture only the fact that it was made."""
         try:
             tags = header_directives(fetch.headers, self._token)
-            return self._pages.capture(fetch, fetch_task, extracted, now, final=final, tags=tags)
+            before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
+            capturing = self._pages.capture(fetch, fetch_task, extracted, now, final=final, tags=tags)
+            if final and fetch_task.kind not in _ABOUT_SITES and is_answer(fetch):
+                self._stamp(change, capturing, extracted, before)
+            return capturing
         except StoreError:
             raise
         except Exception as error:
             self._spoil(fetch, error, f"storing {fetch_task.url}")
             return self._pages.capture(fetch, fetch_task, None, now, final=final)
+
+    def _stamp(
+        self, change: Change, capturing: Capturing, extracted: Extracted | None, before: PageRecord | None
+    ) -> None:
+        """Give an answer its receipt; the record of a stored page keeps that of the last success."""
+        if self._stamping is None:
+            return
+        fetch, record = capturing.fetch, capturing.record
+        repeats = extracted is None and capturing.unchanged and before is not None
+        known = before.receipt if repeats and before is not None else None
+        stamp = self._stamping.stamp(fetch, capturing.fingerprint, extracted, known, change)
+        capturing.stamp = stamp
+        if record is not None and (fetch.outcome in SUCCESSES or record.state is not PageState.STORED):
+            record.receipt = stamp.digest
 
     def _spoil(self, fetch: Fetch, error: Exception, where: str) -> None:
         """Turn `fetch` into an internal error, and discard its content."""

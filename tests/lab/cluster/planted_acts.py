@@ -110,7 +110,7 @@ def _wrong_original() -> Patches:
 
     def choose_last(self: PageCache, capturing: Any, previous: Any) -> None:
         choose(self, capturing, previous)
-        if capturing.original is None and capturing.payload:
+        if capturing.original is None and capturing.payload_bytes:
             met.append(page_cache.Original(capturing.key, capturing.fetch.url, capturing.instant))
         elif capturing.original is not None and met:
             capturing.original = met[-1]

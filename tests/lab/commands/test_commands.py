@@ -210,7 +210,13 @@ def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.Mon
 
 
 def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """There is at most one line every ten seconds; parts map to shares of the whole."""
+    """The first line comes after two seconds, the next ten seconds later; parts map to shares of the whole."""
+    early = VirtualClock()
+    soon = progress_line.ProgressLine("soon", early)
+    for _ in range(14):
+        soon(0.25)
+        early.advance(1.0)
+    assert capsys.readouterr().err == ("soon: 25 % done, about 6 s left\nsoon: 25 % done, about 36 s left\n")
     clock = VirtualClock()
     report = progress_line.part(progress_line.ProgressLine("it", clock), 0.5, 1.0)
     report(0.2)

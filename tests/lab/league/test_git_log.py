@@ -154,7 +154,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_a_repository(clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The merge is one change, at the time of the merge commit; the Makefile is not a page."""
     assert main("lab", ["histories", "--git", str(clone), "--out", str(tmp_path)]) == 0
-    assert "3 pages, 2 of them still exist, 2 changes" in capsys.readouterr().out
+    assert "3 pages, 2 of them still exist, 2 changes in 6.0 days" in capsys.readouterr().out
     found = histories.read(tmp_path / "site.npz")
     days = (found.time - found.born[0]) / 86_400
     assert days.tolist() == [1.0, 6.0]

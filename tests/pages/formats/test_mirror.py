@@ -91,7 +91,7 @@ def test_git_finds_no_repository_in_a_mirror(tmp_path: Path) -> None:
         ".git/refs/x",
     ):
         path = mirror.claim(tmp_path, f"http://site.example/{name}", "text/plain")
-        mirror.fill(tmp_path, path, b"ref: refs/heads/main\n" if name.endswith("HEAD") else b"")
+        mirror.fill(tmp_path, path, (b"ref: refs/heads/main\n" if name.endswith("HEAD") else b"",))
     names = {path.name.lower() for path in tmp_path.rglob("*")}
     assert not names & {"head", ".git"}
     git = shutil.which("git")
@@ -116,7 +116,7 @@ def test_collisions_keep_every_page(tmp_path: Path) -> None:
     names = ["a", "a/b", "a/b/c", "x%3Fy", "x%3fy", "d/e", "d", "A%2FB", "a@1", "a?1"]
     for name in names:
         path = mirror.claim(tmp_path, "http://site.example/" + name, "text/plain")
-        mirror.fill(tmp_path, path, name.encode())
+        mirror.fill(tmp_path, path, (name.encode(),))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert sorted(path.read_bytes() for path in files) == sorted(name.encode() for name in names)
 
@@ -128,10 +128,10 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     (folder / "site.example").mkdir(parents=True)
     (folder / "site.example" / "x").symlink_to(outside / "victim")
     path = mirror.claim(folder, "http://site.example/x", "text/plain")
-    mirror.fill(folder, path, b"data")
+    mirror.fill(folder, path, (b"data",))
     assert list(outside.iterdir()) == []
     with pytest.raises(StoreError):
-        mirror.fill(folder, "site.example/x", b"data")
+        mirror.fill(folder, "site.example/x", (b"data",))
 
 
 def test_look_ups_follow_redirects_and_stop_in_loops(tmp_path: Path) -> None:

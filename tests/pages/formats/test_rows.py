@@ -62,6 +62,12 @@ def test_a_row_for_each_url_under_stable_names(tmp_path: Path) -> None:
         "links": 0,
         "noindex": False,
         "noarchive": False,
+        "consent_search": None,
+        "consent_ai_input": None,
+        "consent_train_ai": None,
+        "consent_tdm": None,
+        "consent_sources": None,
+        "consent_receipt": None,
         "error": None,
     }
     assert (rows[0]["changes"], rows[0]["seed"], rows[1]["warc_file"]) == (1, True, None)

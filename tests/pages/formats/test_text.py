@@ -22,6 +22,26 @@ def test_main_content_leaves_menus_out() -> None:
     assert text.text_of(page, tame=True, main_content=True).strip() == "What it says."
 
 
+LINKS = "".join(f"<li><a href=/{n}>Chapter {n} of the book</a></li>" for n in range(80))
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (f"<div role=main><h1>Contents</h1><ul>{LINKS}</ul></div><nav>menu</nav>", "marked"),
+        (f"<article><h1>Contents</h1><ul>{LINKS}</ul></article><nav>menu</nav>", "marked"),
+        (f"<nav>menu</nav><h1>Contents</h1><ul>{LINKS}</ul>", "whole"),
+        (f"<main>one</main><main>two</main><nav>menu</nav><h1>Contents</h1><ul>{LINKS}</ul>", "whole"),
+    ],
+)
+def test_a_page_of_links_keeps_its_main_content(body: str, wanted: str) -> None:
+    """The heuristics alone returned next to nothing for tables of contents."""
+    page = f"<body>{body}<footer>imprint</footer></body>".encode()
+    found = text.text_of(page, tame=True, main_content=True)
+    assert found.count("of the book") == 80
+    assert ("imprint" in found) == (wanted == "whole")
+
+
 def test_text_without_a_parser() -> None:
     body = (
         "<title>a &lt; b</title><!-- no --><SCRIPT>no()</SCRIPT ><p>one\n two<br>three</p>"

@@ -472,7 +472,7 @@ def test_a_write_that_does_not_end_keeps_its_files_open(
 def group(changes: int = 1, links: int = 0, sizes: tuple[int, ...] = ()) -> list[Change]:
     made = [Change() for _ in range(changes)]
     made[0].links = [Link(n, "") for n in range(links)]
-    made[-1].captures = [SimpleNamespace(payload=bytes(size)) for size in sizes]
+    made[-1].captures = [SimpleNamespace(payload_bytes=size) for size in sizes]
     return made
 
 

@@ -27,6 +27,7 @@ from crawler.process.fetching.fetch_tasks import (
     size_of,
 )
 from crawler.process.fetching.reader import Reader
+from crawler.process.opening.assembly import make_file_bodies
 from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
 from crawler.storage.commit import Change, Maker, Making, steps
 from tests.process.support import Joint, fetch, links_of, made, redirect
@@ -104,6 +105,7 @@ class Run:
             queue_heavy=self._queue_heavy,
             wake=self._wake,
             unexpected=joint.results.unexpected,
+            files=make_file_bodies(joint.stages.context, joint.stages.pages),
             **options,
         )
 

@@ -1,4 +1,4 @@
-"""Reads a stored answer piece by piece, from a gzip member of a segment to the bytes that a client gets.
+"""Reads a stored answer piece by piece, from a gzip member of a segment to the bytes that a reader gets.
 
     pread --> inflate --> skip WARC and HTTP header --> payload --> (content coding undone)
 
@@ -24,7 +24,6 @@ from crawler.pages import reading, segments
 from crawler.pages.archive import Archive
 from crawler.pages.captures import shown_fields
 from crawler.records import Capture
-from crawler.serve.header_fields import Field, codings_of
 
 PIECE_BYTES = 64 << 10
 _HEAD_BYTES_MAX = 1 << 20
@@ -34,6 +33,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([0-9]{1,18})[ \t]*(?:\r\
 _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
 
 Pieces = Callable[[], Iterator[bytes]]
+Field = tuple[bytes, bytes]
 
 
 class Copy(msgspec.Struct):
@@ -61,15 +61,26 @@ def open_copy(archive: Archive, capture: Capture) -> Copy:
     Raises:
         DamageError: the bytes are missing, or are not a record.
     """
+    original = None
+    if capture.refers_to and not capture.dom_length:
+        original = archive.capture_at(capture.refers_to)
+        if original is None:
+            raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
+    return open_capture(archive.folder, capture, original)
+
+
+def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Copy:
+    """Open a capture as `open_copy` does, without a store; `original` is the response that a revisit repeats.
+
+    Raises:
+        DamageError: the bytes are missing, or are not a record.
+    """
     if capture.dom_length:
-        return _open_shown(archive.folder, capture)
-    copy = _open_record(archive.folder, capture)
-    if not capture.refers_to:
-        return copy
-    original = archive.capture_at(capture.refers_to)
+        return _open_shown(folder, capture)
+    copy = _open_record(folder, capture)
     if original is None:
-        raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
-    repeated = _open_record(archive.folder, original)
+        return copy
+    repeated = _open_record(folder, original)
     if capture.status == 304:
         return repeated
     copy.length, copy.pieces = repeated.length, repeated.pieces
@@ -218,6 +229,15 @@ def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes
             break
         pieces = undo(pieces)
     return iter(pieces)
+
+
+def codings_of(headers: Iterable[Field]) -> list[bytes]:
+    """Return the content codings of a stored answer in the order they were applied, without `identity`."""
+    names: list[bytes] = []
+    for field, value in headers:
+        if field.lower() == b"content-encoding":
+            names += [name.strip().lower() for name in value.split(b",")]
+    return [name for name in names if name not in (b"", b"identity")]
 
 
 def can_decode(codings: Sequence[bytes]) -> bool:

@@ -1,0 +1,74 @@
+"""`crawler report --consent`: the number of stored pages by host, use and answer."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from crawler.consent.statements import USES
+from crawler.consent.summary import ANSWERS, Row, Summary, total
+from crawler.export.archives import opened
+from crawler.export.consent_columns import stored_uses
+from crawler.printable import printable
+from crawler.urls.canonical import hostname
+
+_HOST_WIDTH = 40
+
+
+def summary(path: Path) -> list[Row]:
+    """Return one row a host, those with the most pages first. The crawl may be running.
+
+    Raises:
+        DirectoryError: there is no crawl, or nothing has been crawled yet.
+    """
+    counted = Summary()
+    with opened(path) as crawled:
+        for archive in crawled.archives:
+            for url, uses in stored_uses(archive):
+                counted.add(hostname(url), uses)
+    return counted.rows()
+
+
+def text(rows: Sequence[Row], limit: int) -> str:
+    """Return a table: for each host and use, the pages that allow it, refuse it, and say nothing."""
+    if not rows:
+        return "no page is stored yet\n"
+    lines = [f"{'host':<{_HOST_WIDTH}} {'pages':>9}" + "".join(f" {_name(use):>21}" for use in USES)]
+    lines.append(f"{'':<{_HOST_WIDTH}} {'':>9}" + f" {'y / n / unknown':>21}" * len(USES))
+    shown = [total(rows), *rows[:limit]] if len(rows) > 1 else rows[:limit]
+    for row in shown:
+        cells = (" / ".join(f"{row[use][answer]:,}" for answer in ANSWERS) for use in USES)
+        host = printable(row["host"])[:_HOST_WIDTH]
+        lines.append(f"{host:<{_HOST_WIDTH}} {row['pages']:>9,}" + "".join(f" {cell:>21}" for cell in cells))
+    if len(rows) > limit:
+        lines.append(f"{len(rows) - limit:,} more hosts (--limit)")
+    if missing := sum(row["without_receipt"] for row in rows):
+        lines.append(f"{missing:,} pages have no receipt: they were fetched by an earlier version")
+    return "\n".join(lines) + "\n"
+
+
+def json(rows: Sequence[Row], limit: int) -> str:
+    """Return the rows and their sum as JSON."""
+    tree = {"all": total(rows), "hosts": rows[:limit]}
+    return msgspec.json.format(msgspec.json.encode(tree), indent=2).decode() + "\n"
+
+
+def csv_table(rows: Sequence[Row], limit: int) -> str:
+    """Return one line a host, with one column for each use and answer."""
+    made = io.StringIO()
+    writer = csv.writer(made, lineterminator="\n")
+    columns = [(use, answer) for use in USES for answer in ANSWERS]
+    writer.writerow(["host", "pages", *(f"{use}_{answer}" for use, answer in columns), "without_receipt"])
+    for row in rows[:limit]:
+        counts = (row[use][answer] for use, answer in columns)
+        writer.writerow([row["host"], row["pages"], *counts, row["without_receipt"]])
+    return made.getvalue()
+
+
+def _name(use: str) -> str:
+    return use.replace("_", "-")
+
+
+FORMATS: dict[str, Callable[[Sequence[Row], int], str]] = {"text": text, "json": json, "csv": csv_table}

@@ -1,0 +1,122 @@
+"""The facts of a crawl that was run as a sample, in the units of the arguments of `crawler plan`.
+
+They are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl, while the crawl runs or not.
+The distribution of pages over hosts is that of the sample: the largest host of a
+larger crawl is assumed to have the same share of the pages.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.bench.planning import KIB
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import UsageError
+from crawler.records import Outcome
+from crawler.storage.rotating_file import generations
+
+LINES_MAX = 1_000_000  # lines read, some ten seconds; hosts and directories of so many take 300 MB at most
+_DEFLATED = 0.2  # size of a compressed page as a share of its decoded size, unless the sample shows less
+
+
+class _Line(msgspec.Struct):
+    url: str = ""
+    bytes: int = 0
+    took: float = 0.0
+    status: int = 0
+
+
+def facts(path: Path) -> dict[str, float]:
+    """Return the arguments of `crawler plan` that the crawl in `path` shows.
+
+    Raises:
+        UsageError: there is no crawl, or it has fetched nothing.
+    """
+    directory = CrawlDirectory(path)
+    if not directory.exists():
+        raise UsageError(f"--sample {path}: not a crawl directory")
+    found = _of_lines(directory.pages_file)
+    if not found:
+        raise UsageError(f"--sample {path}: the crawl has fetched no page")
+    politeness = directory.saved_config().get("politeness", {})
+    found |= {name: float(politeness[name]) for name in ("delay", "delay_factor") if name in politeness}
+    return found | _of_report(_report(directory))
+
+
+def _report(directory: CrawlDirectory) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(directory.report_file.read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError):
+        return {}
+
+
+def _of_lines(journal: Path) -> dict[str, float]:
+    """Return the facts in the lines of fetches that got an answer; {} if there are none."""
+    hosts: Counter[str] = Counter()
+    directories: set[int] = set()
+    count = secure = length = largest = 0
+    took = 0.0
+    for line in _lines(journal):
+        scheme, _, rest = line.url.partition("://")
+        host, _, target = rest.partition("/")
+        hosts[host] += 1
+        directories.add(hash((host, target.rpartition("/")[0])))
+        count += 1
+        secure += scheme == "https"
+        length += len(line.url)
+        largest = max(largest, line.bytes)
+        took += line.took
+    if not count:
+        return {}
+    return {
+        "hosts": float(len(hosts)),
+        "largest_host": hosts.most_common(1)[0][1] / count,
+        "directories": len(directories) / len(hosts),
+        "secure": secure / count,
+        "url_length": length / count,
+        "latency": max(took / count, 0.001),
+        "largest": max(largest / KIB, 1.0),
+    }
+
+
+def _lines(journal: Path) -> Any:
+    decoder, left = msgspec.json.Decoder(_Line), LINES_MAX
+    for file in generations(journal):
+        with file.open("rb") as lines:
+            for text in lines:
+                if left <= 0:
+                    return
+                left -= 1
+                try:
+                    line = decoder.decode(text)
+                except msgspec.MsgspecError:
+                    continue  # a line that is being written
+                if line.status:
+                    yield line
+
+
+def _of_report(report: dict[str, Any]) -> dict[str, float]:
+    """Return the facts in the counters of a run; {} if it has not ended yet."""
+    pages = float(sum(report.get("pages", {}).get(str(ended), 0) for ended in Outcome))
+    if not pages:
+        return {}
+    decoded, wire = (float(report["bytes"].get(name, 0)) for name in ("decoded", "wire"))
+    found = {
+        "page_size": max(decoded / pages / KIB, 0.01),
+        "links": report["urls"].get("links", 0) / pages,
+        "urls": report.get("due", {}).get("new", 0) / pages,
+        "known_hosts": float(report.get("frontier", {}).get("hosts", 0)),
+        "handshakes": report.get("connections", {}).get("full", 0) / pages,
+    }
+    if decoded:
+        found |= _coding(min(wire / decoded, 1.0))
+    return found
+
+
+def _coding(share: float) -> dict[str, float]:
+    """Return how much of the pages was sent compressed, and to which size, if the wire carried `share` of the bytes."""
+    if share <= _DEFLATED:
+        return {"compressed": share, "coded": 1.0}
+    return {"compressed": _DEFLATED, "coded": (1.0 - share) / (1.0 - _DEFLATED)}

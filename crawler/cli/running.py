@@ -1,0 +1,190 @@
+"""Runs a crawl: in this process, or under a supervisor; stops it cleanly on a signal."""
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crawler import early_signals, kernel_selection
+from crawler.cli import options
+from crawler.cli.parsing import quoted
+from crawler.cli.summary import incomplete
+from crawler.config import Config
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.seeds import Seeds
+from crawler.errors import CrawlerError, StoreError, UsageError
+from crawler.process.lifecycle import shutdown
+from crawler.storage.files import named_output, refuse_output
+
+log = logging.getLogger("crawler")
+
+STDOUT = Path("-")
+
+if TYPE_CHECKING:
+    from crawler.api import Crawl
+    from crawler.forked_children import ForkedChild
+    from crawler.process.exchange.exchange import Member
+
+
+def run(
+    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None" = None
+) -> dict[str, Any]:
+    """Crawl in this process (as `member` of several) or under a supervisor; return the report."""
+    if kernel_selection.are_interpreted():
+        log.info(
+            "the kernels run interpreted; scripts/setup compiles them if gcc and python3-dev are installed"
+        )
+    try:
+        processes = config.crawl.processes
+        report = _supervise(config, args, seeds) if processes > 1 else _run_one(config, args, seeds, member)
+        if said := incomplete(report):
+            log.info(said)
+            print(f"crawler: {said}", file=sys.stderr)
+        return report
+    finally:
+        if args.report is not None:
+            _copy_report(CrawlDirectory(args.dir).report_file, args.report)
+
+
+def _copy_report(made: Path, wanted: Path) -> None:
+    """Copy the report of the run, even if the run failed."""
+    if made.exists() and wanted == STDOUT:
+        sys.stdout.write(made.read_text(encoding="utf-8"))
+    elif made.exists():
+        try:
+            with named_output(wanted) as file:
+                file.write(made.read_bytes())
+        except CrawlerError as error:
+            raise StoreError(f"--report {error}; the report is in {made}") from error
+
+
+def check_report(path: Path | None) -> None:
+    """Check before the crawl that the report can be written to `path`; raise UsageError otherwise."""
+    try:
+        if path is not None and path != STDOUT:
+            refuse_output(path)
+    except UsageError as error:
+        raise UsageError(f"--report {error}") from None
+
+
+def _run_one(
+    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None"
+) -> dict[str, Any]:
+    import uvloop
+
+    import crawler.api  # noqa: F401
+    from crawler.process.fetching.reader import fork_parser
+
+    parser = fork_parser()
+    gc.freeze()  # imported modules are never collected, so the collector need not visit them
+    limit = config.crawl.shutdown_step_max
+    try:
+        return shutdown.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
+    finally:  # close also if the directory cannot be opened
+        if parser is not None:
+            parser.end()
+
+
+def _supervise(config: Config, args: argparse.Namespace, seeds: Seeds) -> dict[str, Any]:
+    from crawler.cli.progress import LIVE_INTERVAL
+    from crawler.supervision.supervisor import Supervisor
+
+    supervisor = Supervisor(
+        config,
+        args.dir,
+        seeds,
+        status_interval=LIVE_INTERVAL if _progress(args) != "none" else 0.0,
+        level=options.log_level(args),
+        json_log=args.log_format == "json",
+    )
+    supervisor.fork()
+    return asyncio.run(_watch(supervisor, config, args))
+
+
+def _progress(args: argparse.Namespace) -> str:
+    """Return the kind of progress display to use."""
+    return "none" if args.quiet else args.progress
+
+
+async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> dict[str, Any]:
+    from crawler.admin.status_source import SiblingProcesses
+    from crawler.cli.companions import companions
+    from crawler.cli.progress import show
+
+    source = SiblingProcesses(supervisor.folders())
+    with _Stopper(supervisor, args.dir, _command(config)):
+        shown = asyncio.create_task(show(supervisor, _progress(args)))
+        try:
+            async with companions(source, config, args.dir, quiet=_progress(args) == "none"):
+                return await supervisor.run()
+        finally:
+            shown.cancel()
+            await asyncio.gather(shown, return_exceptions=True)
+
+
+async def _crawl(
+    config: Config,
+    args: argparse.Namespace,
+    seeds: Seeds,
+    member: "Member | None",
+    parser: "ForkedChild | None",
+) -> dict[str, Any]:
+    from crawler.admin.status_source import OwnProcess
+    from crawler.api import Crawl
+    from crawler.cli.companions import companions
+    from crawler.cli.progress import show
+
+    async with Crawl(config, directory=args.dir, seeds=seeds, member=member, parser=parser) as crawl:
+        source = OwnProcess(crawl.command, lambda: "")
+        with _Stopper(crawl, args.dir, _command(config)):
+            shown = asyncio.create_task(show(crawl, _progress(args)))
+            try:
+                async with companions(source, config, args.dir, quiet=_progress(args) == "none"):
+                    return await crawl.run()
+            finally:
+                shown.cancel()
+                await asyncio.gather(shown, return_exceptions=True)
+
+
+def _command(config: Config) -> str:
+    """Return the command that continues this kind of run."""
+    return "refresh" if config.refresh.endless else "crawl"
+
+
+class _Stopper:
+    """Signal handling: the first signal shuts down cleanly, the second exits immediately; neither loses data.
+
+    The handlers are Python's own, not the event loop's, so the second signal also ends a blocked loop.
+    A signal that arrives before the loop exists is noted (`early_signals.py`); the crawl stops as soon as it runs.
+    """
+
+    def __init__(self, crawl: "Crawl", directory: Path, command: str) -> None:
+        self._crawl = crawl
+        self._command = command
+        self._directory = directory
+        self._asked = False
+
+    def __enter__(self) -> None:
+        """Install the signal handlers."""
+        self._loop = asyncio.get_running_loop()
+        self._before = {number: signal.signal(number, self) for number in early_signals.stop_signals()}
+        if early_signals.begin():
+            self._loop.call_soon(self._crawl.stop, "signal")
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def __call__(self, *_: object) -> None:
+        if self._asked:
+            self._crawl.kill()
+            os._exit(130)
+        self._asked = True
+        said = f"stopping; continue later with: crawler {self._command} --dir {quoted(self._directory)}\n"
+        os.write(2, said.encode(errors="backslashreplace"))  # the handler may have interrupted a print
+        self._loop.call_soon_threadsafe(self._crawl.stop, "signal")

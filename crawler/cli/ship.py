@@ -1,0 +1,84 @@
+"""`crawler ship`: copy the WARC files of a crawl to object storage, list them, or bring them back."""
+
+import sys
+
+from msgspec.structs import replace
+
+from crawler.cli import options
+from crawler.clock import SystemClock, iso_time
+from crawler.config import PagesConfig, convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.shipper import folders, ship_waiting
+from crawler.errors import UsageError
+from crawler.pages import shipping
+from crawler.printable import printable
+from crawler.storage.object_store import ObjectStore
+from crawler.upgrade.ready import ready
+
+_EXAMPLES = """\
+crawler ship --dir example --to s3://bucket/example
+  crawler ship --dir example --delete
+  crawler ship --dir example --list
+  crawler ship --dir example --fetch"""
+
+
+def main(_command: str, argv: list[str]) -> int:
+    """Ship, list or fetch; return 0 when every finished WARC file is where it should be."""
+    parser = options.parser(
+        "ship",
+        "Copy the finished WARC files of a crawl to object storage, while it runs or not; files that are there\n"
+        "already are not copied again. `--set pages.ship=URL` makes a crawl do this by itself. Credentials come\n"
+        "from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL and so on.",
+        _EXAMPLES,
+    )
+    parser.add_argument("--to", default="", metavar="URL", help="s3://, gs://, az:// or file:// (pages.ship)")
+    parser.add_argument(
+        "--delete", action="store_true", help="then delete the files here that the storage has confirmed"
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--list", action="store_true", help="list the files that were shipped")
+    how.add_argument("--fetch", action="store_true", help="bring back the files that are not here")
+    args = parser.parse_args(argv)
+    directory = CrawlDirectory(args.dir)
+    directory.require()
+    ready(directory)
+    options.set_up_log(args)
+    if args.list:
+        return _list(directory)
+    if args.fetch:
+        return _fetch(directory, quiet=args.quiet)
+    saved = convert(directory.saved_config()).pages
+    config = replace(saved, ship=args.to or saved.ship, ship_delete=args.delete or saved.ship_delete)
+    return _ship(directory, config, quiet=args.quiet)
+
+
+def _ship(directory: CrawlDirectory, config: PagesConfig, *, quiet: bool) -> int:
+    if not config.ship:
+        raise UsageError("ship: name the storage with --to URL, or set pages.ship")
+    notes = ship_waiting(directory.path, config, SystemClock().now)
+    if not quiet:
+        for note in notes:
+            print(f"{note.length:,} bytes  {printable(note.url)}")
+        print(f"{len(notes)} WARC files shipped to {printable(config.ship)}")
+    return 0
+
+
+def _list(directory: CrawlDirectory) -> int:
+    for path, note, here in shipping.shipped(folders(directory.path)):
+        where = "changed since" if note.changed else "here too" if here else "not here"
+        print(f"{iso_time(note.at)}  {note.length:,} bytes  {where}  {printable(note.url)}  {path.name}")
+    return 0
+
+
+def _fetch(directory: CrawlDirectory, *, quiet: bool) -> int:
+    count = 0
+    for path, note, here in shipping.shipped(folders(directory.path)):
+        if not here:
+            store = ObjectStore(note.url.rpartition("/")[0])
+            shipping.bring_back(path, note, store)
+            count += 1
+            if not quiet:
+                print(f"fetching: {count} files", end="\r", file=sys.stderr)
+    if not quiet:
+        print(f"{count} WARC files brought back")
+    return 0

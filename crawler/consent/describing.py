@@ -1,0 +1,76 @@
+"""A receipt in words and plain data, for `why`, `get --headers`, the page server, the Python API and exports."""
+
+from typing import Any
+
+import msgspec
+
+from crawler.clock import iso_time
+from crawler.consent.receipts import Receipt, SiteFile, SiteStatements
+from crawler.consent.resolving import Consent
+from crawler.consent.stamping import load_whole
+from crawler.consent.statements import USES
+from crawler.errors import DamageError
+from crawler.records import Capture, PageRecord
+from crawler.storage.kv import KeyValue, unseal
+
+
+def in_plain(store: KeyValue, fingerprint: int, copy: Capture | PageRecord) -> dict[str, Any]:
+    """Return the receipt of a copy, or of a page's last fetch, as plain data.
+
+    {} if it has none, or it cannot be read (`check` reports that).
+    """
+    try:
+        found = load_whole(store, fingerprint, copy.receipt)
+    except DamageError:
+        return {}
+    if found is None:
+        return {}
+    receipt, site = found
+    return {
+        "receipt": copy.receipt.hex(),
+        **{use: str(getattr(receipt.uses, use).preference) for use in USES},
+        "decided_by": sources(receipt.uses),
+        "robots": _robots(store, receipt, site, copy.fetched_at),
+        "page": [{"field": name, "value": value} for name, value in receipt.fields]
+        + [{"meta": name, "value": value} for name, value in receipt.metas],
+        "site": [{"source": source, "text": text} for source, text in receipt.deciding],
+        "files": [_file(each) for each in site.files],
+        "complete": receipt.complete,
+        "token": site.token,
+        "key_id": receipt.key_id,
+    }
+
+
+def header_text(consent: dict[str, Any]) -> str:
+    """Return the value of the field `X-Consent`: the answers, and the receipt."""
+    answers = ", ".join(f"{use.replace('_', '-')}={consent[use]}" for use in USES)
+    return f"{answers}; receipt={consent['receipt']}"
+
+
+def sources(uses: Consent) -> dict[str, str]:
+    """Return the source that decided about each use with a known answer."""
+    return {use: source for use in USES if (source := getattr(uses, use).source)}
+
+
+def _robots(store: KeyValue, receipt: Receipt, site: SiteStatements, fetched_at: float) -> dict[str, Any]:
+    if not site.robots_url:
+        return {}
+    said = {
+        "url": site.robots_url,
+        "fetched_at": iso_time(site.robots_at),
+        "age": round(fetched_at - site.robots_at, 1),  # seconds, when the page was fetched
+        "status": site.robots_status,
+        "sha256": site.robots_digest.hex(),
+        "group": site.group,
+        "rule": receipt.rule,
+    }
+    value = store.get(site.robots_record) if site.robots_record else None
+    if value is not None:
+        place = msgspec.msgpack.decode(unseal(site.robots_record, value), type=Capture)
+        said |= {"warc_file": place.segment, "warc_offset": place.offset}
+    return said
+
+
+def _file(file: SiteFile) -> dict[str, Any]:
+    said = {"kind": file.kind, "url": file.url, "fetched_at": iso_time(file.at), "status": file.status}
+    return said | {"sha256": file.digest.hex(), "problem": file.problem}

@@ -1,0 +1,165 @@
+"""Consent receipts: what a site asked for when one of its pages was fetched.
+
+    capture, page record --digest--> Receipt --digest--> SiteStatements
+    16 bytes a page                  of pages alike      of the host
+
+A digest is the start of the SHA-256 of the encoded value, so pages for which a host says the same share
+one receipt, and a receipt never changes. A receipt and the statements of its site are put into the batch of the
+first page that refers to them:
+
+    C/<bucket><digest>    Receipt or SiteStatements, sealed msgpack
+
+The bucket is that of the page's fingerprint: a receipt moves with its pages when a crawl is resharded.
+"""
+
+import hashlib
+from typing import TypeVar
+
+import msgspec
+
+from crawler.consent.resolving import Consent
+from crawler.consent.statements import UNKNOWN, USES
+from crawler.errors import DamageError
+from crawler.storage.keys import RECEIPT
+from crawler.storage.kv import KeyValue, seal, unseal
+
+DIGEST_BYTES = 16
+
+
+class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A file about a site that was fetched: tdmrep.json or a licence document.
+
+    `digest` is the SHA-256 of its content, b"" if there was none; `problem` says why it could not be read.
+    """
+
+    kind: str
+    url: str
+    at: float
+    status: int = 0
+    digest: bytes = b""
+    problem: str = ""
+
+
+class SiteStatements(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind", tag="site"):
+    """One state of a host's statements, as an authority and a product token see them.
+
+    `robots_url` is "" if robots.txt is not obeyed, so was not fetched; `robots_digest` is the SHA-256 of its
+    content, `robots_record` the `c/` key of its WARC record if there is one. `group` is the agent of the group
+    that applies, "" for none. `usage`, `signals` and `licenses` are raw values of robots.txt.
+    """
+
+    authority: str
+    token: str
+    robots_url: str = ""
+    robots_at: float = 0.0
+    robots_status: int = 0
+    robots_digest: bytes = b""
+    robots_record: bytes = b""
+    group: str = ""
+    usage: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+    licenses: tuple[str, ...] = ()
+    files: tuple[SiteFile, ...] = ()
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind", tag="page"):
+    """The statements about a page, and the resolved answers.
+
+    `site` is the digest of the `SiteStatements`. `rule` is the line of robots.txt that decided about the fetch, ""
+    for none. `fields` and `metas` are header fields and meta elements of the page, `deciding` (source, raw text) the
+    host's statements that apply to it. `complete` is False if some statement could not be read, so that the
+    uses that it might have refused are not allowed. `key_id` names the key that signed the request, "" if it was
+    not signed.
+    """
+
+    site: bytes
+    uses: Consent
+    rule: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    metas: tuple[tuple[str, str], ...] = ()
+    deciding: tuple[tuple[str, str], ...] = ()
+    parsers: tuple[str, ...] = ()
+    complete: bool = True
+    key_id: str = ""
+
+
+class ReceiptBlock(msgspec.Struct, frozen=True):
+    """A whole receipt; the content of its WARC record, as JSON."""
+
+    receipt: Receipt
+    site: SiteStatements
+
+
+Stored = Receipt | SiteStatements
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Stored).decode
+_decode_block = msgspec.json.Decoder(ReceiptBlock).decode
+_T = TypeVar("_T", Receipt, SiteStatements)
+
+
+def packed(value: Stored) -> tuple[bytes, bytes]:
+    """Return (digest, encoded value)."""
+    data = _encode(value)
+    return hashlib.sha256(data).digest()[:DIGEST_BYTES], data
+
+
+def receipt_key(fingerprint: int, digest: bytes) -> bytes:
+    """Return the key of a receipt, or of a site's statements, for a page with this fingerprint."""
+    return RECEIPT + fingerprint.to_bytes(8, "big")[:2] + digest
+
+
+def put_once(store: KeyValue, fingerprint: int, digest: bytes, data: bytes) -> tuple[bytes, bytes] | None:
+    """Return the (key, value) to put for an encoded value; None if the store has it."""
+    key = receipt_key(fingerprint, digest)
+    return None if store.get(key) is not None else (key, seal(data))
+
+
+def unpack(key: bytes, value: bytes) -> Stored:
+    """Decode a value of the family.
+
+    Raises:
+        DamageError: it is damaged, or is not what its key says.
+    """
+    data = unseal(key, value)
+    try:
+        found = _decode(data)
+    except msgspec.MsgspecError as error:
+        raise DamageError(f"store: value of key {key!r}: {error}") from error
+    if hashlib.sha256(data).digest()[:DIGEST_BYTES] != key[4:]:
+        raise DamageError(f"store: the receipt {key[4:].hex()} has other content than its digest says")
+    return found
+
+
+def load(store: KeyValue, fingerprint: int, digest: bytes, kind: type[_T]) -> _T | None:
+    """Return a stored receipt or site statements; None if it is missing.
+
+    Raises:
+        DamageError: it is damaged.
+    """
+    key = receipt_key(fingerprint, digest)
+    value = store.get(key) if digest else None
+    if value is None:
+        return None
+    found = unpack(key, value)
+    if not isinstance(found, kind):
+        raise DamageError(f"store: {key!r} is not a {kind.__name__}")
+    return found
+
+
+def block_of(receipt: Receipt, site: SiteStatements) -> bytes:
+    """Return the whole receipt as JSON; `read_block` restores it exactly."""
+    return msgspec.json.encode(ReceiptBlock(receipt, site))
+
+
+def read_block(block: bytes) -> ReceiptBlock | None:
+    """Return the receipt in a WARC record; None if it is none."""
+    try:
+        return _decode_block(block)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def answers_of(uses: Consent) -> str:
+    """Return the known answers in words, as "search=y train_ai=n"."""
+    known = ((use, getattr(uses, use).preference) for use in USES)
+    return " ".join([f"{use}={answer}" for use, answer in known if answer is not UNKNOWN])

@@ -1,0 +1,245 @@
+"""The current statements of the sites of a crawl: robots.txt, tdmrep.json, licence documents.
+
+`site(authority)` returns the current `Site`. A fetch task notes its digest when the answer has come, and `noted`
+finds it when the page is stored, so a robots.txt that is fetched in between does not count
+(draft-ietf-aipref-attach).
+
+The files are fetched by the crawl (`process/fetching/site_files.py`), at most once per `consent.files_max_age`
+and site, and kept parsed:
+
+    L/<8 bytes><authority>    (SiteFile, parsed content) of each file, sealed msgpack
+
+The 8 bytes are the fingerprint of the site's root, which begins with its bucket. Those of recently used sites stay
+in memory, up to `consent.files_memory_max`.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from crawler.config import ConsentConfig
+from crawler.consent.paths import longest, path_of
+from crawler.consent.receipts import SiteFile, SiteStatements, packed
+from crawler.consent.resolving import HostStatements
+from crawler.consent.rsl import ANNOUNCED_MAX, RslDocument, announced_licenses, read_rsl, terms_paths
+from crawler.consent.tdmrep import TdmFile, read_tdm_file
+from crawler.errors import DamageError
+from crawler.records import Fetch
+from crawler.robots.cache import RobotsCache, RobotsCopy
+from crawler.robots.rules import Parsed, RobotsRules
+from crawler.storage.keys import SITE_FILES
+from crawler.storage.kv import KeyValue, seal, unseal
+from crawler.urls.canonical import canonical, resolve
+
+TDMREP, RSL = "tdmrep", "rsl"
+WELL_KNOWN = "/.well-known/tdmrep.json"
+SITES_MAX = 4096  # sites in memory, more than are fetched from at once; a site without statements takes 2 kB
+PROBLEM_CHARS_MAX = 200
+_HTML_TYPES = ("text/html", "application/xhtml+xml")
+
+
+class KnownFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file about a site with its parsed content; a failed fetch has neither entries nor contents."""
+
+    facts: SiteFile
+    tdm: TdmFile | None = None
+    rsl: RslDocument | None = None
+
+
+_decoder = msgspec.msgpack.Decoder(list[KnownFile])
+
+
+class Site:
+    """One state of an authority's statements, ready for resolving.
+
+    Pages with equal headers get equal answers if their `place` is equal.
+    """
+
+    __slots__ = ("_paths", "data", "digest", "licenses", "rules", "statements", "tdm", "tdm_unread")
+
+    def __init__(self, statements: SiteStatements, parsed: Parsed, files: Iterable[KnownFile]) -> None:
+        self.statements = statements
+        self.digest, self.data = packed(statements)
+        self.rules = RobotsRules(parsed)
+        self.tdm = next((each.tdm for each in files if each.tdm is not None), TdmFile())
+        self.licenses = {each.facts.url: each.rsl for each in files if each.rsl is not None}
+        self.tdm_unread = any(each.facts.kind == TDMREP and each.facts.problem for each in files)
+        lists = [
+            [path_of(line) for line in parsed.usage],
+            [path_of(line) for line in parsed.signals],
+            [each.location for each in self.tdm.entries],
+            *(terms_paths(each, statements.authority) for each in self.licenses.values()),
+        ]
+        self._paths = [paths for paths in lists if any(path != "/" for path in paths)]
+
+    def place(self, target: str) -> tuple[tuple[int, ...], ...]:
+        """Return which of the site's statements for parts of it decide about a path."""
+        return tuple(tuple(longest(paths, target)) for paths in self._paths)
+
+    def host(self, announced: Iterable[str]) -> HostStatements:
+        """Return the statements for a page for which these licence documents were announced."""
+        known = tuple(found for url in announced if (found := self.licenses.get(url)) is not None)
+        return HostStatements(self.rules, self.tdm, known)
+
+    def has_read(self, announced: Iterable[str]) -> bool:
+        """Return whether each of these licence documents could be read."""
+        return all((found := self.licenses.get(url)) is not None and not found.problem for url in announced)
+
+
+class SiteBook:
+    """The current statements of each authority.
+
+    Args:
+        store: holds the files, under `L/`.
+        robots: the robots.txt of all authorities.
+        token: our product token.
+        fingerprint: the fingerprint of a URL (request form).
+        record_of: (robots.txt's URL, instant) -> the `c/` key of its capture, b"" if none is stored.
+    """
+
+    def __init__(
+        self,
+        store: KeyValue,
+        robots: RobotsCache,
+        config: ConsentConfig,
+        *,
+        token: str,
+        fingerprint: Callable[[str], int],
+        record_of: Callable[[str, float], bytes],
+    ) -> None:
+        self._store, self._robots, self._config, self._token = store, robots, config, token
+        self._fingerprint, self._record_of = fingerprint, record_of
+        self._sites: OrderedDict[str, tuple[RobotsCopy, list[KnownFile], Site]] = OrderedDict()
+        self._noted: OrderedDict[bytes, Site] = OrderedDict()
+        self._files: OrderedDict[str, tuple[list[KnownFile], int]] = OrderedDict()
+        self._files_bytes = 0
+
+    def site(self, authority: str) -> Site:
+        """Return the current statements of an authority."""
+        copy, files = self._robots.copy(authority), self._known_files(authority)
+        found = self._sites.get(authority)
+        if found is not None and found[0] is copy and found[1] is files:
+            return found[2]
+        made = Site(self._statements(authority, copy, files), copy.parsed or Parsed(), files)
+        self._sites[authority] = copy, files, made
+        self._sites.move_to_end(authority)
+        if len(self._sites) > SITES_MAX:
+            self._sites.popitem(last=False)
+        return made
+
+    def note(self, authority: str) -> bytes:
+        """Return the digest of the current statements, and keep them for `noted`."""
+        site = self.site(authority)
+        self._noted[site.digest] = site
+        self._noted.move_to_end(site.digest)
+        if len(self._noted) > SITES_MAX:
+            self._noted.popitem(last=False)
+        return site.digest
+
+    def noted(self, digest: bytes, authority: str) -> Site:
+        """Return the statements with this digest; the current ones if they are no longer kept."""
+        return self._noted.get(digest) or self.site(authority)
+
+    def announced(self, site: Site, page_url: str, found: Iterable[str]) -> tuple[str, ...]:
+        """Return the URLs (request form) of the licence documents for a page.
+
+        Args:
+            found: raw URLs that the page's header and link elements announce.
+        """
+        raw = [*announced_licenses(site.statements.licenses), *found]
+        urls = dict.fromkeys(url for each in raw if (url := resolve(page_url, each)) is not None)
+        return tuple(urls)[: ANNOUNCED_MAX + 1]
+
+    def wanted(self, authority: str, announced: Iterable[str], now: float) -> list[str]:
+        """Return the URLs of the files to fetch for an authority; [] if all are known and recent."""
+        urls = [f"{authority}{WELL_KNOWN}"] if self._config.tdmrep else []
+        if self._config.licenses:
+            urls += announced
+        if not urls:
+            return []
+        known = {each.facts.url: each.facts.at for each in self._known_files(authority)}
+        room = ANNOUNCED_MAX + self._config.tdmrep - len(known)
+        found = []
+        for url in dict.fromkeys(urls):
+            if url not in known and room > 0:
+                room -= 1
+                found.append(url)
+            elif url in known and abs(now - known[url]) >= self._config.files_max_age:
+                found.append(url)
+        return found
+
+    def learn(self, authority: str, url: str, fetch: Fetch, now: float) -> tuple[bytes, bytes]:
+        """Take the answer to the request for the file that was announced as `url`; return the (key, value) to put."""
+        known = [each for each in self._known_files(authority) if each.facts.url != url]
+        known.append(_read(authority, url, fetch, now))
+        data = msgspec.msgpack.encode(known)
+        self._keep(authority, known, len(data))
+        return self._key(authority), seal(data)
+
+    def _statements(self, authority: str, copy: RobotsCopy, files: list[KnownFile]) -> SiteStatements:
+        source, parsed = copy.source, copy.parsed or Parsed()
+        robots_url, at = (source.url, source.at) if source is not None else ("", copy.fetched_at)
+        if not robots_url and copy.fetched_at:
+            robots_url = f"{authority}/robots.txt"
+        return SiteStatements(
+            authority,
+            self._token,
+            robots_url,
+            at,
+            source.status if source is not None else copy.status if copy.fetched_at else 0,
+            source.digest if source is not None else b"",
+            self._record_of(robots_url, at) if robots_url else b"",
+            parsed.group,
+            parsed.usage,
+            parsed.signals,
+            parsed.licenses,
+            tuple(each.facts for each in files),
+        )
+
+    def _known_files(self, authority: str) -> list[KnownFile]:
+        held = self._files.get(authority)
+        if held is not None:
+            self._files.move_to_end(authority)
+            return held[0]
+        key = self._key(authority)
+        value = self._store.get(key)
+        try:
+            data = b"" if value is None else unseal(key, value)
+            known = _decoder.decode(data) if data else []
+        except (DamageError, msgspec.MsgspecError):  # they can be fetched again
+            data, known = b"", []
+        self._keep(authority, known, len(data))
+        return known
+
+    def _keep(self, authority: str, known: list[KnownFile], size: int) -> None:
+        before = self._files.pop(authority, None)
+        self._files_bytes += size + 200 - (before[1] + 200 if before is not None else 0)
+        self._files[authority] = known, size
+        while len(self._files) > 1 and (
+            self._files_bytes > self._config.files_memory_max or len(self._files) > SITES_MAX
+        ):
+            _, (_, gone) = self._files.popitem(last=False)
+            self._files_bytes -= gone + 200
+
+    def _key(self, authority: str) -> bytes:
+        root = self._fingerprint(f"{authority}/").to_bytes(8, "big")
+        return SITE_FILES + root + authority.encode("utf-8", "surrogatepass")
+
+
+def _read(authority: str, url: str, fetch: Fetch, now: float) -> KnownFile:
+    kind = TDMREP if url == canonical(f"{authority}{WELL_KNOWN}") else RSL
+    at, body = fetch.began or now, fetch.content
+    # A tdmrep.json that is not there says nothing; one that could not be fetched might have reserved.
+    page = fetch.content_type in _HTML_TYPES  # sites that answer every request with a page
+    absent = kind == TDMREP and (400 <= fetch.status < 500 or page)
+    if absent or not 200 <= fetch.status < 300 or fetch.truncated or fetch.undecoded:
+        problem = "" if absent else (fetch.error or str(fetch.outcome))[:PROBLEM_CHARS_MAX]
+        return KnownFile(SiteFile(kind, url, at, fetch.status, problem=problem))
+    digest = hashlib.sha256(body).digest()
+    if kind == TDMREP:
+        tdm = read_tdm_file(body)
+        return KnownFile(SiteFile(kind, url, at, fetch.status, digest, tdm.problem), tdm=tdm)
+    rsl = read_rsl(body)
+    return KnownFile(SiteFile(kind, url, at, fetch.status, digest, rsl.problem), rsl=rsl)

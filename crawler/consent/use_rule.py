@@ -1,0 +1,105 @@
+"""Decides whether a stored copy may be used for a purpose; every entrance asks here.
+
+    export --allow, serve.allow, get --allow, Crawl.stored(allow=)  ->  UseRule.refusal(copy)  ->  Refusal, or None
+
+| the receipt of the copy says | answer |
+|---|---|
+| n | refused |
+| y | allowed |
+| unknown, or there is no receipt | as `consent.unknown` says |
+| it cannot be read | refused |
+
+With `consent.retroactive`, the receipt of the page's last fetch counts too: a refusal that came later withholds the
+copies that were stored before. A permission that came later allows no earlier copy.
+"""
+
+from typing import NamedTuple
+
+from crawler.config import ConsentConfig
+from crawler.consent.receipts import Receipt, load
+from crawler.consent.resolving import Consent, UseDecision
+from crawler.consent.statements import ALLOW, REFUSE, USES
+from crawler.errors import DamageError, UsageError
+from crawler.records import Capture, PageRecord
+from crawler.storage.kv import KeyValue
+
+# As in Content-Usage and Content-Signal -> our name.
+USE_NAMES = {use.replace("_", "-"): use for use in USES}
+USES_CACHED_MAX = 4096  # answers by receipt; a host has a few
+_NOTHING = Consent()
+_known: dict[bytes, Consent] = {}
+
+
+class Refusal(NamedTuple):
+    """Why a copy may not be used; `later`: only because of a later fetch of its page (`consent.retroactive`)."""
+
+    why: str
+    later: bool = False
+
+
+class UseRule(NamedTuple):
+    """The rule for one use: a field of `Consent`, and the settings of `[consent]`."""
+
+    use: str
+    unknown_allowed: bool = False
+    retroactive: bool = False
+
+    @classmethod
+    def of(cls, name: str, config: ConsentConfig, unknown: str = "") -> "UseRule | None":
+        """Return the rule for the use `name`, such as "train-ai"; None for "". `unknown` overrides the setting.
+
+        Raises:
+            UsageError: there is no such use.
+        """
+        if not name:
+            return None
+        use = USE_NAMES.get(name.lower().replace("_", "-"))
+        if use is None:
+            raise UsageError(f"no use {name!r}; known uses: {', '.join(USE_NAMES)}")
+        return cls(use, (unknown or config.unknown) == "allow", config.retroactive)
+
+    def refusal(
+        self, store: KeyValue, fingerprint: int, capture: Capture, record: PageRecord | None
+    ) -> Refusal | None:
+        """Return why a copy may not be used; None if it may. `record` is that of its page."""
+        name = self.use.replace("_", "-")
+        try:
+            said = self._answer(store, fingerprint, capture.receipt)
+            later = UseDecision()
+            if self.retroactive and record is not None:
+                later = self._answer(store, fingerprint, record.receipt)
+        except DamageError as error:
+            return Refusal(f"its consent receipt cannot be read: {error}")
+        if said.preference is REFUSE:
+            return Refusal(f"{name} was refused when the page was fetched ({said.source})")
+        if later.preference is REFUSE:
+            why = f"{name} was refused at a later fetch of the page ({later.source})"
+            return Refusal(why, later=said.preference is ALLOW or self.unknown_allowed)
+        if said.preference is ALLOW or self.unknown_allowed:
+            return None
+        return Refusal(f"nothing is known that allows {name} (consent.unknown = refuse)")
+
+    def _answer(self, store: KeyValue, fingerprint: int, digest: bytes) -> UseDecision:
+        decision: UseDecision = getattr(uses_of(store, fingerprint, digest), self.use)
+        return decision
+
+
+def uses_of(store: KeyValue, fingerprint: int, digest: bytes) -> Consent:
+    """Return the answers of a receipt; all unknown without one.
+
+    A digest names the content, so the answers are cached for all stores.
+
+    Raises:
+        DamageError: it is damaged, or missing although a copy refers to it.
+    """
+    if not digest:
+        return _NOTHING
+    uses = _known.get(digest)
+    if uses is None:
+        receipt = load(store, fingerprint, digest, Receipt)
+        if receipt is None:
+            raise DamageError(f"store: the receipt {digest.hex()} is missing")
+        if len(_known) >= USES_CACHED_MAX:
+            _known.clear()
+        uses = _known[digest] = receipt.uses
+    return uses

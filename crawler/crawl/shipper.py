@@ -1,0 +1,110 @@
+"""Ships the finished segments of a crawl while it runs, in a thread of its own (`pages/shipping.py`).
+
+A storage that cannot be reached never stops a crawl: its segments wait here, and the pause
+between two tries doubles up to `PAUSE_MAX`. When the crawl has ended, its last segments are
+shipped within `pages.ship_patience`; `crawler ship` copies what is left.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from crawler.config import PagesConfig
+from crawler.errors import CrawlerError
+from crawler.pages import shipping
+from crawler.storage.object_store import ObjectStore
+
+log = logging.getLogger("crawler")
+
+PAUSE_MAX = 600.0  # seconds between two tries
+SETTLED_AGE = 10.0  # seconds after which the last records of a finished segment have been committed
+
+
+class Shipper:
+    """Ships the segments of the crawl in `directory`, if `config` names a storage; `now` returns Unix time."""
+
+    def __init__(self, directory: Path, config: PagesConfig, now: Callable[[], float]) -> None:
+        self._directory = directory
+        self._config = config
+        self._now = now
+        self._ending = threading.Event()
+        self._ended = threading.Event()
+        self._failed = ""
+
+    def start(self) -> None:
+        """Begin, unless no storage is configured."""
+        if self._config.ship:
+            threading.Thread(target=self._run, name="shipper", daemon=True).start()
+
+    async def end(self) -> None:
+        """Ship what the crawl has left, within `pages.ship_patience`; log the segments that must wait for `crawler ship`.
+
+        All segments must be finished.
+        """
+        if not self._config.ship:
+            return
+        self._ending.set()
+        await asyncio.to_thread(self._ended.wait, self._config.ship_patience)
+        with suppress(CrawlerError):
+            if left := shipping.waiting(folders(self._directory)):
+                log.warning(
+                    "%d WARC files are not in %s yet%s; `crawler ship --dir %s` copies them",
+                    len(left),
+                    self._config.ship,
+                    f" ({self._failed})" if self._failed else "",
+                    self._directory,
+                )
+
+    def _run(self) -> None:
+        pause: float = self._config.ship_interval
+        try:
+            while not self._ending.wait(pause):
+                succeeded = self._ship(self._now() - SETTLED_AGE)
+                pause = self._config.ship_interval if succeeded else min(2 * pause, PAUSE_MAX)
+            self._ship()
+        finally:
+            self._ended.set()
+
+    def _ship(self, before: float | None = None) -> bool:
+        """Ship the segments that wait; return False if the storage failed."""
+        try:
+            ship_waiting(self._directory, self._config, self._now, before=before)
+        except CrawlerError as error:
+            if str(error) != self._failed:
+                log.warning("shipping: %s; it is tried again", error)
+            self._failed = str(error)
+            return False
+        self._failed = ""
+        return True
+
+
+def folders(directory: Path) -> list[Path]:
+    """Return the folders of WARC files of all processes."""
+    return sorted(directory.glob("*/warc"))
+
+
+def ship_waiting(
+    directory: Path, config: PagesConfig, now: Callable[[], float], *, before: float | None = None
+) -> list[shipping.ShippingNote]:
+    """Ship the segments that wait, of those last written before the instant `before`; return their notes.
+
+    With `pages.ship_delete`, delete the segments that the storage has confirmed.
+
+    Raises:
+        ObjectStoreError: the storage cannot be reached, or has another object of the name.
+        DamageError, StoreError: a note cannot be read, or the disk failed.
+    """
+    notes = []
+    places = folders(directory)
+    shipments = shipping.waiting(places) if before is None else shipping.waiting(places, before)
+    store = ObjectStore(config.ship)
+    for shipment in shipments:
+        note = shipping.ship(shipment, store, now())
+        log.info("shipped %s (%d bytes) to %s", shipment.segment, note.length, note.url)
+        notes.append(note)
+    if config.ship_delete:
+        shipping.delete_shipped(places)
+    return notes

@@ -1,0 +1,48 @@
+"""The consent receipts of stored pages: as columns of a row and fields of a CDXJ line, and for counting."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from crawler.consent.describing import sources
+from crawler.consent.receipts import block_of
+from crawler.consent.resolving import Consent
+from crawler.consent.stamping import load_whole
+from crawler.consent.statements import USES
+from crawler.consent.use_rule import uses_of
+from crawler.errors import DamageError
+from crawler.pages.archive import Archive
+from crawler.pages.formats.selection import shows_content
+from crawler.records import Capture
+
+
+def consent_columns(archive: Archive, fingerprint: int, capture: Capture) -> dict[str, Any]:
+    """Return the columns of a copy's receipt; {} if it has none, or it cannot be read (`check` reports that)."""
+    try:
+        uses = uses_of(archive.store, fingerprint, capture.receipt)
+    except DamageError:
+        return {}
+    if not capture.receipt:
+        return {}
+    decided = " ".join(f"{use}={source}" for use, source in sources(uses).items())
+    answers = {f"consent_{use}": str(getattr(uses, use).preference) for use in USES}
+    return {**answers, "consent_sources": decided or None, "consent_receipt": capture.receipt.hex()}
+
+
+def receipt_block(archive: Archive, fingerprint: int, capture: Capture) -> bytes:
+    """Return the whole receipt of a copy as JSON; b"" if it has none, or it cannot be read."""
+    try:
+        found = load_whole(archive.store, fingerprint, capture.receipt)
+    except DamageError:
+        return b""
+    return b"" if found is None else block_of(*found)
+
+
+def stored_uses(archive: Archive) -> Iterator[tuple[str, Consent | None]]:
+    """Yield (URL, answers) for each page with a copy of its content; None if the copy has no receipt."""
+    for fingerprint, capture in archive.newest_captures():
+        if shows_content(capture) and archive.record(fingerprint) is not None:
+            try:
+                uses = uses_of(archive.store, fingerprint, capture.receipt) if capture.receipt else None
+            except DamageError:
+                uses = None
+            yield capture.url, uses

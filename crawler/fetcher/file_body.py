@@ -1,0 +1,185 @@
+"""The body of a file: an answer that is not parsed for links, such as an image, a PDF or an archive.
+
+    in memory --more than `held_bytes_max`--> in a part on disk (`storage/parts.py`)
+       broken off --next request: Range, If-Range--> 206: the part goes on | 200: it begins again
+
+A page needs its whole body in memory for the parser, so `fetch.body_bytes_max` limits
+it. A file in a part takes no memory. If the user asked for it (`FileRule.is_asked`), it has a
+limit of its own, or none, and may take any time as long as it keeps a minimum rate;
+otherwise the limits of a page apply to it, too.
+
+A body is resumed only if the server could prove that it is still the same (RFC 9110,
+13.1.5): with a strong ETag, or a Last-Modified at least two seconds older than the answer.
+The record then holds the head of the first answer and the whole payload.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from crawler.fetcher.framing import Head, head_of
+from crawler.storage.parts import Part, PartHead, Parts
+from crawler.urls.media_type import media_type
+
+_CONTENT_RANGE = re.compile(rb"bytes[ \t]+([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
+_STRONG_AGE = 2.0  # seconds by which Last-Modified must be older than Date to be a strong validator
+
+
+class FileRule(msgspec.Struct, frozen=True):
+    """The rule for one request.
+
+    `parses(media type, first bytes)` tells whether a body is parsed; then it is not a file.
+    `is_asked(URL, media type)` tells whether the user asked for this file. `bytes_max` limits such a
+    file, 0 means none; without `any_length` the limit of a page applies unless the answer states
+    its length. `rate_min`: bytes per second that it must keep.
+    """
+
+    parses: Callable[[str, bytes], bool]
+    is_asked: Callable[[str, str], bool]
+    held_bytes_max: int
+    bytes_max: int = 0
+    any_length: bool = True
+    rate_min: int = 0
+
+
+class FileBody:
+    """The body of one fetch task, over all of its requests; `identity` names its part.
+
+    `part` is what has come so far, if it is on disk; `is_asked`: the user asked for this file.
+    `resumable`: the request is a plain GET.
+    """
+
+    def __init__(self, rule: FileRule, parts: Parts, identity: str, *, resumable: bool) -> None:
+        self.rule = rule
+        self.part: Part | None = None
+        self.resumable = resumable
+        self.is_asked = False
+        self.began = 0.0
+        self.request_head = b""
+        self._parts = parts
+        self._identity = identity
+
+    def has_left(self) -> bool:
+        """Return whether an earlier transfer has left a part that a request may resume."""
+        return self.resumable and self._parts.has(self._identity)
+
+    def reopen(self) -> None:
+        """Reopen that part; any thread, 2 ms per MB."""
+        self.part = self._parts.left(self._identity)
+
+    def range_fields(self, url: str) -> str:
+        """Return the fields that ask `url` for the rest of the part; "" if it cannot be resumed."""
+        part = self.part
+        if part is None or not self.can_resume() or part.head.url != url:
+            return ""
+        head = _head_of(part.head)
+        return f"Range: bytes={part.length}-\r\nIf-Range: {_validator(head)}\r\n"
+
+    def can_resume(self) -> bool:
+        """Return whether a part is there whose rest can be asked for."""
+        part = self.part
+        return (
+            self.resumable
+            and part is not None
+            and 0 < part.length != part.head.length
+            and bool(_validator(_head_of(part.head)))
+        )
+
+    def resume(self, head: Head) -> bool:
+        """Return whether this 206 is the rest of the part, which then goes on."""
+        part, match = self.part, _CONTENT_RANGE.fullmatch(head.known.get(b"content-range", b"").strip())
+        if part is None:
+            return False
+        fits = match is not None and int(match[1]) == part.length
+        whole = int(match[3]) if match is not None and match[3] != b"*" else part.head.length
+        if not fits or (part.head.length >= 0 and whole != part.head.length):
+            return False
+        part.head.length = whole
+        part.note_resumed()
+        self._judge(part.head.url, self.first_head())
+        return True
+
+    def first_head(self) -> Head:
+        """Return the head of the answer that the part began with."""
+        assert self.part is not None
+        return _head_of(self.part.head)
+
+    def begin(self, url: str, head: Head, held: list[bytes], kind: str, start: bytes) -> bool:
+        """Move a body to a part; return False if it is parsed, as its type or its decoded `start` show."""
+        if self.rule.parses(kind, start):
+            return False
+        length = head.known.get(b"content-length", b"")
+        self.drop()
+        self.part = self._parts.begin(
+            self._identity,
+            PartHead(
+                url=url,
+                began=self.began,
+                status=head.status,
+                reason=head.reason,
+                version=head.version,
+                fields=head.fields,
+                request=self.request_head,
+                length=int(length) if length.isdigit() and b"transfer-encoding" not in head.known else -1,
+            ),
+        )
+        for piece in held:
+            self.part.write(piece)
+        self._judge(url, head)
+        return True
+
+    def _judge(self, url: str, head: Head) -> None:
+        """Decide whether the user asked for this file."""
+        states_length = self.part is not None and self.part.head.length >= 0
+        self.is_asked = (self.rule.any_length or states_length) and self.rule.is_asked(
+            url, media_type_of(head)
+        )
+
+    def bytes_max(self, page_max: int) -> int:
+        """Return the limit of the file's size; `page_max` is that of a page."""
+        return (self.rule.bytes_max or sys.maxsize) if self.is_asked else page_max
+
+    def end(self, *, resumed_later: bool) -> None:
+        """Free the part: close it if a later request may resume it, else delete it."""
+        if self.part is None:
+            return
+        if resumed_later and self.can_resume():
+            self._parts.keep(self._identity, self.part)
+        else:
+            self.part.drop()
+        self.part = None
+
+    def drop(self) -> None:
+        """Delete the part, if there is one: the server has another body now."""
+        if self.part is not None:
+            self.part.drop()
+            self.part = None
+
+
+def _head_of(head: PartHead) -> Head:
+    return head_of(head.fields, version=head.version, status=head.status, reason=head.reason)
+
+
+def _validator(head: Head) -> str:
+    """Return the strong validator of an answer; "" if it has none, or its server takes no ranges."""
+    if head.status != 200 or head.known.get(b"accept-ranges", b"").strip().lower() == b"none":
+        return ""
+    etag = head.known.get(b"etag", b"").strip()
+    if etag[:1] == b'"' and etag[-1:] == b'"' and b"\n" not in etag:
+        return etag.decode("latin-1")
+    modified, date = head.known.get(b"last-modified", b""), head.known.get(b"date", b"")
+    try:
+        age = parsedate_to_datetime(date.decode("latin-1")) - parsedate_to_datetime(
+            modified.decode("latin-1")
+        )
+    except (ValueError, TypeError):
+        return ""
+    return modified.decode("latin-1") if age.total_seconds() >= _STRONG_AGE else ""
+
+
+def media_type_of(head: Head) -> str:
+    """Return the media type of an answer, "" if it states none."""
+    return media_type(head.values(b"content-type"))[0]

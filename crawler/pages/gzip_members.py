@@ -1,0 +1,176 @@
+"""Gzip members of WARC records: compressing them, and reading the payload without the rest of the record.
+
+A record is one gzip member. If it has a payload of some length, the deflate stream of
+the member has three parts that can be read alone, and an extra field of the gzip header
+(RFC 1952, 2.3.1.1) tells where they are:
+
+    header 32 bytes | head: WARC and HTTP fields | payload | two line ends | crc32, length
+    extra field "CP": compressed length and length of the head, length and crc32 of the payload
+
+The head and the payload each end with a full flush, so neither refers to bytes before it
+and both end at a byte. The page server inflates the head alone, and passes the payload to
+a client that accepts gzip without inflating it. Other readers ignore the extra field.
+
+Measured against one part, level 1: 300 manuals of 44 kB take 72 and 79 us and grow by 2 %,
+the same with gzip as content coding take 41 and 15 us and grow by 1 %. At levels 1 to 3 the
+head is compressed at level 0: the tables of level 1 cost 5 us and would save 170 bytes.
+"""
+
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+from isal import igzip_lib, isal_zlib
+from isal.isal_zlib import crc32
+
+from crawler.errors import DamageError
+
+ISAL_LEVEL_MAX = 3
+PAYLOAD_BYTES_MIN = 1024  # shorter payloads are not worth a part of their own
+
+_GAP = b"\r\n\r\n"
+_RESPONSE = b"WARC/1.1\r\nWARC-Type: response\r\n"
+_CODED = re.compile(rb"\r\ncontent-encoding:[ \t]*(gzip|br|zstd|deflate)[ \t]*\r\n", re.IGNORECASE)
+_GZIP_MAGIC = b"\x1f\x8b"
+_WINDOW = 31  # zlib's wbits for gzip with the largest window
+_RAW = -zlib.MAX_WBITS
+_ANY_TIME_AND_SYSTEM = bytes(4) + b"\x00\xff"
+_START = (
+    b"\x1f\x8b\x08\x04" + _ANY_TIME_AND_SYSTEM + b"\x14\x00CP\x10\x00"
+)  # FEXTRA; 20 bytes; "CP" of 16 bytes
+_SIZES = struct.Struct("<IIII")
+_HEAD_AT = len(_START) + _SIZES.size
+_TRAILER = struct.Struct("<II")
+_LENGTH_MAX = 1 << 31
+_LAST_BLOCK = zlib.compress(_GAP, wbits=_RAW)  # the end of a record as the last block of a deflate stream
+_GZIP_START = b"\x1f\x8b\x08\x00" + _ANY_TIME_AND_SYSTEM
+_EMPTY_LAST_BLOCK = b"\x03\x00"
+_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
+
+
+def compressor(level: int) -> Callable[[bytes], bytes]:
+    """Return a function that compresses a record to one gzip member: isal for levels 0 to 3, zlib for 4 to 9."""
+    method: Any = isal_zlib if level <= ISAL_LEVEL_MAX else zlib
+    of_head = 0 if level <= ISAL_LEVEL_MAX else level
+
+    def compress(record: bytes) -> bytes:
+        start = payload_start(record)
+        end = len(record) - len(_GAP)
+        if end - start < PAYLOAD_BYTES_MIN or end > _LENGTH_MAX or not record.endswith(_GAP):
+            whole: bytes = method.compress(record, level, _WINDOW)
+            return whole
+        view = memoryview(record)
+        head = _flushed(method, view[:start], of_head)
+        payload = view[start:end]
+        # A payload with a content coding would not shrink further: its blocks are not compressed.
+        coded = _is_coded(record, start)
+        body = _flushed(zlib, payload, 0) if coded else _flushed(method, payload, level)
+        sizes = _SIZES.pack(len(head), start, len(payload), crc32(payload))
+        trailer = _TRAILER.pack(crc32(record), len(record) & 0xFFFFFFFF)
+        return b"".join((_START, sizes, head, body, _LAST_BLOCK, trailer))
+
+    return compress
+
+
+def compressed(pieces: Iterable[bytes], level: int) -> Iterator[bytes]:
+    """Yield one gzip member that holds `pieces`."""
+    library: Any = isal_zlib if level <= ISAL_LEVEL_MAX else zlib
+    deflater = library.compressobj(level, zlib.DEFLATED, _WINDOW)
+    for piece in pieces:
+        yield deflater.compress(piece)
+    yield deflater.flush()
+
+
+def payload_start(record: bytes) -> int:
+    """Return the offset of the payload in a record of ours: behind the HTTP fields of a response, else the block."""
+    start = record.find(_GAP) + len(_GAP)
+    return record.find(_GAP, start) + len(_GAP) if record.startswith(_RESPONSE) else start
+
+
+def _is_coded(record: bytes, start: int) -> bool:
+    """Return whether the payload has a content coding, and not only says so."""
+    coding = _CODED.search(record, 0, start)
+    return coding is not None and (coding[1].lower() != b"gzip" or record.startswith(_GZIP_MAGIC, start))
+
+
+def _flushed(method: Any, data: memoryview, level: int) -> bytes:
+    """Return `data` as deflate blocks that end at a byte and refer to nothing outside of them."""
+    stream = method.compressobj(level, zlib.DEFLATED, _RAW)
+    blocks: bytes = stream.compress(data) + stream.flush(zlib.Z_FULL_FLUSH)
+    return blocks
+
+
+class Parts(msgspec.Struct, frozen=True, gc=False):
+    """The parts of a member: `data[HEAD_AT:body_at]` is its deflated head, `data[body_at:body_end]` its payload.
+
+    `head_length` and `length` are those of the uncompressed head and payload, `crc` is the payload's.
+    """
+
+    data: bytes
+    body_at: int
+    body_end: int
+    head_length: int
+    length: int
+    crc: int
+
+    def head(self) -> bytes:
+        """Return the head: WARC fields and, in a response, HTTP fields.
+
+        Raises:
+            DamageError: the bytes are broken.
+        """
+        return _inflated(self.data[_HEAD_AT : self.body_at], self.head_length)
+
+    def payload(self) -> bytes:
+        """Return the payload.
+
+        Raises:
+            DamageError: the bytes are broken.
+        """
+        payload = _inflated(self.data[self.body_at : self.body_end], self.length)
+        if crc32(payload) != self.crc:
+            raise DamageError("broken gzip member: the payload has another checksum")
+        return payload
+
+    @property
+    def gzip_length(self) -> int:
+        """The length of `gzip()`."""
+        return len(_GZIP_START) + self.body_end - self.body_at + len(_EMPTY_LAST_BLOCK) + _TRAILER.size
+
+    def gzip(self) -> bytes:
+        """Return the payload as a gzip stream, from the stored blocks. Who inflates it checks it."""
+        trailer = _TRAILER.pack(self.crc, self.length)
+        blocks = self.data[self.body_at : self.body_end]
+        return b"".join((_GZIP_START, blocks, _EMPTY_LAST_BLOCK, trailer))
+
+
+def _inflated(blocks: bytes, length: int) -> bytes:
+    """Return the `length` bytes that deflate blocks hold."""
+    try:
+        inflated: bytes = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE).decompress(
+            blocks, length
+        )
+    except _IsalError as error:
+        raise DamageError(f"broken gzip member: {error}") from error
+    if len(inflated) != length:
+        raise DamageError("broken gzip member: a part has another length")
+    return inflated
+
+
+def parts(member: bytes) -> Parts | None:
+    """Return the parts of a whole gzip member; None if it does not name them, so must be read as a whole.
+
+    Members of other programs and of earlier versions do not, nor do those with a short payload.
+    """
+    body_end = len(member) - len(_LAST_BLOCK) - _TRAILER.size
+    if not member.startswith(_START) or body_end < _HEAD_AT:
+        return None
+    head_size, head_length, length, crc = _SIZES.unpack_from(member, len(_START))
+    record_length = (head_length + length + len(_GAP)) & 0xFFFFFFFF
+    body_at = _HEAD_AT + head_size
+    if body_at > body_end or _TRAILER.unpack_from(member, len(member) - _TRAILER.size)[1] != record_length:
+        return None
+    return Parts(member, body_at, body_end, head_length, length, crc)

@@ -1,0 +1,177 @@
+"""Shipping: finished segments are copied to object storage, and deleted here if asked.
+
+    NAME.warc.gz            a finished segment
+    NAME.warc.gz.shipped    a note: where it lies, its length and digest
+
+The note is written when the storage has confirmed the object. From then on the segment
+may be deleted here. A kill before that leaves the segment without a note, so it is shipped
+again: the storage finds an equal object and keeps it. So nothing is lost, and nothing is
+stored twice (`storage/object_store.py`).
+
+An erasure changes a segment in place (`erased_bytes.py`). It marks the note first, and
+a marked segment replaces its object the next time segments are shipped.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from crawler.errors import DamageError, ObjectStoreError, ShippedError, StoreError
+from crawler.storage.faults import reach
+from crawler.storage.files import atomic_write, sync_directory
+from crawler.storage.object_store import ObjectStore, file_digest
+
+NOTE = ".shipped"
+_SEGMENTS = "*.warc.gz"
+
+
+class ShippingNote(msgspec.Struct, frozen=True):
+    """The confirmation of a copy in object storage; `length` in bytes, `sha256` in hexadecimal, `at` in Unix time.
+
+    `changed`: the segment was altered here afterwards.
+    """
+
+    url: str
+    length: int
+    sha256: str
+    at: float
+    changed: bool = False
+
+
+class Shipment(NamedTuple):
+    """A segment that waits: its files (several if processes share it after a reshard), and if its object is outdated."""
+
+    segment: str
+    files: tuple[Path, ...]
+    replaces: bool
+
+
+def note_of(folder: Path, segment: str) -> ShippingNote | None:
+    """Return the note of a segment; None if it has none.
+
+    Raises:
+        DamageError: the note cannot be read.
+    """
+    path = folder / (segment + NOTE)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ShippingNote)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise DamageError(f"{path}: cannot be read; delete it, and the segment is shipped again") from error
+
+
+def waiting(folders: Iterable[Path], before: float = math.inf) -> list[Shipment]:
+    """Return the finished segments in `folders`, last written before the instant `before`, that must be shipped.
+
+    A segment of a running crawl gets its name before its last records are committed; a crash then
+    cuts them off. So it is left alone for a while.
+
+    Raises:
+        DamageError: a note cannot be read.
+    """
+    files: dict[str, list[Path]] = {}
+    for folder in folders:
+        for path in folder.glob(_SEGMENTS):
+            if path.stat().st_mtime < before:
+                files.setdefault(path.name, []).append(path)
+    shipments = []
+    for name, paths in sorted(files.items()):
+        notes = [note_of(path.parent, name) for path in paths]
+        if any(note is None or note.changed for note in notes):
+            shipments.append(Shipment(name, tuple(paths), any(each is not None for each in notes)))
+    return shipments
+
+
+def ship(shipment: Shipment, store: ObjectStore, now: float) -> ShippingNote:
+    """Copy a segment to object storage and write its notes.
+
+    Raises:
+        ObjectStoreError: the storage cannot be reached, or has another object of that name.
+        StoreError: the disk failed.
+    """
+    name, path = shipment.segment, shipment.files[0]
+    if shipment.replaces:
+        store.replace(name, path)
+    else:
+        store.create(name, path)
+    reach("segment shipped")
+    note = ShippingNote(store.place(name), path.stat().st_size, file_digest(path), now)
+    if store.size(name) != note.length:
+        raise ObjectStoreError(f"{note.url}: its length is not that of {path}; it is kept here")
+    for file in shipment.files:
+        write_note(file.parent, name, note)
+    reach("shipping noted")
+    return note
+
+
+def write_note(folder: Path, segment: str, note: ShippingNote) -> None:
+    """Write the note of a segment durably."""
+    atomic_write(folder / (segment + NOTE), msgspec.json.encode(note) + b"\n")
+
+
+def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, ShippingNote, bool]]:
+    """Yield (path, note, True if it is here) for each segment that was shipped, by name."""
+    for folder in sorted(folders):
+        for path in sorted(folder.glob(_SEGMENTS + NOTE)):
+            segment = path.with_name(path.name.removesuffix(NOTE))
+            note = note_of(folder, segment.name)
+            if note is not None:
+                yield segment, note, segment.exists()
+
+
+def refuse_elsewhere(folders: Iterable[Path]) -> None:
+    """Raise ShippedError if a segment lies in object storage only, for work that needs all of them here."""
+    for path, note, here in shipped(folders):
+        if not here:
+            raise ShippedError(
+                f"{path}: lies in {note.url} only; bring it back first with `crawler ship --fetch`"
+            )
+
+
+def delete_shipped(folders: Iterable[Path]) -> int:
+    """Delete the segments that object storage has confirmed; return the number of bytes that this frees.
+
+    Raises:
+        StoreError: the disk failed.
+    """
+    freed = 0
+    for path, note, here in shipped(folders):
+        if here and not note.changed and path.stat().st_size == note.length:
+            try:
+                path.unlink()
+            except OSError as error:
+                raise StoreError(f"{path}: cannot delete: {error.strerror}") from error
+            sync_directory(path.parent)
+            reach("segment deleted")
+            freed += note.length
+    return freed
+
+
+def bring_back(path: Path, note: ShippingNote, store: ObjectStore) -> None:
+    """Write a segment that lies in object storage only to its place, if its content is the one that was shipped.
+
+    Raises:
+        ObjectStoreError: the storage cannot be reached, or has other content.
+        StoreError: the disk failed.
+    """
+    draft = path.with_name(path.name + "~fetched")
+    try:
+        store.fetch(path.name, draft)
+        if file_digest(draft) != note.sha256:
+            raise ObjectStoreError(f"{note.url}: its content is not the one that was shipped")
+        draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def note_changes(folder: Path, segments: Iterable[str]) -> None:
+    """Mark the notes of segments that are about to be altered here, so that they are shipped again."""
+    for segment in segments:
+        note = note_of(folder, segment)
+        if note is not None and not note.changed:
+            write_note(folder, segment, msgspec.structs.replace(note, changed=True))

@@ -1,0 +1,61 @@
+"""Decides which files the user asked for, and which transfers are resumed (`fetcher/file_body.py`)."""
+
+from crawler.config import Config
+from crawler.extract.feed import is_feed
+from crawler.extract.types import is_css, is_page
+from crawler.fetcher.fetch_request import FetchRequest
+from crawler.fetcher.file_body import FileBody, FileRule
+from crawler.records import FetchTask, LinkFlag
+from crawler.storage.parts import Parts
+from crawler.urls.file_kinds import Kinds
+
+_SEED, _OWN_REQUEST, _SITEMAP = LinkFlag.SEED, LinkFlag.OWN_REQUEST, LinkFlag.SITEMAP
+
+
+class FileBodies:
+    """Gives each fetch task the body in which a large file is received.
+
+    The user asked for a file with `fetch.files = "all"`, if it is a seed, or if its kind is one
+    of `filter.accept`. In the last two cases its server must state its length, because an endless
+    stream has none.
+    """
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        self._parts = parts
+        self._fetch = config.fetch
+        self._feeds = config.sitemaps.feeds
+        self._requisites = config.crawl.requisites
+        self._off = config.pages.store == "decoded"
+        self._kinds = Kinds(config.filter.accept, config.filter.reject)
+        self._chosen = bool(config.filter.accept)
+
+    def body(self, request: FetchRequest, fetch_task: FetchTask) -> FileBody | None:
+        """Return the body for a file at the URL of a page's request; None if it must stay in memory."""
+        if self._off or fetch_task.flags & _SITEMAP:
+            return None
+        plain = request.method == "GET" and not request.conditional and not fetch_task.flags & _OWN_REQUEST
+        rule = self._rule(seed=bool(fetch_task.flags & _SEED))
+        return FileBody(rule, self._parts, f"{fetch_task.fingerprint:016x}", resumable=plain)
+
+    def _rule(self, *, seed: bool) -> FileRule:
+        every = self._fetch.files == "all"
+
+        def is_asked(url: str, media_type: str) -> bool:
+            return every or seed or (self._chosen and self._kinds.keeps(url, media_type))
+
+        return FileRule(
+            parses=self._parses,
+            is_asked=is_asked,
+            held_bytes_max=self._fetch.file_held_bytes,
+            bytes_max=self._fetch.file_bytes_max,
+            any_length=every,
+            rate_min=self._fetch.file_rate_min,
+        )
+
+    def _parses(self, media_type: str, start: bytes) -> bool:
+        """Return whether a body is parsed, as `Reader.read` decides it."""
+        return (
+            is_page(media_type, start)
+            or (self._feeds and is_feed(media_type, start))
+            or (self._requisites and is_css(media_type))
+        )

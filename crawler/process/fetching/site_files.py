@@ -1,0 +1,93 @@
+"""Fetches the files in which a site speaks about its pages: tdmrep.json and RSL licence documents.
+
+They are asked for after a page of the site was fetched, before its result is stored, so its receipt contains them;
+each file at most once per `consent.files_max_age`. robots.txt, gaps and limits bind these requests as any other. On
+the page's own host they are hops of its fetch task; on another host they are made like subresources, which fetches
+that host's robots.txt first.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from crawler.clock import Clock
+from crawler.consent.rsl import DOCUMENT_OCTETS_MAX
+from crawler.fetcher.fetch_request import FetchRequest
+from crawler.fetcher.fetchers import Fetcher
+from crawler.frontier.frontier import Frontier
+from crawler.process.fetching.subresources import Subresources
+from crawler.process.results.result_processor import ResultProcessor
+from crawler.records import Extracted, Fetch, FetchTask, Outcome, RequestOptions
+from crawler.storage.commit import Maker
+from crawler.urls.canonical import hostname, resolve
+
+Hop = Callable[[FetchTask, FetchRequest, str, Fetch, RequestOptions], Awaitable[Fetch]]
+_PLAIN = RequestOptions()
+
+
+class SiteFiles:
+    """Fetches these files for the fetch tasks of a process.
+
+    `hop` makes a request on the host of a fetch task when its gap is over; `queue` takes the changes.
+    """
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        frontier: Frontier,
+        results: ResultProcessor,
+        clock: Clock,
+        *,
+        redirects_max: int,
+        hop: Hop,
+        subresources: Callable[[FetchTask, FetchRequest], Subresources],
+        queue: Callable[[Maker], None],
+    ) -> None:
+        self._fetcher, self._frontier, self._results, self._clock = fetcher, frontier, results, clock
+        self._redirects_max = redirects_max
+        self._hop, self._subresources, self._queue = hop, subresources, queue
+
+    async def fetch(
+        self, fetch_task: FetchTask, request: FetchRequest, page: Fetch, extracted: Extracted | None
+    ) -> None:
+        """Fetch the files that are missing for a page, and note the new state of its site in it."""
+        urls = self._results.site_files(page, extracted, self._clock.now())
+        if not urls:
+            return
+        owner = object()
+        plain = msgspec.structs.replace(
+            request,
+            etag="",
+            last_modified="",
+            listener=None,
+            jar=None,
+            method="GET",
+            body=b"",
+            body_bytes_max=DOCUMENT_OCTETS_MAX + 1,
+            owner=owner,
+        )
+        before = page
+        for url in urls:
+            answer = await self._follow(fetch_task, plain, url, before)
+            make = self._results.site_file(page, url, answer, self._clock.now())
+            self._queue(make)
+            before = answer if hostname(answer.url) == fetch_task.hostname else before
+        self._fetcher.let_go(owner)
+        self._results.note_site(page)
+
+    async def _follow(self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch) -> Fetch:
+        """Fetch a file along its redirects; return the last answer."""
+        answer = await self._ask(fetch_task, request, url, before)
+        for _ in range(self._redirects_max):
+            target = resolve(answer.url, answer.location) if answer.outcome is Outcome.REDIRECT else None
+            if target is None:
+                break
+            answer = await self._ask(fetch_task, request, target, answer)
+        return answer
+
+    async def _ask(self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch) -> Fetch:
+        if hostname(url) != fetch_task.hostname:
+            return await self._subresources(fetch_task, request).ask(url, "GET", ())
+        if not self._frontier.hops.may_ask(url, self._clock.now()):
+            return Fetch(url, Outcome.ROBOTS_DENIED, began=self._clock.now())
+        return await self._hop(fetch_task, request, url, before, _PLAIN)

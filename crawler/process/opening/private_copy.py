@@ -1,0 +1,89 @@
+"""A private copy of what a process opens, for readers: they take no lock and change nothing.
+
+    DIR/p0/snapshot-PID-.../store     a copy of the store as it is committed now (`storage/snapshot.py`)
+    DIR/p0/snapshot-PID-.../due       links to the runs, which never change
+    DIR/p0/snapshot-PID-.../links     copies of the links log
+    DIR/p0/warc                       is read in place: committed bytes never change
+
+The store decides what is committed. All files that it may name are linked before it is
+copied, and those that are new are linked after that. So they exist, even if the process
+merges or deletes them meanwhile. A reader opens the copy as a process opens its own files
+after a crash: what recovery cuts or deletes are the copies.
+
+Without a place to write, on a read-only or full file system, the copy is in the
+system's temporary folder. Cost: a hard link for each table and run; the logs are copied.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from crawler.errors import DirectoryError, StoreError
+from crawler.storage.snapshot import link, private_folder, snapshot
+
+_LINKED = ("due", "*.run")  # immutable files
+_GROWING = ("links", "*.log")
+
+
+@contextmanager
+def private_copy(process: Path) -> Iterator[Path]:
+    """Yield a folder with a copy of the store and the DUE in the folder `process`; it is deleted at the end.
+
+    Raises:
+        DirectoryError: there is no store, this user may not read it, or it changes too fast.
+        StoreError: there is no room for the copy.
+    """
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(private_folder(process))
+            _fill(process, folder)
+        except StoreError:  # the crawl's disk is full
+            folder = stack.enter_context(private_folder())
+            _fill(process, folder)
+        yield folder
+
+
+def signature(process: Path) -> list[tuple[str, int]]:
+    """Return the names and sizes of the files of the store, which change with every write."""
+    try:
+        return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(process / "store"))
+    except OSError:
+        return []
+
+
+def _fill(process: Path, folder: Path) -> None:
+    try:
+        for kind in (_LINKED, _GROWING):
+            _link_new(process, folder, *kind)
+        snapshot(process / "store", folder / "store")
+        for kind in (_LINKED, _GROWING):
+            _link_new(process, folder, *kind)
+        for log in (folder / _GROWING[0]).iterdir():
+            _copy(process / _GROWING[0] / log.name, log)
+    except PermissionError as error:
+        raise DirectoryError(f"{error.filename}: cannot be read: {error.strerror}") from error
+    except OSError as error:
+        raise StoreError(f"{process}: cannot be copied: {error.strerror or error}") from error
+
+
+def _link_new(process: Path, folder: Path, name: str, pattern: str) -> None:
+    (folder / name).mkdir(exist_ok=True)
+    for path in (process / name).glob(pattern):
+        target = folder / name / path.name
+        if not os.path.lexists(target):
+            try:
+                link(path, target)
+            except FileNotFoundError:  # merged or flushed meanwhile; then the store no longer names it
+                continue
+
+
+def _copy(source: Path, linked: Path) -> None:
+    """Replace a link by a copy, since opening a log may cut it."""
+    draft = linked.with_suffix(".copy")
+    try:
+        shutil.copyfile(source, draft)
+    except FileNotFoundError:  # deleted after it was linked
+        shutil.copyfile(linked, draft)
+    os.replace(draft, linked)

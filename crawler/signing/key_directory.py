@@ -1,0 +1,48 @@
+"""The key directory: the public keys as a site fetches them to check signatures.
+
+It is a JWK set. The response is signed with each of its keys, which proves that they belong together and to the
+authority of `identity.signature_agent`. It is never signed for another authority, because an
+impostor could then present our keys as his
+(draft-ietf-webbotauth-httpsig-protocol, "Possession Proof on the Directory Response").
+"""
+
+import hashlib
+
+import msgspec
+
+from crawler.signing.message_signatures import Component, byte_sequence, parameters, signature_base
+from crawler.signing.signing_keys import Keys, published
+
+PATH = "/.well-known/http-message-signatures-directory"
+MEDIA_TYPE = "application/http-message-signatures-directory+json"
+TAG = "http-message-signatures-directory"
+PROOF_LIFETIME = 7 * 86_400  # seconds; longer than lists of bots keep a copy before they fetch it again
+
+
+def directory_body(keys: Keys, now: float) -> bytes:
+    """Return the JWK set of the keys in use."""
+    return msgspec.json.encode({"keys": [key.public() for key in published(keys, now)]})
+
+
+def authority_of(agent: str) -> str:
+    """Return the authority of an https origin."""
+    return agent.partition("://")[2].rstrip("/").lower()
+
+
+def proof_fields(body: bytes, keys: Keys, agent: str, now: float) -> list[tuple[str, str]]:
+    """Return the fields by which each published key signs the response with `body`."""
+    digest = f"sha-256={byte_sequence(hashlib.sha256(body).digest())}"
+    components: list[Component] = [('"@authority";req', authority_of(agent)), ('"content-digest"', digest)]
+    created, inputs, signatures = int(now), [], []
+    for number, key in enumerate(published(keys, now)):
+        signed = parameters(
+            components,
+            [("created", created), ("expires", created + PROOF_LIFETIME), ("keyid", key.id), ("tag", TAG)],
+        )
+        inputs.append(f"binding{number}={signed}")
+        signatures.append(f"binding{number}={byte_sequence(key.sign(signature_base(components, signed)))}")
+    return [
+        ("Content-Digest", digest),
+        ("Signature-Input", ", ".join(inputs)),
+        ("Signature", ", ".join(signatures)),
+    ]

@@ -1,0 +1,50 @@
+"""HTTP message signatures (RFC 9421): the bytes that are signed, and the fields that carry a signature.
+
+A signature covers components of a message. The signature base has one line per
+component, `"name";parameters: value`, and a last line with the signature's own
+parameters (RFC 9421, 2.5):
+
+    "@authority": example.com
+    "signature-agent";key="sig": "https://bot.example"
+    "@signature-params": ("@authority" "signature-agent";key="sig");created=1;expires=2;keyid="k"
+
+Component identifiers are given in their serialized form, such as `"@authority"` with its quotes.
+Values and parameters must be free of quotes, backslashes and control characters: callers
+pass origins, thumbprints and numbers only.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+
+Component = tuple[str, str]  # (serialized identifier, value)
+Parameter = tuple[str, str | int]
+_KEY_ID = re.compile(rb'\r\nSignature-Input:[^\r\n]*;keyid="([^"\r\n]*)"')
+
+
+def parameters(components: Iterable[Component], values: Iterable[Parameter]) -> str:
+    """Return the covered components and the parameters of a signature, as in Signature-Input (RFC 9421, 2.3)."""
+    covered = " ".join(identifier for identifier, _ in components)
+    own = "".join(
+        f";{name}={value}" if type(value) is int else f';{name}="{value}"' for name, value in values
+    )
+    return f"({covered}){own}"
+
+
+def signature_base(components: Sequence[Component], signed: str) -> bytes:
+    """Return the bytes to sign for `components`; `signed` is the result of `parameters`."""
+    lines = [f"{identifier}: {value}" for identifier, value in components]
+    return "\n".join([*lines, f'"@signature-params": {signed}']).encode("ascii")
+
+
+def byte_sequence(data: bytes) -> str:
+    """Return bytes as a structured field: base64 between colons (RFC 9651, 4.1.8)."""
+    return f":{b64encode(data).decode()}:"
+
+
+def key_id_of(request_head: bytes) -> str:
+    """Return the id of the key that signed a request, from its recorded head; "" if the request is not signed."""
+    if b"\r\nSignature-Input:" not in request_head:
+        return ""
+    found = _KEY_ID.search(request_head)
+    return found[1].decode("latin-1") if found else ""

@@ -1,0 +1,164 @@
+"""Object storage: S3, Google Cloud Storage, Azure, or a folder, through the library obstore.
+
+    s3://bucket/prefix    gs://bucket/prefix    az://container/prefix    file:///folder
+
+Credentials, region and endpoint come from the environment variables of each service
+(`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, ...). They are not part of the configuration, so
+no file of a crawl contains them.
+
+An object appears under its name whole, and only if there is none of that name: small files
+are put by one conditional request; larger ones are uploaded in parts as `NAME~`, which is
+then copied on the same condition and deleted. A kill leaves at most `NAME~`, which the next
+attempt replaces. So every operation here may be repeated.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from crawler.errors import ObjectStoreError, UsageError
+from crawler.storage.files import UNFINISHED, new_file
+
+SCHEMES = ("s3", "gs", "az", "file")
+# Larger files are uploaded in parts, so that none of them is held in memory as a whole.
+WHOLE_BYTES_MAX = 8 << 20
+_PART_BYTES = 8 << 20  # S3 allows 10,000 parts, so 80 GB
+_PARTS_AT_ONCE = 2
+_READ_BYTES = 1 << 20
+_RETRIES: Any = {"max_retries": 4}
+
+
+def is_url(text: str) -> bool:
+    """Return whether `text` is a URL rather than a path."""
+    return "://" in text
+
+
+class ObjectStore:
+    """The objects under a URL.
+
+    Raises:
+        UsageError: the URL names no object storage, or obstore is not installed.
+        ObjectStoreError: the storage cannot be reached, or refuses.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        scheme = url.partition("://")[0]
+        if not is_url(url) or scheme not in SCHEMES:
+            known = ", ".join(f"{each}://" for each in SCHEMES)
+            raise UsageError(f"{url!r}: not a URL of object storage ({known})")
+        self._library = load_obstore()
+        if scheme == "file":
+            with _named(self.url):
+                Path(url.removeprefix("file://")).mkdir(parents=True, exist_ok=True)
+        settings: Any = {"copy_if_not_exists": "multipart"} if scheme == "s3" else None
+        try:
+            self._store = self._library.store.from_url(self.url, config=settings, retry_config=_RETRIES)
+        except Exception as error:
+            raise UsageError(f"{url}: {_first_line(error)}") from None
+
+    def place(self, name: str) -> str:
+        """Return the URL of an object."""
+        return f"{self.url}/{name}"
+
+    def create(self, name: str, path: Path) -> bool:
+        """Create an object with the content of a file; return False if there is an equal one.
+
+        Raises:
+            ObjectStoreError: there is an object of that name with other content.
+        """
+        try:
+            self._put_new(name, path)
+        except self._library.exceptions.AlreadyExistsError:
+            if self.size(name) == path.stat().st_size and self.digest(name) == file_digest(path):
+                return False
+            raise ObjectStoreError(
+                f"{self.place(name)}: exists with other content, and is not replaced"
+            ) from None
+        return True
+
+    def replace(self, name: str, path: Path) -> None:
+        """Put an object with the content of a file, also in place of an existing one."""
+        with _named(self.place(name)), path.open("rb") as file:
+            self._library.put(self._store, name, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+
+    def size(self, name: str) -> int | None:
+        """Return the size in bytes of an object; None if there is none."""
+        with _named(self.place(name)):
+            try:
+                return int(self._library.head(self._store, name)["size"])
+            except FileNotFoundError:
+                return None
+
+    def digest(self, name: str) -> str:
+        """Return the SHA-256 of an object, in hexadecimal; it is read as a whole."""
+        digest = hashlib.sha256()
+        for piece in self._pieces(name):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Write an object to a file, which gets its name when it is complete."""
+        with new_file(path) as file:
+            for piece in self._pieces(name):
+                file.write(piece)
+
+    def _put_new(self, name: str, path: Path) -> None:
+        with _named(self.place(name)), path.open("rb") as file:
+            if path.stat().st_size <= WHOLE_BYTES_MAX:
+                self._library.put(self._store, name, file.read(), mode="create")
+                return
+            if self.size(name) is not None:  # spare the upload
+                raise self._library.exceptions.AlreadyExistsError(name)
+            draft = name + UNFINISHED
+            self._library.put(
+                self._store, draft, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
+            )
+            try:
+                self._library.copy(self._store, draft, name, overwrite=False)
+            finally:
+                self._library.delete(self._store, draft)
+
+    def _pieces(self, name: str) -> Iterator[bytes]:
+        with _named(self.place(name)):
+            for piece in self._library.get(self._store, name).stream(min_chunk_size=_READ_BYTES):
+                yield bytes(piece)
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self.url})"
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def load_obstore() -> Any:
+    """Return the library obstore; raise UsageError if it is not installed."""
+    try:
+        import obstore
+        import obstore.store
+    except ImportError:
+        raise UsageError("object storage needs obstore: pip install 'crawler[objects]'") from None
+    return obstore
+
+
+@contextlib.contextmanager
+def _named(place: str) -> Iterator[None]:
+    """Turn the errors of the library and of the file system into one line that names the object."""
+    exceptions = load_obstore().exceptions
+    try:
+        yield
+    except (exceptions.AlreadyExistsError, ObjectStoreError):
+        raise
+    except FileNotFoundError as error:
+        raise ObjectStoreError(f"{place}: there is no such bucket or object") from error
+    except (exceptions.BaseError, OSError) as error:
+        raise ObjectStoreError(f"{place}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].strip() or type(error).__name__

@@ -1,0 +1,222 @@
+"""Parts: the bodies of large files, on disk from their first megabyte until their capture is durable.
+
+    <folder>/<id>.part    the payload received so far
+    <folder>/<id>.head    the answer that it belongs to (`PartHead`), and the boot of the machine
+
+    begin --write--> whole --commit--> drop
+               '--disconnect, stop or kill--> left --write--> whole
+
+A body in a part takes no memory: its digests are computed while it arrives, and readers get
+it in pieces. A part outlives its process, so a transfer that broke off is resumed at the
+next request, also by another run. Nothing is synchronized: a kill loses no written byte,
+and after a reboot, when bytes could be missing, the parts of the earlier boot are deleted.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import mmh3
+import msgspec
+
+from crawler.errors import StoreError
+from crawler.storage.files import write_all
+
+PIECE_BYTES = 1 << 20
+_BODY, _HEAD = ".part", ".head"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class PartHead(msgspec.Struct, gc=False):
+    """The answer with which a part began.
+
+    `request` is the head of its request, `length` the length that the answer stated, -1 if none.
+    `resumed` lists the lengths at which later answers went on.
+    """
+
+    url: str
+    began: float
+    status: int
+    reason: str
+    version: str
+    fields: tuple[tuple[bytes, bytes], ...]
+    request: bytes = b""
+    length: int = -1
+    resumed: list[int] = []
+    boot: str = ""
+
+
+_decode = msgspec.msgpack.Decoder(PartHead).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Part:
+    """One body on disk. Methods raise StoreError if the disk fails."""
+
+    def __init__(self, path: Path, head: PartHead) -> None:
+        self.head = head
+        self.length = 0
+        self._path = path
+        self._sha1 = hashlib.sha1()
+        self._content = mmh3.mmh3_x64_128()
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot open: {error.strerror}") from error
+
+    @property
+    def payload_digest(self) -> bytes:
+        """The SHA-1 of the payload."""
+        return self._sha1.digest()
+
+    @property
+    def content_digest(self) -> bytes:
+        """The 128-bit murmur3 hash of the payload (`pages/change_detection.py`)."""
+        return self._content.digest()
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all bytes that the answer promised have come."""
+        return self.length == self.head.length
+
+    def write(self, data: bytes) -> None:
+        """Append `data`."""
+        try:
+            write_all(self._descriptor, data)
+        except OSError as error:
+            raise StoreError(f"{self._path}: cannot append: {error.strerror}") from error
+        self._count(data)
+
+    def _count(self, data: bytes) -> None:
+        self.length += len(data)
+        self._sha1.update(data)
+        self._content.update(data)
+
+    def reload(self) -> None:
+        """Count the bytes that an earlier process has written."""
+        for piece in self._read(0):
+            self._count(piece)
+
+    def note_resumed(self) -> None:
+        """Record that a later answer continues the part here."""
+        self.head.resumed.append(self.length)
+        self.save_head()
+
+    def save_head(self) -> None:
+        """Write the head's file."""
+        try:
+            self._path.with_suffix(_HEAD).write_bytes(_encode(self.head))
+        except OSError as error:
+            raise StoreError(f"{self._path}: cannot write: {error.strerror}") from error
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the payload in pieces of at most `PIECE_BYTES`; any thread, any number of times."""
+        read = 0
+        for piece in self._read(self.length):
+            read += len(piece)
+            yield piece
+        if read != self.length:
+            raise StoreError(f"{self._path}: has lost bytes while it was in use")
+
+    def _read(self, end: int) -> Iterator[bytes]:
+        """Yield the bytes up to `end`, or to the end of the file if that is 0."""
+        at = 0
+        while not end or at < end:
+            try:
+                piece = os.pread(self._descriptor, min(PIECE_BYTES, end - at) if end else PIECE_BYTES, at)
+            except OSError as error:
+                raise StoreError(f"{self._path}: cannot read: {error.strerror}") from error
+            if not piece:
+                return
+            at += len(piece)
+            yield piece
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def drop(self) -> None:
+        """Close and delete the part."""
+        self.close()
+        self._path.unlink(missing_ok=True)
+        self._path.with_suffix(_HEAD).unlink(missing_ok=True)
+
+    def __repr__(self) -> str:
+        return f"Part({self._path.name}, {self.length} of {self.head.length} bytes)"
+
+
+class Parts:
+    """The parts of one process, in `folder`, which is created for the first of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._boot = _boot()
+        self._left = {path.stem for path in folder.glob(f"*{_HEAD}")}
+
+    def begin(self, identity: str, head: PartHead) -> Part:
+        """Create a part; one with the same identity is replaced.
+
+        Raises:
+            StoreError: the disk failed.
+        """
+        head.boot = self._boot
+        path = self._path(identity)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot create: {error.strerror}") from error
+        part = Part(path, head)
+        part.save_head()
+        return part
+
+    def has(self, identity: str) -> bool:
+        """Return whether a transfer that broke off has left a part."""
+        return identity in self._left
+
+    def left(self, identity: str) -> Part | None:
+        """Reopen the part of a transfer that broke off; None if there is none. Takes 2 ms per MB."""
+        if identity not in self._left:
+            return None
+        self._left.discard(identity)
+        path = self._path(identity)
+        try:
+            head = _decode(path.with_suffix(_HEAD).read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            return None
+        part = Part(path, head)
+        part.reload()
+        return part
+
+    def keep(self, identity: str, part: Part) -> None:
+        """Close a part whose transfer broke off, to be reopened by `left`."""
+        part.close()
+        self._left.add(identity)
+
+    def sweep(self, is_needed: Callable[[str, PartHead], bool]) -> None:
+        """Delete what earlier processes left and nothing needs: `is_needed(identity, head)` decides."""
+        for identity in sorted(self._left):
+            path = self._path(identity)
+            try:
+                head = _decode(path.with_suffix(_HEAD).read_bytes())
+                needed = head.boot == self._boot and path.exists() and is_needed(identity, head)
+            except (OSError, msgspec.MsgspecError):
+                needed = False
+            if not needed:
+                self._left.discard(identity)
+                path.unlink(missing_ok=True)
+                path.with_suffix(_HEAD).unlink(missing_ok=True)
+
+    def _path(self, identity: str) -> Path:
+        return self._folder / f"{identity}{_BODY}"
+
+
+def _boot() -> str:
+    """Return what identifies this boot of the machine; "" if the system does not say."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Main content beside trafilatura, and near-duplicates of a planted set, on HTML pages of a folder.
+
+    pip install trafilatura lxml_html_clean
+    scripts/bench/text.py FOLDER [--per-site 80] [--seed 1]
+
+A subfolder of FOLDER is a site. The truth about a page's main content is the element that the page marks as
+such (`[role=main]`, `main`, `article`, `#content`, `div.body`); pages without one are left out. Scores are
+the F1 of words. A planted near-duplicate is a text with a share of its words replaced; different pages of one
+site must not be taken for copies.
+"""
+
+import argparse
+import logging
+import random
+import re
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from selectolax.lexbor import LexborHTMLParser
+
+from crawler.pages.formats import text
+from crawler.pages.formats.duplicates import DISTANCE_MAX
+from crawler.pages.formats.simhash import simhash
+
+MARKED = ("[role=main]", "main", "article", "#content", "div.body")
+REPLACED = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2)
+Extract = Callable[[bytes], str]
+
+
+def chosen(folder: Path, per_site: int, seed: int) -> list[Path]:
+    """Return up to `per_site` pages of each site."""
+    draw = random.Random(seed)
+    files = []
+    for site in sorted(path for path in folder.iterdir() if path.is_dir()):
+        pages = sorted(
+            path
+            for path in site.rglob("*.html")
+            if path.is_file() and not path.is_symlink() and 3_000 < path.stat().st_size < 400_000
+        )
+        files += draw.sample(pages, min(per_site, len(pages)))
+    return files
+
+
+def marked_content(page: bytes) -> str:
+    """Return the text of the element that the page marks as its content; "" if there is none."""
+    tree = LexborHTMLParser(page)
+    for selector in MARKED:
+        node = tree.css_first(selector)
+        if node is not None:
+            for each in node.css("script, style, nav, .headerlink"):
+                each.decompose()
+            return node.text(separator=" ")
+    return ""
+
+
+def words(content: str) -> list[str]:
+    return re.findall(r"\w+", content.lower())
+
+
+def f1(found: str, truth: str) -> float:
+    one, other = Counter(words(found)), Counter(words(truth))
+    common = (one & other).total()
+    return 2 * common / (one.total() + other.total()) if common else 0.0
+
+
+def extractors() -> dict[str, Extract]:
+    """Return the ways to find the main content, with trafilatura if it is installed."""
+    made: dict[str, Extract] = {
+        "crawler": lambda page: text.text_of(page, tame=True, main_content=True),
+        "whole text": lambda page: text.text_of(page, tame=True),
+    }
+    try:
+        import trafilatura
+    except ImportError:
+        return made
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
+    made["trafilatura"] = lambda page: trafilatura.extract(page, include_comments=False, fast=True) or ""
+    return made
+
+
+def compare_main_content(files: list[Path]) -> None:
+    """Print the scores and the CPU time of each extractor."""
+    scores: dict[str, list[float]] = {name: [] for name in extractors()}
+    taken = dict.fromkeys(scores, 0.0)
+    for file in files:
+        page = file.read_bytes()
+        truth = marked_content(page)
+        if len(truth.split()) < 50:
+            continue
+        for name, extract in extractors().items():
+            began = time.process_time()
+            found = extract(page)
+            taken[name] += time.process_time() - began
+            scores[name].append(f1(found, truth))
+    print(
+        "| main content | pages | F1 median | mean | tenth percentile | least | ms a page |\n"
+        "|---|---|---|---|---|---|---|"
+    )
+    for name, values in scores.items():
+        values.sort()
+        print(
+            f"| {name} | {len(values)} | {statistics.median(values):.3f} | {statistics.mean(values):.3f} "
+            f"| {values[len(values) // 10]:.3f} | {values[0]:.3f} | {1000 * taken[name] / len(values):.1f} |"
+        )
+
+
+def plant(files: list[Path], seed: int) -> None:
+    """Print the recall of planted near-duplicates by their share of replaced words, and the false pairs."""
+    draw = random.Random(seed)
+    texts = [words(text.text_of(file.read_bytes(), tame=True, main_content=True)) for file in files]
+    texts = list({" ".join(each): each for each in texts if len(each) >= 100}.values())
+    vocabulary = [word for each in texts for word in each[:200]]
+    hashes = [_hash(each) for each in texts]
+    print(f"\n| words replaced | found of {len(texts)} |\n|---|---|")
+    for share in REPLACED:
+        found = 0
+        for each, fingerprint in zip(texts, hashes, strict=True):
+            copy = [draw.choice(vocabulary) if draw.random() < share else word for word in each]
+            found += (_hash(copy) ^ fingerprint).bit_count() <= DISTANCE_MAX
+        print(f"| {share:.1%} | {found / len(texts):.3f} |")
+    pairs = [
+        (one, other)
+        for one in range(len(texts))
+        for other in range(one)
+        if (hashes[one] ^ hashes[other]).bit_count() <= DISTANCE_MAX
+    ]
+    likeness = sorted(f1(" ".join(texts[one]), " ".join(texts[other])) for one, other in pairs)
+    total = len(texts) * (len(texts) - 1) // 2
+    print(
+        f"\npairs of different pages taken for copies: {len(pairs)} of {total:,}; their F1 of words: ", end=""
+    )
+    print(", ".join(f"{each:.2f}" for each in likeness[:20]) or "none")
+
+
+def _hash(content: list[str]) -> int:
+    return simhash(" ".join(content)) or 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--per-site", type=int, default=80)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    files = chosen(args.folder, args.per_site, args.seed)
+    compare_main_content(files)
+    plant(files, args.seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Test what commands import: help and questions to a running crawl must not pay for the stages of a crawl."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"numpy", "asyncio", "ssl", "aiohttp", "uvloop", "plyvel", "selectolax", "crawler.frontier.frontier"}
+# What a command line imports at most: it must import none of these modules.
+NOT_IMPORTED = {
+    ("--help",): HEAVY | {"msgspec", "argparse", "tempfile", "crawler.config"},
+    ("--version",): HEAVY | {"msgspec", "argparse", "tempfile", "crawler.config"},
+    ("crawl", "--help"): HEAVY | {"crawler.api", "crawler.process.process"},
+    ("refresh", "--help"): HEAVY | {"crawler.api", "crawler.process.process"},
+    ("node", "--help"): HEAVY | {"crawler.api", "crawler.process.process"},
+    ("status", "--help"): HEAVY,
+    ("why", "--help"): HEAVY,
+    ("get", "--help"): HEAVY,
+    ("check", "--help"): HEAVY,
+    ("stop", "--help"): HEAVY,
+}
+RUN = """
+import sys
+from crawler import cli
+try:
+    cli.main(sys.argv[1:])
+except SystemExit:
+    pass
+print("imported", *sys.modules)
+"""
+
+
+def _imported(code: str, *argv: str) -> set[str]:
+    """Return the modules that a new interpreter has imported after running `code`, which prints them last."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *argv], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(ran.stdout.splitlines()[-1].split()[1:])
+
+
+@pytest.mark.parametrize("argv", NOT_IMPORTED, ids=" ".join)
+def test_help_imports_no_stage(argv: tuple[str, ...]) -> None:
+    imported = _imported(RUN, *argv)
+    assert "crawler.cli" in imported
+    assert not imported & NOT_IMPORTED[argv]
+
+
+def test_a_question_to_a_running_crawl_needs_no_stage() -> None:
+    """The process answers; importing its stages would take twice the CPU time of the whole command."""
+    code = (
+        "import sys, crawler.cli.inspect, crawler.cli.access, crawler.admin.control_client;"
+        "import crawler.crawl.process_names; print('imported', *sys.modules)"
+    )
+    imported = _imported(code)
+    assert "crawler.admin.control_client" in imported
+    assert not imported & (HEAVY | {"crawler.extract.links"})
+
+
+def test_numpy_starts_no_threads_of_its_own() -> None:
+    """The threads of OpenBLAS spin for some .05 CPU s at every start."""
+    code = (
+        "import os, sys\nfrom crawler import cli\ncli.main(['--version'])\n"
+        "import numpy\nprint('imported', len(os.listdir('/proc/self/task')))"
+    )
+    assert _imported(code) == {"1"}

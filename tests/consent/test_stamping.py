@@ -1,0 +1,240 @@
+"""Receipts: one for each state of a host, bound to the statements as of the fetch, complete or not allowing."""
+
+import hashlib
+
+import pytest
+
+from crawler.config import ConsentConfig, RobotsConfig
+from crawler.consent.receipts import (
+    DIGEST_BYTES,
+    Receipt,
+    SiteStatements,
+    load,
+    read_block,
+    receipt_key,
+    unpack,
+)
+from crawler.consent.resolving import UseDecision
+from crawler.consent.site_book import SiteBook
+from crawler.consent.stamping import Stamping, load_whole
+from crawler.consent.statements import ALLOW, REFUSE, UNKNOWN
+from crawler.errors import DamageError
+from crawler.records import Extracted, Fetch, Outcome, ReceiptStamp
+from crawler.robots.cache import RobotsCache
+from crawler.storage.commit import Change
+from crawler.storage.keys import RECEIPT
+from crawler.storage.kv import MemoryStore, scan_prefix, seal, unseal
+from crawler.urls.canonical import authority
+
+SITE = "http://h.example"
+PAGE = f"{SITE}/a"
+FINGERPRINT = 0x1234_5678_9ABC_DEF0
+ROBOTS = b"User-agent: *\nContent-Usage: train-ai=y\nLicense: http://h.example/l.xml\nDisallow: /private\n"
+RSL = b'<rsl><content url="/"><license><permits type="usage">search</permits></license></content></rsl>'
+
+
+class Desk:
+    """A store with the parts that make receipts; `at` is the clock."""
+
+    def __init__(self, robots: bytes = b"", **config: bool) -> None:
+        self.store = MemoryStore()
+        self.robots = RobotsCache(self.store, RobotsConfig(), "crawler", 100)
+        self.book = SiteBook(
+            self.store,
+            self.robots,
+            ConsentConfig(**config),
+            token="crawler",
+            fingerprint=lambda url: FINGERPRINT,
+            record_of=lambda url, at: b"",
+        )
+        self.stamping = Stamping(self.store, self.book, "crawler")
+        self.read_robots(robots, 100.0)
+
+    def read_robots(self, body: bytes, at: float) -> None:
+        self.robots.record(SITE, status=200, outcome=Outcome.FETCHED, body=body, complete=True, now=at)
+
+    def learn(self, url: str, body: bytes, kind: str = "application/rsl+xml", status: int = 200) -> None:
+        outcome = Outcome.FETCHED if status == 200 else Outcome.GONE
+        fetch = Fetch(url, outcome, status=status, content=body, content_type=kind, began=101.0)
+        key, value = self.book.learn(SITE, url, fetch, 101.0)
+        self._put([(key, value)])
+
+    def stamp(
+        self, fetch: Fetch, extracted: Extracted | None = None, before: bytes | None = None
+    ) -> ReceiptStamp:
+        change = Change()
+        if not fetch.site:
+            fetch.site = self.book.note(authority(fetch.url))
+        stamp = self.stamping.stamp(fetch, FINGERPRINT, extracted, before, change)
+        self._put(change.operations)
+        return stamp
+
+    def receipt(self, *args: object, **options: object) -> Receipt:
+        found = load(self.store, FINGERPRINT, self.stamp(*args, **options).digest, Receipt)  # type: ignore[arg-type]
+        assert found is not None
+        return found
+
+    def stored(self) -> int:
+        return sum(1 for _ in scan_prefix(self.store, RECEIPT))
+
+    def _put(self, operations: object) -> None:
+        batch = self.store.batch()
+        for key, value in operations:  # type: ignore[attr-defined]
+            batch.put(key, value)
+        self.store.write(batch)
+
+
+def page(url: str = PAGE, *headers: tuple[bytes, bytes], kind: str = "text/html", status: int = 200) -> Fetch:
+    outcome = Outcome.UNCHANGED if status == 304 else Outcome.FETCHED
+    return Fetch(url, outcome, status=status, headers=headers, content_type=kind)
+
+
+def read(*metas: tuple[str, str], licenses: tuple[str, ...] = ()) -> Extracted:
+    return Extracted(PAGE, statements=list(metas), licenses=list(licenses))
+
+
+def test_pages_alike_share_one_receipt_and_one_site() -> None:
+    desk = Desk(b"User-agent: *\nDisallow: /x\n")
+    digests = {desk.stamp(page(f"{SITE}/{n}"), read()).digest for n in range(50)}
+    assert len(digests) == 1
+    assert desk.stored() == 2  # the receipt and the statements of the site
+    other = desk.stamp(page(PAGE, (b"TDM-Reservation", b"1")), read())
+    assert other.digest not in digests and other.answers == "tdm=n"
+    assert desk.stored() == 3
+
+
+def test_a_receipt_names_what_was_in_force() -> None:
+    desk = Desk(ROBOTS.replace(b"License", b"Nothing") + b"Allow: /a\n")
+    receipt, site = (
+        load_whole(desk.store, FINGERPRINT, desk.stamp(page(), read(("robots", "noai"))).digest) or ()
+    )
+    assert receipt.rule == "Allow: /a" and receipt.metas == (("robots", "noai"),)
+    assert receipt.deciding == (("content-usage-robots", "train-ai=y"),)
+    assert receipt.uses.train_ai == UseDecision(REFUSE, "page-names") and receipt.key_id == ""
+    assert (site.robots_url, site.robots_at, site.robots_status) == (f"{SITE}/robots.txt", 100.0, 200)
+    assert site.group == "*" and site.token == "crawler" and site.usage == ("train-ai=y",)
+    assert len(site.robots_digest) == 32
+
+
+def test_the_robots_txt_current_at_the_fetch_counts() -> None:
+    desk = Desk(b"User-agent: *\nContent-Usage: train-ai=n\n")
+    fetch = page()
+    fetch.site = desk.book.note(SITE)
+    desk.read_robots(b"User-agent: *\nContent-Usage: train-ai=y\n", 200.0)
+    assert desk.receipt(fetch, read()).uses.train_ai.preference is REFUSE
+    assert desk.receipt(page(), read()).uses.train_ai.preference is ALLOW
+
+
+def test_paths_get_the_receipts_of_their_lines() -> None:
+    desk = Desk(b"User-agent: *\nContent-Usage: train-ai=y\nContent-Usage: /n/ train-ai=n\n")
+    assert desk.receipt(page(f"{SITE}/n/1"), read()).uses.train_ai.preference is REFUSE
+    assert desk.receipt(page(f"{SITE}/y"), read()).uses.train_ai.preference is ALLOW
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "answer"),
+    [(RSL, 200, ALLOW), (b"no", 200, UNKNOWN), (b"", 404, UNKNOWN), (None, 0, UNKNOWN)],
+    ids=["read", "not RSL", "missing", "not fetched yet"],
+)
+def test_an_announced_licence_that_was_not_read_allows_nothing(
+    body: bytes | None, status: int, answer: object
+) -> None:
+    desk = Desk(ROBOTS)
+    if body is not None:
+        desk.learn(f"{SITE}/l.xml", body, status=status)
+    receipt = desk.receipt(page(), read())
+    assert receipt.uses.search.preference is answer
+    assert receipt.uses.train_ai.preference is (ALLOW if answer is ALLOW else UNKNOWN)
+    assert receipt.complete is (answer is ALLOW)
+
+
+def test_a_page_announces_a_licence_by_header_or_link_element() -> None:
+    desk = Desk()
+    refusing = RSL.replace(b"permits", b"prohibits")
+    desk.learn(f"{SITE}/own.xml", refusing)
+    link = (b"Link", b'</own.xml>; rel="license"; type="application/rsl+xml"')
+    assert desk.receipt(page(PAGE, link), read()).uses.search == UseDecision(REFUSE, "rsl")
+    assert desk.receipt(page(), read(licenses=("own.xml",))).uses.search == UseDecision(REFUSE, "rsl")
+    assert desk.receipt(page(), read()).uses.search == UseDecision()
+
+
+def test_files_are_wanted_once_and_again_when_they_are_old() -> None:
+    desk = Desk(ROBOTS, tdmrep=True)
+    site = desk.book.site(SITE)
+    announced = desk.book.announced(site, PAGE, ())
+    both = [f"{SITE}/.well-known/tdmrep.json", f"{SITE}/l.xml"]
+    assert desk.book.wanted(SITE, announced, 101.0) == both
+    desk.learn(both[0], b"<html>", kind="text/html")
+    desk.learn(both[1], RSL)
+    assert desk.book.wanted(SITE, announced, 102.0) == []
+    assert desk.book.wanted(SITE, announced, 101.0 + 86_400.0) == both
+    assert [each.problem for each in desk.book.site(SITE).statements.files] == ["", ""]
+    many = [f"{SITE}/{n}.xml" for n in range(100)]
+    assert len(desk.book.wanted(SITE, many, 102.0)) == 7  # eight licences a host
+
+
+def test_a_tdmrep_json_reserves_and_a_broken_one_allows_no_mining() -> None:
+    desk = Desk(b"User-agent: *\nContent-Usage: search=y\n", tdmrep=True)
+    url = f"{SITE}/.well-known/tdmrep.json"
+    desk.learn(url, b'[{"location": "/a", "tdm-reservation": 1}]', kind="application/json")
+    assert desk.receipt(page(), read()).uses.tdm == UseDecision(REFUSE, "tdmrep")
+    desk.learn(url, b"{", kind="application/json")
+    allowed = desk.receipt(page(PAGE, (b"tdm-reservation", b"0")), read())
+    assert allowed.uses.tdm.preference is UNKNOWN and allowed.uses.search.preference is ALLOW
+
+
+def test_an_unchanged_page_keeps_its_meta_elements_and_a_304_its_fields() -> None:
+    desk = Desk()
+    said = (b"Content-Usage", b"train-ai=n")
+    first = desk.stamp(page(PAGE, said), read(("robots", "noai")))
+    for answer in (page(PAGE, status=304), page(PAGE, said)):
+        again = desk.receipt(answer, None, first.digest)
+        assert again.metas == (("robots", "noai"),) and again.fields == (("content-usage", "train-ai=n"),)
+    renewed = desk.receipt(page(PAGE, (b"content-usage", b"train-ai=y"), status=304), None, first.digest)
+    assert renewed.fields == (("content-usage", "train-ai=y"),)
+    fields_gone = desk.receipt(page(PAGE), None, first.digest)
+    assert fields_gone.fields == ()
+
+
+def test_a_page_whose_meta_elements_are_unknown_allows_nothing() -> None:
+    """A copy of an earlier version has no receipt; a plain scan may miss elements; a broken page is not read."""
+    desk = Desk(b"User-agent: *\nContent-Usage: train-ai=y\n")
+    for fetch, extracted, before in (
+        (page(status=304), None, b""),
+        (page(), Extracted(PAGE, parse_limit=True), None),
+        (page(), None, None),
+    ):
+        receipt = desk.receipt(fetch, extracted, before)
+        assert not receipt.complete and receipt.uses.train_ai == UseDecision()
+    assert desk.receipt(page(kind="image/png"), None).uses.train_ai.preference is ALLOW
+
+
+def test_the_warc_block_restores_the_receipt_exactly() -> None:
+    desk = Desk(ROBOTS)
+    stamp = desk.stamp(page(PAGE, (b"tdm-policy", "é".encode())), read())
+    block = read_block(stamp.block)
+    assert block is not None
+    assert block.receipt == load(desk.store, FINGERPRINT, stamp.digest, Receipt)
+    assert block.site == load(desk.store, FINGERPRINT, block.receipt.site, SiteStatements)
+    assert read_block(b"{}") is None and read_block(b"\xff") is None
+
+
+def test_a_value_that_does_not_fit_its_digest_is_damage() -> None:
+    desk = Desk()
+    digest = desk.stamp(page(), read()).digest
+    key = receipt_key(FINGERPRINT, digest)
+    data = unseal(key, desk.store.get(key) or b"")
+    assert hashlib.sha256(data).digest()[:DIGEST_BYTES] == digest
+    for other in (seal(data + b"\x00"), seal(data.replace(b"page-names", b"page-nomes"))):
+        with pytest.raises(DamageError):
+            unpack(key, other)
+
+
+def test_memory_of_files_is_bounded() -> None:
+    desk = Desk()
+    desk.book._config = ConsentConfig(files_memory_max=2000)  # type: ignore[arg-type]
+    for n in range(50):
+        fetch = Fetch("", Outcome.FETCHED, status=200, content=RSL)
+        desk._put([desk.book.learn(f"http://h{n}.example", f"http://h{n}.example/l.xml", fetch, 1.0)])
+    assert desk.book._files_bytes <= 2000
+    assert desk.book.site("http://h3.example").licenses  # read again from the store

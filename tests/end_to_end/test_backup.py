@@ -1,0 +1,97 @@
+"""Backup and restore, walked through with the commands of the operator's page and nothing else."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import crawler
+from tests.end_to_end.web import FAST, Web, page
+
+PAGE = (Path(crawler.__file__).parent / "OPERATING.md").read_text(encoding="utf-8")
+HOSTS, PAGES = 6, 15
+
+
+def block(after: str) -> str:
+    """Return the commands of the first code block after some words of the section on backups."""
+    section = PAGE[PAGE.index("## Backup and restore") : PAGE.index("## Losing a disk")]
+    found = re.search(r"\n\n((?:      .+\n)+)", section[section.index(after) :])
+    assert found is not None
+    return found[1]
+
+
+class Operator:
+    """Types commands in a shell, in a folder of her own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        program = folder / "bin" / "crawler"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m crawler "$@"\n')
+        program.chmod(0o755)
+        root = str(Path(crawler.__file__).parents[1])
+        self.env = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": root}
+
+    def start(self, *words: object) -> "subprocess.Popen[bytes]":
+        line = ["crawler", "crawl", "--dir", "crawl", "--progress", "none", *map(str, words)]
+        with (self.folder / "said").open("wb") as said:
+            return subprocess.Popen(line, cwd=self.folder, env=self.env, stdout=said, stderr=said)
+
+    def types(self, commands: str) -> str:
+        """Run the commands until one fails, which none may."""
+        done = subprocess.run(
+            ["sh", "-e"], input=commands, cwd=self.folder, env=self.env, capture_output=True, text=True,
+            timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done
+        return done.stdout
+
+
+def until(found: Callable[[], bool], running: "subprocess.Popen[bytes]") -> None:
+    give_up = time.monotonic() + 60
+    while not found():
+        assert running.poll() is None and time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def stored(folder: Path) -> dict[str, int]:
+    report = msgspec.json.decode((folder / "report.json").read_bytes())
+    assert report["conservation"] == "holds", report
+    return report["pages"]
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("way", ["A crawl that may stop", "A running crawl"])
+def test_a_backup_is_restored_by_the_page_alone(tmp_path: Path, processes: int, way: str) -> None:
+    """The directory is lost after the backup; the restored crawl ends with every page, and the check is clean."""
+    operator = Operator(tmp_path)
+    with Web({"/robots.txt": (404, {}, "")}) as web:
+        names = [f"h{number}.localhost" for number in range(HOSTS)]
+        web.routes["/"] = page("/p0", *(web.url("/", name) for name in names))
+        for number in range(PAGES):
+            web.routes[f"/p{number}"] = page(
+                f"/p{number + 1}" if number + 1 < PAGES else "/", text=f"{number}"
+            )
+        flags = (*FAST, "--delay", "0.04", "--scope", "any", "--processes", processes)
+        running = operator.start(web.url("/", names[0]), *flags, "--set", "crawl.patience=60")
+        until(lambda: len(web.asked) > HOSTS * PAGES // 4, running)
+        commands = block(way)
+        assert "cp -a crawl backup" in commands
+        operator.types(commands)
+        assert running.wait(60) == 0, (tmp_path / "said").read_text()
+        saved = {path.name for path in (tmp_path / "backup").iterdir()}
+        assert {"seed", "crawl.toml", "format", "p0"} <= saved
+        whole = {"/"} | {f"/p{number}" for number in range(PAGES)}
+        assert {asked.path for asked in web.asked} >= whole, "the crawl went on after the backup"
+        web.asked.clear()
+        operator.types(block("**Restore**"))
+        total = stored(tmp_path / "crawl")
+        assert total.get("fetched") == HOSTS * (PAGES + 1), total
+        if way == "A running crawl":
+            assert web.asked, "the backup is older than the end of the crawl"

@@ -1,0 +1,192 @@
+"""Files of many megabytes, as a user of wget expects them: whole, on disk, resumed, with little memory."""
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+from tests.end_to_end.web import FAST, crawl, run, served
+
+MB = 1 << 20
+BLOCK = os.urandom(MB)
+PAGE = b"<title>Files</title><a href=/file.bin>file</a>"
+
+# Prints the peak of the process's own resident memory, in KiB.
+MEASURED = """
+import re, sys
+from crawler.cli import main
+code = main(sys.argv[1:])
+print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+sys.exit(code)
+"""
+
+
+class Files(BaseHTTPRequestHandler):
+    """/ links to /file.bin of `size` bytes; a connection breaks off after `cut` bytes of it; `hold` stops it there."""
+
+    protocol_version = "HTTP/1.1"
+    size = 0
+    cut = 0
+    etag = '"v1"'
+    ranges: list[str]
+    hold: threading.Event | None = None
+
+    def do_GET(self) -> None:
+        if self.path != "/file.bin":
+            return self._head(PAGE if self.path == "/" else b"")
+        asked = self.headers.get("Range", "")
+        self.ranges.append(asked)
+        resumed = bool(asked) and self.headers.get("If-Range") == self.etag
+        first = int(re.findall(r"\d+", asked)[0]) if resumed else 0
+        self.send_response(206 if resumed else 200)
+        if resumed:
+            self.send_header("Content-Range", f"bytes {first}-{self.size - 1}/{self.size}")
+        if self.etag:
+            self.send_header("ETag", self.etag)
+        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Content-Length", str(self.size - first))
+        self.end_headers()
+        self._send(first, min(self.size, first + self.cut) if self.cut else self.size)
+
+    def _head(self, body: bytes) -> None:
+        self.send_response(200 if body else 404)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _send(self, at: int, end: int) -> None:
+        while at < end:
+            piece = BLOCK[at % MB :][: end - at]
+            self.wfile.write(piece)
+            at += len(piece)
+        if end < self.size:
+            if self.hold is not None:
+                self.wfile.flush()
+                self.hold.wait(30)
+            self.close_connection = True
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextmanager
+def files(size: int, **changes: Any) -> Iterator[tuple[str, list[str]]]:
+    """Yield (the URL of the page, the Range fields that were asked for)."""
+    ranges: list[str] = []
+    with served(type("TheseFiles", (Files,), {"size": size, "ranges": ranges, **changes})) as port:
+        yield f"http://127.0.0.1:{port}/", ranges
+
+
+def expected(size: int) -> bytes:
+    return BLOCK * (size // MB) + BLOCK[: size % MB]
+
+
+def responses(directory: Path) -> dict[str, bytes]:
+    """Return path -> payload of all response records, as warcio reads them, which checks the digests."""
+    found: dict[str, bytes] = {}
+    for path in sorted(directory.glob("*/warc/*.warc.gz")):
+        with path.open("rb") as file:
+            for record in ArchiveIterator(file, check_digests="raise"):
+                if record.rec_type == "response":
+                    name = "/" + record.rec_headers["WARC-Target-URI"].split("/", 3)[3]
+                    assert name not in found, "stored twice"
+                    found[name] = record.content_stream().read()
+    return found
+
+
+def _measured(*arguments: object) -> int:
+    """Return the peak of resident memory, in bytes, of a crawl in its own process."""
+    command = [sys.executable, "-c", MEASURED, "crawl", "-q", *map(str, (*FAST, *arguments))]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return int(out.split()[-1]) << 10
+
+
+def test_a_file_of_200_mb_takes_no_memory(tmp_path: Path) -> None:
+    """Also the files of the mirror, `check` and exports are written in pieces."""
+    with files(1000) as (url, _):
+        small = _measured("--dir", tmp_path / "small", url + "file.bin")
+    with files(200 * MB) as (url, _):
+        large = _measured("--dir", tmp_path / "large", url + "file.bin", "--mirror")
+    assert large - small < 50 * MB, (small, large)
+    (mirrored,) = (tmp_path / "large" / "mirror").rglob("file.bin")
+    with mirrored.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha1").digest()
+    assert digest == hashlib.sha1(expected(200 * MB)).digest()
+    assert run("check", "--dir", tmp_path / "large").code == 0
+
+
+def test_a_seed_is_a_file_that_was_asked_for_and_a_link_is_not(tmp_path: Path) -> None:
+    with files(12 * MB) as (url, _):
+        crawl(tmp_path / "linked", url)
+        assert len(responses(tmp_path / "linked")["/file.bin"]) == 10 * MB
+        crawl(tmp_path / "seed", url + "file.bin")
+        assert responses(tmp_path / "seed")["/file.bin"] == expected(12 * MB)
+        crawl(tmp_path / "mirror", url, "--mirror")
+        assert responses(tmp_path / "mirror")["/file.bin"] == expected(12 * MB)
+        crawl(tmp_path / "accept", url, "--accept", "bin")
+        assert responses(tmp_path / "accept")["/file.bin"] == expected(12 * MB)
+
+
+def test_a_file_that_breaks_off_is_resumed_in_the_same_run(tmp_path: Path) -> None:
+    with files(10 * MB, cut=4 * MB) as (url, ranges):
+        crawl(tmp_path, url, "--mirror")
+    assert ranges == ["", f"bytes={4 * MB}-", f"bytes={8 * MB}-"]
+    assert responses(tmp_path)["/file.bin"] == expected(10 * MB)
+    (mirrored,) = (tmp_path / "mirror").rglob("file.bin")
+    assert mirrored.read_bytes() == expected(10 * MB)
+    assert not list(tmp_path.glob("*/parts/*"))
+
+
+def test_a_file_that_stays_incomplete_is_an_exit_code(tmp_path: Path) -> None:
+    """Without a validator nothing can be resumed: what came is stored, and the command says so."""
+    with files(10 * MB, cut=4 * MB, etag="") as (url, ranges):
+        crawl(tmp_path, url + "file.bin", code=16)
+    assert set(ranges) == {""}
+    assert responses(tmp_path)["/file.bin"] == expected(4 * MB)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_the_next_run_goes_on_with_a_file(tmp_path: Path, number: signal.Signals) -> None:
+    """A kill, or a stop, in the middle of a file: nothing is lost, and nothing is stored twice."""
+    hold = threading.Event()
+    with files(10 * MB, cut=6 * MB, hold=hold) as (url, ranges):
+        command = [sys.executable, "-m", "crawler", "crawl", "-q", "--dir", str(tmp_path), *FAST]
+        process = subprocess.Popen([*command, url + "file.bin"])
+        try:
+            _wait_for(tmp_path, 6 * MB)
+            process.send_signal(number)
+            process.wait(30)
+        finally:
+            process.kill()
+            hold.set()
+        crawl(tmp_path)
+    assert ranges == ["", f"bytes={6 * MB}-"]
+    assert responses(tmp_path) == {"/file.bin": expected(10 * MB), "/robots.txt": b""} or responses(
+        tmp_path
+    ) == {"/file.bin": expected(10 * MB)}
+    assert not list(tmp_path.glob("*/parts/*"))
+    lines = [msgspec.json.decode(line) for line in (tmp_path / "pages.jsonl").read_bytes().splitlines()]
+    assert [line["bytes"] for line in lines if line["decision"] == "done"] == [10 * MB]
+
+
+def _wait_for(directory: Path, size: int) -> None:
+    """Wait until a part has `size` bytes."""
+    pause = threading.Event()
+    for _ in range(3000):
+        if any(path.stat().st_size >= size for path in directory.glob("*/parts/*.part")):
+            return
+        pause.wait(0.01)
+    raise AssertionError("no part")

@@ -1,0 +1,249 @@
+"""Test shipping of WARC files and exports to object storage, against an S3 server (moto) over sockets."""
+
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from crawler.pages import shipping
+from crawler.pages.shipping import NOTE
+from tests.end_to_end.web import Web, crawl, page, run
+
+PAGES = 24
+SMALL = ("--set", "pages.segment_bytes=4000")
+BUCKET = "archive"
+
+
+class S3:
+    """A server of S3, and a client of another project that looks into it."""
+
+    def __init__(self) -> None:
+        import boto3
+        from moto.server import ThreadedMotoServer
+
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        self.server.start()
+        host, port = self.server.get_host_and_port()
+        self.address = f"http://{host}:{port}"
+        self.client: Any = boto3.client(
+            "s3",
+            endpoint_url=self.address,
+            region_name="us-east-1",
+            aws_access_key_id="key",
+            aws_secret_access_key="secret",
+        )
+        self.client.create_bucket(Bucket=BUCKET)
+
+    def objects(self, prefix: str) -> dict[str, bytes]:
+        """Return the objects under a prefix, by the rest of their names."""
+        found = self.client.list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/").get("Contents", [])
+        names = [each["Key"] for each in found]
+        return {
+            name.removeprefix(f"{prefix}/"): self.client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
+            for name in names
+        }
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3]:
+    made = S3()
+    yield made
+    made.server.stop()
+
+
+@pytest.fixture
+def place(s3: S3, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty prefix; the environment leads to the server."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": s3.address,
+        "AWS_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{prefix_of(request)}"
+
+
+def prefix_of(request: pytest.FixtureRequest) -> str:
+    return "".join(c if c.isalnum() else "-" for c in request.node.name)
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[Web]:
+    routes = {"/": page(*(f"/{n}" for n in range(PAGES)))}
+    routes |= {f"/{n}": page(text=random.Random(n).randbytes(1500).hex()) for n in range(PAGES)}
+    with Web(routes) as served:
+        yield served
+
+
+def segments(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.glob("*/warc/*.warc.gz")}
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_crawl_ships_its_segments(
+    processes: int, web: Web, s3: S3, place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    directory = tmp_path / "crawl"
+    more = ("--processes", processes) if processes > 1 else ()
+    crawl(directory, web.url(), *SMALL, "--set", f"pages.ship={place}", *more)
+    made = segments(directory)
+    assert len(made) > 5 or processes > 1
+    assert s3.objects(prefix_of(request)) == made
+    assert shipping.waiting(directory.glob("*/warc")) == []
+    again = run("ship", "--dir", directory)
+    assert again.code == 0 and again.text.startswith("0 WARC files shipped")
+
+
+def test_segments_deleted_here_come_back(web: Web, s3: S3, place: str, tmp_path: Path) -> None:
+    directory = tmp_path / "crawl"
+    crawl(directory, web.url(), *SMALL)
+    made = segments(directory)
+    assert run("ship", "--dir", directory, "--to", place, "--delete").code == 0
+    assert segments(directory) == {}
+    told = run("get", web.url("/3"), "--dir", directory)
+    assert told.code == 3 and "crawler ship --fetch" in told.err and "Traceback" not in told.err
+    assert run("check", "--dir", directory).code == 0
+    erased = run("withdraw", web.url("/3"), "--erase", "--dir", directory)
+    assert erased.code == 3 and "ship --fetch" in erased.err
+    crawl(directory, web.url())  # opens the directory and goes on
+    assert run("ship", "--dir", directory, "--list").text.count("not here") == len(made)
+    assert run("ship", "--dir", directory, "--fetch").code == 0
+    assert made.items() <= segments(directory).items()
+    assert run("get", web.url("/3"), "--dir", directory).code == 0
+    assert run("check", "--dir", directory).code == 0
+
+
+def test_an_erasure_replaces_the_object(
+    web: Web, s3: S3, place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    directory = tmp_path / "crawl"
+    crawl(directory, web.url(), *SMALL, "--set", f"pages.ship={place}")
+    before = segments(directory)
+    assert run("withdraw", web.url("/3"), "--erase", "--dir", directory).code == 0
+    now = segments(directory)
+    assert now != before
+    assert s3.objects(prefix_of(request)) == before
+    assert run("ship", "--dir", directory).text.splitlines()[-1].startswith("1 WARC files")
+    assert s3.objects(prefix_of(request)) == now
+
+
+def test_an_object_of_another_crawl_is_not_replaced(
+    web: Web, s3: S3, place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    directory = tmp_path / "crawl"
+    crawl(directory, web.url())
+    (name,) = segments(directory)
+    s3.client.put_object(Bucket=BUCKET, Key=f"{prefix_of(request)}/{name}", Body=b"of another crawl")
+    told = run("ship", "--dir", directory, "--to", place, "--delete")
+    assert told.code == 75 and "exists with other content" in told.err
+    assert [*segments(directory)] == [name]
+    assert s3.objects(prefix_of(request)) == {name: b"of another crawl"}
+
+
+def test_a_storage_that_does_not_answer_stops_no_crawl(
+    web: Web, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "crawl"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("crawler.storage.object_store._RETRIES", {"max_retries": 0})
+    report = crawl(directory, web.url(), "--set", f"pages.ship={place}")
+    assert report["pages"]["fetched"] == PAGES + 1
+    assert "crawler ship --dir" in (directory / "crawler.log").read_text()
+    told = run("ship", "--dir", directory, "--to", place)
+    assert told.code == 75 and len(told.err.strip().splitlines()) == 1
+
+
+def test_no_kill_loses_a_segment_or_ships_it_twice(
+    web: Web, s3: S3, place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    directory = tmp_path / "crawl"
+    crawl(directory, web.url(), *SMALL)
+    made = segments(directory)
+    points = ("segment shipped", "shipping noted", "segment deleted")
+    for fault in (f"{point}:{nth}" for point in points for nth in (1, 2)):
+        killed = subprocess.run(
+            [sys.executable, "-m", "crawler", "ship", "--dir", directory, "--to", place, "--delete"],
+            env={**os.environ, "CRAWLER_FAULT": fault},
+            check=False,
+            capture_output=True,
+            timeout=60,
+        )
+        assert killed.returncode == -signal.SIGKILL, (fault, killed.stderr)
+        there = s3.objects(prefix_of(request))
+        assert all(there[path.name.removesuffix(NOTE)] for path in directory.glob(f"*/warc/*{NOTE}"))
+        assert segments(directory) | there == made
+    assert run("ship", "--dir", directory, "--to", place, "--delete").code == 0
+    assert s3.objects(prefix_of(request)) == made
+    assert segments(directory) == {}
+
+
+def test_a_segment_larger_than_one_request_is_uploaded_in_parts(
+    web: Web,
+    s3: S3,
+    place: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    directory = tmp_path / "crawl"
+    crawl(directory, web.url())
+    monkeypatch.setattr("crawler.storage.object_store.WHOLE_BYTES_MAX", 1000)
+    assert run("ship", "--dir", directory, "--to", place).code == 0
+    assert s3.objects(prefix_of(request)) == segments(directory)
+    for path in directory.glob(f"*/warc/*{NOTE}"):
+        path.unlink()  # as if killed before the note
+    assert run("ship", "--dir", directory, "--to", place).code == 0
+    assert s3.objects(prefix_of(request)) == segments(directory)
+
+
+def test_exports_go_to_object_storage(
+    web: Web, s3: S3, place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    directory = tmp_path / "crawl"
+    crawl(directory, web.url())
+    one = ("export", "--dir", directory, "--format", "parquet", "--to", f"{place}/rows.parquet")
+    assert run(*one).code == 0
+    again = run(*one)
+    assert again.code == 0 and "is there already" in again.err
+    parts = ("export", "--dir", directory, "--format", "jsonl", "--part-size", "8k", "-o", f"{place}/rows")
+    assert run(*parts).code == 0
+    there = s3.objects(prefix_of(request))
+    (tmp_path / "rows.parquet").write_bytes(there.pop("rows.parquet"))
+    assert pyarrow.parquet.read_table(tmp_path / "rows.parquet").num_rows == PAGES + 1
+    listed = json.loads(there.pop("rows/manifest.json"))
+    assert {each["name"]: each["bytes"] for each in listed} == {
+        name: len(data) for name, data in there.items()
+    }
+    rows = b"".join(data for name, data in sorted(there.items())).splitlines()
+    assert len(rows) == PAGES + 1 and len(there) > 1
+    other = run("export", "--dir", directory, "--format", "parquet", "--fields", "url", *one[5:])
+    assert other.code == 75 and "exists with other content" in other.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("crawl", "--dir", "s3://bucket/a", "http://127.0.0.1:9/"), "must be a local folder"),
+        (("crawl", "--dir", "here", "--set", "pages.ship=ftp://x/y", "http://127.0.0.1:9/"), "pages.ship"),
+        (("crawl", "--dir", "here", "--set", "pages.ship=bucket", "http://127.0.0.1:9/"), "pages.ship"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_refused(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = run(*arguments)
+    assert told.code == 2 and message in told.err and len(told.err.strip().splitlines()) == 1
+    assert not (tmp_path / "s3:").exists()

@@ -1,0 +1,106 @@
+"""Readers of a crawl need no lock: beside a page server at rest, a running crawl, and on a read-only file system."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import crawler as api
+from crawler.cli.loopback import free_port
+from tests.end_to_end.test_live import CRAWLER, Running, ask, tree  # noqa: F401 (a fixture)
+from tests.end_to_end.test_withdraw import serving
+from tests.end_to_end.web import Web, crawl, page, run
+from tests.engines import ENGINES
+
+ROUTES = {"/": page("/one", "/two"), "/one": page(text="one"), "/two": page(text="two")}
+PATIENCE = 15.0  # seconds; a wait for a lock took 30
+# Make the directory $1 read-only for the rest of the script, then run the words that follow.
+READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" "$1" || exit 99; shift; exec "$@"'
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("processes", [1, 3])
+def test_beside_a_page_server_at_rest(tmp_path: Path, engine: str, processes: int) -> None:
+    """`status` and `check` ended with 75, `check` after 30 s; so did a second page server."""
+    directory = tmp_path / "crawl"
+    with Web(ROUTES) as web:
+        crawl(directory, web.url(), "--processes", processes, "--set", f"store.engine={engine}")
+        began = time.monotonic()
+        with serving(directory) as port, serving(directory) as second:
+            for words in (
+                ("status",),
+                ("why", web.url("/one")),
+                ("get", web.url("/one")),
+                ("check",),
+            ):
+                done = run(*words, "--dir", directory)
+                assert done.code == 0, done
+            assert json.loads(run("status", "--json", "--dir", directory).out)["pages"]["fetched"] == 3
+            assert len(list(api.Crawl(directory=directory).stored())) == 3
+            for at in (port, second):
+                assert ask(at, f"/page?url={web.url('/one')}")[0] == 200
+            assert run("withdraw", web.url("/one"), "--dir", directory).code == 0
+            assert ask(port, f"/page?url={web.url('/one')}")[0] == 451
+            _until(lambda: ask(second, f"/page?url={web.url('/one')}")[0] == 451)
+            if processes == 1:
+                refused = run("crawl", web.url(), "--dir", directory)
+                assert refused.code == 75 and "in use by" in refused.err
+        assert time.monotonic() - began < PATIENCE * processes, "a command waited for a lock"
+    assert not list(directory.glob("p*/snapshot-*"))
+
+
+def test_beside_a_running_crawl(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
+    """A page server shows what was stored when it began; `check` names the process that crawls."""
+    running = Running(tmp_path, tree, "--delay", "0.02", "--scope", "host")
+    try:
+        running.until(lambda: running.fetched() > 20)
+        with serving(running.folder) as port:
+            running.until(lambda: ask(port, f"/page?url={tree[0]}")[0] == 200)
+        checked = running.command("check")
+        assert checked.returncode == 75 and "is crawling" in checked.stderr, checked
+    finally:
+        running.end()
+    assert run("check", "--dir", running.folder).code == 0
+
+
+def test_on_a_read_only_file_system(tmp_path: Path) -> None:
+    """Each command ended with "cannot lock: Read-only file system"."""
+    directory, port = tmp_path / "crawl", free_port()
+    with Web(ROUTES) as web:
+        crawl(directory, web.url())
+        url = web.url("/one")
+    mount = ["unshare", "--mount", "sh", "-c", READ_ONLY, "sh", str(directory)]
+    if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount")
+    for words in (("status",), ("get", url), ("why", url), ("check",), ("report",)):
+        done = subprocess.run(
+            [*mount, *CRAWLER, *words, "--dir", str(directory)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0 and not done.stderr, done
+    served = subprocess.Popen(
+        [*mount, *CRAWLER, "serve", "--dir", str(directory), f"127.0.0.1:{port}"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert served.stdout is not None and "serving" in served.stdout.readline()
+        assert ask(port, f"/page?url={url}")[0] == 200
+    finally:
+        served.terminate()
+        served.communicate(timeout=30)
+    refused = subprocess.run(
+        [*mount, *CRAWLER, "block", "a.example", "--dir", str(directory)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 3 and "Read-only file system" in refused.stderr
+
+
+def _until(found: object) -> None:
+    give_up = time.monotonic() + PATIENCE
+    while not found():  # type: ignore[operator]
+        assert time.monotonic() < give_up
+        time.sleep(0.1)

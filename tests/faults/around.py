@@ -1,0 +1,278 @@
+"""Scenarios around a crawl: readers, wrong clocks, backups, killed repairs, cut files, hostile directories.
+
+Each scenario takes a folder to work in and a `Setting`, and returns the verdict on the stored pages; it asserts
+what must hold on the way. `scripts/bench/crash.py` runs them at full size, `test_around.py` at a small one, both
+also with the bug of `PLANTED` that the scenario must find.
+
+    python -m tests.faults.around DIR BUG    reads and checks every process of a crawl without its lock
+"""
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler import cli
+from tests.faults import every_write
+from tests.faults.harness import ROOT, Ended, Judgement, TreeWeb, crawl, end, judge, settings, start
+from tests.faults.planted import plant
+
+YEAR = 365 * 86_400
+COMMAND_MAX = 60.0  # seconds; a command that takes longer hangs
+READERS = 2
+BESIDE = 12.0  # seconds that a crawl takes beside its readers
+KILLS = ("committed:10", "flush committed:2", "segment rolled:1", "batch written:15", "closing:1")
+_SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=200")
+_QUICK = ("--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
+
+
+class Setting(NamedTuple):
+    """The size of a scenario: pages, processes and engine; `bug` is planted into every command ("" = none)."""
+
+    pages: int = 200
+    processes: int = 1
+    engine: str = "leveldb"
+    bug: str = ""
+
+    def module(self, *more: str) -> tuple[str, ...]:
+        """Return the module that runs commands, with the bug and `more` planted."""
+        bugs = ",".join(filter(None, (self.bug, *more)))
+        return ("tests.faults.planted", bugs) if bugs else ("crawler",)
+
+    def flags(self, *more: str) -> tuple[str, ...]:
+        several = ("--processes", str(self.processes), *_QUICK) if self.processes > 1 else ()
+        return settings(*_SMALL, *several, "--set", f"store.engine={self.engine}", *more)
+
+    def command(self, directory: Path, *words: str) -> Ended:
+        """Run a command on a crawl directory."""
+        return _run([sys.executable, "-m", *self.module(), *words, "--dir", str(directory)])
+
+    def crawl(self, directory: Path, web: TreeWeb, *more: str, bugs: Sequence[str] = ()) -> Ended:
+        """Crawl until the end, or until the limit in `more`."""
+        return end(
+            start(directory, web.seed, *self.flags(*more), module=self.module(*bugs)), timeout=COMMAND_MAX
+        )
+
+
+def _run(words: Sequence[str]) -> Ended:
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        words, env=environ, capture_output=True, text=True, cwd=ROOT, timeout=COMMAND_MAX, check=False
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def beside(folder: Path, setting: Setting) -> Judgement:
+    """Several readers check copies of the processes all the time, while the crawl is killed and started again."""
+    directory, slowly = folder / "crawl", ("--rate", str(setting.pages / BESIDE))
+    with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
+        with _read(directory, setting) as found:
+            for fault in KILLS:
+                flags = setting.flags(*slowly)
+                ended = crawl(directory, web.seed, *flags, fault=fault, module=setting.module())
+                assert ended.code in (0, -signal.SIGKILL), ended
+            ended = setting.crawl(directory, web, *slowly)
+            assert ended.code == 0, ended
+        for each in found:
+            assert each.code == 0 and int(each.out) > 1, each
+        assert setting.command(directory, "check").code == 0
+        return judge(web, directory)._replace(worst=0)
+
+
+@contextmanager
+def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
+    """Read the crawl in several processes until the block ends; yield the list of their ends, filled then."""
+    words = [sys.executable, "-m", "tests.faults.around", str(directory), setting.bug]
+    pipe = subprocess.PIPE
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    readers = [
+        subprocess.Popen(words, env=environ, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        for _ in range(READERS)
+    ]
+    found: list[Ended] = []
+    try:
+        yield found
+    finally:
+        for reader in readers:
+            out, err = reader.communicate(timeout=COMMAND_MAX)
+            found.append(Ended(reader.returncode, out, err))
+
+
+def read_until_told(directory: Path) -> int:
+    """Read until the standard input ends; print the problems, or the number of readings; return the exit code."""
+    count = 0
+    while not select.select([sys.stdin], [], [], 0.05)[0]:
+        if next(directory.glob("p*/store/CURRENT"), None) is not None:
+            if problems := read(directory):
+                print("\n".join(problems))
+                return 1
+            count += 1
+    print(count)
+    return 0
+
+
+def read(directory: Path) -> list[str]:
+    """Return the problems of each process as its readers see it now."""
+    from crawler.clock import SystemClock
+    from crawler.config import convert
+    from crawler.crawl.directory import CrawlDirectory
+    from crawler.process.opening.stages import reading
+    from crawler.upkeep.check import check
+
+    crawled, problems = CrawlDirectory(directory), list[str]()
+    config = convert(crawled.saved_config())
+    for name in crawled.process_names():
+        with reading(config, crawled, name, clock=SystemClock()) as stages:
+            problems += [f"{name}: {line}" for line in check(stages)]
+    return problems
+
+
+def clock_ahead(folder: Path, setting: Setting) -> Judgement:
+    """The clock is a year ahead in two runs, one of them killed; the next run neither waits nor loses anything."""
+    return _clocks(folder, setting, f"clock+{YEAR}", "")
+
+
+def clock_behind(folder: Path, setting: Setting) -> Judgement:
+    """The clock is a year behind in the last run."""
+    return _clocks(folder, setting, "", f"clock-{YEAR}")
+
+
+def _clocks(folder: Path, setting: Setting, first: str, second: str) -> Judgement:
+    directory = folder / "crawl"
+    with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
+        flags = setting.flags("--delay", "0.01")
+        crawl(directory, web.seed, *flags, fault="committed:2", module=setting.module(first))
+        limit = ("--max-pages", str(setting.pages // 3))
+        assert setting.crawl(directory, web, "--delay", "0.01", *limit, bugs=[first]).code == 0
+        try:
+            ended = setting.crawl(directory, web, "--delay", "0.01", bugs=[second])
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError("the crawl waits for the time of the wrong clock") from error
+        assert ended.code == 0, ended
+        for words in (("check",), ("status",), ("get", web.seed)):
+            assert setting.command(directory, *words).code == 0, words
+        return judge(web, directory)._replace(worst=0)
+
+
+def put_back(folder: Path, setting: Setting) -> Judgement:
+    """A process is put back to a backup: that is noticed, and a repair brings everything back."""
+    directory, name = folder / "crawl", f"p{min(1, setting.processes - 1)}"
+    with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
+        assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 3)).code == 0
+        backup = shutil.copytree(directory / name, folder / "backup", ignore=shutil.ignore_patterns("*.sock"))
+        assert setting.crawl(directory, web).code == 0
+        shutil.rmtree(directory / name)
+        shutil.copytree(backup, directory / name)
+        assert setting.crawl(directory, web).code == 3, "an earlier state was not noticed"
+        repaired = setting.command(directory, "check", "--repair")
+        assert repaired.code == 0, repaired
+        assert setting.crawl(directory, web).code == 0
+        assert setting.command(directory, "check").code == 0
+        return judge(web, directory)._replace(worst=0)
+
+
+def repair_killed(folder: Path, setting: Setting) -> Judgement:
+    """After a repair was killed anywhere, a crawl is refused until the repair has ended."""
+    directory, kept = folder / "crawl", folder / "kept"
+    with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
+        assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 2)).code == 0
+        for segment in sorted(directory.glob("*/warc/*.gz"))[:1]:
+            segment.unlink()
+        shutil.copytree(directory, kept)
+        whole = every_write.run(directory, repair, str(directory), setting.bug)
+        assert whole is not None and whole.result == 0
+        for kill_at in range(8, whole.writes - 1, max(1, whole.writes // 6)):
+            shutil.rmtree(directory)
+            shutil.copytree(kept, directory)
+            assert every_write.run(directory, repair, str(directory), setting.bug, kill_at=kill_at) is None
+            ended = setting.crawl(directory, web)
+            assert ended.code == 3, f"a crawl ran after a repair that was killed before write {kill_at}"
+            assert setting.command(directory, "check", "--repair").code == 0
+        assert setting.crawl(directory, web).code == 0
+        assert setting.command(directory, "check").code == 0
+        return judge(web, directory)._replace(worst=0)
+
+
+def repair(directory: str, bug: str) -> int:
+    """Run `check --repair` in this process."""
+    plant(bug)
+    return cli.main(["check", "--repair", "--dir", directory, "-q"])
+
+
+def segments_cut(folder: Path, setting: Setting) -> Judgement:
+    """Segments that lost their second half are reported, and their pages fetched again."""
+    directory = folder / "crawl"
+    with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
+        assert setting.crawl(directory, web).code == 0
+        for segment in sorted(directory.glob("*/warc/*.gz"))[:3]:
+            os.truncate(segment, segment.stat().st_size // 2)
+        assert setting.command(directory, "check").code == 3
+        assert setting.command(directory, "check", "--repair").code == 0
+        assert setting.crawl(directory, web).code == 0
+        assert setting.command(directory, "check").code == 0
+        return judge(web, directory)._replace(worst=0)
+
+
+def hostile(folder: Path, setting: Setting) -> Judgement:
+    """A file of the directory is a link to a file elsewhere, or a pipe: each command refuses it; nothing is written."""
+    directory, outside = folder / "crawl", folder / "outside"
+    with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
+        assert setting.crawl(directory, web).code == 0
+        for name in ("crawl.toml", "crawler.log", "pages.jsonl", "report.json", "format", "p0.begun"):
+            for make in (lambda path: path.symlink_to(outside), os.mkfifo):
+                _refused(web, directory, outside, directory / name, make, setting)
+        return judge(web, directory)
+
+
+def _refused(
+    web: TreeWeb,
+    directory: Path,
+    outside: Path,
+    path: Path,
+    make: Callable[[Path], object],
+    setting: Setting,
+) -> None:
+    content = path.read_bytes()
+    path.unlink()
+    outside.write_bytes(content)
+    make(path)
+    try:
+        for words in (("status",), ("check",)):
+            ended = setting.command(directory, *words)
+            assert ended.code == 3 and "Traceback" not in ended.err, (path.name, words, ended)
+        assert setting.crawl(directory, web).code == 3, path.name
+    except subprocess.TimeoutExpired as error:
+        raise AssertionError(f"{path.name}: a command waits for a pipe") from error
+    assert outside.read_bytes() == content, f"{path.name}: written through a link"
+    path.unlink()
+    path.write_bytes(content)
+
+
+SCENARIOS: dict[str, Callable[[Path, Setting], Judgement]] = {
+    "readers beside": beside,
+    "clock ahead": clock_ahead,
+    "clock behind": clock_behind,
+    "backup put back": put_back,
+    "repair killed": repair_killed,
+    "segments cut": segments_cut,
+    "hostile directory": hostile,
+}
+# Scenario -> the bug that it must find.
+PLANTED = {
+    "readers beside": "readers-recover",
+    "clock ahead": "future-kept",
+    "backup put back": "behind-unseen",
+    "repair killed": "repair-unnoted",
+    "segments cut": "cut-unseen",
+    "hostile directory": "links-followed",
+}
+
+if __name__ == "__main__":
+    plant(sys.argv[2])
+    raise SystemExit(read_until_told(Path(sys.argv[1])))

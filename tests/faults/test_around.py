@@ -1,0 +1,24 @@
+"""The scenarios around a crawl, at a small size; `scripts/bench/crash.py` does the same at full size."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.around import PLANTED, SCENARIOS, Setting
+
+QUICK = ("backup put back", "repair killed", "segments cut")
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_nothing_around_a_crawl_loses_a_page(tmp_path: Path, name: str) -> None:
+    verdict = SCENARIOS[name](tmp_path, Setting(pages=120))
+    assert verdict.flawless, verdict
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_each_planted_bug_is_found(tmp_path: Path, name: str) -> None:
+    try:
+        flawless = SCENARIOS[name](tmp_path, Setting(pages=120, bug=PLANTED[name])).flawless
+    except AssertionError:
+        flawless = False
+    assert not flawless

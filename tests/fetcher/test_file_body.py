@@ -1,0 +1,195 @@
+"""Files that go to disk while they arrive, and transfers that are resumed; against a scripted server."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.config import ByteCount, FetchConfig, Seconds
+from crawler.errors import StoreError
+from crawler.fetcher.fetch_request import FetchRequest
+from crawler.fetcher.file_body import FileBody, FileRule
+from crawler.records import Fetch, Outcome
+from crawler.storage.parts import Parts
+from tests.fetcher.scripted import Do, Script, Server, make_client, run, small
+
+BODY = bytes(range(251)) * 1000
+HELD = 10_000
+LIMITS = small(body_bytes_max=ByteCount(100_000), wire_bytes_max=ByteCount(100_000))
+
+
+def _rule(**changes: Any) -> FileRule:
+    values: dict[str, Any] = {
+        "parses": lambda kind, start: kind == "text/html",
+        "is_asked": lambda url, kind: True,
+        "held_bytes_max": HELD,
+    }
+    return FileRule(**values | changes)
+
+
+def _answer(*lines: str, status: str = "200 OK", kind: str = "image/png", length: int = len(BODY)) -> bytes:
+    fields = (f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {length}", *lines)
+    return ("\r\n".join(fields) + "\r\n\r\n").encode()
+
+
+def _rest(first: int, *lines: str, whole: int = len(BODY)) -> bytes:
+    fields = (f"Content-Range: bytes {first}-{whole - 1}/{whole}", 'ETag: "1"', *lines)
+    return _answer(*fields, status="206 Partial Content", length=whole - first)
+
+
+class Transfer:
+    """Requests for one file, one after the other, each answered by the next script."""
+
+    def __init__(self, folder: Path, *scripts: Script, rule: FileRule | None = None) -> None:
+        self.body = FileBody(rule or _rule(), Parts(folder), "0f", resumable=True)
+        self._scripts = scripts
+
+    def fetch(self, config: FetchConfig = LIMITS) -> list[Fetch]:
+        async def play() -> list[Fetch]:
+            found = []
+            async with Server(*self._scripts) as server:
+                client = make_client(config)
+                await client.start()
+                for _ in self._scripts:
+                    request = FetchRequest(server.url(), ("127.0.0.1",), file=self.body)
+                    found.append(await client.fetch(request))
+                await client.close()
+                self.requests = server.requests
+            return found
+
+        return run(play())
+
+
+def _content(fetch: Fetch) -> bytes:
+    assert fetch.part is not None and not fetch.body and not fetch.content
+    return b"".join(fetch.part.pieces())
+
+
+def test_a_file_that_was_asked_for_has_no_limit(tmp_path: Path) -> None:
+    (got,) = Transfer(tmp_path, [_answer(), BODY]).fetch()
+    assert (got.outcome, got.truncated, got.body_bytes) == (Outcome.FETCHED, "", len(BODY))
+    assert _content(got) == BODY
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [_rule(is_asked=lambda url, kind: False), _rule(bytes_max=100_000)],
+    ids=["not asked for", "own limit"],
+)
+def test_other_files_are_cut(tmp_path: Path, rule: FileRule) -> None:
+    (got,) = Transfer(tmp_path, [_answer(), BODY], rule=rule).fetch()
+    assert (got.outcome, got.truncated) == (Outcome.FETCHED, "length")
+    assert _content(got) == BODY[:100_000]
+
+
+def test_an_endless_stream_has_the_limit_of_a_page(tmp_path: Path) -> None:
+    """Unless the crawl takes files of any length, a server must state the length."""
+    endless: Script = [b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n", b"x" * 5000, Do.POUR]
+    (got,) = Transfer(tmp_path, endless, rule=_rule(any_length=False)).fetch()
+    assert (got.truncated, got.body_bytes) == ("length", 100_000)
+
+
+def test_pages_and_small_files_stay_in_memory(tmp_path: Path) -> None:
+    (page,) = Transfer(tmp_path, [_answer(kind="text/html"), BODY]).fetch()
+    assert (page.part, page.truncated, page.body) == (None, "length", BODY[:100_000])
+    (small_file,) = Transfer(tmp_path, [_answer(length=HELD), BODY[:HELD]]).fetch()
+    assert (small_file.part, small_file.body, list(tmp_path.iterdir())) == (None, BODY[:HELD], [])
+
+
+def test_the_coding_of_a_file_is_kept(tmp_path: Path) -> None:
+    """Its content is not decoded; a bomb that fits in memory becomes a file when its content exceeds the limit."""
+    packed = gzip.compress(BODY * 8, 1)
+    assert len(packed) > HELD
+    (got,) = Transfer(tmp_path, [_answer("Content-Encoding: gzip", length=len(packed)), packed]).fetch()
+    assert _content(got) == packed
+    bomb = gzip.compress(bytes(1 << 20))
+    (got,) = Transfer(tmp_path, [_answer("Content-Encoding: gzip", length=len(bomb)), bomb]).fetch()
+    assert len(bomb) < HELD and _content(got) == bomb and not got.truncated
+
+
+def test_a_file_that_broke_off_is_resumed(tmp_path: Path) -> None:
+    first = [_answer('ETag: "1"', "X-First: yes"), BODY[:60_000], Do.CLOSE]
+    second = [_rest(60_000), BODY[60_000:170_000], Do.CLOSE]
+    transfer = Transfer(tmp_path, first, second, [_rest(170_000), BODY[170_000:]])
+    broken, still, whole = transfer.fetch()
+    assert (broken.outcome, still.outcome, whole.outcome) == (
+        Outcome.TRUNCATED,
+        Outcome.TRUNCATED,
+        Outcome.FETCHED,
+    )
+    assert _content(whole) == BODY
+    assert (whole.status, whole.header(b"x-first")) == (200, b"yes"), "the head is that of the first answer"
+    assert b"Range" not in whole.request_head
+    assert b'Range: bytes=60000-\r\nIf-Range: "1"\r\n' in transfer.requests[1]
+    assert b"Range: bytes=170000-" in transfer.requests[2]
+    assert whole.part is not None and whole.part.head.resumed == [60_000, 170_000]
+
+
+def test_a_file_that_has_changed_begins_again(tmp_path: Path) -> None:
+    first = [_answer('ETag: "1"'), BODY[:60_000], Do.CLOSE]
+    changed = BODY[::-1]
+    _, got = Transfer(tmp_path, first, [_answer('ETag: "2"'), changed]).fetch()
+    assert _content(got) == changed and got.status == 200
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [_answer(status="416 Range Not Satisfiable", length=0)],
+        [_rest(50_000), BODY[50_000:]],
+        [_rest(60_000, whole=len(BODY) + 1), BODY[60_000:] + b"x"],
+        [_answer(status="206 Partial Content", length=5), b"hello"],
+    ],
+    ids=["416", "another part", "another length", "no Content-Range"],
+)
+def test_a_wrong_rest_is_never_joined(tmp_path: Path, answer: Script) -> None:
+    first = [_answer('ETag: "1"'), BODY[:60_000], Do.CLOSE]
+    transfer = Transfer(tmp_path, first, answer, [_answer('ETag: "1"'), BODY])
+    _, wrong, got = transfer.fetch()
+    assert wrong.outcome is Outcome.TRUNCATED and wrong.part is None
+    assert b"Range" not in transfer.requests[2] and _content(got) == BODY
+
+
+@pytest.mark.parametrize(
+    ("fields", "validator"),
+    [
+        (('ETag: "1"',), b'"1"'),
+        (('ETag: W/"1"',), b""),
+        (('ETag: "1"', "Accept-Ranges: none"), b""),
+        (("Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT", "Date: Mon, 01 Jan 2024 00:00:01 GMT"), b""),
+        (
+            ("Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT", "Date: Mon, 01 Jan 2024 00:00:02 GMT"),
+            b"Mon, 01 Jan 2024 00:00:00 GMT",
+        ),
+        (("Last-Modified: yesterday", "Date: Mon, 01 Jan 2024 00:00:02 GMT"), b""),
+        ((), b""),
+    ],
+)
+def test_only_a_strong_validator_resumes(tmp_path: Path, fields: tuple[str, ...], validator: bytes) -> None:
+    """RFC 9110, 13.1.5 and 8.8.2.2."""
+    transfer = Transfer(
+        tmp_path, [_answer(*fields), BODY[:60_000], Do.CLOSE], [_answer(*fields), BODY[:60_000], Do.CLOSE]
+    )
+    transfer.fetch()
+    assert (b"If-Range: " + validator + b"\r\n" in transfer.requests[1]) is bool(validator)
+
+
+def test_a_file_may_take_long_if_it_keeps_its_rate(tmp_path: Path) -> None:
+    hasty = small(total_timeout=Seconds(0.2), silence_timeout=Seconds(5))
+    slow: list[Any] = [_answer()]
+    for start in range(0, len(BODY), 25_100):
+        slow += [BODY[start : start + 25_100], 0.06]
+    (got,) = Transfer(tmp_path, slow, rule=_rule(rate_min=1000)).fetch(hasty)
+    assert (got.outcome, got.body_bytes) == (Outcome.FETCHED, len(BODY))
+    (got,) = Transfer(tmp_path, slow, rule=_rule(rate_min=10_000_000)).fetch(hasty)
+    assert (got.outcome, got.truncated) == (Outcome.TRUNCATED, "time")
+
+
+def test_a_full_disk_ends_the_fetch_as_a_store_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("crawler.storage.parts.write_all", full)
+    with pytest.raises(StoreError, match="No space left"):
+        Transfer(tmp_path, [_answer(), BODY]).fetch()

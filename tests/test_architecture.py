@@ -88,6 +88,7 @@ SHELL = {
     "lab/cluster/cluster.py",
     "lab/cluster/population.py",
     "lab/cluster/fault_injection.py",
+    "lab/cluster/operator_acts.py",
     "lab/cluster/virtual_environment.py",
     "lab/cluster/serving.py",
     "lab/commands/web.py",

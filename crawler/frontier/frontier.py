@@ -240,6 +240,11 @@ class Frontier:
         """
         return self.claims.finished(now)
 
+    @property
+    def limits(self) -> str:
+        """The settings that decide which URLs are parked, as text."""
+        return self._registry.budget.describe()
+
     def set_rate(self, rate: float) -> None:
         """Set this process's share of the rate, in starts per second; 0 = no limit."""
         self._gates.rate.rate = rate

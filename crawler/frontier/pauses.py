@@ -4,6 +4,7 @@ from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.table import SILENCED, HostFlag
 from crawler.frontier.refetches import Refetches
+from crawler.storage.kv import Batch
 
 
 class Pauses:
@@ -39,16 +40,20 @@ class HostBlocks:
         self._refetches = refetches
 
     def block(self, hostname: str) -> None:
-        """Send no request to the host until `unblock`; its URLs stay queued. Stored with the next batch."""
+        """Send no request to the host until `unblock`; its URLs stay queued. Stored by `stage`."""
         slot = self._registry.slot(hostname)
         self._hosts.flags[slot] |= HostFlag.BLOCKED
         self._registry.note(slot, hostname)
 
     def unblock(self, hostname: str, now: float) -> None:
-        """Allow requests to the host again, whatever blocked it. Stored with the next batch."""
+        """Allow requests to the host again, whatever blocked it. Stored by `stage`."""
         slot = self._registry.slot(hostname)
         self._hosts.flags[slot] &= 0xFFFF ^ SILENCED
         self._hosts.refusals[slot] = self._hosts.cause[slot] = 0
         self._registry.note(slot, hostname)
         self._intake.settle_place(slot, now)
         self._refetches.reopen(slot, now)
+
+    def stage(self, batch: Batch) -> None:
+        """Put the records of the hosts that were blocked or unblocked into a batch."""
+        self._registry.put_notes(batch)

@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from crawler.splitter.wire import Counters
+from crawler.splitter.wire import Counters, PastEnd
 
 _OUTSTANDING_MAX = 256  # counters sent to a peer and not echoed yet; more are merged into the oldest
 
@@ -60,6 +60,7 @@ class Progress(msgspec.Struct, gc=False):
     level: float = 0.0
     weight: float = 0.0
     busy: bool = False
+    past_end: PastEnd = PastEnd.NONE
 
 
 _SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work")
@@ -216,9 +217,7 @@ class Coordination:
     @property
     def all_know(self) -> bool:
         """True if every peer has reported that the crawl has ended, so that none waits for this process."""
-        return self.ended and all(
-            peer.heard is not None and peer.heard.ended for peer in self._peers.values()
-        )
+        return self.ended and not self.uninformed()
 
     # -- shares and limits ------------------------------------------------------------------------
 
@@ -236,6 +235,10 @@ class Coordination:
 
     def _is_present(self, peer: _Peer, now: float) -> bool:
         return peer.held is not None and now - peer.heard_at < self.silence_max
+
+    def uninformed(self) -> list[str]:
+        """Return the peers that have not reported that they know of the end."""
+        return [name for name, peer in self._peers.items() if peer.heard is None or not peer.heard.ended]
 
     @property
     def heard_all(self) -> bool:

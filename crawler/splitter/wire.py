@@ -103,6 +103,14 @@ _Nonce = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
+class PastEnd(IntEnum):
+    """The knowledge that a process has of an end of the crawl before its start."""
+
+    NONE = 0  # no end
+    HOLDS = 1  # an end, after which it has done nothing
+    VOID = 2  # an end that later work or other limits have voided
+
+
 class _Message(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
     pass
 
@@ -178,7 +186,8 @@ class Counters(_Message, frozen=True):
     number of links not yet confirmed by their owners; `appended` and `applied` count the
     links ever appended to its outboxes and applied from others. `work` is the number of
     hosts with URLs to fetch. `level`, `weight` and `busy` are those of the refresh
-    schedule, 0 in a process that has no known pages to refetch.
+    schedule, 0 in a process that has no known pages to refetch. `past_end` tells
+    what the process knew of an end when it started.
     """
 
     boot: _Token
@@ -197,6 +206,7 @@ class Counters(_Message, frozen=True):
     level: _Amount = 0.0
     weight: _Amount = 0.0
     busy: bool = False
+    past_end: PastEnd = PastEnd.NONE
 
 
 class Ack(_Message, frozen=True):

@@ -113,7 +113,7 @@ FAMILIES = (
 # `m/`: one value per key. (owner, how it moves, sealed)
 CLEAN = b"m/clean"  # present from a clean end until the next opening
 STATE = b"m/state"  # number of openings and clean ends so far
-ENDED = b"m/ended"  # progress of this process when no work was left anywhere; until its clean end
+ENDED = b"m/ended"  # progress of this process, and of its peers, when no work was left anywhere
 BUCKET_TABLE = b"m/buckets"  # the table with which this process was opened
 SETTLED = b"m/settled"  # settings on which stored state depends
 COUNTERS = b"m/counters"  # the durable counters

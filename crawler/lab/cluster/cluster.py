@@ -109,6 +109,8 @@ class Cluster:
             within=settings.within,
             points=settings.points,
         )
+        if limit := fault_plan.first_limit(settings.seed, plan):
+            population.set_limits(limit)
         self._striker.schedule(plan)
         last = max((fault.at + fault.length for fault in plan), default=0.0)
         for machine in self.machines:
@@ -121,11 +123,13 @@ class Cluster:
             await self._tick()
             timer.cancel()
             self._note(loop.time())
+            population.visit()
         self.observed.elapsed = loop.time() - START
         counters = (stages.point.counters for stages in population.opened.values())
         self.observed.counters = dict(sum(counters, Counter()))
         for machine in self.machines:
             if machine.life is not None:
+                population.keep_stored(machine)
                 population.kill(machine.life, power=False)
 
     def _note(self, now: float) -> None:

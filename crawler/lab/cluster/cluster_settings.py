@@ -54,6 +54,15 @@ class LifeEnd(msgspec.Struct, frozen=True):
     killed: bool = False
 
 
+class Act(msgspec.Struct, frozen=True):
+    """An act of the operator that was done at `at`, on a URL or host, and its end, in seconds from the start."""
+
+    kind: str
+    at: float
+    target: str = ""
+    until: float = 0.0
+
+
 class Observed(msgspec.Struct):
     """The observations of a run, besides the web's log."""
 
@@ -66,8 +75,12 @@ class Observed(msgspec.Struct):
     unexpected: list[str] = []
     problems: list[str] = []  # violated counting laws
     done: list[Fault] = []
+    acts: list[Act] = []
+    visits: list[float] = []  # when a process was started again because another one waited for it in vain
     cloned_at: float = 0.0
     restored: dict[str, float] = {}  # name -> the last instant at which its disk was restored from a backup
+    told_to_stop: dict[int, float] = {}  # life -> when it was told to stop by TERM
+    limits: dict[int, int] = {}  # life -> its limit on pages per host and depth, if there was one
     begun: dict[int, float] = {}  # life -> seconds from the start of the run to its beginning
     survivors: dict[str, str] = {}  # name -> machine on which the process of that name finished
     wire_writes: int = 0
@@ -78,7 +91,7 @@ class Observed(msgspec.Struct):
 
 def config_of(settings: ClusterSettings, web: SyntheticWeb) -> Config:
     """Return the configuration of the processes: all limits are small, so that every case happens often."""
-    budget = 2 * max(len(host.pages) for host in web.hosts) + 40  # redirects and errors use the budget, too
+    budget = budget_of(web)
     tree: dict[str, dict[str, Any]] = {
         "crawl": {
             "scope": "any",
@@ -104,6 +117,19 @@ def config_of(settings: ClusterSettings, web: SyntheticWeb) -> Config:
     for section, values in settings.tree.items():
         tree.setdefault(section, {}).update(values)
     return convert(tree)
+
+
+def limited(config: Config, web: SyntheticWeb, limit: int) -> Config:
+    """Return the configuration with another limit on pages per host and depth; 0 lifts both."""
+    pages, depth = (limit, limit) if limit else (budget_of(web), 100_000)
+    return msgspec.structs.replace(
+        config, crawl=msgspec.structs.replace(config.crawl, pages_per_host=pages, depth=depth)
+    )
+
+
+def budget_of(web: SyntheticWeb) -> int:
+    """Return a budget of pages per host that no host but a trap exceeds; redirects and errors use it, too."""
+    return 2 * max(len(host.pages) for host in web.hosts) + 40
 
 
 def slowed(config: Config, settings: ClusterSettings) -> Config:

@@ -10,6 +10,7 @@ from crawler.lab.cluster.cluster_settings import START
 from crawler.lab.cluster.disk import StoreDisk
 from crawler.lab.cluster.fault_plan import QUOTA, Fault
 from crawler.lab.cluster.machine import CURRENT, Killed, Life, Machine, nobody
+from crawler.lab.cluster.operator_acts import OperatorActs
 from crawler.lab.cluster.population import PORT, Population
 
 POINT_WAIT = 60.0  # seconds for which a kill waits for its point; after that it happens anywhere
@@ -38,12 +39,20 @@ class FaultInjector:
         self._armed: dict[str, tuple[Fault, int]] = {}  # machine -> fault at a point, remaining visits
         # machine -> kill at a point of its next life, so that starts fail, too
         self._next: dict[str, Fault] = {}
+        self._operator = OperatorActs(population)
         population.on_begin, population.on_over = self._begun, self._over
 
     def schedule(self, plan: Sequence[Fault]) -> None:
         """Schedule the faults of a plan at their instants."""
         for fault in plan:
-            asyncio.get_running_loop().call_at(START + fault.at, self._strike, fault)
+            if fault.kind in OperatorActs.METHODS:
+                self._population.later(fault.at, partial(self._act, fault))
+            else:
+                asyncio.get_running_loop().call_at(START + fault.at, self._strike, fault)
+
+    def _act(self, fault: Fault) -> None:
+        self._done.append(fault)
+        self._operator.carry_out(fault)
 
     def visited(self, point: str) -> None:
         """Record that the current life has reached a point of its code.

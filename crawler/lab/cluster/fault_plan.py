@@ -11,6 +11,16 @@ full-disk   a disk accepts only a few more bytes for a while; half of such disks
 stop        a process is suspended for a while
 clone       a copy of a machine is started while the original runs, at once or later (as from a backup)
 restore     a machine's disk is restored from a backup, and its process is restarted
+
+Acts of the operator are drawn in the same way (`operator_acts.py`):
+
+term        a process is stopped by TERM, with fetches in flight, and starts again
+rerun       all processes are stopped, by TERM or by a power cut, and start a second run, one of them later
+limits      the same, with other limits on pages per host and depth; the last such act lifts them
+block       a host is blocked for a while
+retire      the waiting entry of a page is dropped
+withdraw    a page is withdrawn, and its copies are erased
+signal      a process is told that a page has changed
 """
 
 import math
@@ -18,6 +28,7 @@ import random
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from crawler.errors import UsageError
 
@@ -34,6 +45,7 @@ KINDS = (
     "clone",
     "restore",
 )
+ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal")
 USUAL = KINDS[:-2]  # clones and restored backups are operator errors, and are judged by other rules
 # Points that a crawling process reaches; for frequent ones, the largest number of visits to skip.
 POINTS = {
@@ -69,6 +81,12 @@ POINTS = {
     "entries sent": 5,
 }
 QUOTA = "quota"
+POWER_CUT = "power cut"
+LATE = (
+    150.0,
+    200.0,
+)  # seconds after the others at which the late process of a second run starts, in half of them
+TIGHT = (2, 8)  # pages per host and depth under a limit
 ROOM_MAX = (
     10_000.0  # bytes that a full disk still accepts: a few groups, so that any step may be the first to fail
 )
@@ -84,7 +102,8 @@ class Fault(msgspec.Struct, frozen=True):
 
     A kill happens at the visit number `visits` of `point`. The meaning of `amount` depends on the kind:
     kill: seconds from the point to the end; reset: whether both ends notice; full-disk: the bytes that the disk still
-    accepts (at the point QUOTA the disk does not report that it is full); clone and restore: the age of the copy.
+    accepts (at the point QUOTA the disk does not report that it is full); clone and restore: the age of the copy;
+    limits: the new limit, 0 for none; other acts: their host or page, as a share of all.
     """
 
     at: float
@@ -110,16 +129,35 @@ def draw(
         if point not in POINTS:
             raise UsageError(f"unknown point {point!r}; use one of {', '.join(POINTS)}")
     for kind in kinds:
-        if kind not in KINDS:
-            raise UsageError(f"unknown fault {kind!r}; use one of {', '.join(KINDS)}")
+        if kind not in KINDS + ACTS:
+            raise UsageError(f"unknown fault {kind!r}; use one of {', '.join(KINDS + ACTS)}")
     rng = random.Random(f"faults {seed}")
     kinds = [kind for kind in kinds if machines > 1 or kind not in ("partition", "loss", "reset", "clone")]
     drawn = [_draw(rng, rng.choice(kinds), machines, within, points) for _ in range(count)] if kinds else []
-    return sorted(drawn, key=lambda fault: fault.at)
+    drawn.sort(key=lambda fault: fault.at)
+    last = max((k for k, fault in enumerate(drawn) if fault.kind == "limits"), default=-1)
+    return [replace(fault, amount=0.0) if k == last else fault for k, fault in enumerate(drawn)]
+
+
+def first_limit(seed: int, plan: Sequence[Fault]) -> int:
+    """Return the limit on pages per host and depth with which a run begins; 0 means none."""
+    changes = any(fault.kind == "limits" for fault in plan)
+    return random.Random(f"limits {seed}").randint(*TIGHT) if changes else 0
+
+
+def _draw_act(rng: random.Random, kind: str, machines: int, at: float) -> Fault:
+    one = rng.randrange(machines)
+    amount = float(rng.randint(*TIGHT)) if kind == "limits" else rng.random()
+    away = (
+        rng.uniform(*LATE) if kind in ("rerun", "limits") and rng.random() < 0.5 else rng.uniform(1.0, 60.0)
+    )
+    return Fault(at, kind, (one,), away, POWER_CUT if rng.random() < 0.5 else "", amount=amount)
 
 
 def _draw(rng: random.Random, kind: str, machines: int, within: float, points: Sequence[str] = ()) -> Fault:
     at, one = rng.uniform(0.0, within), rng.randrange(machines)
+    if kind in ACTS:
+        return _draw_act(rng, kind, machines, at)
     if kind in ("kill", "power"):
         point = rng.choice(points or [*POINTS, "", ""])
         away = rng.choice((AT_ONCE, rng.uniform(0.5, 20.0))) + BOOT * (kind == "power")

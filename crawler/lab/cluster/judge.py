@@ -13,8 +13,11 @@ unfair rate       the crawl made more requests than its rate allows
 stale             a changing page was not requested again for a long time
 stalled           all requests stopped for a long time and then continued
 no end            a finite crawl did not end
+left behind       a process waited for others that had ended, although nothing had kept it from learning of the end
 miscounted        a counting law did not hold when a process ended
 bug               an unexpected exception
+
+Rules about acts of the operator and limits are in `act_rules.py`, those about the stores in `stored_rules.py`.
 """
 
 import gzip
@@ -28,32 +31,19 @@ from pathlib import Path
 
 import msgspec
 
+from crawler.lab.cluster import act_rules, stored_rules
 from crawler.lab.cluster.cluster import Cluster
 from crawler.lab.cluster.cluster_settings import START, ClusterSettings, Observed
 from crawler.lab.cluster.fetching import WebAsk
+from crawler.lab.cluster.judge_notes import TRIES, Notes
+from crawler.lab.cluster.population import STOPPED
 from crawler.lab.cluster.synthetic_web import MISSING_EVERY, SITEMAP, SyntheticWeb
 
-RULES = (
-    "lost",
-    "unstored",
-    "stored twice",
-    "torn",
-    "fetched too often",
-    "impolite",
-    "two owners",
-    "forbidden",
-    "unfair rate",
-    "stale",
-    "stalled",
-    "no end",
-    "miscounted",
-    "bug",
-)
-TRIES = 3  # failed answers after which a page may be given up
 SLACK = 1e-3  # seconds by which clocks and floats may differ
 RATE_WINDOW = 20.0  # seconds over which the rate is measured
 RATE_SLACK = 1.15  # factor on the rate: shares change while messages are on their way
 CLONE_MAX = 120.0  # seconds within which one of two processes of the same name must stop
+CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")  # faults after which a process may wait for others
 AWAY = ("kill", "power", "partition", "stop", "clock", "loss")  # faults that keep messages from a process
 STALL_MAX = 900.0  # seconds without a request; a host that is down is retried after 60, 120, 240
 STALE_AFTER = 4.0  # factor on the configured maximum age
@@ -77,22 +67,10 @@ class RunVerdict(msgspec.Struct, frozen=True):
         return not self.found
 
 
-class _Notes:
-    def __init__(self) -> None:
-        self.found: Counter[str] = Counter()
-        self.examples: dict[str, str] = {}
-
-    def add(self, rule: str, example: str, count: int = 1) -> None:
-        assert rule in RULES, rule
-        if count:
-            self.found[rule] += count
-            self.examples.setdefault(rule, example)
-
-
 def judge(cluster: Cluster) -> RunVerdict:
     """Return the verdict on a cluster that has run."""
     settings, web, rows, observed = cluster.settings, cluster.web, cluster.log.rows, cluster.observed
-    notes = _Notes()
+    notes = Notes()
     cloned = bool(observed.cloned_at or observed.restored)
     asked = by_page(web, rows)
     over = observed.ended or settings.refresh
@@ -100,12 +78,16 @@ def judge(cluster: Cluster) -> RunVerdict:
         since = (
             math.inf if observed.ended else START + observed.elapsed / 2
         )  # later links may still be crawled
-        _judge_pages(notes, web, rows, asked, [machine.folder for machine in cluster.machines], since)
+        _judge_pages(notes, web, rows, asked, cluster, since)
     if observed.ended and cloned:
         _judge_survivors(notes, asked, cluster)
     if not observed.ended and not settings.length:
         notes.add("no end", f"after {observed.elapsed:.0f} s and {len(observed.lives)} lives")
+    if observed.visits and not any(fault.kind in CUT_OFF for fault in observed.done):
+        notes.add("left behind", f"at {observed.visits[0]:.0f} s", len(observed.visits))
     refetched = 0 if settings.refresh or cloned else _judge_refetches(notes, settings, asked, observed)
+    if not settings.refresh and not cloned:
+        _judge_stops(notes, asked, observed)
     _judge_hosts(notes, rows, cluster)
     _judge_rate(notes, rows, settings)
     for before, after in pairwise(rows):
@@ -114,7 +96,15 @@ def judge(cluster: Cluster) -> RunVerdict:
     for row in rows:
         if row.path.startswith("/private/"):
             notes.add("forbidden", f"{row.host}{row.path} at {row.at - START:.1f}")
+    act_rules.judge_commands(notes, rows, observed)
+    act_rules.judge_limits(notes, web, rows, observed)
+    act_rules.judge_tries(notes, rows, settings, observed)
+    if (
+        not cloned
+    ):  # a recovered link has the depth of its first page, which may be fetched again on another way
+        stored_rules.judge_stored(notes, cluster.population.stored)
     if settings.refresh:
+        act_rules.judge_signals(notes, web, asked, observed)
         _judge_age(notes, web, asked, cluster)
     for text in observed.problems:
         notes.add("miscounted", text)
@@ -159,20 +149,21 @@ def _led_to(web: SyntheticWeb, rows: Sequence[WebAsk], asked: list[list[WebAsk]]
 
 
 def _judge_pages(
-    notes: _Notes,
+    notes: Notes,
     web: SyntheticWeb,
     rows: Sequence[WebAsk],
     asked: list[list[WebAsk]],
-    folders: Sequence[Path],
+    cluster: Cluster,
     since: float,
 ) -> None:
     """Note pages that were linked before `since` and lost, and answered pages that are not stored exactly once."""
     led = _led_to(web, rows, asked)
+    exempt = act_rules.exempt(cluster.observed)
     for page, answers in enumerate(asked):
         parent_had = page == 0 or _has(led[page], since)
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         parked = web.hosts[web.host_of[page]].trap  # the endless calendar may have used up the budget
-        if parent_had and not _has(answers) and not given_up and not parked:
+        if parent_had and not _has(answers) and not given_up and not parked and web.url(page) not in exempt:
             notes.add("lost", f"page {page}, {web.url(page)}, requested {len(answers)} times")
     paths = {(row.host, row.path) for row in rows}
     for page, answers in enumerate(asked):
@@ -185,22 +176,29 @@ def _judge_pages(
         if host.sitemap and answered and (host.name, SITEMAP) not in paths:
             notes.add("lost", f"{host.name}{SITEMAP}")
     stored = Counter[tuple[int, int]]()
-    for folder in folders:
-        for path in sorted(folder.rglob("warc/*.gz*")):
+    for machine in cluster.machines:
+        for path in sorted(machine.folder.rglob("warc/*.gz*")):
             pages, whole = _records(path)
             stored.update(pages)
             if not whole:
                 notes.add("torn", path.name)
     pages_stored = {page for page, _ in stored}
     for page, answers in enumerate(asked):
-        if _has(answers) and page not in pages_stored:
+        withdrawn = web.url(page) in exempt
+        if withdrawn and page in pages_stored and _is_erased(cluster.observed, web.url(page)):
+            notes.add("not heeded", f"{web.url(page)} is still stored")
+        if _has(answers) and page not in pages_stored and not withdrawn:
             notes.add("unstored", f"page {page}")
     for (page, version), count in stored.items():
         if count > 1:
             notes.add("stored twice", f"page {page} version {version}: {count} times")
 
 
-def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
+def _is_erased(observed: Observed, url: str) -> bool:
+    return any(act.kind == "withdraw" and act.target == url for act in observed.acts)
+
+
+def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
     """Note lost links that surviving processes found, for names with one machine.
 
     When a process stops in favour of a copy of its machine, the data stored only on its disk is lost. Nothing is lost
@@ -229,7 +227,7 @@ def _records(path: Path) -> tuple[Iterator[tuple[int, int]], bool]:
 
 
 def _judge_refetches(
-    notes: _Notes, settings: ClusterSettings, asked: list[list[WebAsk]], observed: Observed
+    notes: Notes, settings: ClusterSettings, asked: list[list[WebAsk]], observed: Observed
 ) -> int:
     """Return the number of answers 200 beyond each page's first; each kill may void the fetches in flight."""
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
@@ -246,7 +244,20 @@ def _judge_refetches(
     return again.total()
 
 
-def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
+def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) -> None:
+    """Note pages that were fetched again although they had been answered when TERM stopped their process."""
+    told = observed.told_to_stop
+    stopped = {life.life: START + told[life.life] for life in observed.lives if life.how == STOPPED}
+    for page, answers in enumerate(asked):
+        good = [row for row in answers if row.status == 200]
+        for before in good[:-1]:
+            if before.end < stopped.get(before.life, 0.0):
+                notes.add(
+                    "fetched too often", f"page {page}, answered before its process was stopped by TERM"
+                )
+
+
+def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
     """Note hosts that were asked by two processes or too soon.
 
     A request ends with its process, since the kernel closes the connections. If a name has copies, each machine
@@ -257,7 +268,7 @@ def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], cluster: Cluster) -> Non
     ends = {
         life.life: START + life.at
         for life in cluster.observed.lives
-        if life.killed and not life.how.startswith("power")
+        if life.how == STOPPED or (life.killed and not life.how.startswith("power"))
     }
     last: dict[tuple[str, str], WebAsk] = {}
     names: dict[str, str] = {}
@@ -279,7 +290,7 @@ def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], cluster: Cluster) -> Non
         _judge_copies(notes, rows, cluster.observed)
 
 
-def _judge_copies(notes: _Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
+def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
     """Note requests of a process long after a newer one of its name began elsewhere, if the newer one still runs."""
     lives = {row.life: row for row in rows}
     ends = {end.life: end.at for end in observed.lives}
@@ -309,7 +320,7 @@ def _hidden(observed: Observed, since: float, until: float) -> float:
     return CLONE_MAX + sum(away)
 
 
-def _judge_rate(notes: _Notes, rows: Sequence[WebAsk], settings: ClusterSettings) -> None:
+def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings) -> None:
     """Note windows with more requests than the rate of the whole crawl allows."""
     if not settings.rate:
         return
@@ -323,7 +334,7 @@ def _judge_rate(notes: _Notes, rows: Sequence[WebAsk], settings: ClusterSettings
             notes.add("unfair rate", f"{place - first + 1} in {RATE_WINDOW:g} s until {at - START:.1f}")
 
 
-def _judge_age(notes: _Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:
+def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:
     """Note known pages that were not requested for much longer than their maximum age."""
     most = STALE_AFTER * float(cluster.config.refresh.max_age)
     end = START + cluster.observed.elapsed

@@ -9,18 +9,30 @@ lost links that it had confirmed (`BehindError`), the peer that says so is resta
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from crawler.crawl.topology import Topology
 from crawler.errors import BehindError, CrawlerError, DirectoryError
-from crawler.lab.cluster.cluster_settings import FINISHED, START, LifeEnd, Observed, config_of, slowed
+from crawler.lab.cluster.cluster_settings import (
+    FINISHED,
+    START,
+    LifeEnd,
+    Observed,
+    config_of,
+    limited,
+    slowed,
+)
 from crawler.lab.cluster.machine import Killed, Life, Machine, MachineClock, nobody
+from crawler.lab.cluster.stored_rules import Stored
 from crawler.lab.cluster.virtual_environment import SharedWorld, VirtualEnvironment
+from crawler.process.answering.commands import Commands
 from crawler.process.exchange.exchange import Member
 from crawler.process.opening.stages import Stages
 from crawler.process.process import Process
@@ -31,6 +43,10 @@ from crawler.urls.fingerprint import Fingerprinter
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
 PORT = 7000
 RESTART = 3.0  # seconds until a failed process is restarted
+VISIT_AFTER = (
+    400.0  # seconds until the operator looks at a process that waits: more than a patience and a silence
+)
+STOPPED = "signal"  # the reason with which TERM stops a process
 FRUITLESS_MAX = 60  # failed starts in a row without any request in between: the crawl makes no progress
 
 
@@ -50,13 +66,23 @@ class Population:
         self.addresses = {name: (f"10.0.{k >> 8}.{k & 255}", PORT) for k, name in enumerate(names, start=1)}
         world.wire.names = {name: address for name, (address, _) in self.addresses.items()}
         self.config = config_of(settings, world.web)
+        self._limit = 0  # on pages per host and depth; 0 = none
         self.machines: list[Machine] = []
         for name in names:
             self.add_machine(name, name, folder / name)
         self.running: dict[str, tuple[Life, Process]] = {}
         self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
+        self.stored: dict[str, Stored] = {}  # what the last life on each machine has stored
         self._to_recover: dict[str, str] = {}  # machine -> the process whose lost links it must find first
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
+        self.first_commands: dict[
+            str, list[dict[str, Any]]
+        ] = {}  # machine -> commands given before its next start
+        self.pending = 0  # acts that are scheduled; the run does not end before them
+        self._begun = Counter[str]()  # starts by machine
+        self._away: dict[
+            str, float
+        ] = {}  # machine of a process that was told to stop -> seconds until its next start
         self._numbers = 0
         self._requests = self._fruitless = (
             0  # requests at the last failed start; failed starts in a row without a request
@@ -79,6 +105,69 @@ class Population:
         owners = self.partition.owners(np.array([fingerprint], np.uint64))
         return self.partition.names[int(owners[0])]
 
+    # -- the operator -------------------------------------------------------------------
+
+    def later(self, delay: float, function: Callable[[], None]) -> None:
+        """Call a function after a delay; the run does not end before."""
+        self.pending += 1
+        asyncio.get_running_loop().call_later(delay, self._now, function, context=nobody())
+
+    def _now(self, function: Callable[[], None]) -> None:
+        self.pending -= 1
+        function()
+        self.look_at_end()
+
+    def terminate(self, machine: Machine, away: float) -> bool:
+        """Stop a process as by TERM, and start it again `away` seconds after its end; return False if none runs."""
+        running = self.running.get(machine.label)
+        if running is None:
+            return False
+        self._away[machine.label] = away
+        self.observed.told_to_stop.setdefault(running[0].number, _seconds())
+        nobody(running[0]).run(running[1].stop, STOPPED)
+        return True
+
+    def run_later(self, machine: Machine, delay: float) -> None:
+        """Start a process after a delay, even if it had ended for good, unless it starts before by itself."""
+        self.later(delay, partial(self._run_unless_begun, machine, self._begun[machine.label]))
+
+    def _run_unless_begun(self, machine: Machine, begun: int) -> None:
+        if self._begun[machine.label] == begun:
+            self.run_again(machine)
+
+    def run_again(self, machine: Machine) -> None:
+        """Start the process of a machine, even if it had ended for good."""
+        if self._home.pop(machine.label, None) is not None:
+            self.observed.ended = False
+        self.start(machine)
+
+    def is_over(self, machine: Machine) -> bool:
+        """Return whether the process of a machine has ended for good."""
+        return machine.label in self._home
+
+    def set_limits(self, limit: int) -> None:
+        """Change the limits on pages per host and depth for later starts; 0 lifts them."""
+        self.config, self._limit = limited(self.config, self.world.web, limit), limit
+
+    def visit(self) -> None:
+        """Start one of the processes that others have waited for too long, although it has ended, as they ask for.
+
+        A process that has found nothing to do for `VISIT_AFTER` has warned that it waits.
+        """
+        for life, process in list(self.running.values()):
+            coordination = process.exchange.coordination
+            missing = coordination.missing(process.context.clock.now())
+            alone = _seconds() - self.observed.begun[life.number] > VISIT_AFTER and not coordination.ended
+            gone = [each for each in self.machines if each.name in missing and self.is_over(each)]
+            visited = self.observed.visits[-1:] or [0.0]
+            if alone and gone and not process.busy() and _seconds() - visited[0] > VISIT_AFTER:
+                self.observed.visits.append(_seconds())
+                self.run_again(gone[0])
+
+    def keep(self, task: object) -> None:
+        """Keep an object alive until the end of the run."""
+        self._graveyard.append(task)
+
     # -- a life -----------------------------------------------------------------------
 
     def start(self, machine: Machine) -> None:
@@ -87,8 +176,11 @@ class Population:
             return
         machine.has_power = True
         self._numbers += 1
+        self._begun[machine.label] += 1
         machine.life = life = Life(machine, self._numbers)
         self.observed.begun[life.number] = _seconds()
+        if self._limit:
+            self.observed.limits[life.number] = self._limit
         self.on_begin(life)
         task = asyncio.get_running_loop().create_task(self._live(life), context=nobody(life))
         self._graveyard.append(task)
@@ -119,6 +211,8 @@ class Population:
         if lost := self._to_recover.get(machine.label):
             Recovery(stages, lost).run()
             del self._to_recover[machine.label]
+        for request in self.first_commands.pop(machine.label, ()):
+            Commands(stages, stages.commits.commit_now).run(request)
         seeds = [[self.world.web.url(0)]] if machine.name == "p0" else []
         others = {name: (name, PORT) for name in self.partition.names if name != machine.name}
         process = None
@@ -163,8 +257,16 @@ class Population:
         failed = process is None or process.failure is not None
         self.observed.unexpected += [f"{life}: {each}" for each in stages.results.unexpected.counts]
         if not failed:
+            self.stored[life.machine.label] = Stored.of(stages)
             self.observed.problems += [f"{life.machine.label}: {each}" for each in stages.views.problems()]
         stages.close(clean=not failed)
+
+    def keep_stored(self, machine: Machine) -> None:
+        """Keep what a running process has stored, for the judge."""
+        if machine.label in self.running:
+            self.stored[machine.label] = Stored.of(self.running[machine.label][1].stages)
+        else:
+            self.stored.pop(machine.label, None)
 
     # -- its end ----------------------------------------------------------------------
 
@@ -206,6 +308,7 @@ class Population:
         life.dead = True
         life.machine.life = None
         self.running.pop(life.machine.label, None)
+        self._away.pop(life.machine.label, None)
         self.on_over(life)
         self.world.wire.end_of(life, silent=silent)
         self.world.system.end(life)
@@ -213,16 +316,20 @@ class Population:
     def _ended(self, life: Life, how: str) -> None:
         """Handle a life that has ended by itself: restart its process unless it ended for good."""
         machine = life.machine
+        away = self._away.get(machine.label)
         self.note_end(life, how, killed=False)
         self._forget(life, silent=False)
         refused = how.startswith(f"{DirectoryError.__name__}:")
+        if away is not None and not refused:
+            self.run_later(machine, away)
         if how not in FINISHED and not refused:
-            self._start_again(machine)
+            if away is None:
+                self._start_again(machine)
             return
         self._home[machine.label] = how
         if refused:
             self._hand_over(machine)
-        self._look_at_end()
+        self.look_at_end()
 
     def _start_again(self, machine: Machine) -> None:
         asyncio.get_running_loop().call_later(RESTART, self.start, machine, context=nobody())
@@ -245,8 +352,10 @@ class Population:
             newest = max(heirs, key=lambda each: each.life.number if each.life else 0)
             self.world.wire.names[machine.name] = self.addresses[newest.label][0]
 
-    def _look_at_end(self) -> None:
+    def look_at_end(self) -> None:
         """End the run when a process of each name has finished, or when every machine's process has ended for good."""
+        if self.pending:
+            return
         self.observed.survivors = {
             machine.name: machine.label
             for machine in self.machines

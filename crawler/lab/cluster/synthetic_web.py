@@ -11,6 +11,7 @@ redundancy does not hide a loss.
     /r17              301 to /17; one parent in 16 links this way
     /private/17       forbidden by robots.txt, linked from one page in 16
     /missing/17       404
+    /broken/17        500, always, if the web has `broken` pages; linked from one page in 16
     /days/17          an endless calendar, on hosts that are traps
     /sitemap.xml      on some hosts: their pages with even numbers, with dates, and pages that nothing links to
     http://goneN...   a name that does not exist
@@ -64,6 +65,7 @@ class WebSpec(msgspec.Struct, frozen=True):
     padding: int = 0  # bytes of additional text per page
     phrases: int = 1  # runs of four words in each tag
     flaws: bool = True  # whether some pages fail the first time
+    broken: bool = False  # whether some pages always fail
     scheme: str = "http"
 
 
@@ -178,6 +180,8 @@ class SyntheticWeb:
         if page % MISSING_EVERY == 7:
             found.append(f"{self.spec.scheme}://{host.name}/missing/{page}")
             found.append(f"http://gone{page % DEAD_NAMES}.test/")
+        if self.spec.broken and page % PRIVATE_EVERY == 6:
+            found.append(f"{self.spec.scheme}://{host.name}/broken/{page}")
         if host.trap:
             found.append(f"{self.spec.scheme}://{host.name}/days/0")
         return found
@@ -254,6 +258,8 @@ class SyntheticWeb:
             return self._sitemap(host, delay, now, etag)
         if path.startswith("/days/") and host.trap:
             return self._calendar(host, path, delay)
+        if path.startswith("/broken/"):
+            return WebReply(delay, 500, b"<title>500</title>")
         if path.startswith("/r"):
             return self._redirect(host, path, delay)
         place = path[1:]

@@ -11,7 +11,8 @@
 The processes run the shipped code; time, network, disks and the web are virtual
 (crawler/lab/cluster/README.md). The same seed reproduces a run; the digest in the
 last column covers all requests. --table prints one row per kind of fault, and two
-for all kinds together, without and with copies of disks (clone, restore). Without
+for all kinds together, without and with copies of disks (clone, restore), then one per
+act of the operator, and one for acts and faults together. Without
 --days, a run ends when nothing is left to crawl; with it, known pages are refetched
 until then. The exit code is 1 if a rule was broken.
 """
@@ -65,7 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--faults",
         default="all",
         metavar="A,B",
-        help=f"kinds of faults: {', '.join(fault_plan.KINDS)}; or none (all except clone and restore)",
+        help=f"kinds of faults: {', '.join(fault_plan.KINDS)}; acts of the operator: {', '.join(fault_plan.ACTS)}; "
+        "or none (all faults except clone and restore)",
     )
     add(
         "--points",
@@ -125,6 +127,8 @@ def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
     """Make `--seeds` runs for each kind of fault alone and for all together; print a row for each."""
     kinds: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in fault_plan.KINDS}
     kinds |= {"all but copies": fault_plan.USUAL, "all": fault_plan.KINDS}
+    kinds |= {kind: (kind,) for kind in fault_plan.ACTS}
+    kinds["acts and faults"] = fault_plan.ACTS + fault_plan.USUAL
     rows, broken = [], False
     print(_line(TABLE_COLUMNS, TABLE_WIDTHS))
     for name, faults in kinds.items():

@@ -254,7 +254,7 @@ class Commands:
         yield from self._point.making()
         if self._owns(name):
             self._frontier.blocks.block(name)
-            self._commit(Change())
+            self._commit_blocks()
         return {"host": name}
 
     def unblock(self, host: str) -> Steps:
@@ -263,8 +263,13 @@ class Commands:
         yield from self._point.making()
         if self._owns(name):
             self._frontier.blocks.unblock(name, self._now())
-            self._commit(Change())
+            self._commit_blocks()
         return {"host": name}
+
+    def _commit_blocks(self) -> None:
+        change = Change()
+        self._frontier.blocks.stage(change)
+        self._commit(change)
 
     def _owns(self, host: str) -> bool:
         """Return whether this process crawls a host; host commands are sent to all processes."""

@@ -20,6 +20,7 @@ from typing import Protocol
 from crawler.config import Config
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.errors import StoreError
+from crawler.pages.erasure import Rewriting
 from crawler.process.committing.commits import Commits
 from crawler.process.committing.committer import DECISION_DELAY, SIBLINGS, Committer, CommitterState, Step
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
@@ -299,7 +300,10 @@ class CommitLoop:
 
 
 def _is_small(group: Sequence[Change]) -> bool:
-    """Return whether writing a group takes little time, apart from the wait for the disk."""
+    """Return whether writing a group takes little time, apart from the wait for the disk; an erasure does not."""
     if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
         return False
-    return sum(each.payload_bytes for change in group for each in change.captures) <= SMALL_BYTES
+    captures = [each for change in group for each in change.captures]
+    if any(isinstance(each, Rewriting) for each in captures):
+        return False
+    return sum(each.payload_bytes for each in captures) <= SMALL_BYTES

@@ -70,7 +70,10 @@ class Loops(msgspec.Struct, frozen=True):
 
 
 class ExchangeParts(msgspec.Struct, frozen=True):
-    """The parts of the process's stages that the exchange uses; `counters_before` are the counters at its start."""
+    """The parts of the process's stages that the exchange uses; `counters_before` are the counters at its start.
+
+    `clean` says that the last run of this process ended cleanly.
+    """
 
     store: KeyValue
     counters: Counter[str]
@@ -82,6 +85,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
     inbox: Inbox
     fingerprinter: Fingerprinter
     admission: Admission
+    clean: bool
     received: Callable[[Received], Making]  # makes the change for an entry that another process sent
 
     @classmethod
@@ -98,6 +102,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
             inbox=stages.inbox,
             fingerprinter=stages.fingerprinter,
             admission=stages.admission,
+            clean=stages.was_clean,
             received=stages.received,
         )
 

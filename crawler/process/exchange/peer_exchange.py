@@ -5,8 +5,8 @@
     heartbeat   the share of the rate and the end of the crawl are updated
 
 A process that has finished stays until all others know of the end, for `crawl.patience` at most.
-Peers cannot tell a silent process from a dead one: a process that was cut off meanwhile would
-wait forever for the processes that have left.
+Peers cannot tell a silent process from a dead one: a process that was cut off meanwhile
+waits for the processes that have left, until one of them is started again and tells it.
 """
 
 import asyncio
@@ -50,8 +50,11 @@ class PeerExchange(Exchange):
         self._urgent = False
         self._taking = True
         self._has_share = True
+        self._limits = f"{self._frontier.limits} {context.config.crawl.patience:g}"
         silence_max = self._config.silence_max
-        self._known_termination = Termination(parts.store, self._extent, silence_max, self._clock.now())
+        self._known_termination = Termination(
+            parts.store, self._extent, silence_max, self._clock.now(), clean=parts.clean
+        )
         self._awaited = MissingPeers(silence_max)
         self.coordination.tells_end = member.supervised  # the supervisor learns of the end, too
         self._beating: asyncio.Task[None] | None = None
@@ -119,9 +122,19 @@ class PeerExchange(Exchange):
             patience += self._clock.now()
             while not self.coordination.all_know and self._clock.now() < patience:
                 await asyncio.sleep(heartbeat / 4)
+            self._tell_uninformed()
             await asyncio.sleep(LAST_WORDS * heartbeat)  # the last peer has not heard from this process yet
         elif stopped_by.startswith("max_"):
             await asyncio.sleep(LAST_WORDS * heartbeat)
+
+    def _tell_uninformed(self) -> None:
+        """Warn about the peers that this process leaves without telling them of the end."""
+        if uninformed := self.coordination.uninformed():
+            log.warning(
+                "the crawl has ended, but there is no contact with %s; if a process still waits there, "
+                "start this one again: it tells the others",
+                ", ".join(uninformed),
+            )
 
     def _patience(self) -> float:
         """Return how many seconds to wait for uninformed peers; short if the end was known before this start."""
@@ -135,7 +148,10 @@ class PeerExchange(Exchange):
     async def _keep_end(self) -> None:
         """Store the end, because after a crash the peers that know of it may be gone."""
         kept = asyncio.Event()
-        change = self._known_termination.keep()
+        said = self.coordination.rates_stated()
+        change = self._known_termination.keep(
+            {name: said[name] for name in said if name != self._context.name}
+        )
         change.after.append(kept.set)
         self._loops.queue(change)
         with suppress(TimeoutError):  # the write failed, and that ends the process
@@ -150,6 +166,7 @@ class PeerExchange(Exchange):
             pages_of(self._parts.counters),
             admission.seeds_sent,
             admission.seeds_digest,
+            self._limits,
         )
 
     def _progress(self) -> Progress:
@@ -157,6 +174,7 @@ class PeerExchange(Exchange):
         own = super()._progress()
         if own.outbox and self._known_termination.holds and not self.coordination.heard_all:
             own.outbox = 0
+        own.past_end = self._known_termination.past_end
         return own
 
     def _recall_end(self) -> None:
@@ -172,6 +190,7 @@ class PeerExchange(Exchange):
         if missing and not self._supervised:
             log.warning(
                 "nothing is left to do here, but the crawl cannot end without %s (no contact for %g s); "
+                "if the crawl has ended there, start one of them again: it tells this process; "
                 "this process can be stopped without losing data",
                 ", ".join(missing),
                 self._config.silence_max,

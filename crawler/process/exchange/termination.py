@@ -2,18 +2,28 @@
 
 A process that announces the end may be left alone by all peers that it has told. So it first
 stores the end (`m/ended`) with its extent: the links that it had sent and applied, the pages
-that it had fetched, the seeds that it was given. Later work, such as the seeds of a new run,
-changes these numbers, and then the stored end is void. A restart is given the seeds of its run
+that it had fetched, the seeds that it was given, the limits in force. Later work, such as the
+seeds of a new run, changes these numbers, and then the stored end is void. Other limits void it,
+too, because URLs that were parked or had to wait too long may now be fetched, here or in a
+process that starts later. A process says what it knows (`PastEnd`); while a peer's end is
+void, no process relies on its own. A restart is given the seeds of its run
 again and sends those of other processes again; these seeds are not counted, because the
 other processes had them before the end.
+
+A stored end applies in two cases. After a crash, the process may have been killed while it
+left, so it leaves once the missing peers have been silent for long. After a clean end, a start is
+a new run, which waits for all peers; but a process that was cut off when the others left may
+still wait for them. The stored end contains what each peer had sent and applied. The first
+process that comes back tells a peer with these numbers, which knows of no end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from crawler.splitter.coordination import Progress
-from crawler.splitter.wire import Counters
+from crawler.splitter.wire import Counters, PastEnd
 from crawler.storage.commit import Change
 from crawler.storage.keys import ENDED
 from crawler.storage.kv import KeyValue
@@ -24,6 +34,8 @@ class Extent(msgspec.Struct, frozen=True):
     """The work of a process over all runs: links appended to outboxes, links applied from inboxes, pages fetched.
 
     `seeds` is the number of those links that are seeds of this start, `digest` the sum of the seeds' fingerprints.
+    `limits` describes the settings that decide which known URLs are not fetched. `peers` is the
+    (appended, applied) of each peer that was last heard at rest.
     """
 
     appended: int
@@ -31,46 +43,79 @@ class Extent(msgspec.Struct, frozen=True):
     pages: int
     seeds: int = 0
     digest: int = 0
+    limits: str = ""
+    peers: dict[str, tuple[int, int]] = {}
 
     def is_beyond(self, kept: "Extent") -> bool:
-        """Return whether this extent has more work than `kept`, apart from the same seeds."""
-        before = (kept.appended, kept.applied, kept.pages, kept.digest)
-        return (self.appended - self.seeds, self.applied, self.pages, self.digest) != before
+        """Return whether this extent has more work than `kept`, apart from the same seeds, or other limits."""
+        before = (kept.appended, kept.applied, kept.pages, kept.digest, kept.limits)
+        return (self.appended - self.seeds, self.applied, self.pages, self.digest, self.limits) != before
 
 
 class Termination:
     """Remembers whether this process knew of the end before it restarted, and whether that end still applies.
 
-    `extent` returns the current extent; `silence_max` is in seconds.
+    `extent` returns the current extent; `silence_max` is in seconds; `clean` says that the last run ended cleanly.
     """
 
-    def __init__(self, store: KeyValue, extent: Callable[[], Extent], silence_max: float, now: float) -> None:
+    def __init__(
+        self,
+        store: KeyValue,
+        extent: Callable[[], Extent],
+        silence_max: float,
+        now: float,
+        *,
+        clean: bool = False,
+    ) -> None:
         self._kept = load(store, ENDED, Extent | None, None)  # type: ignore[arg-type]
         self._extent = extent
         self._silence_max = silence_max
+        self._clean = clean
         self._quiet_since = now  # since then some peers have been missing, and no process has had work
+
+    @property
+    def past_end(self) -> PastEnd:
+        """The knowledge of an end that this process had when it started."""
+        if self._kept is None:
+            return PastEnd.NONE
+        return PastEnd.VOID if self._extent().is_beyond(self._kept) else PastEnd.HOLDS
 
     @property
     def holds(self) -> bool:
         """True if this process knew of the end and has done nothing since."""
-        return self._kept is not None and not self._extent().is_beyond(self._kept)
+        return self.past_end is PastEnd.HOLDS
 
-    def keep(self) -> Change:
-        """Make the change that stores the end for a start after a crash."""
+    def keep(self, peers: Mapping[str, Progress | Counters]) -> Change:
+        """Make the change that stores the end for a later start; `peers` are the values received last."""
+        at_rest = {
+            name: (each.appended, each.applied)
+            for name, each in peers.items()
+            if each.idle and not each.outbox
+        }
         change = Change(sync=True)
-        change.put(ENDED, pack(self._extent()))
+        change.put(ENDED, pack(replace(self._extent(), peers=at_rest)))
         return change
 
     def recalls(self, said: Mapping[str, Progress | Counters], processes: int, now: float) -> bool:
         """Return whether the stored end still applies; call this often.
 
-        It applies if, for `silence_max`, some peers were not heard in this life and all
-        others were idle. In a new run, or if a peer comes back with work, some process is not idle.
+        It applies if all processes that were heard in this life are idle, none knows of later
+        work, some are missing, and one of them waits without knowing of the end. After a crash, it also
+        applies if that lasts for `silence_max`.
         """
-        work = any(not each.idle or each.outbox for each in said.values())
+        work = any(not each.idle or each.outbox or each.past_end is PastEnd.VOID for each in said.values())
         if len(said) == processes or work or not self.holds:
             self._quiet_since = now
-        return now - self._quiet_since >= self._silence_max
+            return False
+        return self._is_awaited(said) or (not self._clean and now - self._quiet_since >= self._silence_max)
+
+    def _is_awaited(self, said: Mapping[str, Progress | Counters]) -> bool:
+        """Return whether a peer is as it was at the end, but does not know of it."""
+        peers = self._kept.peers if self._kept is not None else {}
+        return any(
+            each.past_end is PastEnd.NONE and peers.get(name) == (each.appended, each.applied)
+            for name, each in said.items()
+        )
 
 
 class MissingPeers:

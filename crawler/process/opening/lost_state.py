@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crawler.crawl.directory import BEGUN, CrawlDirectory
 from crawler.errors import DamageError
-from crawler.storage.keys import CLEAN, ENDED, STATE
+from crawler.storage.keys import CLEAN, STATE
 from crawler.storage.kv import REMEDY, Batch, KeyValue
 from crawler.storage.reshard import load, pack
 
@@ -46,7 +46,6 @@ def stage_state(batch: Batch, state: int, *, clean: bool) -> None:
     """Add to `batch`, the first or the last of a run, the number of the state that begins with it."""
     if clean:
         batch.put(CLEAN, b"1")
-        batch.delete(ENDED)
     else:
         batch.delete(CLEAN)
     batch.put(STATE, pack(state))

@@ -145,7 +145,7 @@ class Stages:
         )  # fmt: skip
         if self.lock is not None:
             self._sync_names()
-        clean = self._note_opening()
+        clean = self.was_clean = self._note_opening()
         self.frontier.open(self.clock.now(), clean=clean)
         if self.refresh is not None:
             self.refresh.open(store, self.pages.stored_records, self.clock.now())

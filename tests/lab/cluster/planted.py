@@ -40,8 +40,9 @@ from crawler.splitter.session import Common, Doorkeeper
 from crawler.splitter.spool import Greeting, Spool
 from crawler.storage import commit, files
 from crawler.storage.kv import MemoryStore
+from tests.lab.cluster import planted_acts
 
-SEEDS = 200
+SEEDS = 50
 SETTINGS = ClusterSettings(web=WebSpec(hosts=12, pages=150), count=8, within=60.0)
 
 
@@ -481,7 +482,7 @@ PLANTS = {
         },
     ),
     "own-first": Plant("receiving never waits for sending", _own_first, {"faults": ("partition",)}),
-}
+} | {name: Plant(*plant) for name, plant in planted_acts.PLANTS.items()}
 
 
 @contextmanager

@@ -33,6 +33,23 @@ def test_faults_break_no_rule(seed: int) -> None:
     assert verdict.pages >= 55
 
 
+def test_acts_of_the_operator_break_no_rule() -> None:
+    web = WebSpec(hosts=8, pages=60, broken=True)
+    acting = msgspec.structs.replace(TINY, web=web, faults=(*fault_plan.ACTS, "kill", "power"), count=12)
+    verdict = run(msgspec.structs.replace(acting, seed=2))
+    assert verdict.flawless, verdict.examples
+
+
+def test_signals_to_any_process_lead_to_a_fetch() -> None:
+    settings = settings_of(PLANTS["foreign-signals-ignored"], 1)
+    with memory_folder() as folder:
+        world = Cluster(settings, Path(folder))
+        world.run()
+        verdict = judge(world)
+        assert verdict.flawless, verdict.examples
+        assert sum(act.kind == "signal" for act in world.observed.acts) > 4
+
+
 def test_known_pages_are_refetched_also_by_a_single_process() -> None:
     refreshing = msgspec.structs.replace(
         TINY,
@@ -79,6 +96,16 @@ CHEAP = {
     "sent-is-gone": 1,
     "tail-trusted": 6,
     "loss-not-told": 3,
+    "parked-for-good": 1,
+    "budget-not-counted": 1,
+    "depth-of-the-page": 1,
+    "one-try": 1,
+    "blocks-in-memory": 1,
+    "erasure-is-small": 1,
+    "withdrawn-is-fetched": 1,
+    "wrong-place": 1,
+    "wrong-original": 1,
+    "foreign-signals-ignored": 1,
 }
 
 
@@ -156,12 +183,13 @@ def test_a_table_has_a_row_for_each_kind_of_fault(
 ) -> None:
     monkeypatch.setattr(fault_plan, "KINDS", ("kill", "clone"))
     monkeypatch.setattr(fault_plan, "USUAL", ("kill",))
+    monkeypatch.setattr(fault_plan, "ACTS", ("term",))
     out = tmp_path / "faults.csv"
     table = ["cluster", "--table", "--seeds", "1", "--pages", "10", "--hosts", "3", "--count", "1"]
     assert lab.main("lab", [*table, "--out", str(out)]) == 0
     kinds = [line.split(",")[0] for line in out.read_text().splitlines()[2:]]
-    assert kinds == ["kill", "clone", "all but copies", "all"]
-    assert capsys.readouterr().out.count("1 of 1") == 4
+    assert kinds == ["kill", "clone", "all but copies", "all", "term", "acts and faults"]
+    assert capsys.readouterr().out.count("1 of 1") == 6
 
 
 def test_a_curve_has_rows_with_and_without_a_slow_process(

@@ -77,6 +77,38 @@ def test_a_process_that_returns_after_the_end_ends_too(seed: int) -> None:
     assert cluster.observed.elapsed < 300.0
 
 
+def test_an_end_known_under_other_limits_is_not_recalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The power fails when all know of the end; limits are raised; one process starts later than a silence."""
+    web = msgspec.structs.replace(WEB, hosts=4, pages=40, zipf=2.0, sitemaps=0.0)
+    tree = {"crawl": {"pages_per_host": 6, "depth": 6}}
+    monkeypatch.setattr(fault_plan, "first_limit", lambda seed, plan: 6)
+    settings = msgspec.structs.replace(QUIET, web=web, seed=2, tree=tree)
+    planned(monkeypatch)
+    short, _ = run(settings)
+    raised = Fault(short.observed.elapsed - 1.0, "limits", (2,), length=150.0, point=fault_plan.POWER_CUT)
+    planned(monkeypatch, raised)
+    cluster, verdict = run(settings)
+    assert verdict.flawless, verdict.examples
+    assert short.observed.ended and verdict.pages == 40 and cluster.observed.elapsed < 400.0
+    assert sum(life.killed for life in cluster.observed.lives) == 3, "all had been told of the end"
+
+
+@pytest.mark.parametrize("cut_off", [(0, 1, 2), (1, 0, 2)])
+def test_the_first_process_that_comes_back_tells_one_that_missed_the_end(
+    cut_off: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process is cut off at the end for longer than a patience; one of the two others is started again."""
+    settings = msgspec.structs.replace(QUIET, tree={"crawl": {"patience": 60.0}})
+    planned(monkeypatch)
+    free, _ = run(settings)
+    planned(monkeypatch, Fault(free.observed.elapsed - 3.3, "partition", cut_off, length=300.0))
+    cluster, verdict = run(settings)
+    assert verdict.flawless, verdict.examples
+    last = cluster.observed.lives[-1]
+    assert (last.machine, last.how) == (f"p{cut_off[0]}", "done")
+    assert len(cluster.observed.visits) == 1 and last.at < cluster.observed.visits[0] + 90.0
+
+
 def test_a_missing_process_delays_the_end_but_not_the_crawl(monkeypatch: pytest.MonkeyPatch) -> None:
     planned(monkeypatch, Fault(5.0, "power", (1,), length=300.0))
     cluster, verdict = run(QUIET)

@@ -150,6 +150,18 @@ def test_a_host_is_blocked_and_taken_up_again(stages: Stages) -> None:
     assert ask(stages, "why", url="http://b.org/")["waiting"]["state"] != "blocked"
 
 
+def test_a_block_and_its_lifting_outlast_a_kill(tmp_path: Path) -> None:
+    """Both were stored only with a later change of the host, or at a clean end."""
+    for command, blocked in (("block", True), ("unblock", False)):
+        stages = opened(tmp_path)
+        ask(stages, command, host="b.org")
+        stages.close(clean=False)
+        stages = opened(tmp_path)
+        status = stages.frontier.views.host("b.org", stages.clock.now())
+        assert status is not None and (status.state == "blocked") is blocked
+        stages.close(clean=False)
+
+
 def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:
     ask(stages, "seed", urls=["http://b.org/1", "http://b.org/2", "http://c.org/1"])
     assert ask(stages, "retire", pattern=r"b\.org") == {"retired": 2, "stored": False}

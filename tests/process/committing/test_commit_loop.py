@@ -13,6 +13,7 @@ import pytest
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.errors import StoreError
+from crawler.pages.erasure import Blanked
 from crawler.process.committing import commit_loop as module
 from crawler.process.committing.commit_loop import (
     SMALL_BYTES,
@@ -489,4 +490,11 @@ def group(changes: int = 1, links: int = 0, sizes: tuple[int, ...] = ()) -> list
 )
 def test_small_groups_are_recognized(some: list[Change], small: bool) -> None:
     assert _is_small(some) is small
+
+
+def test_the_part_of_a_group_that_erases_bytes_is_not_small() -> None:
+    """An erasure has no payload; asking for its size ended a process that had little else to do."""
+    change = Change(sync=True)
+    change.captures.append(Blanked({b"j/name": 10}))
+    assert not _is_small([change])
     assert (SMALL_GROUP, SMALL_LINKS, SMALL_BYTES) == (16, 1000, 262_144)

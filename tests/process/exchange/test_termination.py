@@ -2,19 +2,23 @@
 
 from crawler.process.exchange.termination import Extent, MissingPeers, Termination
 from crawler.splitter.coordination import Progress
+from crawler.splitter.wire import PastEnd
 from crawler.storage.kv import MemoryStore
 
 IDLE = {"p0": Progress(idle=True)}
+PEERS = {"p1": Progress(idle=True, appended=3, applied=4), "p2": Progress(appended=1)}
 
 
 def kept() -> MemoryStore:
     """Return a store in which the crawl ended with the extent (5, 6, 7)."""
-    change = made(MemoryStore(), (5, 6, 7)).keep()
+    change = made(MemoryStore(), (5, 6, 7)).keep(PEERS)
     return MemoryStore({key: value for key, value in change.operations if value is not None})
 
 
-def made(store: MemoryStore, standing: tuple[int, ...], now: float = 0.0) -> Termination:
-    return Termination(store, lambda: Extent(*standing), 30.0, now)
+def made(
+    store: MemoryStore, standing: tuple[int, ...], *, limits: str = "", clean: bool = False
+) -> Termination:
+    return Termination(store, lambda: Extent(*standing, limits=limits), 30.0, 0.0, clean=clean)
 
 
 def test_a_stored_end_applies_after_a_restart_if_nothing_was_done_since() -> None:
@@ -24,8 +28,36 @@ def test_a_stored_end_applies_after_a_restart_if_nothing_was_done_since() -> Non
         assert not made(kept(), behind).holds
 
 
+def test_other_limits_void_a_stored_end_and_peers_heed_it() -> None:
+    """An end that was known before limits were raised let processes leave that others would need."""
+    raised = made(kept(), (5, 6, 7), limits="2 pages per host")
+    assert not raised.holds and raised.past_end is PastEnd.VOID
+    known = made(kept(), (5, 6, 7))
+    said = IDLE | {"p1": Progress(idle=True, past_end=raised.past_end)}
+    assert not known.recalls(said, 3, 100.0) and not known.recalls(said, 3, 500.0)
+
+
+def test_after_a_clean_end_only_a_peer_that_missed_the_end_recalls_it() -> None:
+    """A process that was cut off when its peers left waited forever, even if one of them came back."""
+    missed = Progress(idle=True, appended=3, applied=4)
+    known = made(kept(), (5, 6, 7), clean=True)
+    assert known.past_end is PastEnd.HOLDS
+    assert not known.recalls(IDLE, 3, 1000.0), "a new run waits for its peers"
+    assert known.recalls(IDLE | {"p1": missed}, 3, 1000.0)
+    assert made(kept(), (5, 6, 7)).recalls(IDLE | {"p1": missed}, 3, 1.0), "after a crash, too"
+    for other in (
+        Progress(idle=True, appended=4, applied=4),
+        Progress(appended=3, applied=4),
+        Progress(idle=True, appended=3, applied=4, past_end=PastEnd.HOLDS),
+    ):
+        assert not known.recalls(IDLE | {"p1": other}, 3, 2000.0), other
+    assert not known.recalls(IDLE | {"p1": missed, "p2": Progress()}, 4, 2000.0), "p2 works"
+    assert not known.recalls(IDLE | {"p2": Progress(idle=True, appended=1)}, 3, 2000.0), "not at rest then"
+    assert not made(kept(), (6, 6, 7), clean=True).recalls(IDLE | {"p1": missed}, 3, 2000.0)
+
+
 def test_only_new_seeds_void_a_stored_end() -> None:
-    change = made(MemoryStore(), (5, 6, 7, 2, 99)).keep()
+    change = made(MemoryStore(), (5, 6, 7, 2, 99)).keep(PEERS)
     store = MemoryStore({key: value for key, value in change.operations if value is not None})
     assert made(store, (7, 6, 7, 2, 99)).holds, "sent again"
     assert not made(store, (5, 6, 7)).holds, "not all seeds have been given yet"

@@ -1,0 +1,102 @@
+"""The rules of the judge about acts of the operator and about limits, from the web's log.
+
+over a limit      a page beyond the limit on depth or on pages per host was requested, under no limit that allowed it
+not heeded        a blocked host, or a withdrawn page, was requested; or a withdrawn copy is still in a WARC file
+unheard           a page was not requested again after a signal, though it was known
+gave up           a page that always fails was requested too rarely or too often
+"""
+
+import math
+from collections.abc import Sequence
+
+from crawler.lab.cluster.cluster_settings import START, Act, ClusterSettings, Observed
+from crawler.lab.cluster.fetching import WebAsk
+from crawler.lab.cluster.judge_notes import TRIES, Notes
+from crawler.lab.cluster.synthetic_web import SITEMAP, SyntheticWeb
+
+HEARD_WITHIN = 900.0  # seconds after a signal within which a known page is requested again
+ROBOTS = "/robots.txt"
+
+
+def exempt(observed: Observed) -> set[str]:
+    """Return the URLs of pages that need not be fetched, or need no copy: retired and withdrawn ones."""
+    return {act.target for act in observed.acts if act.kind in ("retire", "withdraw")}
+
+
+def judge_commands(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
+    """Note requests that a block or a withdrawal forbids."""
+    acts = [act for act in observed.acts if act.kind in ("block", "withdraw")]
+    for row in rows if acts else ():
+        at, url = row.at - START, f"http://{row.host}{row.path}"
+        for act in acts:
+            if act.kind == "block" and act.target == row.host and act.at < at < _lifted(acts, act):
+                notes.add("not heeded", f"{url} at {at:.2f}, though blocked since {act.at:.2f}")
+            if act.kind == "withdraw" and act.target == url and at > act.at:
+                notes.add("not heeded", f"{url} at {at:.2f}, though withdrawn at {act.at:.2f}")
+
+
+def _lifted(acts: Sequence[Act], block: Act) -> float:
+    """Return when a host was unblocked that had been blocked, perhaps more than once."""
+    return min(act.until for act in acts if act.target == block.target and act.until > block.at)
+
+
+def judge_signals(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], observed: Observed) -> None:
+    """Note known pages that were not requested again after a signal."""
+    page_of = {web.url(page): page for page in range(len(asked))}
+    for act in observed.acts:
+        if act.kind != "signal" or act.at + HEARD_WITHIN > observed.elapsed:
+            continue
+        answers = asked[page_of[act.target]]
+        known = any(row.status == 200 and row.end < START + act.at for row in answers)
+        if known and not any(act.at <= row.at - START <= act.at + HEARD_WITHIN for row in answers):
+            notes.add("unheard", f"{act.target}, signalled at {act.at:.0f}")
+
+
+def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observed: Observed) -> None:
+    """Note requests beyond the largest limit so far; a limit that is lowered binds only URLs found later."""
+    if not observed.limits:
+        return
+    depths, known, most = _depths(web), dict[str, set[str]](), 0.0
+    for row in sorted(rows, key=lambda row: row.at):
+        most = max(most, observed.limits.get(row.life, math.inf))
+        if row.path in (ROBOTS, SITEMAP):
+            continue
+        where = f"{row.host}{row.path} at {row.at - START:.1f}"
+        paths = known.setdefault(row.host, set())
+        is_hop = f"/r{row.path[1:]}" in paths  # the target of a redirect uses no budget
+        paths.add(row.path)
+        if len(paths) > most and not is_hop:
+            notes.add("over a limit", f"{where}: URL {len(paths)} of its host, the limit is {most:g}")
+        if row.page >= 0 and depths[row.page] > most:
+            notes.add("over a limit", f"{where}: depth {depths[row.page]}, the limit is {most:g}")
+
+
+def _depths(web: SyntheticWeb) -> list[float]:
+    """Return the least number of links from the seed to each page; 0 for pages that a sitemap lists."""
+    numbers = {web.url(page): page for page in range(len(web.host_of))}
+    numbers |= {web.link_to(page): page for page in range(len(web.host_of))}
+    depths = [math.inf] * len(web.host_of)
+    front = [0, *(page for host in web.hosts if host.sitemap for page in web.listed(host))]
+    depth = 0
+    while front:
+        following = []
+        for page in front:
+            if depths[page] == math.inf:
+                depths[page] = depth
+                following += [numbers[url] for url in web.links(page) if url in numbers]
+        front, depth = following, depth + 1
+    return depths
+
+
+def judge_tries(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings, observed: Observed) -> None:
+    """Note pages that always fail and were tried too often, or given up too soon."""
+    tried: dict[str, int] = {}
+    for row in rows:
+        if row.path.startswith("/broken/") and row.status:
+            tried[f"{row.host}{row.path}"] = tried.get(f"{row.host}{row.path}", 0) + 1
+    voided = sum(life.killed for life in observed.lives)
+    for url, count in tried.items():
+        if count > TRIES + voided:
+            notes.add("gave up", f"{url}: tried {count} times, with {voided} kills")
+        elif count < TRIES and observed.ended and not observed.acts:
+            notes.add("gave up", f"{url}: tried only {count} times")

@@ -1,0 +1,197 @@
+"""The acts of an operator in a virtual world, besides faults: stops, second runs, changed limits, commands.
+
+An act ends up in `Observed.acts` with what the judge must know about it. Acts on a process that does not run are
+skipped, as the command would have failed.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any
+
+from crawler.admin import withdrawal
+from crawler.errors import CrawlerError
+from crawler.lab.cluster.cluster_settings import START, Act
+from crawler.lab.cluster.fault_plan import POWER_CUT, Fault
+from crawler.lab.cluster.machine import Machine, nobody
+from crawler.lab.cluster.population import Population
+from crawler.pages.withdrawals import RuleFile
+from crawler.process.process import Process
+
+PROMPT = (1.0, 5.0)  # seconds until the processes of a second run start, except for the late one
+
+
+class OperatorActs:
+    """Carries out the acts of a plan. `METHODS` names the method of each kind."""
+
+    METHODS = {
+        "term": "_terminate",
+        "rerun": "_run_again",
+        "limits": "_change_limits",
+        "block": "_block",
+        "retire": "_retire",
+        "withdraw": "_withdraw",
+        "signal": "_signal",
+    }
+
+    def __init__(self, population: Population) -> None:
+        self._population = population
+        self._acts = population.observed.acts
+
+    def carry_out(self, act: Fault) -> None:
+        """Carry out an act now."""
+        getattr(self, self.METHODS[act.kind])(self._population.machines[act.machines[0]], act)
+
+    def _note(self, act: Fault, target: str = "", until: float = 0.0) -> None:
+        self._acts.append(Act(act.kind, asyncio.get_running_loop().time() - START, target, until))
+
+    # -- runs -----------------------------------------------------------------------------
+
+    def _terminate(self, machine: Machine, act: Fault) -> None:
+        """Stop a process by TERM; it starts again `length` seconds after its end."""
+        if self._population.terminate(machine, act.length):
+            self._note(act)
+
+    def _run_again(self, machine: Machine, act: Fault) -> None:
+        """Stop every process by TERM or by a power cut, and start all again: one of them `length` seconds later."""
+        population = self._population
+        self._note(act)
+        for place, each in enumerate(list(population.machines)):
+            away = act.length if each is machine else PROMPT[0] + (PROMPT[1] - PROMPT[0]) * (place % 3) / 2
+            if act.point != POWER_CUT:
+                if not population.terminate(each, away):
+                    population.run_later(each, away)
+                continue
+            if each.life is not None:
+                population.note_end(each.life, "power at a second run", killed=True)
+                population.kill(each.life, power=True)
+            population.run_later(each, away)
+
+    def _change_limits(self, machine: Machine, act: Fault) -> None:
+        """Start a second run with other limits on pages per host and depth."""
+        self._population.set_limits(int(act.amount))
+        self._run_again(machine, act)
+
+    # -- commands ---------------------------------------------------------------------------
+
+    def _block(self, machine: Machine, act: Fault) -> None:
+        """Block a host in its process; lift the block `length` seconds later, when that process runs again."""
+        host = self._host(act)
+        self._command(
+            self._owner(host), {"command": "block", "host": host}, partial(self._blocked, act, host)
+        )
+
+    def _blocked(self, act: Fault, host: str, answer: Any) -> None:
+        now = asyncio.get_running_loop().time() - START
+        self._acts.append(Act(act.kind, now, host, now + act.length))
+        self._population.later(act.length, partial(self._unblock, host))
+
+    def _unblock(self, host: str) -> None:
+        """Lift the block of a host; if its process is down, when it starts, and if it has ended, in a second run."""
+        request, machine = {"command": "unblock", "host": host}, self._machine_of(host)
+        if (process := self._owner(host)) is not None:
+            self._command(process, request, lambda answer: None)
+            return
+        self._population.first_commands.setdefault(machine.label, []).append(request)
+        if self._population.is_over(machine):
+            for each in self._population.machines:
+                self._population.run_again(each)
+
+    def _retire(self, machine: Machine, act: Fault) -> None:
+        """Drop the waiting entry of one page at its owner."""
+        url = self._page(act)
+        request = {"command": "retire", "pattern": f"^{url}$"}
+        self._command(self._owner(url), request, partial(self._retired, act, url))
+
+    def _retired(self, act: Fault, url: str, answer: Any) -> None:
+        if answer["retired"]:
+            self._note(act, url)
+
+    def _signal(self, machine: Machine, act: Fault) -> None:
+        """Report to any process that a page has changed."""
+        url = self._page(act)
+        running = self._population.running.get(machine.label)
+        self._command(
+            running and running[1], {"command": "signal", "urls": [url]}, lambda said: self._note(act, url)
+        )
+
+    def _withdraw(self, machine: Machine, act: Fault) -> None:
+        """Withdraw a page, and erase its copies, at its owner."""
+        url = self._page(act)
+        process = self._owner(url)
+        if process is None:
+            return
+        config, place = self._population.config, self._machine_of(url)
+        order = withdrawal.TakeDown(url=url, erase=True)
+        rules = RuleFile(place.folder, config.pages.withdrawals_max)
+        steps = withdrawal.conduct(order, rules, asyncio.get_running_loop().time())
+        self._run_in(process, place, partial(self._erase, act, url, process, steps))
+
+    async def _erase(self, act: Fault, url: str, process: Process, steps: withdrawal.Requests) -> None:
+        answer: Any = None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration:
+                break
+            answer = [await _answer(process, request)]
+            if not await process.kept():  # a step depends on what the one before has stored
+                return
+        self._note(act, url)
+
+    # -- means --------------------------------------------------------------------------------
+
+    def _host(self, act: Fault) -> str:
+        hosts = self._population.world.web.hosts
+        return hosts[int(act.amount * len(hosts))].name
+
+    def _page(self, act: Fault) -> str:
+        """Return the URL of a page that is not the seed."""
+        web = self._population.world.web
+        return web.url(1 + int(act.amount * (len(web.host_of) - 1)))
+
+    def _machine_of(self, url: str) -> Machine:
+        name = self._population.owner(url if "://" in url else f"http://{url}/")
+        return next(each for each in self._population.machines if each.name == name)
+
+    def _owner(self, url: str) -> Process | None:
+        """Return the running process that owns a URL or host, or None."""
+        running = self._population.running.get(self._machine_of(url).label)
+        return running[1] if running is not None else None
+
+    def _command(self, process: Process | None, request: dict[str, Any], then: Callable[[Any], None]) -> None:
+        """Give a command to a process; call `then` with its answer once the change is durable."""
+        if process is not None:
+            machine = next(each for each in self._population.machines if each.name == process.stages.name)
+            self._run_in(process, machine, partial(self._order, process, request, then))
+
+    async def _order(self, process: Process, request: dict[str, Any], then: Callable[[Any], None]) -> None:
+        answer = await _answer(process, request)
+        if await process.kept():
+            then(answer)
+
+    def _run_in(self, process: Process, machine: Machine, work: Callable[[], Any]) -> None:
+        """Run a coroutine as part of a life; if that dies meanwhile, so does the command."""
+        running = self._population.running.get(machine.label)
+        if running is None or running[1] is not process:
+            return
+        task = asyncio.get_running_loop().create_task(_quietly(work()), context=nobody(running[0]))
+        self._population.keep(task)
+
+
+async def _answer(process: Process, request: dict[str, Any]) -> Any:
+    steps: Generator[None, None, Any] = process.commands.steps(request)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        await asyncio.sleep(0)
+
+
+async def _quietly(work: Any) -> None:
+    """Run a command; an operator only sees an error of the crawl's."""
+    try:
+        await work
+    except CrawlerError:
+        pass

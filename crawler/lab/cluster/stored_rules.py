@@ -1,0 +1,72 @@
+"""The rules of the judge about the stores: what their records say of the archive and of the way to a page.
+
+misfiled          a capture does not lead to its record in the archive, or a revisit not to a response with its payload
+misrecorded       a page's depth is not that of the page that links to it plus one
+"""
+
+import gzip
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from crawler.errors import DamageError
+from crawler.lab.cluster.judge_notes import Notes
+from crawler.pages.segments import segment_path
+from crawler.process.opening.stages import Stages
+from crawler.records import Capture, PageRecord
+
+
+class Stored(msgspec.Struct):
+    """The committed records and captures of a process, in its folder, when it ended."""
+
+    folder: Path
+    records: dict[int, PageRecord]
+    captures: dict[bytes, Capture]
+
+    @classmethod
+    def of(cls, stages: Stages) -> "Stored":
+        """Read them from the open store."""
+        return cls(
+            stages.pages.folder, dict(stages.pages.all_records()), dict(stages.pages.stored_captures())
+        )
+
+
+def judge_stored(notes: Notes, stored: dict[str, Stored]) -> None:
+    """Note captures and records that contradict the archive or one another."""
+    for name, each in stored.items():
+        for key, capture in each.captures.items():
+            if wrong := _flaw_of(each, key, capture):
+                notes.add("misfiled", f"{name}: {capture.kind} of {capture.url}: {wrong}")
+    _judge_depths(notes, {key: record for each in stored.values() for key, record in each.records.items()})
+
+
+def _flaw_of(stored: Stored, key: bytes, capture: Capture) -> str:
+    """Return what is wrong with a capture, "" if nothing is."""
+    try:
+        with segment_path(stored.folder, capture.segment).open("rb") as file:
+            file.seek(capture.offset)
+            record = gzip.decompress(file.read(capture.length))
+    except (DamageError, OSError, EOFError, zlib.error) as error:
+        return f"{capture.segment} at {capture.offset} cannot be read: {error!r}"
+    head = record.partition(b"\r\n\r\n")[0]
+    if f"WARC-Target-URI: {capture.url}".encode() not in head:
+        return f"{capture.segment} at {capture.offset} holds another URL"
+    if f"WARC-Type: {capture.kind}".encode() not in head:
+        return f"{capture.segment} at {capture.offset} is no {capture.kind}"
+    if capture.kind == "revisit":
+        original = stored.captures.get(capture.refers_to)
+        if original is None or original.kind != "response":
+            return "it refers to no response"
+        if original.digest != capture.digest:
+            return f"it refers to a response of {original.url} with another payload"
+    return ""
+
+
+def _judge_depths(notes: Notes, records: dict[int, PageRecord]) -> None:
+    for record in records.values():
+        via = records.get(record.via)
+        if via is not None and not record.redirects and record.depth != via.depth + 1:
+            notes.add(
+                "misrecorded", f"{record.url}: depth {record.depth}, found on {via.url} at depth {via.depth}"
+            )

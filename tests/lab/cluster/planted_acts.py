@@ -1,0 +1,219 @@
+"""Bugs to plant that show in acts of the operator, limits and stored records; see `planted.py`."""
+
+from typing import Any
+from unittest.mock import Mock
+
+import msgspec
+
+from crawler.frontier.discovery.intake import Intake
+from crawler.frontier.hosts.budget import Budget
+from crawler.frontier.outcome_policy import OutcomePolicy
+from crawler.frontier.pauses import HostBlocks
+from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.pages import erasure, page_cache
+from crawler.pages.captures import Original
+from crawler.pages.page_cache import PageCache
+from crawler.pages.segments import SegmentWriter
+from crawler.pages.withdrawals import Withdrawals
+from crawler.process.committing import commit_loop
+from crawler.process.exchange.peer_exchange import PeerExchange
+from crawler.process.process import Process
+from crawler.process.results import link_policy
+from crawler.process.results.signal_intake import SignalIntake
+from crawler.records import LinkFlag
+from crawler.upkeep.recover import Recovery
+
+Patches = list[tuple[Any, str, Any]]
+HOUR = 3600.0
+
+
+def _limits_not_kept() -> Patches:
+    """A stored end is trusted under other limits."""
+    extent = PeerExchange._extent
+    return [(PeerExchange, "_extent", lambda self: msgspec.structs.replace(extent(self), limits=""))]
+
+
+def _parked_for_good() -> Patches:
+    return [(Intake, "unpark", lambda self: 0)]
+
+
+def _budget_not_counted() -> Patches:
+    return [(Budget, "accept", lambda self, slot, flags=0: None)]
+
+
+def _depth_unlimited() -> Patches:
+    rule = Budget.rule
+
+    def shallow(self: Budget, slot: int, depth: int, url: str, name: str, flags: int = 0) -> int:
+        return rule(self, slot, 0, url, name, flags)
+
+    return [(Budget, "rule", shallow)]
+
+
+def _depth_of_the_page() -> Patches:
+    """Links get the depth of the page that contains them; every other page, so that limits still bind."""
+    context = link_policy.LinkContext
+
+    def flat(depth: int = 0, via: int = 0, *rest: Any, **more: Any) -> Any:
+        return context(depth - (depth > 1 and via % 2), via, *rest, **more)
+
+    return [(link_policy, "LinkContext", flat)]
+
+
+def _tries_not_counted() -> Patches:
+    """The tries of a URL that fails are never counted."""
+    again = OutcomePolicy._again
+
+    def uncounted(self: OutcomePolicy, host: Any, decision: Any) -> Any:
+        host.busy[1].attempt = 0
+        return again(self, host, decision)
+
+    return [(OutcomePolicy, "_again", uncounted)]
+
+
+def _one_try() -> Patches:
+    return [(OutcomePolicy, "_again", OutcomePolicy._done)]
+
+
+def _blocks_in_memory() -> Patches:
+    return [(HostBlocks, "stage", lambda self, batch: None)]
+
+
+def _erasure_is_small() -> Patches:
+    """The size of an erasure is asked for, though it has none."""
+    return [(commit_loop, "Rewriting", Mock)]
+
+
+def _bytes_stay() -> Patches:
+    return [(erasure, "overwrite", lambda folders, ranges: None)]
+
+
+def _withdrawn_is_fetched() -> Patches:
+    return [(Withdrawals, "stops", lambda self, url: False)]
+
+
+def _wrong_place() -> Patches:
+    """Every seventh capture gets the place of the one before it."""
+    append, last = SegmentWriter.append, list[Any]()
+
+    def behind(self: SegmentWriter, members: Any, now: float) -> Any:
+        places = append(self, members, now)
+        last.append(places)
+        return last[-2] if len(last) % 7 == 6 else places
+
+    return [(SegmentWriter, "append", behind)]
+
+
+def _wrong_original() -> Patches:
+    """A revisit names the response that was stored last, whatever its payload."""
+    choose, met = PageCache._choose_kind, list[Original]()
+
+    def choose_last(self: PageCache, capturing: Any, previous: Any) -> None:
+        choose(self, capturing, previous)
+        if capturing.original is None and capturing.payload_bytes:
+            met.append(page_cache.Original(capturing.key, capturing.fetch.url, capturing.instant))
+        elif capturing.original is not None and met:
+            capturing.original = met[-1]
+
+    return [(PageCache, "_choose_kind", choose_last)]
+
+
+def _retires_the_host() -> Patches:
+    """`retire` drops every waiting URL of the host."""
+    retire = Intake.retire_some
+
+    def all_of_host(self: Intake, matches: Any, batch: Any, *begin: Any) -> tuple[int, bytes]:
+        pattern = getattr(matches, "__self__", None)
+        host = pattern.pattern[1:].split("/")[2] if pattern is not None else ""
+        return retire(self, lambda url: f"//{host}/" in url, batch, *begin)
+
+    return [(Intake, "retire_some", all_of_host)]
+
+
+def _results_dropped_at_term() -> Patches:
+    """TERM drops the results that are not committed yet."""
+
+    async def nothing(self: Process) -> None:
+        pass
+
+    return [(Process, "_commit_rest", nothing), (Process, "commit_rest", lambda self: None)]
+
+
+def _foreign_signals_ignored() -> Patches:
+    received = SignalIntake.received
+
+    def without(self: SignalIntake, entry: Any, links: Any) -> Any:
+        return received(self, entry, [link for link in links if not link.flags & LinkFlag.SIGNAL])
+
+    return [(SignalIntake, "received", without)]
+
+
+def _signals_ignored() -> Patches:
+    return [(SignalIntake, "_decide", lambda self, *arguments, **options: None)]
+
+
+def _recovers_half() -> Patches:
+    """`crawler recover` leaves out every other page of the archive."""
+    take = Recovery._take_page
+
+    def take_some(self: Recovery, fingerprint: int, record: Any, capture: Any) -> None:
+        if fingerprint % 2:
+            take(self, fingerprint, record, capture)
+
+    return [(Recovery, "_take_page", take_some)]
+
+
+REFRESHING: dict[str, Any] = {
+    "web": WebSpec(hosts=6, pages=40, change_rate=1 / HOUR, flaws=False, down=0.0, traps=0.0),
+    "refresh": True,
+    "length": 6 * HOUR,
+    "rate": 0.02,
+    "within": 5 * HOUR,
+    "tree": {"splitter": {"heartbeat": 60.0, "silence_max": 300.0}, "refresh": {"max_age": 6 * HOUR}},
+}
+BROKEN = WebSpec(hosts=12, pages=150, broken=True)
+# name -> (rule, patches, settings)
+PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "limits-not-kept": (
+        "a known end keeps its limits",
+        _limits_not_kept,
+        {
+            "faults": ("limits",),
+            "count": 3,
+            "web": WebSpec(hosts=4, pages=40, zipf=2.0, sitemaps=0.0, down=0.0, traps=0.0, flaws=False),
+        },
+    ),
+    "parked-for-good": ("raised limits unpark URLs", _parked_for_good, {"faults": ("limits",)}),
+    "budget-not-counted": ("a host's budget counts", _budget_not_counted, {"faults": ("limits",)}),
+    "depth-unlimited": ("the depth is limited", _depth_unlimited, {"faults": ("limits",)}),
+    "depth-of-the-page": ("a link is one deeper than its page", _depth_of_the_page, {"faults": ("kill",)}),
+    "tries-not-counted": ("a URL is tried three times", _tries_not_counted, {"faults": (), "web": BROKEN}),
+    "one-try": ("a URL is tried three times", _one_try, {"faults": (), "web": BROKEN}),
+    "blocks-in-memory": ("a block is durable", _blocks_in_memory, {"faults": ("block", "kill", "power")}),
+    "erasure-is-small": ("an erasure ends no process", _erasure_is_small, {"faults": ("withdraw",)}),
+    "bytes-stay": ("erased bytes are overwritten", _bytes_stay, {"faults": ("withdraw",)}),
+    "withdrawn-is-fetched": (
+        "a withdrawn URL is not fetched",
+        _withdrawn_is_fetched,
+        {"faults": ("withdraw",), "count": 24},
+    ),
+    "wrong-place": ("a capture names its record", _wrong_place, {"faults": ()}),
+    "wrong-original": ("a revisit names its response", _wrong_original, {"faults": ("kill",), **REFRESHING}),
+    "retires-the-host": (
+        "retire drops only what it names",
+        _retires_the_host,
+        {"faults": ("retire",), "count": 24},
+    ),
+    "results-dropped": ("TERM keeps answered pages", _results_dropped_at_term, {"faults": ("term", "rerun")}),
+    "foreign-signals-ignored": (
+        "a signal reaches the owner of its page",
+        _foreign_signals_ignored,
+        {"faults": ("signal",), **REFRESHING},
+    ),
+    "signals-ignored": ("a signal leads to a fetch", _signals_ignored, {"faults": ("signal",), **REFRESHING}),
+    "recovers-half": (
+        "recovery finds all lost links",
+        _recovers_half,
+        {"faults": ("restore",), "count": 8},
+    ),
+}

@@ -143,7 +143,8 @@ class PageHandler:
         if ready.body is not None and self.response_cache.admits(shown):
             self.response_cache.store(shown.copy() if shown.bodiless else shown)
         elif ready.stored is not None and not shown.bodiless:
-            ready.body, shown.bodiless = None, True
+            shown.bodiless = True
+            ready.stored.release()  # a 304 leaves the bytes of the member unread
             self.head_cache.put(shown)
         if shown.bodiless:
             ready.body = None

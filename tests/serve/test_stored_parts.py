@@ -133,6 +133,9 @@ def test_the_fields_of_many_pages_stay_within_their_bound(tmp_path: Path) -> Non
                     answer = await served.get(f"{AT}{number}", *lines)
                     body = gzip.decompress(answer.body) if lines else answer.body
                     assert body == TEXT + b"%d" % number
+                assert (await served.get(f"{AT}{number}", "If-None-Match: *")).status == 304
+                heads = served.handler.head_cache._kept.values()
+                assert not any(head.ready.body or head.ready.stored._parts for head in heads)
                 served.handler.head_cache._check()
                 served.handler.response_cache._check()
         assert len(served.handler.head_cache) and len(served.handler.response_cache)

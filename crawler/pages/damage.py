@@ -68,14 +68,13 @@ def check(archive: Archive) -> Iterator[Problem]:
 
 def _check_segment(archive: Archive, segment: str, length: int) -> Iterator[Problem]:
     end = 0
-    for offset, size in segments.members(segments.segment_path(archive.folder, segment)):
+    path = segments.segment_path(archive.folder, segment)
+    for offset, size, record in segments.contents(path, bytes_max=reading.RECORD_BYTES_MAX):
         if offset >= length:
             break
         end = offset + size
         where = f"{segment} at {offset}"
-        place = segments.RecordPlace(segment, offset, size)
-        data = segments.read_member(archive.folder, place, bytes_max=reading.RECORD_BYTES_MAX)
-        for message in reading.check_digests(reading.parse_record(data, where)):
+        for message in reading.check_digests(reading.parse_record(record, where)):
             yield Problem(where, message)
     if end != length:
         yield Problem(segment, f"{length} bytes were committed, but whole records end at {end}")

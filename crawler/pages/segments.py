@@ -250,6 +250,21 @@ def members(path: Path, *, chunk_bytes: int = 1 << 20) -> Iterator[tuple[int, in
         offset += length
 
 
+def contents(path: Path, *, bytes_max: int) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (offset, length, uncompressed record) of each gzip member from the start of a file, in order.
+
+    The file is read and inflated once.
+
+    Raises:
+        DamageError: the data after the last member is not a whole member of at most `bytes_max` uncompressed bytes.
+    """
+    with path.open("rb") as file:
+        steps, size = reading.Steps(file), path.stat().st_size
+        while (offset := steps.position) < size:
+            content = reading.expand_next(steps, bytes_max=bytes_max, where=f"{path.name} at {offset}")
+            yield offset, steps.position - offset, content
+
+
 def _chunks(path: Path, offset: int, chunk_bytes: int) -> Iterator[bytes]:
     with path.open("rb") as file:
         file.seek(offset)

@@ -1,5 +1,6 @@
 """Reading WARC files: samples of other programs, broken input, bounds, and content codings."""
 
+import base64
 import gzip
 import random
 import zlib
@@ -175,3 +176,23 @@ def test_digests_are_compared() -> None:
         assert reading.check_digests(good) == []
     good.fields["warc-block-digest"] = "sha1:not base32"
     assert reading.check_digests(good) == ["block digest differs"]
+
+
+@pytest.mark.parametrize("flips", range(40))
+def test_stated_digests_are_read_as_the_library_reads_them(flips: int) -> None:
+    """Any case, any invalid character, any length; a letter outside ASCII is invalid too, not an error."""
+    draw = random.Random(flips)
+    text = base64.b32encode(draw.randbytes(20)).decode()
+    for _ in range(flips % 4):
+        at = draw.randrange(len(text))
+        text = text[:at] + draw.choice("abcz27018=_-+ \n!\u00e9") + text[at + 1 :]
+    text = draw.choice([text, text.lower(), text[:24], text[:-1], text + "AAAAAAAA", ""])
+    try:
+        expected = base64.b32decode(text, casefold=True)
+    except ValueError:
+        expected = b""
+    record = reading.Record("WARC/1.1", {"warc-payload-digest": f"sha1:{text}"}, b"")
+    assert reading.payload_digest(record) == expected
+    assert reading.check_digests(reading.Record("WARC/1.1", {"warc-block-digest": f"sha1:{text}"}, b"")) == [
+        "block digest differs"
+    ]

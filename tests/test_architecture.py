@@ -21,6 +21,7 @@ SHARED = {
     "change_signals",
     "forked_children",
     "early_signals",
+    "http_dates",
     "records",
     "errors",
     "printable",

@@ -23,6 +23,7 @@ SHARED = {
     "change_signals",
     "forked_children",
     "early_signals",
+    "http_dates",
     "records",
     "errors",
     "printable",

@@ -6,13 +6,12 @@ The links are those of items (`<link>`, a `<guid>` that is a permalink, Atom's
 lists the other conditions that end the reading.
 """
 
-from email.utils import parsedate_to_datetime
-
 import ada_url
 import msgspec
 
 from crawler.extract.sitemap import DECODE_STEP_BYTES, Entry, w3c_datetime
 from crawler.extract.xmlstream import BLANK, BOM, Name, XmlStream
+from crawler.http_dates import parse_date
 
 ELEMENTS_PER_LINK = 40
 
@@ -130,7 +129,7 @@ def _date(text: str) -> float | None:
     if found is not None:
         return found
     try:
-        return parsedate_to_datetime(text).timestamp()
+        return parse_date(text).timestamp()
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
 

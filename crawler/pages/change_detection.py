@@ -24,12 +24,12 @@ stored page leaves it stored: its copy still exists.
 
 import re
 from collections.abc import Sequence
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 import mmh3
 
 from crawler.errors import ConfigError
+from crawler.http_dates import parse_date
 from crawler.pages.content_distance import distance, simhash
 from crawler.records import (
     META_NOARCHIVE,
@@ -262,8 +262,8 @@ def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch,
 def _is_weak(fetch: Fetch) -> bool:
     """Return whether Last-Modified is so close to Date that the page may have changed again in that second."""
     try:
-        modified = parsedate_to_datetime(fetch.header(b"last-modified").decode("latin-1"))
-        sent = parsedate_to_datetime(fetch.header(b"date").decode("latin-1"))
+        modified = parse_date(fetch.header(b"last-modified").decode("latin-1"))
+        sent = parse_date(fetch.header(b"date").decode("latin-1"))
         return (sent - modified).total_seconds() < _WEAK_SECONDS
     except (TypeError, ValueError, OverflowError):
         return False

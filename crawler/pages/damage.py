@@ -74,13 +74,17 @@ def check(archive: Archive, *, tails: bool = True) -> Iterator[Problem]:
 def _check_segment(archive: Archive, segment: str, length: int, *, tails: bool) -> Iterator[Problem]:
     end = 0
     path = segments.segment_path(archive.folder, segment)
-    for offset, size in segments.members(path, end=-1 if tails else length):
+    contents = segments.contents(path, bytes_max=reading.WHOLE_BYTES_MAX, end=-1 if tails else length)
+    for offset, size, record in contents:
         if offset >= length:
             break
         end = offset + size
         where = f"{segment} at {offset}"
-        place = segments.RecordPlace(segment, offset, size)
-        _, problems = reading.checked_record(segments.member_pieces(archive.folder, place), where)
+        if record is None:  # too large to be held in memory
+            place = segments.RecordPlace(segment, offset, size)
+            _, problems = reading.checked_record(segments.member_pieces(archive.folder, place), where)
+        else:
+            problems = reading.check_digests(reading.parse_record(record, where))
         for message in problems:
             yield Problem(where, message)
     if end != length:

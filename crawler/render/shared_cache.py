@@ -8,8 +8,8 @@ that was used longest ago is dropped.
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
+from crawler.http_dates import parse_date
 from crawler.records import Fetch, Outcome
 
 SHARED = frozenset({"Script", "Stylesheet", "Font"})  # resource types that are cached
@@ -94,6 +94,6 @@ def _seconds(text: str) -> float:
 def _instant(field: bytes) -> float:
     """Return the time of an HTTP date; 0.0 if it is not one, which counts as expired."""
     try:
-        return parsedate_to_datetime(field.decode("latin-1")).timestamp()
+        return parse_date(field.decode("latin-1")).timestamp()
     except (TypeError, ValueError, OverflowError):
         return 0.0

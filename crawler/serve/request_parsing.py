@@ -14,13 +14,13 @@ and U is only looked up in the store: no target names a file.
 import re
 from calendar import IllegalMonthError, monthrange
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from functools import lru_cache
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from crawler.http_dates import parse_date
 from crawler.serve.http_error import HttpError
 from crawler.urls.canonical import canonical
 
@@ -185,7 +185,7 @@ def instant(text: str) -> float:
 def http_instant(text: str) -> float | None:
     """Parse an HTTP date (RFC 9110, 5.6.7); return seconds since the epoch, or None if it is not one."""
     try:
-        moment = parsedate_to_datetime(text)
+        moment = parse_date(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None

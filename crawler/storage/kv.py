@@ -25,6 +25,7 @@ from isal.isal_zlib import crc32  # takes a third of the time of zlib's for a sh
 from crawler.errors import DamageError, StoreError
 
 VALUE_VERSION = 1
+SEAL_BYTES = 5  # of the version and the checksum before a sealed payload
 REMEDY = "`crawler check --repair` rebuilds it from its readable parts"
 
 _head = struct.Struct("<BI").pack
@@ -41,9 +42,9 @@ def unseal(key: bytes, value: bytes) -> bytes:
     Raises:
         DamageError: the value of `key` has another version, or its crc is wrong.
     """
-    if len(value) < 5 or value[0] != VALUE_VERSION:
+    if len(value) < SEAL_BYTES or value[0] != VALUE_VERSION:
         raise DamageError(f"store: value of key {key!r} has an unknown version")
-    payload = value[5:]
+    payload = value[SEAL_BYTES:]
     if crc32(payload) != int.from_bytes(value[1:5], "little"):
         raise DamageError(f"store: value of key {key!r} fails its checksum; run `crawler check --repair`")
     return payload

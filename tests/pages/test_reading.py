@@ -1,5 +1,6 @@
 """Reading WARC files: samples of other programs, broken input, bounds, and content codings."""
 
+import base64
 import gzip
 import hashlib
 import random
@@ -182,7 +183,7 @@ def test_digests_are_compared() -> None:
 @pytest.mark.parametrize("step", [1, 7, 64])
 def test_a_large_record_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch, kind: str, step: int) -> None:
     """The verdict is that for the whole record, and only the beginning of the block is held."""
-    monkeypatch.setattr(reading, "_WHOLE_BYTES_MAX", 10)
+    monkeypatch.setattr(reading, "WHOLE_BYTES_MAX", 10)
     head = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n" if kind == "response" else b""
     payload = bytes(range(256)) * 4
     good = warc.record(
@@ -205,3 +206,23 @@ def test_a_large_record_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch, ki
         assert len(record.block) < len(head) + step + 100
     with pytest.raises(DamageError, match="its header says"):
         reading.checked_record(iter((good[:-100],)), "here")
+
+
+@pytest.mark.parametrize("flips", range(40))
+def test_stated_digests_are_read_as_the_library_reads_them(flips: int) -> None:
+    """Any case, any invalid character, any length; a letter outside ASCII is invalid too, not an error."""
+    draw = random.Random(flips)
+    text = base64.b32encode(draw.randbytes(20)).decode()
+    for _ in range(flips % 4):
+        at = draw.randrange(len(text))
+        text = text[:at] + draw.choice("abcz27018=_-+ \n!\u00e9") + text[at + 1 :]
+    text = draw.choice([text, text.lower(), text[:24], text[:-1], text + "AAAAAAAA", ""])
+    try:
+        expected = base64.b32decode(text, casefold=True)
+    except ValueError:
+        expected = b""
+    record = reading.Record("WARC/1.1", {"warc-payload-digest": f"sha1:{text}"}, b"")
+    assert reading.payload_digest(record) == expected
+    assert reading.check_digests(reading.Record("WARC/1.1", {"warc-block-digest": f"sha1:{text}"}, b"")) == [
+        "block digest differs"
+    ]

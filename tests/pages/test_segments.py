@@ -2,12 +2,14 @@
 
 import errno
 import gzip
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from crawler.errors import DamageError, DirectoryError, StoreError
-from crawler.pages import gzip_members, segments
+from crawler.pages import gzip_members, reading, segments
 from crawler.storage import files
 
 NOW = 1_700_000_000.0
@@ -160,3 +162,42 @@ def test_a_segment_that_is_finished_while_it_is_read(tmp_path: Path, monkeypatch
     monkeypatch.setattr(segments, "segment_path", looked_up)
     assert segments.read_segment(tmp_path, "a.warc.gz", 0, 2) == b"\x1f\x8b"
     assert len(list(segments.members(begun))) == 2
+
+
+def _read_twice(path: Path, bytes_max: int) -> Iterator[tuple[int, int, bytes | None]]:
+    """Yield what `segments.contents` yields, the slow way: find each member, then read it."""
+    for offset, length in segments.members(path):
+        place = segments.RecordPlace(path.name, offset, length)
+        content = segments.read_member(path.parent, place, bytes_max=reading.RECORD_BYTES_MAX)
+        yield offset, length, content if len(content) <= bytes_max else None
+
+
+def _until_damage(found: Iterator[tuple[int, int, bytes | None]]) -> list[object]:
+    seen: list[object] = []
+    try:
+        seen.extend(found)
+    except DamageError as error:  # of two faults of one member, either may be named
+        seen.append(str(error).partition(":")[0])
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_file_read_once_gives_what_reading_each_member_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Members of all sizes at all borders of chunks and steps; whole, cut, with flipped bytes or a larger record."""
+    draw = random.Random(seed)
+    monkeypatch.setattr(reading, "_READ_BYTES", draw.choice([1, 100, 4096, 1 << 20]))
+    monkeypatch.setattr(reading, "_STEP_BYTES", draw.choice([1, 7, 100, 16 << 10]))
+    bodies = [draw.randbytes(draw.randrange(300)) + b" " * draw.randrange(5000) for _ in range(12)]
+    data = bytearray(b"".join(draw.choice([COMPRESS, gzip.compress])(body) for body in bodies))
+    if seed % 3 == 1:
+        del data[draw.randrange(len(data)) :]
+    if seed % 3 == 2:
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    path = tmp_path / "a.warc.gz"
+    path.write_bytes(data)
+    bytes_max = draw.choice([6000, 5000, 1000])
+    assert _until_damage(segments.contents(path, bytes_max=bytes_max)) == _until_damage(
+        _read_twice(path, bytes_max)
+    )

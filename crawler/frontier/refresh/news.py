@@ -9,11 +9,11 @@ A page older than `NEWS_AGE_MAX` is not counted as new. All counts start at 0 wi
 
 import math
 from collections import Counter
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import numpy as np
 
+from crawler.http_dates import parse_date
 from crawler.records import LinkFlag, PageRecord
 
 NEWS_AGE_MAX = 365.0 * 86_400.0
@@ -77,6 +77,6 @@ def kind_of(hub: PageRecord, *, is_feed: bool) -> str:
 def _instant(date: str) -> float | None:
     """Return the instant of an HTTP date; None if it is not one."""
     try:
-        return parsedate_to_datetime(date).timestamp() if date else None
+        return parse_date(date).timestamp() if date else None
     except (ValueError, OverflowError, TypeError):
         return None

@@ -2,6 +2,9 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """The stored form of a schedule, and its restoration: pages, hubs, sites, directories (`state.py`)."""
 
+from collections.abc import Sequence
+from math import isfinite
+
 import cython
 import numpy as np
 
@@ -96,15 +99,15 @@ class Records:
     def restore_hub(self, page: int, found: float, watched: float) -> None:
         """Restore the result of `hub_state`."""
         self.flights.require_page(page)
-        _finite(np.array([found, watched]))
+        _finite((found, watched))
         self.tables.hubs.restore(page, found, watched)
 
     def restore_directory(
         self, directory_key: int, host_key: int, counts: tuple[float, ...], news: tuple[float, ...]
     ) -> None:
         """Restore the result of `directory_state`, before any page of the directory is added."""
-        _finite(np.array(counts))
-        _finite(np.array(news))
+        _finite(counts)
+        _finite(news)
         directory: cython.int = self.tables.directories.find(directory_key)
         if directory < 0:
             directory = self.tables.new_directory(directory_key, self.tables.host(host_key))
@@ -112,6 +115,6 @@ class Records:
         self.learning.discovery.restore_directory(directory, *news)
 
 
-def _finite(numbers: np.ndarray) -> None:
-    if not np.isfinite(numbers).all() or (numbers[:2] < 0.0).any():
+def _finite(numbers: Sequence[float] | np.ndarray) -> None:
+    if not all(map(isfinite, numbers)) or min(numbers[:2]) < 0.0:
         raise ValueError("counts must be finite and not negative")

@@ -46,7 +46,6 @@ pages is lost then; the next check of the page restores it.
 """
 
 from collections.abc import Iterable
-from email.utils import parsedate_to_datetime
 from enum import IntEnum
 from urllib.parse import urlsplit
 
@@ -54,6 +53,7 @@ import msgspec
 
 from crawler.config import RefreshConfig
 from crawler.errors import DamageError
+from crawler.http_dates import parse_date
 from crawler.records import UNDECODABLE, Outcome, PageRecord, PageState
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
@@ -483,6 +483,6 @@ def _value(record: PageRecord, kind: ValidatorKind) -> str:
 
 def _instant(date: str) -> float | None:
     try:
-        return parsedate_to_datetime(date).timestamp()
+        return parse_date(date).timestamp()
     except (ValueError, TypeError, OverflowError):
         return None

@@ -1,5 +1,7 @@
 """The refresh state in the store: a schedule rebuilt from its records takes the same pages."""
 
+import random
+
 import numpy as np
 import pytest
 
@@ -111,3 +113,44 @@ def test_damaged_records_are_reported(prefix: bytes) -> None:
     for key, value in ((b"12345678", seal(b"short")), (b"12345678", b"no seal")):
         with pytest.raises(DamageError):
             state.load(Schedule(), MemoryStore({prefix + key: value}), 0.0)
+
+
+def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
+    """Return (fingerprint, payload) of each record, read alone; the message if one is damaged."""
+    try:
+        return list(state._checked(chunk, keys.REFRESH, state._PAGE.size, state._PAGE.size + state._HUB.size))
+    except DamageError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_records_compared_by_column_are_those_read_alone(seed: int) -> None:
+    """Pages and hubs, whole or with one flipped bit, a cut, another version, a longer value or key."""
+    draw = random.Random(seed)
+    payloads = [draw.randbytes(state._PAGE.size + draw.choice([0, 0, state._HUB.size])) for _ in range(9)]
+    chunk = [(keys.REFRESH + draw.randbytes(8), seal(payload)) for payload in payloads]
+    at = draw.randrange(9)
+    key, value = chunk[at]
+    bit = draw.randrange(8 * len(value))
+    flipped = bytearray(value)
+    flipped[bit // 8] ^= 1 << bit % 8
+    chunk[at] = draw.choice([
+        (key, value), (key, bytes(flipped)), (key, value[: draw.randrange(len(value))]), (key, value + b"x"),
+        (key + b"x", value), (key[:-1], value), (key, seal(value[5:] + b"x")),
+    ])  # fmt: skip
+    expected = _alone(chunk)
+    if isinstance(expected, str):
+        with pytest.raises(DamageError) as raised:
+            state._page_rows(chunk)
+        assert str(raised.value) == expected
+        return
+    fingerprints, rows, hubs = state._page_rows(chunk)
+    assert fingerprints.tolist() == [fingerprint for fingerprint, _ in expected]
+    names = list(state._PAGE_TYPE.names or ())
+    assert [rows[name].tobytes() for name in names] == [
+        np.frombuffer(b"".join(payload[: state._PAGE.size] for _, payload in expected), state._PAGE_TYPE)[
+            name
+        ].tobytes()
+        for name in names
+    ]
+    assert hubs == [at for at, (_, payload) in enumerate(expected) if len(payload) > state._PAGE.size]

@@ -42,9 +42,10 @@ def in_plain(store: KeyValue, fingerprint: int, copy: Capture | PageRecord) -> d
 
 
 def header_text(consent: dict[str, Any]) -> str:
-    """Return the value of the field `X-Consent`: the answers, and the receipt."""
+    """Return the value of the field `X-Consent`: the answers, the receipt, and the key of a signed request."""
     answers = ", ".join(f"{use.replace('_', '-')}={consent[use]}" for use in USES)
-    return f"{answers}; receipt={consent['receipt']}"
+    key = f"; key={consent['key_id']}" if consent["key_id"] else ""
+    return f"{answers}; receipt={consent['receipt']}{key}"
 
 
 def sources(uses: Consent) -> dict[str, str]:

@@ -25,6 +25,7 @@ from crawler.pages.formats.rows import CONTENT_FIELDS, FIELDS, Known, known_rows
 from crawler.pages.formats.selection import Say, Selection, ignore, shows_content
 from crawler.pages.formats.warc_stream import ReceiptOf, cdxj_lines, warc_chunks
 from crawler.pages.formats.where import compile_where, did_you_mean
+from crawler.pages.shipping import refuse_elsewhere
 from crawler.printable import printable
 from crawler.records import Outcome, PageState
 from crawler.storage.files import named_output, new_folder, refuse_occupied
@@ -128,7 +129,15 @@ class Export:
                 disallowed=crawled.disallowed(),
                 refused=crawled.refused(request.allow, request.unknown, self._report),
             )
+            if self._reads_pages():
+                refuse_elsewhere(_folders(crawled))
             return self._writer.write(self, crawled)
+
+    def _reads_pages(self) -> bool:
+        """Return whether the WARC files are read, besides the stores."""
+        if self._writer.rows:
+            return bool(CONTENT_FIELDS & ({*self._fields} | self._where_fields()))
+        return self._writer.reads
 
     # -- streams
 
@@ -316,7 +325,7 @@ class Writer(NamedTuple):
 
     `to_path`: it cannot go to standard output. `copies`: --allow selects its copies. `rows`: it supports
     --fields and --part-size. `selects`: --where selects its pages; `by_content`: also by fields read from the content.
-    `prepare` raises a UsageError if a library is missing.
+    `reads`: it reads the WARC files, besides the stores. `prepare` raises a UsageError if a library is missing.
     """
 
     about: str
@@ -326,6 +335,7 @@ class Writer(NamedTuple):
     rows: bool = False
     selects: bool = True
     by_content: bool = True
+    reads: bool = True
     prepare: Callable[[], object] = lambda: None
 
 
@@ -337,7 +347,9 @@ def _lines(made: Callable[[Export, Crawled], Iterable[bytes]]) -> Callable[[Expo
 # In the order of `crawler export --help`.
 FORMATS = {
     "warc": Writer("WARC records as stored", _lines(Export._warc), selects=False),
-    "cdxj": Writer("index of the WARC files in the crawl directory", _lines(Export._cdxj), selects=False),
+    "cdxj": Writer(
+        "index of the WARC files in the crawl directory", _lines(Export._cdxj), selects=False, reads=False
+    ),
     "wacz": Writer(
         "one zip file for replay (pywb, replayweb.page)", Export._wacz, to_path=True, selects=False
     ),
@@ -353,7 +365,11 @@ FORMATS = {
     "text": Writer("JSON lines with the text of each page", _lines(Export._text)),
     "links": Writer("source TAB target of each link", _lines(Export._links), by_content=False),
     "crawl-log": Writer(
-        "one line per fetch, in Heritrix's format", _lines(Export._crawl_log), copies=False, selects=False
+        "one line per fetch, in Heritrix's format",
+        _lines(Export._crawl_log),
+        copies=False,
+        selects=False,
+        reads=False,
     ),
 }
 

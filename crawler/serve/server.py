@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crawler.config import ServeConfig
 from crawler.config.forms import http_origin
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, ShippedError
 from crawler.serve import host_check
 from crawler.serve.client_headers import ClientHeaders, ClientHeadersCache, without_condition
 from crawler.serve.client_headers import read as read_fields
@@ -98,6 +98,10 @@ class PageServer:
         except HttpError as refusal:
             reply = error_reply(refusal, accept)
             close = refusal.status in (408, 413, 415)
+        except ShippedError as error:
+            log.error("serve: %s", error)
+            why = "the stored copy lies in object storage; the operator can bring it back"
+            reply = error_reply(HttpError(503, "shipped", why), accept)
         except CrawlerError as error:
             log.error("serve: %s", error)
             reply = error_reply(HttpError(502, "damaged", "the stored copy cannot be read"), accept)

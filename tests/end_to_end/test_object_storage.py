@@ -114,6 +114,11 @@ def test_segments_deleted_here_come_back(web: Web, s3: S3, place: str, tmp_path:
     assert segments(directory) == {}
     told = run("get", web.url("/3"), "--dir", directory)
     assert told.code == 3 and "crawler ship --fetch" in told.err and "Traceback" not in told.err
+    for form, code in (("warc", 3), ("text", 3), ("jsonl", 3), ("cdxj", 0), ("crawl-log", 0)):
+        exported = run("export", "--dir", directory, "--format", form)
+        assert exported.code == code and exported.err.count("ship --fetch") == (code == 3), exported
+    of_store = run("export", "--dir", directory, "--format", "jsonl", "--fields", "url,status")
+    assert of_store.code == 0 and len(of_store.text.splitlines()) == PAGES + 1
     assert run("check", "--dir", directory).code == 0
     erased = run("withdraw", web.url("/3"), "--erase", "--dir", directory)
     assert erased.code == 3 and "ship --fetch" in erased.err

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import BusyError, CrawlerError, DirectoryError, UsageError
+from crawler.storage.files import is_held, lock_holder
 from crawler.upgrade.ready import ready
 
 if TYPE_CHECKING:
     from crawler.config import Config
     from crawler.process.opening.stages import Stages
 
+END_WAIT = 600.0  # seconds to wait for the end of a crawl; it ends by its own limits long before
 RESTART_WAIT = 10.0  # seconds to wait for a missing process while other processes of the crawl answer
 # Requests that change nothing: a process that does not answer them is read from its directory, without its lock.
 READING = frozenset(("status", "why", "get", "signals", "host", "hosts"))
@@ -177,3 +179,16 @@ def _saved(directory: CrawlDirectory) -> "Config":
     from crawler.config import convert
 
     return convert(directory.saved_config())
+
+
+def wait_for_end(path: Path) -> None:
+    """Wait until no process holds a lock of the crawl directory.
+
+    Raises:
+        BusyError: one still does after `END_WAIT` seconds.
+    """
+    give_up = time.monotonic() + END_WAIT
+    while held := [lock for lock in (*path.glob("*.lock"), *path.glob("*/node.lock")) if is_held(lock)]:
+        if time.monotonic() > give_up:
+            raise BusyError(f"{held[0]}: still in use by {lock_holder(held[0])}")
+        time.sleep(0.1)

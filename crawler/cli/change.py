@@ -40,7 +40,7 @@ _TEXTS = {
         "crawler pause --dir example",
     ),
     "resume": ("Continue a paused crawl.", "", "crawler resume --dir example"),
-    "stop": ("Stop a running crawl cleanly, as Ctrl-C does.", "", "crawler stop --dir example"),
+    "stop": ("Stop a running crawl cleanly, as Ctrl-C does.", "", "crawler stop --wait --dir example"),
     "set": (
         "Change settings of a running crawl and save them in crawl.toml. These can be changed:\n"
         f"{', '.join((*safe_settings.LIVE, safe_settings.LOG_LEVEL))}.",
@@ -78,12 +78,17 @@ def main(command: str, argv: list[str]) -> int:
             help=f"source of the signal; each source is trusted according to its past precision. {recipes}",
         )
         parser.add_argument("--json", action="store_true", help="print JSON, with the fate of each URL")
+    if command == "stop":
+        parser.add_argument("--wait", action="store_true", help="return when all of its processes have ended")
     args = parser.parse_args(argv)
     if command == "set":
         return _set(args)
     if command in _RUNNING:
         access.ask_running(args.dir, {"command": command})
-        print({"pause": "paused", "resume": "going on", "stop": "stopping"}[command])
+        if command == "stop" and args.wait:
+            access.wait_for_end(args.dir)
+        stopping = "stopped" if command == "stop" and args.wait else "stopping"
+        print({"pause": "paused", "resume": "going on", "stop": stopping}[command])
         return 0
     request = _request(command, args)
     # One process forwards seeds and signals to their owners; the other commands go to every process.

@@ -7,7 +7,7 @@ missing or too short on opening, so that their pages can be fetched again.
 from collections.abc import Iterator, Mapping, Sequence
 
 from crawler.errors import DamageError, ShippedError
-from crawler.pages import reading, segments
+from crawler.pages import erasure, reading, segments
 from crawler.pages.archive import Archive
 from crawler.pages.captures import Lost, Problem, end_of, payload_key, segment_key
 from crawler.storage.kv import Batch, seal, unseal
@@ -54,6 +54,8 @@ def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
 def check(archive: Archive, *, tails: bool = True) -> Iterator[Problem]:
     """Read every committed record, compare its digests and follow every revisit; yield each problem found.
 
+    Bytes that an erasure has listed and that the next opening overwrites are not read.
+
     With `tails`, bytes after the committed ones are a problem too: a writer cuts them when it opens the archive.
     """
     lengths = dict(archive.committed_lengths())
@@ -74,11 +76,18 @@ def check(archive: Archive, *, tails: bool = True) -> Iterator[Problem]:
 def _check_segment(archive: Archive, segment: str, length: int, *, tails: bool) -> Iterator[Problem]:
     end = 0
     path = segments.segment_path(archive.folder, segment)
-    contents = segments.contents(path, bytes_max=reading.WHOLE_BYTES_MAX, end=-1 if tails else length)
+    contents = segments.contents(
+        path,
+        bytes_max=reading.WHOLE_BYTES_MAX,
+        end=-1 if tails else length,
+        skipped=erasure.listed_ranges(archive.store, segment),
+    )
     for offset, size, record in contents:
         if offset >= length:
             break
         end = offset + size
+        if record == b"":
+            continue
         where = f"{segment} at {offset}"
         if record is None:  # too large to be held in memory
             place = segments.RecordPlace(segment, offset, size)

@@ -148,6 +148,15 @@ def listed_bytes(store: KeyValue, begin: bytes = b"") -> Iterator[tuple[bytes, i
         yield key, int.from_bytes(unseal(key, value), "big")
 
 
+def listed_ranges(store: KeyValue, segment: str) -> dict[int, int]:
+    """Return the length of each listed range of a segment, by its offset."""
+    begin = keys.ERASING + segment.encode() + b"\0"
+    return {
+        int.from_bytes(key[len(begin) :], "big"): int.from_bytes(unseal(key, value), "big")
+        for key, value in store.scan(begin, after_prefix(begin))
+    }
+
+
 def blank(folder: Path, listed: dict[bytes, int]) -> None:
     """Overwrite listed bytes in the segments in `folder` and in the folders beside it.
 

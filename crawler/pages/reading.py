@@ -133,6 +133,12 @@ class Steps:
         """Take back the last `count` bytes of the latest step."""
         self._at -= count
 
+    def skip(self, count: int) -> None:
+        """Pass over the next `count` bytes."""
+        begin = self.position + count
+        self._file.seek(begin)
+        self._chunk, self._at, self._begin = memoryview(b""), 0, begin
+
 
 def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
     """Return the content of the gzip member that begins here, and move `steps` behind it.

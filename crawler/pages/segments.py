@@ -337,11 +337,14 @@ def _chunks(file: BinaryIO, offset: int, chunk_bytes: int) -> Iterator[bytes]:
         yield chunk
 
 
-def contents(path: Path, *, bytes_max: int, end: int = -1) -> Iterator[tuple[int, int, bytes | None]]:
+def contents(
+    path: Path, *, bytes_max: int, end: int = -1, skipped: Mapping[int, int] | None = None
+) -> Iterator[tuple[int, int, bytes | None]]:
     """Yield (offset, length, uncompressed record) of each gzip member from the start of a file, in order.
 
     The file is read and inflated once. A record of more than `bytes_max` bytes is None. Members that begin
-    at `end` or later are ignored; -1 means the end of the file.
+    at `end` or later are ignored; -1 means the end of the file. Of the ranges in `skipped`, by offset the
+    length in bytes, nothing is read: their content is b"".
 
     Raises:
         DamageError: the data after the last member is not a whole member.
@@ -349,5 +352,9 @@ def contents(path: Path, *, bytes_max: int, end: int = -1) -> Iterator[tuple[int
     with _opened(path) as file:
         steps, size = reading.Steps(file), os.fstat(file.fileno()).st_size
         while (offset := steps.position) < (size if end < 0 else min(end, size)):
+            if skipped and offset in skipped:
+                steps.skip(skipped[offset])
+                yield offset, skipped[offset], b""
+                continue
             content = reading.expand_next(steps, bytes_max=bytes_max, where=f"{path.name} at {offset}")
             yield offset, steps.position - offset, content

@@ -415,6 +415,21 @@ class Lock:
         return f"Lock({self.path}, {'held' if self._descriptor >= 0 else 'released'})"
 
 
+def is_held(path: Path) -> bool:
+    """Return whether a process holds the lock at `path` at this moment."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def lock_holder(path: Path) -> str:
     """Return the last holder that the lock file names, as text for a message."""
     try:

@@ -48,7 +48,7 @@ DROPPED = {
 OURS = {
     "accept-ranges", "age", "connection", "content-length", "content-location", "content-security-policy",
     "cross-origin-resource-policy", "date", "etag", "last-modified", "link", "memento-datetime", "referrer-policy",
-    "vary", "x-changed-at", "x-content-type-options", "x-crawled-at", "x-fresh-probability",
+    "vary", "x-changed-at", "x-consent", "x-content-type-options", "x-crawled-at", "x-fresh-probability",
 }  # fmt: skip
 VARYING = {
     "age",
@@ -58,6 +58,7 @@ VARYING = {
     "last-modified",
     "memento-datetime",
     "x-changed-at",
+    "x-consent",
     "x-crawled-at",
     "x-fresh-probability",
     "link",

@@ -43,7 +43,9 @@ def command(directory: Path, name: str, *arguments: str) -> Ended:
 
 
 def test_a_crawl_without_a_page_says_why(tmp_path: Path) -> None:
-    ended = command(tmp_path / "crawl", "crawl", "ftp://a/", "http://127.0.0.1:8/", "--processes", "2", "-q")
+    ended = command(
+        tmp_path / "crawl", "crawl", "mailto:a@b.example", "http://127.0.0.1:8/", "--processes", "2", "-q"
+    )
     assert ended.code == 4, ended
     assert ended.err.splitlines()[-1] == (
         "crawler: no page could be fetched: 1 seeds are not http(s) URLs; "

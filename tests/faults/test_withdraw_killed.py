@@ -178,6 +178,7 @@ def test_killed_within_a_write(
     assert subprocess.run(words, check=False, capture_output=True).returncode == 0
     kept = {url: content for url, content in shown(source).items() if f"//{name}:" not in url}
     assert shown(directory) == kept
+    assert listed(directory) == 0
     assert ran(directory, command, "check", "--dir", str(directory)) == 0
 
 
@@ -206,11 +207,11 @@ def test_a_running_crawl_is_killed_while_it_erases(
         assert running.process.wait(30) == -signal.SIGKILL
         running.end()
         assert ran(directory, command, "check", "--dir", str(directory)) == 0
-        assert listed(directory) == 0
         running = Running(tmp_path, [], *flags, command="refresh")
         running.until(lambda: running.status().get("refreshing", {}).get("pages"))
         assert running.command(*words).returncode == 0
     finally:
         running.end()
     assert shown(directory) == kept
+    assert listed(directory) == 0
     assert ran(directory, command, "check", "--dir", str(directory)) == 0

@@ -133,5 +133,5 @@ def links_of(change: Change) -> list[tuple[str, int, int, int]]:
 
 
 def counted(change: Change) -> dict[str, int]:
-    """Return the counts of the change, without those of stored keys."""
-    return {name: n for name, n in change.counts.items() if not name.startswith("stored.")}
+    """Return the counts of the change, without those of what is stored and kept."""
+    return {name: n for name, n in change.counts.items() if not name.startswith(("stored.", "kept."))}

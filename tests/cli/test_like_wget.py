@@ -147,7 +147,7 @@ SHORT = (200, {"Content-Type": "application/pdf", "Content-Length": "9000"}, b"%
         (LONG, [], 0, "stored incomplete: 1 longer than fetch.body_bytes_max"),
         (LONG, ["--accept", "pdf"], 16, "stored incomplete: 1 longer than fetch.body_bytes_max"),
         (LONG, ["--mirror"], 16, "stored incomplete: 1 longer than fetch.body_bytes_max"),
-        (LONG, ["--accept", "png"], 0, ""),
+        (LONG, ["--accept", "png"], 0, "no file of a kind in --accept was found"),
         (LONG, ["--spider"], 0, ""),
         (SHORT, ["--mirror"], 16, "stored incomplete: 1 broken off by the server"),
     ],

@@ -61,11 +61,11 @@ def segments(directory: Path) -> list[Path]:
 
 
 def within_response(path: Path, place: int) -> int:
-    """Return the middle of the first record of a response that begins at `place` or later."""
+    """Return a place in the first response that begins at `place` or later; nothing of it can be read."""
     members = contents(path, bytes_max=1 << 20)
     return next(
-        offset + size // 2
-        for offset, size, record in members
+        offset + 15
+        for offset, _, record in members
         if offset >= place and record is not None and b"WARC-Type: response" in record
     )
 

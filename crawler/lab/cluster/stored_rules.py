@@ -1,7 +1,7 @@
 """The rules of the judge about the stores: what their records say of the archive and of the way to a page.
 
 misfiled          a capture does not lead to its record in the archive, or a revisit not to a response with its payload
-misrecorded       a page's depth is not that of the page that links to it plus one
+misrecorded       a page is deeper than the page that links to it plus one
 """
 
 import gzip
@@ -66,7 +66,7 @@ def _flaw_of(stored: Stored, key: bytes, capture: Capture) -> str:
 def _judge_depths(notes: Notes, records: dict[int, PageRecord]) -> None:
     for record in records.values():
         via = records.get(record.via)
-        if via is not None and not record.redirects and record.depth != via.depth + 1:
+        if via is not None and not record.redirects and record.depth > via.depth + 1:
             notes.add(
                 "misrecorded", f"{record.url}: depth {record.depth}, found on {via.url} at depth {via.depth}"
             )

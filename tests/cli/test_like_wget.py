@@ -147,7 +147,6 @@ SHORT = (200, {"Content-Type": "application/pdf", "Content-Length": "9000"}, b"%
         (LONG, [], 0, "stored incomplete: 1 longer than fetch.body_bytes_max"),
         (LONG, ["--accept", "pdf"], 16, "stored incomplete: 1 longer than fetch.body_bytes_max"),
         (LONG, ["--mirror"], 16, "stored incomplete: 1 longer than fetch.body_bytes_max"),
-        (LONG, ["--accept", "png"], 0, "no file of a kind in --accept was found"),
         (LONG, ["--spider"], 0, ""),
         (SHORT, ["--mirror"], 16, "stored incomplete: 1 broken off by the server"),
     ],
@@ -158,7 +157,13 @@ def test_incomplete_files_are_reported_even_if_quiet(
     """A body that was cut at a limit, or that broke off at the last try, was kept and not reported."""
     tries = ["--set", "frontier.tries=1"] if file is SHORT else []
     with Web({"/": page("/a.pdf"), "/a.pdf": file, "/robots.txt": (404, {}, "")}) as web:
-        limits = ["--set", "fetch.body_bytes_max=20000", *tries]
+        limits = ["--set", "fetch.body_bytes_max=20000", "--set", "fetch.file_bytes_max=20000", *tries]
         ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, *limits, *flags, "-q")
     assert (ran.code, said in ran.err, bool(ran.err)) == (code, True, bool(said)), ran
     assert said in (tmp_path / "crawler.log").read_text()
+
+
+def test_kinds_of_files_that_are_nowhere_are_named(tmp_path: Path) -> None:
+    with Web({"/": page("/a.pdf"), "/a.pdf": PDF, "/robots.txt": (404, {}, "")}) as web:
+        ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, "--accept", "png", "-q")
+    assert ran.code == 0 and "no file of a kind in --accept was found: png" in ran.err, ran

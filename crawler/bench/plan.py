@@ -50,10 +50,10 @@ def main(_command: str, argv: list[str]) -> int:
         allow_abbrev=False,
     )
     _add_arguments(parser)
-    first, _ = parser.parse_known_args(argv)
-    if first.sample is not None:
-        parser.set_defaults(**facts(first.sample))
     args = parser.parse_args(argv)
+    if args.sample is not None:
+        parser.set_defaults(**facts(args.sample))
+        args = parser.parse_args(argv)
     units = REFERENCE if args.units is None else read_units(args.units)
     goal = goal_of(args)
     print(told(plan(goal, units), goal, units))

@@ -56,7 +56,7 @@ def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observ
     """Note requests beyond the largest limit so far; a limit that is lowered binds only URLs found later."""
     if not observed.limits:
         return
-    depths, known, most = _depths(web), dict[str, set[str]](), 0.0
+    depths, known, most = web.depths(), dict[str, set[str]](), 0.0
     for row in sorted(rows, key=lambda row: row.at):
         most = max(most, observed.limits.get(row.life, math.inf))
         if row.path in (ROBOTS, SITEMAP):
@@ -69,23 +69,6 @@ def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observ
             notes.add("over a limit", f"{where}: URL {len(paths)} of its host, the limit is {most:g}")
         if row.page >= 0 and depths[row.page] > most:
             notes.add("over a limit", f"{where}: depth {depths[row.page]}, the limit is {most:g}")
-
-
-def _depths(web: SyntheticWeb) -> list[float]:
-    """Return the least number of links from the seed to each page; 0 for pages that a sitemap lists."""
-    numbers = {web.url(page): page for page in range(len(web.host_of))}
-    numbers |= {web.link_to(page): page for page in range(len(web.host_of))}
-    depths = [math.inf] * len(web.host_of)
-    front = [0, *(page for host in web.hosts if host.sitemap for page in web.listed(host))]
-    depth = 0
-    while front:
-        following = []
-        for page in front:
-            if depths[page] == math.inf:
-                depths[page] = depth
-                following += [numbers[url] for url in web.links(page) if url in numbers]
-        front, depth = following, depth + 1
-    return depths
 
 
 def judge_tries(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings, observed: Observed) -> None:

@@ -102,7 +102,8 @@ def judge(cluster: Cluster) -> RunVerdict:
     if (
         not cloned
     ):  # a recovered link has the depth of its first page, which may be fetched again on another way
-        stored_rules.judge_stored(notes, cluster.population.stored)
+        announced = {act.target for act in observed.acts if act.kind == "signal"}
+        stored_rules.judge_stored(notes, web, cluster.population.stored, announced)
     if settings.refresh:
         act_rules.judge_signals(notes, web, asked, observed)
         _judge_age(notes, web, asked, cluster)

@@ -1,17 +1,20 @@
 """The rules of the judge about the stores: what their records say of the archive and of the way to a page.
 
 misfiled          a capture does not lead to its record in the archive, or a revisit not to a response with its payload
-misrecorded       a page is deeper than the page that links to it plus one
+misrecorded       a page is deeper than the page that links to it plus one, or shallower than the shortest way from
+                  the seed
 """
 
 import gzip
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
 
 from crawler.errors import DamageError
 from crawler.lab.cluster.judge_notes import Notes
+from crawler.lab.cluster.synthetic_web import SyntheticWeb
 from crawler.pages.segments import segment_path
 from crawler.process.opening.stages import Stages
 from crawler.records import Capture, PageRecord
@@ -32,13 +35,18 @@ class Stored(msgspec.Struct):
         )
 
 
-def judge_stored(notes: Notes, stored: dict[str, Stored]) -> None:
-    """Note captures and records that contradict the archive or one another."""
+def judge_stored(
+    notes: Notes, web: SyntheticWeb, stored: dict[str, Stored], announced: Collection[str]
+) -> None:
+    """Note captures and records that contradict the archive or one another; `announced`: URLs of signals."""
     for name, each in stored.items():
         for key, capture in each.captures.items():
             if wrong := _flaw_of(each, key, capture):
                 notes.add("misfiled", f"{name}: {capture.kind} of {capture.url}: {wrong}")
-    _judge_depths(notes, {key: record for each in stored.values() for key, record in each.records.items()})
+    least = {web.url(page): depth for page, depth in enumerate(web.depths(announced))}
+    _judge_depths(
+        notes, least, {key: record for each in stored.values() for key, record in each.records.items()}
+    )
 
 
 def _flaw_of(stored: Stored, key: bytes, capture: Capture) -> str:
@@ -63,10 +71,12 @@ def _flaw_of(stored: Stored, key: bytes, capture: Capture) -> str:
     return ""
 
 
-def _judge_depths(notes: Notes, records: dict[int, PageRecord]) -> None:
+def _judge_depths(notes: Notes, least: dict[str, float], records: dict[int, PageRecord]) -> None:
     for record in records.values():
         via = records.get(record.via)
         if via is not None and not record.redirects and record.depth > via.depth + 1:
             notes.add(
                 "misrecorded", f"{record.url}: depth {record.depth}, found on {via.url} at depth {via.depth}"
             )
+        elif record.depth < (shortest := least.get(record.url, 0)):
+            notes.add("misrecorded", f"{record.url}: depth {record.depth}, the shortest way is {shortest:g}")

@@ -23,9 +23,10 @@ function of the request, the instant and the number of earlier requests for the 
 `fetching.py` (in the virtual world) and `serving.py` (on loopback) transport the bytes.
 """
 
+import math
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -185,6 +186,23 @@ class SyntheticWeb:
         if host.trap:
             found.append(f"{self.spec.scheme}://{host.name}/days/0")
         return found
+
+    def depths(self, announced: Collection[str] = ()) -> list[float]:
+        """Return the least number of links from the seed to each page; 0 for announced pages and those in sitemaps."""
+        numbers = {self.url(page): page for page in range(len(self.host_of))}
+        numbers |= {self.link_to(page): page for page in range(len(self.host_of))}
+        depths = [math.inf] * len(self.host_of)
+        front = [0, *(page for host in self.hosts if host.sitemap for page in self.listed(host))]
+        front += [numbers[url] for url in announced]
+        depth = 0
+        while front:
+            following = []
+            for page in front:
+                if depths[page] == math.inf:
+                    depths[page] = depth
+                    following += [numbers[url] for url in self.links(page) if url in numbers]
+            front, depth = following, depth + 1
+        return depths
 
     def _other_links(self, rng: random.Random, host: WebHost, page: int) -> list[str]:
         """Return links besides those of the tree; none leads to a page with an odd number or to an orphan."""

@@ -80,7 +80,7 @@ def run_to_end(folder: Path, command: Callable[..., Any], *arguments: Any) -> An
 
 
 def known(directory: Path) -> tuple[set[int], set[int]]:
-    """Return the fingerprints of stored and queued URLs, and those of records without a copy; the store must be closed."""
+    """Return the fingerprints of known URLs, and those of records without a copy; the store must be closed."""
     with closing(open_store(directory / "p0" / "store")) as store:
         queued = {
             decode(key, value).fingerprint

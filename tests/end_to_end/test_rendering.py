@@ -294,7 +294,7 @@ def test_without_a_browser_the_crawl_says_so_once_and_goes_on(tmp_path: Path) ->
 
 
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
-    """Only the data changes, never the HTML: requests are not conditional, and equal bytes are no evidence."""
+    """Only the data changes, never the HTML: requests are unconditional, and equal bytes prove nothing."""
     words = ["first words"]
     tag = {"ETag": '"shell"', "Content-Type": "text/html"}
     routes: dict[str, Route] = {

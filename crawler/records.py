@@ -167,8 +167,8 @@ class Blame(IntEnum):
 class Rendering(msgspec.Struct, gc=False):
     """A page as a browser showed it (`render/README.md`).
 
-    `dom` is its DOM as HTML in UTF-8. `subresources` are the answers that were fetched for
-    it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
+    `dom` is its DOM as HTML in UTF-8, b"" if no browser could show it. `subresources` are the
+    answers that were fetched for it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
     `missing` got no usable answer. `took` is in seconds. `broke` names the limit that ended
     it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
     of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
@@ -202,7 +202,7 @@ class Fetch(msgspec.Struct, gc=False):
     "resumed"; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL. `rendering` is the page as a browser showed it, if one did. `site` names
+    retry the URL. `rendering` is what came of showing the page in a browser, if one was asked. `site` names
     what its host said about the use of its pages then (`consent/site_book.py`).
     `challenged` means that the server wants this request signed, and that it would be if it
     were sent again.
@@ -238,6 +238,11 @@ class Fetch(msgspec.Struct, gc=False):
     site: bytes = b""
     challenged: bool = False
     part: Part | None = None
+
+    @property
+    def shown(self) -> Rendering | None:
+        """The page as a browser showed it; None if none did."""
+        return self.rendering if self.rendering is not None and self.rendering.dom else None
 
     @property
     def body_bytes(self) -> int:

@@ -35,8 +35,10 @@ from crawler.pages.captures import (
     Capturing,
     Original,
     Problem,
+    StoredPage,
     capture_key,
     is_answer,
+    is_copy,
     pack,
     payload_key,
     record_key,
@@ -207,6 +209,17 @@ class PageCache(Archive):
             capturing.new_capture = self._is_new(capturing.key)
         return capturing
 
+    def answer_of(self, url: str) -> StoredPage | None:
+        """Return the newest whole answer to the request for a URL (request form); None if there is none.
+
+        Raises:
+            DamageError: its bytes cannot be read.
+        """
+        if self._fingerprint is None:
+            return None
+        capture = self.newest_capture(self._fingerprint(url), None)
+        return self.read(capture, static=True) if capture is not None and is_copy(capture) else None
+
     def _is_new(self, key: bytes) -> bool:
         """Return whether no capture of this URL at this time is stored or pending."""
         if key in self._pending_captures or self.store.get(key) is not None:
@@ -237,8 +250,8 @@ class PageCache(Archive):
         if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         comparison = self._comparison(fetch.url)
-        if fetch.rendering is not None:
-            return self._shown_digest(fetch.rendering.dom, comparison)
+        if (shown := fetch.shown) is not None:
+            return self._shown_digest(shown.dom, comparison)
         if fetch.part is not None:
             return fetch.part.content_digest
         digest = change_detection.content_digest(fetch.content or fetch.body, comparison.ignored)
@@ -397,7 +410,7 @@ class PageCache(Archive):
             broken=fetch.outcome is Outcome.TRUNCATED,
             receipt=capturing.stamp.digest if capturing.stamp is not None else b"",
         )
-        if capturing.fetch.rendering is not None:  # its record is the last one
+        if capturing.fetch.shown is not None:  # its record is the last one
             capturing.capture.dom_length = places[-1].length
             capturing.capture.dom_offset = capturing.capture.extent - places[-1].length
         return bare

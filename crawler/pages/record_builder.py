@@ -40,8 +40,8 @@ class RecordBuilder:
             yield warc.metadata(metadata_id, date, target, identity, facts)
         if with_receipt and capturing.stamp is not None:
             yield warc.receipt(warc.record_ids(self.random, 1)[0], date, capturing.stamp)
-        if fetch.rendering is not None:
-            yield from self._shown(fetch, fetch.rendering, identity, date)
+        if (shown := fetch.shown) is not None:
+            yield from self._shown(fetch, shown, identity, date)
 
     def _shown(self, fetch: Fetch, rendering: Rendering, answer: bytes, date: bytes) -> Iterator[bytes]:
         """Yield the records of what a browser showed: a picture if there is one, and last the DOM."""

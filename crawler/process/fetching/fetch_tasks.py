@@ -48,6 +48,7 @@ from crawler.urls.canonical import hostname, resolve
 
 if TYPE_CHECKING:
     from crawler.process.fetching.page_rendering import PageRendering
+    from crawler.render.rendering import MakeRenderer
 
 log = logging.getLogger("crawler")
 
@@ -119,6 +120,7 @@ class FetchTasks:
         wake: Callable[[], None],
         unexpected: Unexpected,
         files: FileBodies,
+        make_renderer: "MakeRenderer",
         sink: Sink | None = None,
     ) -> None:
         self._files = files
@@ -147,7 +149,7 @@ class FetchTasks:
             TaskKind.RESOLVE: self._resolve,
             TaskKind.DENIED: self._denied,
         }
-        self._rendering = self._make_rendering() if renders(config) else None
+        self._rendering = self._make_rendering(make_renderer) if renders(config) else None
         self._site_files = SiteFiles(
             self._fetcher,
             frontier,
@@ -169,7 +171,7 @@ class FetchTasks:
         """Run a fetch task to its end; its slot is free once its change is committed."""
         await self._run[fetch_task.kind](fetch_task)
 
-    def _make_rendering(self) -> "PageRendering":
+    def _make_rendering(self, make_renderer: "MakeRenderer") -> "PageRendering":
         from crawler.process.fetching.page_rendering import PageRendering
 
         return PageRendering(
@@ -178,7 +180,9 @@ class FetchTasks:
             in_scope=self._results.in_scope,
             subresources=self._subresources,
             step_aside=self._leave_network,
-            unexpected=self._unexpected,
+            renderer=make_renderer(
+                self._config, self._results.stored_answer, self._clock.now, self._unexpected
+            ),
         )
 
     def _subresources(self, fetch_task: FetchTask, request: FetchRequest) -> Subresources:

@@ -51,7 +51,7 @@ from crawler.records import (
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
 from crawler.storage.keys import PARKED
-from crawler.urls.canonical import authority
+from crawler.urls.canonical import authority, canonical
 
 _REFRESH = LinkFlag.REFRESH
 _AGAIN = LinkFlag.AGAIN
@@ -176,6 +176,24 @@ class ResultProcessor:
         except DamageError:
             return b""
         return b"" if copy is None else copy.content
+
+    def stored_answer(self, url: str) -> Fetch | None:
+        """Return the newest whole answer of a URL in the archive; None if there is none to read."""
+        form = canonical(url)
+        try:
+            copy = self._pages.answer_of(form) if form is not None else None
+        except DamageError:
+            return None
+        if copy is None:
+            return None
+        return Fetch(
+            url,
+            Outcome.FETCHED,
+            status=copy.status,
+            headers=copy.headers,
+            content=copy.content,
+            began=copy.capture.fetched_at,
+        )
 
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Make the change for the fetch of a page, final or to be retried."""

@@ -48,6 +48,13 @@ class LinkFlag:
         2048  # found on a known page that was fetched again; that page gets the credit if this becomes a page
     )
     CREDIT = 4096  # not a link: tells the owner of page `via` that a URL found there became a page
+    EXTERNAL = (
+        8192  # out of scope, and fetched only to see whether it works: its answer is not stored or followed
+    )
+
+
+# Answers to links with these flags are no pages of the crawl.
+NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL
 
 
 def flag_names(flags: int) -> str:

@@ -192,7 +192,10 @@ class PageCache(Archive):
             fingerprint=fingerprint,
             key=capture_key(fingerprint, instant),
             instant=instant,
-            stored=final and is_answer(fetch) and not self._nothing,
+            stored=final
+            and is_answer(fetch)
+            and not self._nothing
+            and not fetch_task.flags & LinkFlag.EXTERNAL,
             payload=payload,
             payload_digest=self._payload_digest(fetch) if fetch.status else b"",
             digest=b"",

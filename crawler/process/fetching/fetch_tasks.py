@@ -63,6 +63,7 @@ NextHop = Callable[[FetchRequest, Fetch, Hops], str]
 
 _OWN_REQUEST = LinkFlag.OWN_REQUEST
 _SITEMAP, _REFRESH = LinkFlag.SITEMAP, LinkFlag.REFRESH
+_EXTERNAL = LinkFlag.EXTERNAL
 HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
 HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # per answer; one in a hundred exceeds them
 HEAVY_ROBOTS = 64 << 10  # bytes; ten times the size of all but one in a thousand
@@ -321,7 +322,7 @@ class FetchTasks:
         queue: Callable[[Maker], None],
     ) -> None:
         """Queue the change of a page; if there is a sink, pass it the page once it is durable."""
-        if self.sink is None:
+        if self.sink is None or fetch_task.flags & _EXTERNAL:
             return queue(make)
         self.awaiting_commit += 1
         try:
@@ -343,7 +344,7 @@ class FetchTasks:
     ) -> Making:
         """Make the page's change, with the promise that the sink will receive the page."""
         change = yield from self._results.page(fetch_task, fetch, extracted, now)
-        if self.promise is not None:
+        if self.promise is not None and not fetch_task.flags & _EXTERNAL:
             self.promise(fetch_task, fetch, change)
         return change
 
@@ -354,6 +355,8 @@ class FetchTasks:
         request = self._request(fetch_task, owner)
         try:
             fetch, stream = await self._answer(fetch_task, request)
+            if fetch_task.flags & _EXTERNAL:
+                return fetch, None, None
             self._results.note_site(fetch)
             extracted = await self._read(fetch_task, fetch, stream)
             await self._site_files.fetch(fetch_task, request, fetch, extracted)
@@ -571,6 +574,8 @@ class FetchTasks:
             request.fetcher = HTTP
         elif fetch_task.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
+        elif fetch_task.flags & _EXTERNAL:
+            request.body_bytes_max = request.wire_bytes_max = config.fetch.external_bytes_max
         if not robots:
             request.etag, request.last_modified = self._results.conditions(fetch_task, self._clock.now())
         return request

@@ -57,6 +57,7 @@ _REFRESH = LinkFlag.REFRESH
 _AGAIN = LinkFlag.AGAIN
 _NEWS = LinkFlag.NEWS
 _KNOWN = _REFRESH | _AGAIN
+_EXTERNAL = LinkFlag.EXTERNAL
 _ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)  # the statements themselves: they have no receipt
 Pauses = Generator[None, None, None]
 Hear = Callable[
@@ -395,7 +396,8 @@ class ResultProcessor:
             tags = header_directives(fetch.headers, self._token)
             before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
             capturing = self._pages.capture(fetch, fetch_task, extracted, now, final=final, tags=tags)
-            if final and fetch_task.kind not in _ABOUT_SITES and is_answer(fetch):
+            has_receipt = fetch_task.kind not in _ABOUT_SITES and not fetch_task.flags & _EXTERNAL
+            if final and has_receipt and is_answer(fetch):
                 self._stamp(change, capturing, extracted, before)
             return capturing
         except StoreError:

@@ -112,7 +112,12 @@ class PageCache(Archive):
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
         self._keeps = keeps
-        self._builder = RecordBuilder(decoded=self._decoded, random=random, url_of=self._url_of)
+        self._builder = RecordBuilder(
+            decoded=self._decoded,
+            block_digests=config.block_digests,
+            random=random,
+            url_of=self._url_of,
+        )
         self._compress = gzip_members.compressor(config.gzip_level)
         self._gzip_level = config.gzip_level
         self._about = (

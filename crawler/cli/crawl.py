@@ -21,6 +21,7 @@ from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
 from crawler.signing.key_file import with_key_file
+from crawler.storage.parts import PARTS, part_files
 
 log = logging.getLogger("crawler")
 
@@ -70,7 +71,18 @@ def main(_command: str, argv: list[str]) -> int:
             f"crawler: no file of a kind in --accept was found: {', '.join(config.filter.accept)}",
             file=sys.stderr,
         )
-    return exit_code(report) or (CUT_CODE if _misses_files(args, config, report) else 0)
+    broken_off = _broken_off(directory) if report["stopped_by"] == "patience" else 0
+    if broken_off:
+        print(
+            f"crawler: files that broke off, to be resumed: {broken_off:,}; run the command again",
+            file=sys.stderr,
+        )
+    return exit_code(report) or (CUT_CODE if broken_off or _misses_files(args, config, report) else 0)
+
+
+def _broken_off(directory: CrawlDirectory) -> int:
+    """Return the number of files whose transfer broke off and whose next try is still to come."""
+    return sum(1 for name in directory.process_names() for _ in part_files(directory.process(name) / PARTS))
 
 
 def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:

@@ -53,7 +53,7 @@ class LinkFlag:
     )
 
 
-# Answers to links with these flags do not count as pages of the crawl.
+# The answer to a link with one of these flags is not a page of the crawl.
 NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL
 
 
@@ -196,6 +196,9 @@ class Rendering(msgspec.Struct, gc=False):
     added: bool = False
 
 
+CACHED = "cached"  # the answer of an earlier crawl was used again, and nothing was requested
+
+
 class Fetch(msgspec.Struct, gc=False):
     """The result of one request: its outcome, the answer, and what the store needs.
 
@@ -206,7 +209,7 @@ class Fetch(msgspec.Struct, gc=False):
     is in seconds, 0 if the server did not ask for a delay. `took` is the time from
     sending the request to the last byte of the answer, without connecting and TLS.
     `connection` is "reused" or, for a new connection, its handshake: "plain", "full" or
-    "resumed"; "" if there was none. `undecoded` means that the content coding is
+    "resumed", or CACHED; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
     retry the URL. `rendering` is the result of showing the page in a browser, if one was used. `site` names
@@ -250,6 +253,10 @@ class Fetch(msgspec.Struct, gc=False):
     def shown(self) -> Rendering | None:
         """The page as a browser showed it; None if none did."""
         return self.rendering if self.rendering is not None and self.rendering.dom else None
+
+    def is_cached(self) -> bool:
+        """True if this is a stored answer: no request was made."""
+        return self.connection == CACHED
 
     @property
     def body_bytes(self) -> int:

@@ -83,6 +83,7 @@ class TaskKind(StrEnum):
     DENIED = "denied"  # nothing to fetch: robots.txt or a withdrawal forbids the URL; only record it
     SUBRESOURCE = "subresource"  # not handed out: fetched while a browser showed a page
     SITE_FILE = "site_file"  # not handed out: tdmrep.json or a licence document of a page's site
+    HOP = "hop"  # not handed out: an answer of a redirect chain, before its last
 
 
 class FetchTask(msgspec.Struct, gc=False):
@@ -112,7 +113,8 @@ class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     """The request of a URL that is not fetched by a plain GET.
 
     `headers` are "Name: value"; `jar` names a cookie jar of the crawl's ("" is the common one);
-    `proxy` is the URL of a proxy ("" is that of the configuration).
+    `proxy` is the URL of a proxy ("" is that of the configuration). `secrets` are names of fields of
+    the body whose values are never recorded.
     """
 
     method: str = "GET"
@@ -120,6 +122,7 @@ class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[str, ...] = ()
     jar: str = ""
     proxy: str = ""
+    secrets: tuple[str, ...] = ()
 
 
 BUSY_STATUSES = frozenset((429, 503))  # the server asks for fewer requests: HOST_BUSY, with Retry-After
@@ -192,6 +195,7 @@ class Rendering(msgspec.Struct, gc=False):
 class Fetch(msgspec.Struct, gc=False):
     """The result of one request: its outcome, the answer, and what the store needs.
 
+    `head_block` is the header block as received, b"" if a credential was taken out of `headers`.
     `body` is the payload after transfer decoding, with its content coding unless
     `store = "decoded"`. `headers` are names and values as received, in order.
     `truncated` is "", "length", "time" or "disconnect". `decoded_length` counts the
@@ -206,7 +210,9 @@ class Fetch(msgspec.Struct, gc=False):
     what its host said about the use of its pages then (`consent/site_book.py`).
     `challenged` means that the server wants this request signed, and that it would be if it
     were sent again.
-    `part` is the payload of a large file; `body` and `content` are then empty.
+    `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are the
+    request without the values of credentials. `earlier` are the answers of the redirect chain that led here, if the
+    user's code made the request.
     """
 
     url: str
@@ -216,7 +222,9 @@ class Fetch(msgspec.Struct, gc=False):
     reason: str = ""
     version: str = "HTTP/1.1"
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    head_block: bytes = b""
     request_head: bytes = b""
+    request_body: bytes = b""
     body: bytes = b""
     content: bytes = b""
     content_type: str = ""
@@ -238,6 +246,7 @@ class Fetch(msgspec.Struct, gc=False):
     site: bytes = b""
     challenged: bool = False
     part: Part | None = None
+    earlier: "list[Fetch]" = []
 
     @property
     def body_bytes(self) -> int:
@@ -399,6 +408,7 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     dom_offset: int = 0  # of the record of the page's DOM, from `offset` on; 0 without one
     dom_length: int = 0
     receipt: bytes = b""  # the consent receipt of this fetch
+    query: str = ""  # method and body of the request (`pages/request_query.py`), "" of a plain GET
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):

@@ -16,8 +16,7 @@ import msgspec
 from crawler.config import Config, Overrides
 from crawler.errors import Unexpected
 from crawler.extract.types import is_page
-from crawler.fetcher.client import user_agent
-from crawler.fetcher.fetch_request import FetchRequest
+from crawler.fetcher.fetch_request import FetchRequest, user_agent
 from crawler.process.fetching.subresources import Subresources
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, Rendering
 from crawler.render.deciding import Deciding, adds, signs

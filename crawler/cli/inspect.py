@@ -324,10 +324,16 @@ def _why_text(answer: dict[str, Any], indent: str = "") -> str:
             lines += [f"{indent}{name}:", _why_text(value, indent + "  ")]
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             lines.append(f"{indent}{name}:")
-            lines += [_why_text(inner, indent + "  - ") for inner in value]
+            lines += [_list_item(inner, indent + "  ") for inner in value]
         elif value not in ("", 0, None, [], {}, False) or name in ("known",):
             lines.append(f"{indent}{name}: {printable(value)}")
     return "\n".join(lines)
+
+
+def _list_item(item: dict[str, Any], indent: str) -> str:
+    """Return an item of a list; a dash marks its first line only."""
+    text = _why_text(item, indent + "  ")
+    return f"{indent}- {text[len(indent) + 2 :]}"
 
 
 def _get(argv: list[str]) -> int:

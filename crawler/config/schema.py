@@ -346,6 +346,7 @@ class PagesConfig(_Section, frozen=True):
     simhash_distance: BitCount = 3
     ignore: tuple[str, ...] = ()
     withdrawals_max: Positive = 100_000
+    request_bodies: bool = True
     ship: str = ""
     ship_delete: bool = False
     ship_interval: Seconds = Seconds(60)

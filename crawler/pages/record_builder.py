@@ -1,10 +1,16 @@
 """Build the WARC records of one capture from a fetch."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from crawler.pages import warc
 from crawler.pages.captures import Capturing
 from crawler.records import Fetch, Outcome, Rendering
+
+_WHOLE_BYTES_MAX = (
+    4 << 20
+)  # the record of a larger payload is not built in memory, where it would be a second copy
+_SLICE_BYTES = 1 << 20
 
 
 class RecordBuilder:
@@ -76,9 +82,19 @@ class RecordBuilder:
                     digest,
                     truncated=fetch.truncated,
                 )
-            return warc.response(
-                identity, date, target, head, capturing.payload, digest, truncated=fetch.truncated
-            )
+            payload = capturing.payload
+            if len(payload) > _WHOLE_BYTES_MAX:
+                return warc.large_response(
+                    identity,
+                    date,
+                    target,
+                    head,
+                    partial(_slices, payload),
+                    len(payload),
+                    digest,
+                    truncated=fetch.truncated,
+                )
+            return warc.response(identity, date, target, head, payload, digest, truncated=fetch.truncated)
         return warc.revisit(
             identity,
             date,
@@ -116,3 +132,8 @@ class RecordBuilder:
             ("consent", capturing.stamp.answers if capturing.stamp else ""),
             ("consentReceipt", capturing.stamp.digest.hex() if capturing.stamp else ""),
         ]
+
+
+def _slices(payload: bytes) -> Iterator[bytes]:
+    for start in range(0, len(payload), _SLICE_BYTES):
+        yield payload[start : start + _SLICE_BYTES]

@@ -203,7 +203,7 @@ class FetchConfig(_Section, frozen=True):
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
     external_bytes_max: ByteCount = ByteCount(16 << 10)
-    held_bytes_max: ByteCount = ByteCount(192 << 20)  # memory for bodies being received
+    held_bytes_max: ByteCount = ByteCount(160 << 20)  # memory for bodies being received
     files: Literal["auto", "all"] = "auto"  # the files that count as asked for
     file_bytes_max: ByteCount = ByteCount(0)  # of a file that was asked for; 0 = no limit
     file_held_bytes: ByteCount = ByteCount(1 << 20)  # of a file in memory; more goes to disk

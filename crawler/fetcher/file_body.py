@@ -107,7 +107,7 @@ class FileBody:
         assert self.part is not None
         return _head_of(self.part.head)
 
-    def begin(self, url: str, head: Head, held: list[bytes], kind: str, start: bytes) -> bool:
+    def begin(self, url: str, head: Head, held: bytes, kind: str, start: bytes) -> bool:
         """Move a body to a part; return False if it is parsed, as its type or its decoded `start` show."""
         if self.rule.parses(kind, start):
             return False
@@ -126,8 +126,7 @@ class FileBody:
                 length=int(length) if length.isdigit() and b"transfer-encoding" not in head.known else -1,
             ),
         )
-        for piece in held:
-            self.part.write(piece)
+        self.part.write(held)
         self._judge(url, head)
         return True
 

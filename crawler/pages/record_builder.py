@@ -1,10 +1,16 @@
 """Build the WARC records of one capture from a fetch."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from crawler.pages import warc
 from crawler.pages.captures import Capturing
 from crawler.records import Fetch, LinkFlag, Outcome, Rendering, TaskKind
+
+_WHOLE_BYTES_MAX = (
+    4 << 20
+)  # a larger payload is written in slices, so that its record is no second copy in memory
+_SLICE_BYTES = 1 << 20
 
 
 class RecordBuilder:
@@ -114,12 +120,25 @@ class RecordBuilder:
                     truncated=fetch.truncated,
                     block_digest=self._block_digests,
                 )
+            payload = capturing.payload
+            if len(payload) > _WHOLE_BYTES_MAX:
+                return warc.large_response(
+                    identity,
+                    date,
+                    target,
+                    head,
+                    partial(_slices, payload),
+                    len(payload),
+                    digest,
+                    truncated=fetch.truncated,
+                    block_digest=self._block_digests,
+                )
             return warc.response(
                 identity,
                 date,
                 target,
                 head,
-                capturing.payload,
+                payload,
                 digest,
                 truncated=fetch.truncated,
                 block_digest=self._block_digests,
@@ -166,3 +185,8 @@ class RecordBuilder:
             ("consent", capturing.stamp.answers if capturing.stamp else ""),
             ("consentReceipt", capturing.stamp.digest.hex() if capturing.stamp else ""),
         ]
+
+
+def _slices(payload: bytes) -> Iterator[bytes]:
+    for start in range(0, len(payload), _SLICE_BYTES):
+        yield payload[start : start + _SLICE_BYTES]

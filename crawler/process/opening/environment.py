@@ -100,7 +100,9 @@ class Environment:
         return garbage_collection.frozen()
 
     async def keep_heap_small(self) -> None:
-        """Return free memory to the system at intervals, until cancelled."""
+        """Return free memory to the system, until cancelled: large blocks at once, the rest at intervals."""
+        await asyncio.sleep(garbage_collection.SETTLED)
+        await self.in_thread(garbage_collection.map_large_blocks)
         while True:
             await asyncio.sleep(garbage_collection.GIVE_BACK_INTERVAL)
             await self.in_thread(garbage_collection.give_back)

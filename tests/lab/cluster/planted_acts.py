@@ -95,6 +95,28 @@ def _withdrawn_is_fetched() -> Patches:
     return [(Withdrawals, "stops", lambda self, url: False)]
 
 
+def _redirects_are_links() -> Patches:
+    """The target of a redirect is one deeper, like the target of a link."""
+    return [(link_policy, "LinkContext", _hop_with(1, 0))]
+
+
+def _hops_not_counted() -> Patches:
+    """A redirect is not added to the hops so far, so that a chain has no end."""
+    return [(link_policy, "LinkContext", _hop_with(0, 1))]
+
+
+def _hop_with(deeper: int, more: int) -> Any:
+    """Return `LinkContext`, that of the target of a redirect with another depth and number of hops."""
+    context = link_policy.LinkContext
+
+    def made(depth: int = 0, via: int = 0, redirects: int = 0, *rest: Any, **other: Any) -> Any:
+        return context(
+            depth + bool(redirects) * deeper, via, redirects + bool(redirects) * more, *rest, **other
+        )
+
+    return made
+
+
 def _wrong_place() -> Patches:
     """Every seventh capture gets the place of the one before it."""
     append, last = SegmentWriter.append, list[Any]()
@@ -214,6 +236,8 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "budget-not-counted": ("a host's budget counts", _budget_not_counted, {"faults": ("limits",)}),
     "depth-unlimited": ("the depth is limited", _depth_unlimited, {"faults": ("limits",)}),
     "depth-of-the-page": ("a link is one deeper than its page", _depth_of_the_page, {"faults": ("kill",)}),
+    "redirects-are-links": ("a redirect is no link", _redirects_are_links, {"faults": ("kill",)}),
+    "hops-not-counted": ("a redirect is one hop", _hops_not_counted, {"faults": ("kill",)}),
     "tries-not-counted": ("a URL is tried three times", _tries_not_counted, {"faults": (), "web": BROKEN}),
     "one-try": ("a URL is tried three times", _one_try, {"faults": (), "web": BROKEN}),
     "blocks-in-memory": ("a block is durable", _blocks_in_memory, {"faults": ("block", "kill", "power")}),

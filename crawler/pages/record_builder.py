@@ -7,9 +7,7 @@ from crawler.pages import warc
 from crawler.pages.captures import Capturing
 from crawler.records import Fetch, LinkFlag, Outcome, Rendering, TaskKind
 
-_WHOLE_BYTES_MAX = (
-    4 << 20
-)  # a larger payload is written in slices, so that its record is no second copy in memory
+_WHOLE_BYTES_MAX = 4 << 20  # a larger payload is written in slices: its record would be a second copy
 _SLICE_BYTES = 1 << 20
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from crawler.storage.commit import CommitPoint
 from tests.faults.harness import CONCURRENCY, TreeWeb, crawl, end, finish, judge, settings, start
 
 PAGES = 300
+IN_TERMINAL = ("tests.faults.terminal", "crawler")
+NO_TERMINAL = ("tests.faults.terminal", "--none", "crawler")
 
 
 @pytest.fixture
@@ -40,10 +42,12 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") ->
         time.sleep(0.01)
 
 
-def begin(web: TreeWeb, directory: Path, *arguments: str, pages: int = 40) -> "subprocess.Popen[str]":
+def begin(
+    web: TreeWeb, directory: Path, *arguments: str, pages: int = 40, module: Sequence[str] = ("crawler",)
+) -> "subprocess.Popen[str]":
     """Start a crawl and wait until it has fetched some pages, far from its end."""
     before = web.fetched().total()
-    process = start(directory, web.seed, *settings("--concurrency", "5", *arguments))
+    process = start(directory, web.seed, *settings("--concurrency", "5", *arguments), module=module)
     wait_for(lambda: web.fetched().total() >= before + pages, process)
     return process
 
@@ -51,7 +55,7 @@ def begin(web: TreeWeb, directory: Path, *arguments: str, pages: int = 40) -> "s
 def test_first_signal_stops_in_order(web: TreeWeb, tmp_path: Path) -> None:
     """SIGINT, then SIGTERM and SIGHUP in the next runs: exit 0, a line says how to continue, nothing is fetched again."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        process = begin(web, tmp_path / "crawl")
+        process = begin(web, tmp_path / "crawl", module=IN_TERMINAL)
         process.send_signal(number)
         ended = end(process)
         assert ended.code == 0 and "continue later with" in ended.err, ended
@@ -61,13 +65,17 @@ def test_first_signal_stops_in_order(web: TreeWeb, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_crawl_under_nohup_survives_sighup_and_any_crawl_sigusr1(
-    web: TreeWeb, tmp_path: Path, processes: str
+@pytest.mark.parametrize("nohup", [True, False])
+def test_a_service_and_a_crawl_under_nohup_survive_sighup_and_any_crawl_sigusr1(
+    web: TreeWeb, tmp_path: Path, processes: str, nohup: bool
 ) -> None:
-    """Goal: the run continues to its end. Every process of the crawl gets the signals."""
-    kept = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; the child inherits it
+    """Goal: the run continues to its end. Every process of the crawl gets the signals. A service has no terminal."""
+    kept = signal.getsignal(signal.SIGHUP)
+    if nohup:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the child inherits it
     try:
-        process = begin(web, tmp_path / "crawl", "--processes", processes)
+        module = IN_TERMINAL if nohup else NO_TERMINAL
+        process = begin(web, tmp_path / "crawl", "--processes", processes, module=module)
     finally:
         signal.signal(signal.SIGHUP, kept)
     for pid in (process.pid, *_children(process.pid)):
@@ -303,7 +311,8 @@ def test_a_signal_in_the_imports_stops_in_order(
     web: TreeWeb, tmp_path: Path, number: str, module: str
 ) -> None:
     """Goal: exit 0, and the seeds are kept, so the next run needs none. The process signals itself, to be on time."""
-    first = crawl(tmp_path / "crawl", web.seed, *settings(), module=("tests.faults.early", number, module))
+    early = (IN_TERMINAL[0], "tests.faults.early", number, module)
+    first = crawl(tmp_path / "crawl", web.seed, *settings(), module=early)
     assert first.code == 0 and "stopping as soon" in first.err, first
     assert web.fetched().total() <= CONCURRENCY
     finish(web, tmp_path / "crawl")
@@ -314,7 +323,7 @@ def test_a_signal_in_the_imports_stops_in_order(
 def test_a_signal_in_the_imports_of_several_processes(web: TreeWeb, tmp_path: Path, number: str) -> None:
     """Goal: children that are forked after the signal stop with their supervisor."""
     several = settings("--processes", "2")
-    early = ("tests.faults.early", number, "crawler.supervision.supervisor")
+    early = (IN_TERMINAL[0], "tests.faults.early", number, "crawler.supervision.supervisor")
     first = crawl(tmp_path / "crawl", web.seed, *several, module=early)
     assert first.code == 0, first
     ended = crawl(tmp_path / "crawl", *several)

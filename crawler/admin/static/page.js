@@ -97,14 +97,16 @@ function show(sample) {
   const { status, point } = sample;
   const frontier = status.frontier || {}, pages = status.pages || {}, health = status.health || {}, members = status.members || [];
   const started = Math.min(...(status.processes || []).map((process) => process.started));
-  document.title = `${rate(point.pages || 0)} pages/s - crawler`;
+  const speed = rate((point.pages || 0) + (point.again || 0)), again = (status.refresh || {}).done || 0;
+  document.title = `${speed} pages/s - crawler`;
   crawl(status.crawl);
   failures(health.failures || []);
   say($("left"), left(status.outlook || {}));
   fill($("tiles"), [
-    ["Pages/s", rate(point.pages || 0)],
+    ["Pages/s", speed],
     ["Received/s", bytes(point.bytes || 0)],
     ["Fetched", count(pages.fetched || 0)],
+    ...(again ? [["Fetched again", count(again)]] : []),
     ["To fetch", count(frontier.todo || 0)],
     ["Hosts", count(frontier.hosts || 0)],
     ["Failing hosts", count(frontier.hosts_failing || 0)],

@@ -23,6 +23,7 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import put_aside
 from crawler.errors import UsageError
+from crawler.storage.object_store import local_folder
 
 log = logging.getLogger("crawler")
 
@@ -76,7 +77,7 @@ async def run_async(
 
 async def _run(options: dict[str, Any], *, fresh: bool, script: bool = False) -> dict[str, Any]:
     """Crawl to the end with the options of `Crawl`; in a script, a first Ctrl-C stops the crawl cleanly."""
-    directory = CrawlDirectory(Path(options.get("directory", "crawl")))
+    directory = CrawlDirectory(local_folder(options.get("directory", "crawl")))
     if fresh:
         put_aside(directory)
     async with Crawl(**options) as crawl:

@@ -48,6 +48,13 @@ class LinkFlag:
         2048  # found on a known page that was fetched again; that page gets the credit if this becomes a page
     )
     CREDIT = 4096  # not a link: tells the owner of page `via` that a URL found there became a page
+    EXTERNAL = (
+        8192  # out of scope, and fetched only to see whether it works: its answer is not stored or followed
+    )
+
+
+# The answer to a link with one of these flags is not a page of the crawl.
+NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL
 
 
 def flag_names(flags: int) -> str:
@@ -170,8 +177,8 @@ class Blame(IntEnum):
 class Rendering(msgspec.Struct, gc=False):
     """A page as a browser showed it (`render/README.md`).
 
-    `dom` is its DOM as HTML in UTF-8. `subresources` are the answers that were fetched for
-    it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
+    `dom` is its DOM as HTML in UTF-8, b"" if no browser could show it. `subresources` are the
+    answers that were fetched for it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
     `missing` got no usable answer. `took` is in seconds. `broke` names the limit that ended
     it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
     of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
@@ -192,6 +199,9 @@ class Rendering(msgspec.Struct, gc=False):
     added: bool = False
 
 
+CACHED = "cached"  # the answer of an earlier crawl was used again, and nothing was requested
+
+
 class Fetch(msgspec.Struct, gc=False):
     """The result of one request: its outcome, the answer, and what the store needs.
 
@@ -203,10 +213,10 @@ class Fetch(msgspec.Struct, gc=False):
     is in seconds, 0 if the server did not ask for a delay. `took` is the time from
     sending the request to the last byte of the answer, without connecting and TLS.
     `connection` is "reused" or, for a new connection, its handshake: "plain", "full" or
-    "resumed"; "" if there was none. `undecoded` means that the content coding is
+    "resumed", or CACHED; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL. `rendering` is the page as a browser showed it, if one did. `site` names
+    retry the URL. `rendering` is the result of showing the page in a browser, if one was used. `site` names
     what its host said about the use of its pages then (`consent/site_book.py`).
     `challenged` means that the server wants this request signed, and that it would be if it
     were sent again.
@@ -247,6 +257,16 @@ class Fetch(msgspec.Struct, gc=False):
     challenged: bool = False
     part: Part | None = None
     earlier: "list[Fetch]" = []
+
+    @property
+    def shown(self) -> Rendering | None:
+        """The page as a browser showed it; None if none did."""
+        return self.rendering if self.rendering is not None and self.rendering.dom else None
+
+    @property
+    def is_cached(self) -> bool:
+        """True if this is a stored answer: no request was made."""
+        return self.connection == CACHED
 
     @property
     def body_bytes(self) -> int:

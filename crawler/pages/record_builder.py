@@ -10,20 +10,22 @@ from crawler.records import Fetch, LinkFlag, Outcome, Rendering, TaskKind
 class RecordBuilder:
     """Turns a `Capturing` into records.
 
-    `decoded` means that stored payloads have no content coding, `url_of` returns
-    the URL of a fingerprint, `random(n)` returns n random bytes. Requests are recorded
-    `with_bodies` or without. `warcinfo` is the id of the warcinfo record that describes the records.
+    `decoded` means that stored payloads have no content coding, `block_digests` that records state
+    the SHA-1 of their block, `url_of` returns the URL of a fingerprint, `random(n)` returns n random bytes.
+    Requests are recorded `with_bodies` or without. `warcinfo` is the id of the warcinfo record of the segment.
     """
 
     def __init__(
         self,
         *,
         decoded: bool,
+        block_digests: bool,
         random: Callable[[int], bytes],
         url_of: Callable[[int], str],
         with_bodies: bool = True,
     ) -> None:
         self._decoded = decoded
+        self._block_digests = block_digests
         self._with_bodies = with_bodies
         self.warcinfo = b""
         self.random = random
@@ -43,14 +45,15 @@ class RecordBuilder:
         head, rebuilt = self._head(capturing)
         yield self._answer(capturing, identity, date, target, head)
         if fetch.request_head:
-            yield warc.request(request_id, date, target, identity, fetch.request_head + self.body_of(fetch))
+            request = fetch.request_head + self.body_of(fetch)
+            yield warc.request(request_id, date, target, identity, request, block_digest=self._block_digests)
         if capturing.record is not None or capturing.fetch_task.kind is TaskKind.HOP:
             facts = [*self._facts(capturing), ("httpHead", "rebuilt" if rebuilt else "")]
-            yield warc.metadata(metadata_id, date, target, identity, facts)
+            yield warc.metadata(metadata_id, date, target, identity, facts, block_digest=self._block_digests)
         if with_receipt and capturing.stamp is not None:
             yield warc.receipt(warc.record_ids(self.random, 1)[0], date, capturing.stamp, self.warcinfo)
-        if fetch.rendering is not None:
-            yield from self._shown(fetch, fetch.rendering, identity, date)
+        if (shown := fetch.shown) is not None:
+            yield from self._shown(fetch, shown, identity, date)
 
     def body_of(self, fetch: Fetch) -> bytes:
         """Return the body of the request as it is recorded."""
@@ -109,9 +112,17 @@ class RecordBuilder:
                     fetch.part.length,
                     digest,
                     truncated=fetch.truncated,
+                    block_digest=self._block_digests,
                 )
             return warc.response(
-                identity, date, target, head, capturing.payload, digest, truncated=fetch.truncated
+                identity,
+                date,
+                target,
+                head,
+                capturing.payload,
+                digest,
+                truncated=fetch.truncated,
+                block_digest=self._block_digests,
             )
         return warc.revisit(
             identity,
@@ -122,6 +133,7 @@ class RecordBuilder:
             profile=capturing.profile,
             refers_to_url=capturing.original.url,
             refers_to_date=warc.date_text(capturing.original.fetched_at),
+            block_digest=self._block_digests,
         )
 
     @staticmethod

@@ -30,7 +30,7 @@ from crawler.splitter.outbox import Outbox
 from crawler.storage.faults import reach
 from crawler.storage.keys import PAGE, PARKED, TODO
 from crawler.storage.kv import KeyValue, scan_prefix
-from crawler.storage.parts import PartFolder, PartHead
+from crawler.storage.parts import PARTS, PartFolder, PartHead
 from crawler.urls.canonical import canonical
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.file_kinds import Kinds
@@ -40,8 +40,6 @@ from crawler.urls.trace import TraceWriter
 from crawler.version import __version__
 
 log = logging.getLogger("crawler")
-
-PARTS = "parts"  # folder of a process: large files while they arrive
 
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:

@@ -216,7 +216,7 @@ class Fetch(msgspec.Struct, gc=False):
     "resumed", or CACHED; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL. `rendering` is the result of showing the page in a browser, if one was used. `site` names
+    retry the URL. `rendering` is the attempt to show the page in a browser, if there was one. `site` names
     what its host said about the use of its pages then (`consent/site_book.py`).
     `challenged` means that the server wants this request signed, and that it would be if it
     were sent again.

@@ -4,7 +4,7 @@
 
 The archive is the part of the cache that is on disk: an answer is stored there once, in its
 WARC, when the page that asked for it is committed. So the cache needs no space of its own,
-a restarted crawl still has it, and withdrawn or erased answers are not in it.
+it survives a restart, and nothing that is withdrawn or erased is in it.
 """
 
 import asyncio

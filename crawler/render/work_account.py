@@ -1,4 +1,4 @@
-"""Accounts the CPU time of each page of a browser, with its frames, workers and compositor.
+"""Accounts for the CPU time of each page of a browser, with its frames, workers and compositor.
 
 The system counts by process, not by page. A page gets its renderer before the next page is
 opened, so that renderer is its own. A renderer that appears later (a frame of another

@@ -201,6 +201,80 @@ def test_requests_of_a_page_pass_the_address_guard_and_nothing_passes_it_by(tmp_
     assert '<p id="end">done</p>' in dom
 
 
+WAYS_OUT = Path(__file__).with_name("ways_out.html").read_text()
+SENDS = """
+import ctypes, fcntl, socket, struct
+assert ctypes.CDLL(None).unshare(0x40000000) == 0
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+    fcntl.ioctl(udp, 0x8914, struct.pack("16sH14x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+    udp.sendto(b"x", ("127.0.0.1", 9))
+print(open("/proc/self/net/dev").read())
+"""
+
+
+def packets(table: str) -> int:
+    """Return the packets received and sent by all interfaces of a /proc/PID/net/dev."""
+    rows = [line.partition(":")[2].split() for line in table.splitlines() if ":" in line]
+    return sum(int(row[1]) + int(row[9]) for row in rows)
+
+
+def traces(pid: int) -> dict[str, object]:
+    """Return what the kernel has counted in the network namespace of a process, without zeros."""
+    net = Path(f"/proc/{pid}/net")
+    found: dict[str, object] = {"packets": packets((net / "dev").read_text())}
+    for name in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6", "packet"):
+        found[name] = len((net / name).read_text().splitlines()) - 1
+    heads, values = (
+        (net / "snmp").read_text().splitlines()[0::2],
+        (net / "snmp").read_text().splitlines()[1::2],
+    )
+    for head, row in zip(heads, values, strict=True):
+        kind, *counts = row.split()
+        found |= {kind + name: int(n) for name, n in zip(head.split()[1:], counts, strict=True)}
+    settings = {
+        "Ip:Forwarding",
+        "Ip:DefaultTTL",
+        "Tcp:RtoAlgorithm",
+        "Tcp:RtoMin",
+        "Tcp:RtoMax",
+        "Tcp:MaxConn",
+    }
+    refused = {
+        "Ip:OutNoRoutes"
+    }  # WebRTC asks for the route to its server, and there is none: nothing is sent
+    return {name: n for name, n in found.items() if n and name not in settings | refused}
+
+
+@pytest.mark.usefixtures("no_orphan")
+def test_the_kernel_has_counted_no_packet_in_the_network_of_the_browser(tmp_path: Path) -> None:
+    """Sockets, packets and datagrams, as the namespace itself counts them after a page has tried every way out."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may look into the network namespace of the browser")
+    sent = subprocess.run([sys.executable, "-c", SENDS], capture_output=True, text=True, check=False)
+    if sent.returncode:
+        pytest.skip("this system does not allow network namespaces")
+    assert packets(sent.stdout) > 0, "the counters would show a packet"
+    seen: list[dict[str, object]] = []
+
+    def end(_: ReceivedRequest) -> Answer:
+        for pid in browsers():
+            assert os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
+            seen.append(traces(pid))
+        return "the end"
+
+    more: dict[str, Route] = {"/end": end, "/worker.js": (200, SCRIPT, "fetch('/from-service-worker')")}
+    with Web({}, address="127.0.0.2") as inner, Web(more | {"/robots.txt": ROBOTS}) as web:
+        web.routes["/"] = WAYS_OUT.replace("SERVER", f"127.0.0.2:{inner.port}")
+        only_own = [flag.replace("127.0.0.0/8", "127.0.0.1/32") for flag in FAST]
+        flags = ("--render", "always", "--set", "render.images=true", "--set", "render.quiet=4")
+        ran = run("crawl", "--dir", tmp_path, *only_own, *flags, web.url())
+        assert ran.code == 0, ran
+        assert "the end" in shown(web, tmp_path, "/")
+        assert "/from-service-worker" not in web.paths()
+    assert inner.asked == []
+    assert seen == [{}]
+
+
 SHOW = "document.body.append('shown'); "
 
 

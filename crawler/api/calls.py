@@ -23,6 +23,7 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import earlier, put_aside, put_file_aside
 from crawler.errors import UsageError
+from crawler.storage.object_store import local_folder
 
 log = logging.getLogger("crawler")
 
@@ -79,7 +80,7 @@ async def run_async(
 async def _run(options: dict[str, Any], *, script: bool = False) -> dict[str, Any]:
     """Crawl to the end with the arguments of `run_async`; in a script, a first Ctrl-C stops the crawl cleanly."""
     fresh, cached = options.pop("fresh", False), options.pop("cached", False)
-    directory = CrawlDirectory(Path(options.get("directory", "crawl")))
+    directory = CrawlDirectory(local_folder(options.get("directory", "crawl")))
     if fresh or cached:
         put_aside(directory)
     if cached:

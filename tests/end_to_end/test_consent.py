@@ -20,6 +20,7 @@ from crawler.export.archives import opened
 from crawler.pages import reading
 from crawler.pages.captures import fingerprint_of
 from tests.end_to_end.test_live import CRAWLER, Running, ask
+from tests.end_to_end.test_tour import DIFFERS
 from tests.end_to_end.test_withdraw import serving
 from tests.end_to_end.web import FAST, ReceivedRequest, Web, crawl, page, run
 
@@ -298,19 +299,31 @@ def test_a_running_crawl_tells_and_withholds(tmp_path: Path, processes: int) -> 
 
 
 PAGE = (Path(__file__).resolve().parents[2] / "crawler" / "consent" / "README.md").read_text(encoding="utf-8")
+# (command, the output that the page shows; "" if it shows none)
 WALK = re.findall(
-    r"^    \$ crawler (.*)$", PAGE.partition("## A corpus, command by command")[2], re.MULTILINE
+    r"^    \$ crawler (.*)\n((?:    (?!\$).*\n)*)",
+    PAGE.partition("## A corpus, command by command")[2].partition("\n## ")[0],
+    re.MULTILINE,
 )
 SHOWN = [  # a part of what each command of the walk prints
     ("pages fetched",),
     ("train-ai", "4 / 2 / 0"),
     (),
+    ("train_ai=content-usage-robots",),
     ("train_ai: y", "content-usage-robots", "search: y"),
     ("train_ai: y", "/open/ train-ai=y", "search: unknown"),
     ("train_ai: n", "page-names", "value: noai"),
     ("train_ai: unknown", "status: 200"),
     ("train_ai: y", "rsl", "kind: rsl"),
 ]
+
+
+def _renamed(text: str, sites: dict[str, str]) -> str:
+    """Return the text with the sites' addresses in place of their names."""
+    for name, address in sites.items():
+        text = text.replace(name, address)
+        text = text.replace(name.partition("://")[2], address.partition("://")[2].partition(":")[0])
+    return text
 
 
 def test_the_walk_of_a_corpus_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,13 +334,14 @@ def test_the_walk_of_a_corpus_builder(tmp_path: Path, monkeypatch: pytest.Monkey
         sites = {
             f"https://{letter}.example": web.url("", host) for letter, host in zip("abcd", HOSTS, strict=True)
         }
-        for line, shown in zip(WALK, SHOWN, strict=True):
-            for name, address in sites.items():
-                line = line.replace(name, address)
-            words = shlex.split(line)
+        for (line, printed), parts in zip(WALK, SHOWN, strict=True):
+            words = shlex.split(_renamed(line, sites))
             ran = run(*words, *(FAST if words[0] == "crawl" else ()))
             assert ran.code == 0 and "Traceback" not in ran.err, (line, ran)
-            assert all(part in ran.text for part in shown), (line, ran.text)
+            assert all(part in ran.text for part in parts), (line, ran.text)
+            if printed:
+                expected = _renamed(re.sub("^    ", "", printed, flags=re.MULTILINE), sites)
+                assert DIFFERS.sub("N", ran.text).rstrip() == DIFFERS.sub("N", expected).rstrip(), line
         rows = [json.loads(row) for row in (tmp_path / "train.jsonl").read_text().splitlines()]
         assert {row["url"] for row in rows} == wanted(web)
         assert all(row["text"] and "train_ai=" in row["consent_sources"] for row in rows)

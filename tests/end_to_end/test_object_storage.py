@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 import pytest
 
+import crawler
+from crawler.errors import UsageError
 from crawler.pages import shipping
 from crawler.pages.shipping import NOTE
 from tests.end_to_end.web import Web, crawl, page, run
@@ -252,3 +255,13 @@ def test_a_place_that_cannot_be_used_is_refused(
     told = run(*arguments)
     assert told.code == 2 and message in told.err and len(told.err.strip().splitlines()) == 1
     assert not (tmp_path / "s3:").exists()
+
+
+@pytest.mark.parametrize("call", [partial(crawler.run, "http://127.0.0.1:9/"), crawler.Crawl])
+def test_python_refuses_a_directory_in_object_storage(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="s3://bucket/a: a crawl directory must be a local folder"):
+        call(directory="s3://bucket/a")
+    assert list(tmp_path.iterdir()) == []

@@ -56,6 +56,9 @@ COMMANDS = re.findall(r"^    \$ (crawler .*)\n((?:    (?!\$).*\n|\n(?=    (?!\$)
 DIFFERS = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+Z?|(?<=after )[\d.]+(?= s)|[\d.]+(?= s\b)|[\d.]+(?= MB)")
 
 
+ROBOTS = "User-agent: *\nDisallow: /private/\nContent-Usage: search=y, train-ai=n\n"
+
+
 def a_shop() -> Web:
     """Fifty products on five pages, a style sheet with an image, a page that is gone, one that has moved twice."""
     routes = shop()
@@ -67,7 +70,7 @@ def a_shop() -> Web:
     return Web(
         routes
         | {
-            "/robots.txt": (200, {"Content-Type": "text/plain"}, "User-agent: *\nDisallow: /private/\n"),
+            "/robots.txt": (200, {"Content-Type": "text/plain"}, ROBOTS),
             "/style.css": (200, css, "@import url('more.css?v=2'); body { background: url(/logo.png) }"),
             "/more.css?v=2": (200, css, "h1 { color: green }"),
             "/logo.png": (200, {"Content-Type": "image/png"}, b"\x89PNG"),

@@ -48,6 +48,8 @@ class LinkFlag:
         2048  # found on a known page that was fetched again; that page gets the credit if this becomes a page
     )
     CREDIT = 4096  # not a link: tells the owner of page `via` that a URL found there became a page
+    RENDER = 8192  # show this page in a browser, whatever the configuration says
+    STATIC = 16384  # never show this page in a browser
 
 
 def flag_names(flags: int) -> str:
@@ -151,6 +153,8 @@ class Outcome(StrEnum):
     TLS_ERROR = "tls_error"  # invalid certificate or failed handshake
     RESET = "reset"  # closed or reset before the first byte of an answer
     PROXY_ERROR = "proxy_error"
+    # The page is known as a browser showed it, and no browser could show it this time; retried.
+    NOT_RENDERED = "not_rendered"
     INTERNAL_ERROR = "internal_error"  # an exception in the crawler: logged with its traceback, retried
     ROBOTS_DENIED = "robots_denied"  # never requested: robots.txt forbids it
     WITHDRAWN = "withdrawn"  # never requested: the operator has withdrawn it
@@ -173,7 +177,9 @@ class Rendering(msgspec.Struct, gc=False):
     it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
     of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
     which its requests kept the page's own host busy. `added` means that it shows links or
-    text that the static answer lacks.
+    text that the static answer lacks. `why` names the reason for which it was shown
+    (`render/deciding.py`, or "always", "request"), `candidate` means that the answer looked
+    as if a browser built the rest, and `cpu` is in seconds, of all the browser's processes.
     """
 
     dom: bytes
@@ -186,6 +192,21 @@ class Rendering(msgspec.Struct, gc=False):
     left_for: str = ""
     view: bytes = b""
     host_took: float = 0.0
+    added: bool = False
+    why: str = ""
+    candidate: bool = False
+    cpu: float = 0.0
+
+
+class RenderingFacts(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The stored facts about the rendering of a page; the fields have the meaning of those of `Rendering`."""
+
+    why: str = ""
+    took: float = 0.0
+    cpu: float = 0.0
+    requests: int = 0
+    missing: int = 0
+    broke: str = ""
     added: bool = False
 
 
@@ -206,7 +227,8 @@ class Fetch(msgspec.Struct, gc=False):
     what its host said about the use of its pages then (`consent/site_book.py`).
     `challenged` means that the server wants this request signed, and that it would be if it
     were sent again.
-    `part` is the payload of a large file; `body` and `content` are then empty.
+    `part` is the payload of a large file; `body` and `content` are then empty. `unshown` means
+    that a browser was to show the page and could not.
     """
 
     url: str
@@ -238,6 +260,7 @@ class Fetch(msgspec.Struct, gc=False):
     site: bytes = b""
     challenged: bool = False
     part: Part | None = None
+    unshown: bool = False
 
     @property
     def body_bytes(self) -> int:
@@ -372,6 +395,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     )  # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
     rendered: bool = False  # its content is the DOM that a browser showed
     receipt: bytes = b""  # the consent receipt of its last fetch (`consent/receipts.py`)
+    shown: RenderingFacts | None = None  # what its rendering took, if `rendered`
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):

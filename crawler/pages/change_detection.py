@@ -42,6 +42,8 @@ from crawler.records import (
     Outcome,
     PageRecord,
     PageState,
+    Rendering,
+    RenderingFacts,
 )
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
@@ -70,6 +72,7 @@ _NO_VERDICT = frozenset(
         Outcome.TLS_ERROR,
         Outcome.RESET,
         Outcome.PROXY_ERROR,
+        Outcome.NOT_RENDERED,
         Outcome.INTERNAL_ERROR,
         Outcome.WITHDRAWN,
     }
@@ -217,7 +220,7 @@ def next_record(
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
         record.content_type = content_type(fetch)
         record.digest, record.content_digest = payload_digest, digest
-        record.rendered = fetch.rendering is not None
+        record.rendered, record.shown = fetch.rendering is not None, _shown(fetch.rendering)
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
     if fetch.outcome in SUCCESSES:
@@ -237,7 +240,8 @@ def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: flo
         return
     record.digest, record.content_digest = previous.digest, previous.content_digest
     record.content_type, record.links = previous.content_type, previous.links
-    record.rendered, record.receipt = previous.rendered, previous.receipt
+    record.rendered, record.shown = previous.rendered, previous.shown
+    record.receipt = previous.receipt
     record.etag, record.last_modified = previous.etag, previous.last_modified
     record.noindex, record.noarchive, record.metas = previous.noindex, previous.noarchive, previous.metas
     if fetch.outcome not in SUCCESSES:
@@ -257,6 +261,20 @@ def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch,
     else:
         record.etag = _text(fetch, b"etag")
         record.last_modified = "" if _is_weak(fetch) else _text(fetch, b"last-modified")
+
+
+def _shown(rendering: Rendering | None) -> RenderingFacts | None:
+    if rendering is None:
+        return None
+    return RenderingFacts(
+        rendering.why,
+        round(rendering.took, 2),
+        round(rendering.cpu, 2),
+        rendering.requests,
+        rendering.missing,
+        rendering.broke,
+        rendering.added,
+    )
 
 
 def _is_weak(fetch: Fetch) -> bool:

@@ -38,6 +38,7 @@ PROGRAMS = (
     "google-chrome-stable",
 )
 _LAUNCH = Path(__file__).with_name("launch.py")
+_TICKS = os.sysconf("SC_CLK_TCK")
 _START_MAX = 30.0  # seconds
 _END_MAX = 5.0
 _NOBODY = "nobody"
@@ -48,18 +49,22 @@ _OFF = (
 )
 
 
+class MissingBrowserError(BrowserError):
+    """No browser is installed, or not the one that is named."""
+
+
 def find_program(name: str) -> str:
     """Return the path of the browser: `name`, or the first that is installed.
 
     Raises:
-        BrowserError: there is none.
+        MissingBrowserError: there is none.
     """
     for candidate in (name,) if name else PROGRAMS:
         if path := shutil.which(candidate):
             return os.path.realpath(path) if name else path
     if name:
-        raise BrowserError(f"render.browser: {name}: no such program")
-    raise BrowserError(
+        raise MissingBrowserError(f"render.browser: {name}: no such program")
+    raise MissingBrowserError(
         "no browser found: install Debian's package chromium-headless-shell, or name one in render.browser"
     )
 
@@ -123,6 +128,7 @@ class Browser:
         self.session: Session
         self.pages = 0  # opened so far
         self.in_use = 0  # open now
+        self._cpu = 0.0  # seconds that `worked` has returned so far
 
     async def start(self) -> None:
         """Start the browser.
@@ -210,6 +216,16 @@ class Browser:
         group = self._process.pid if self._process is not None else 0
         return sum(_private_bytes(pid) for pid in _processes_of(group)) if group else 0
 
+    def worked(self) -> float:
+        """Return the CPU seconds of all its processes since the last call.
+
+        Of two pages at once, the one that ends first is charged with the work of both.
+        """
+        group = self._process.pid if self._process is not None else 0
+        so_far = sum(_cpu_seconds(pid) for pid in _processes_of(group)) if group else 0.0
+        more, self._cpu = max(0.0, so_far - self._cpu), max(so_far, self._cpu)
+        return more
+
     def _pipe_ended(self) -> None:
         for future in self._ours.values():
             if not future.done():
@@ -256,6 +272,14 @@ def _processes_of(group: int) -> list[int]:
                 if int(stat.rpartition(")")[2].split()[3]) == group:
                     found.append(int(name))
     return found
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and of the children that it has waited for."""
+    with suppress(OSError, ValueError, IndexError):
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1")
+        return sum(map(int, stat.rpartition(")")[2].split()[11:15])) / _TICKS
+    return 0.0
 
 
 def _private_bytes(pid: int) -> int:

@@ -21,7 +21,7 @@ from crawler.config import RenderConfig
 from crawler.errors import Unexpected
 from crawler.records import Fetch, Outcome, Rendering
 from crawler.render.answers import PIXEL, asked_fields, error_reason, passed_fields
-from crawler.render.browser import Browser
+from crawler.render.browser import Browser, MissingBrowserError
 from crawler.render.protocol import BrowserError, Params, Session
 from crawler.render.shared_cache import SHARED, SharedCache
 from crawler.render.visit import Answering, Paused, Visit
@@ -33,6 +33,7 @@ _READ_MAX = 5.0  # seconds to read the DOM of a page whose scripts may not let g
 _STOPPED_MAX = 3.0  # seconds to read it once the scripts have been stopped
 _DELIVERY_MAX = 3.0  # seconds until an answer whose arrival is not reported counts as received
 _CHILDREN_MAX = 20  # frames of other sites and workers of a page
+_WITHOUT = "; the crawl goes on without a browser, with the answers as they are"
 _STARTS_MAX = 3  # starts of a browser in a row that may fail before rendering is given up
 
 Ask = Callable[[str, str, tuple[str, ...]], Awaitable[Fetch]]  # (url, method, header lines); never raises
@@ -83,7 +84,9 @@ class Renderer:
                 return None
             browser.in_use += 1
             try:
-                return await PageRun(page, browser, self._config, self._cache).run()
+                rendering = await PageRun(page, browser, self._config, self._cache).run()
+                rendering.cpu = await asyncio.to_thread(browser.worked)
+                return rendering
             finally:
                 browser.in_use -= 1
                 await self._discard_retired()
@@ -110,9 +113,9 @@ class Renderer:
         try:
             await browser.start()
         except (BrowserError, OSError) as error:
-            self._failures += 1
+            self._failures = _STARTS_MAX if isinstance(error, MissingBrowserError) else self._failures + 1
             if self._failures in (1, _STARTS_MAX):
-                log.error("rendering: %s%s", error, "; pages are not rendered" if self.given_up else "")
+                log.error("rendering: %s%s", error, _WITHOUT if self.given_up else "")
             return
         self._failures = 0
         self._browser = browser

@@ -32,7 +32,13 @@ _SEED, _SITEMAP = LinkFlag.SEED, LinkFlag.SITEMAP
 _REQUISITE, _REDIRECT = LinkFlag.REQUISITE, LinkFlag.REDIRECT
 _NEWS, _REFRESH = LinkFlag.NEWS, LinkFlag.REFRESH
 _KEPT_BY_REDIRECTS = int(
-    LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE | LinkFlag.NEWS
+    LinkFlag.SEED
+    | LinkFlag.SITEMAP
+    | LinkFlag.FEED
+    | LinkFlag.REQUISITE
+    | LinkFlag.NEWS
+    | LinkFlag.RENDER
+    | LinkFlag.STATIC
 )
 
 

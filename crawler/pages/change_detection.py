@@ -45,6 +45,7 @@ from crawler.records import (
     Rendering,
     RenderingFacts,
 )
+from crawler.shadow_roots import open_shadow_roots
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
 _FINAL_STATES = {
@@ -122,7 +123,7 @@ def content_digest(content: bytes, patterns: Patterns = ()) -> bytes:
 
 def visible_text(html: bytes) -> bytes:
     """Return the text between the tags of HTML, title included, with white space collapsed; linear in any input."""
-    return b" ".join(_INVISIBLE.sub(b" ", html).split())
+    return b" ".join(_INVISIBLE.sub(b" ", open_shadow_roots(html)).split())
 
 
 class Comparison(NamedTuple):

@@ -427,7 +427,7 @@ class PageRun:
 
 async def _outer_html(session: Session) -> bytes:
     root = await session.call("DOM.getDocument", depth=0)
-    made = await session.call("DOM.getOuterHTML", nodeId=root["root"]["nodeId"])
+    made = await session.call("DOM.getOuterHTML", nodeId=root["root"]["nodeId"], includeShadowDOM=True)
     return str(made["outerHTML"]).encode("utf-8", "replace")
 
 

@@ -440,3 +440,29 @@ def test_what_auto_has_learned_survives_a_restart(tmp_path: Path) -> None:
         assert len(web.paths()) == 12
     assert len(rendered(tmp_path)) == 3
     assert "no problems found" in run("check", "--dir", tmp_path).text
+
+
+def test_links_and_text_in_shadow_roots_are_found(tmp_path: Path) -> None:
+    """Those that a script attaches, open, closed and nested, and those that a site's own HTML declares."""
+    app = """
+    const define = (name, mode, html) => customElements.define(name, class extends HTMLElement {
+      constructor() { super(); this.attachShadow({mode}).innerHTML = html; }
+    });
+    define('x-outer', 'open', '<a href="/open">an open root</a><x-inner></x-inner>');
+    define('x-inner', 'open', '<a href="/nested">a nested root</a>');
+    define('x-closed', 'closed', '<a href="/closed">a closed root</a>');
+    """
+    page = (
+        '<script src="/app.js"></script><x-outer></x-outer><x-closed></x-closed><template><a href="/no">no</a></template>'
+        '<div><template shadowrootmode="open"><a href="/declared">declared</a></template></div>'
+    )
+    found = {"/open", "/nested", "/closed", "/declared"}
+    with Web({"/robots.txt": ROBOTS, "/": page, "/app.js": (200, SCRIPT, app)}, other=WORDS) as web:
+        webs.crawl(tmp_path / "static", web.url())
+        assert set(web.paths()) == {"/", "/declared"}
+        crawl(web, tmp_path / "shown")
+        assert found < set(web.paths()) and "/no" not in web.paths()
+        for command in (("links",), ("text",)):
+            ran = run("export", "--dir", tmp_path / "shown", "--format", *command)
+            assert ran.code == 0
+            assert ("/nested" if command == ("links",) else "a nested root") in ran.text

@@ -443,7 +443,7 @@ def test_what_auto_has_learned_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_links_and_text_in_shadow_roots_are_found(tmp_path: Path) -> None:
-    """Those that a script attaches, open, closed and nested, and those that a site's own HTML declares."""
+    """They are found in roots that a script attaches (open, closed, nested) and in those that the HTML declares."""
     app = """
     const define = (name, mode, html) => customElements.define(name, class extends HTMLElement {
       constructor() { super(); this.attachShadow({mode}).innerHTML = html; }
@@ -466,3 +466,23 @@ def test_links_and_text_in_shadow_roots_are_found(tmp_path: Path) -> None:
             ran = run("export", "--dir", tmp_path / "shown", "--format", *command)
             assert ran.code == 0
             assert ("/nested" if command == ("links",) else "a nested root") in ran.text
+
+
+def test_the_picture_of_a_page_is_printed(tmp_path: Path) -> None:
+    """A picture that was taken is a PNG of the page; without one, and for a terminal, there is one clear line."""
+    with Web(shop(more={"/": "<body style='background:#f00'><script>1</script>"})) as web:
+        crawl(web, tmp_path / "with", "--set", "render.screenshot=true")
+        crawl(web, tmp_path / "without")
+        out = tmp_path / "page.png"
+        ran = run("get", web.url(), "--dir", tmp_path / "with", "--screenshot", "-o", out)
+        assert (ran.code, ran.out) == (0, b"")
+        assert out.read_bytes().startswith(b"\x89PNG\r\n") and out.stat().st_size > 1000
+        assert run("get", web.url(), "--dir", tmp_path / "with", "--screenshot").out == out.read_bytes()
+        assert run("get", web.url(), "--dir", tmp_path / "with").text.startswith(
+            "<html><head></head><body style"
+        )
+        ran = run("get", web.url(), "--dir", tmp_path / "without", "--screenshot", "-o", out)
+        assert ran.code == 1 and "no picture" in ran.err and ran.err.count("\n") == 1
+        ran = run("get", web.url(), "--dir", tmp_path / "with", "--screenshot", "--static")
+        assert ran.code == 2 and ran.err.count("\n") == 1
+        assert "no problems found" in run("check", "--dir", tmp_path / "with").text

@@ -48,8 +48,15 @@ class LinkFlag:
         2048  # found on a known page that was fetched again; that page gets the credit if this becomes a page
     )
     CREDIT = 4096  # not a link: tells the owner of page `via` that a URL found there became a page
-    RENDER = 8192  # show this page in a browser, whatever the configuration says
-    STATIC = 16384  # never show this page in a browser
+    EXTERNAL = (
+        8192  # out of scope, and fetched only to see whether it works: its answer is not stored or followed
+    )
+    RENDER = 16384  # show this page in a browser, whatever the configuration says
+    STATIC = 32768  # never show this page in a browser
+
+
+# Answers to links with these flags do not count as pages of the crawl.
+NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL
 
 
 def flag_names(flags: int) -> str:
@@ -171,15 +178,15 @@ class Blame(IntEnum):
 class Rendering(msgspec.Struct, gc=False):
     """A page as a browser showed it (`render/README.md`).
 
-    `dom` is its DOM as HTML in UTF-8. `subresources` are the answers that were fetched for
-    it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
+    `dom` is its DOM as HTML in UTF-8, b"" if no browser could show it. `subresources` are the
+    answers that were fetched for it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
     `missing` got no usable answer. `took` is in seconds. `broke` names the limit that ended
     it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
     of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
     which its requests kept the page's own host busy. `added` means that it shows links or
     text that the static answer lacks. `why` names the reason for which it was shown
     (`render/deciding.py`, or "always", "request"), `candidate` means that the answer looked
-    as if a browser built the rest, and `cpu` is in seconds, of all the browser's processes.
+    as if a browser built the rest, and `cpu` is the CPU time in seconds (`render/work_account.py`).
     """
 
     dom: bytes
@@ -223,12 +230,11 @@ class Fetch(msgspec.Struct, gc=False):
     "resumed"; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL. `rendering` is the page as a browser showed it, if one did. `site` names
+    retry the URL. `rendering` is the result of showing the page in a browser, if one was used. `site` names
     what its host said about the use of its pages then (`consent/site_book.py`).
     `challenged` means that the server wants this request signed, and that it would be if it
     were sent again.
-    `part` is the payload of a large file; `body` and `content` are then empty. `unshown` means
-    that a browser was to show the page and could not.
+    `part` is the payload of a large file; `body` and `content` are then empty.
     """
 
     url: str
@@ -260,7 +266,11 @@ class Fetch(msgspec.Struct, gc=False):
     site: bytes = b""
     challenged: bool = False
     part: Part | None = None
-    unshown: bool = False
+
+    @property
+    def shown(self) -> Rendering | None:
+        """The page as a browser showed it; None if none did."""
+        return self.rendering if self.rendering is not None and self.rendering.dom else None
 
     @property
     def body_bytes(self) -> int:

@@ -202,13 +202,15 @@ def _connections(counts: Mapping[str, int]) -> str:
 
 def _rendered(counts: Mapping[str, int]) -> str:
     """Return the line about pages that a browser showed; "" if there are none."""
-    pages = counts.get("pages", 0)
-    if not pages:
+    pages, failed = counts.get("pages", 0), counts.get("failed", 0)
+    if not pages + failed:
         return ""
+    without = f"; {failed:,} could not be shown" if failed else ""
     requests, cached = counts.get("requests", 0), counts.get("cached", 0)
     return (
         f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text; "
-        f"{counts.get('ms', 0) / pages / 1000:.1f} s a page; {_count(requests, 'request')}, {cached:,} from the cache"
+        f"{counts.get('ms', 0) / (pages + failed) / 1000:.1f} s a page; {_count(requests, 'request')}, "
+        f"{cached:,} from the cache{without}"
     )
 
 

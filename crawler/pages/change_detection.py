@@ -221,7 +221,7 @@ def next_record(
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
         record.content_type = content_type(fetch)
         record.digest, record.content_digest = payload_digest, digest
-        record.rendered, record.shown = fetch.rendering is not None, _shown(fetch.rendering)
+        record.rendered, record.shown = fetch.shown is not None, _facts(fetch.shown)
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
     if fetch.outcome in SUCCESSES:
@@ -264,7 +264,7 @@ def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch,
         record.last_modified = "" if _is_weak(fetch) else _text(fetch, b"last-modified")
 
 
-def _shown(rendering: Rendering | None) -> RenderingFacts | None:
+def _facts(rendering: Rendering | None) -> RenderingFacts | None:
     if rendering is None:
         return None
     return RenderingFacts(

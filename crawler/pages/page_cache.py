@@ -35,8 +35,10 @@ from crawler.pages.captures import (
     Capturing,
     Original,
     Problem,
+    StoredPage,
     capture_key,
     is_answer,
+    is_copy,
     pack,
     payload_key,
     record_key,
@@ -110,7 +112,12 @@ class PageCache(Archive):
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
         self._keeps = keeps
-        self._builder = RecordBuilder(decoded=self._decoded, random=random, url_of=self._url_of)
+        self._builder = RecordBuilder(
+            decoded=self._decoded,
+            block_digests=config.block_digests,
+            random=random,
+            url_of=self._url_of,
+        )
         self._compress = gzip_members.compressor(config.gzip_level)
         self._gzip_level = config.gzip_level
         self._about = (
@@ -190,7 +197,10 @@ class PageCache(Archive):
             fingerprint=fingerprint,
             key=capture_key(fingerprint, instant),
             instant=instant,
-            stored=final and is_answer(fetch) and not self._nothing,
+            stored=final
+            and is_answer(fetch)
+            and not self._nothing
+            and not fetch_task.flags & LinkFlag.EXTERNAL,
             payload=payload,
             payload_digest=self._payload_digest(fetch) if fetch.status else b"",
             digest=b"",
@@ -206,6 +216,17 @@ class PageCache(Archive):
             self._choose_kind(capturing, previous)
             capturing.new_capture = self._is_new(capturing.key)
         return capturing
+
+    def answer_of(self, url: str) -> StoredPage | None:
+        """Return the newest whole answer to the request for a URL (request form); None if there is none.
+
+        Raises:
+            DamageError: its bytes cannot be read.
+        """
+        if self._fingerprint is None:
+            return None
+        capture = self.newest_capture(self._fingerprint(url), None)
+        return self.read(capture, static=True) if capture is not None and is_copy(capture) else None
 
     def _is_new(self, key: bytes) -> bool:
         """Return whether no capture of this URL at this time is stored or pending."""
@@ -237,8 +258,8 @@ class PageCache(Archive):
         if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         comparison = self._comparison(fetch.url)
-        if fetch.rendering is not None:
-            return self._shown_digest(fetch.rendering.dom, comparison)
+        if (shown := fetch.shown) is not None:
+            return self._shown_digest(shown.dom, comparison)
         if fetch.part is not None:
             return fetch.part.content_digest
         digest = change_detection.content_digest(fetch.content or fetch.body, comparison.ignored)
@@ -397,7 +418,7 @@ class PageCache(Archive):
             broken=fetch.outcome is Outcome.TRUNCATED,
             receipt=capturing.stamp.digest if capturing.stamp is not None else b"",
         )
-        if capturing.fetch.rendering is not None:  # its record is the last one
+        if capturing.fetch.shown is not None:  # its record is the last one
             capturing.capture.dom_length = places[-1].length
             capturing.capture.dom_offset = capturing.capture.extent - places[-1].length
         return bare

@@ -10,14 +10,20 @@ from crawler.records import Fetch, Outcome, Rendering
 class RecordBuilder:
     """Turns a `Capturing` into records.
 
-    `decoded` means that stored payloads have no content coding, `url_of` returns
-    the URL of a fingerprint, `random(n)` returns n random bytes.
+    `decoded` means that stored payloads have no content coding, `block_digests` that records state
+    the SHA-1 of their block, `url_of` returns the URL of a fingerprint, `random(n)` returns n random bytes.
     """
 
     def __init__(
-        self, *, decoded: bool, random: Callable[[int], bytes], url_of: Callable[[int], str]
+        self,
+        *,
+        decoded: bool,
+        block_digests: bool,
+        random: Callable[[int], bytes],
+        url_of: Callable[[int], str],
     ) -> None:
         self._decoded = decoded
+        self._block_digests = block_digests
         self.random = random
         self._url_of = url_of
 
@@ -34,14 +40,16 @@ class RecordBuilder:
         identity, request_id, metadata_id = warc.record_ids(self.random, 3)
         yield self._answer(capturing, identity, date, target)
         if fetch.request_head:
-            yield warc.request(request_id, date, target, identity, fetch.request_head)
+            yield warc.request(
+                request_id, date, target, identity, fetch.request_head, block_digest=self._block_digests
+            )
         if capturing.record is not None:
             facts = self._facts(capturing)
-            yield warc.metadata(metadata_id, date, target, identity, facts)
+            yield warc.metadata(metadata_id, date, target, identity, facts, block_digest=self._block_digests)
         if with_receipt and capturing.stamp is not None:
             yield warc.receipt(warc.record_ids(self.random, 1)[0], date, capturing.stamp)
-        if fetch.rendering is not None:
-            yield from self._shown(fetch, fetch.rendering, identity, date)
+        if (shown := fetch.shown) is not None:
+            yield from self._shown(fetch, shown, identity, date)
 
     def _shown(self, fetch: Fetch, rendering: Rendering, answer: bytes, date: bytes) -> Iterator[bytes]:
         """Yield the records of what a browser showed: a picture if there is one, and last the DOM."""
@@ -75,9 +83,17 @@ class RecordBuilder:
                     fetch.part.length,
                     digest,
                     truncated=fetch.truncated,
+                    block_digest=self._block_digests,
                 )
             return warc.response(
-                identity, date, target, head, capturing.payload, digest, truncated=fetch.truncated
+                identity,
+                date,
+                target,
+                head,
+                capturing.payload,
+                digest,
+                truncated=fetch.truncated,
+                block_digest=self._block_digests,
             )
         return warc.revisit(
             identity,
@@ -88,6 +104,7 @@ class RecordBuilder:
             profile=capturing.profile,
             refers_to_url=capturing.original.url,
             refers_to_date=warc.date_text(capturing.original.fetched_at),
+            block_digest=self._block_digests,
         )
 
     @staticmethod

@@ -89,23 +89,33 @@ def record_ids(random: Callable[[int], bytes], count: int) -> list[bytes]:
 
 
 def record(
-    kind: bytes, identity: bytes, date: bytes, fields: bytes, head: bytes, payload: bytes = b""
+    kind: bytes,
+    identity: bytes,
+    date: bytes,
+    fields: bytes,
+    head: bytes,
+    payload: bytes = b"",
+    *,
+    block_digest: bool = True,
 ) -> bytes:
     """Build one uncompressed record whose block is `head` and `payload`. `fields` are whole lines."""
-    digest = hashlib.sha1(head)
-    digest.update(payload)
-    top = _record_head(kind, identity, date, fields, digest.digest(), len(head) + len(payload))
+    if block_digest:
+        digest = hashlib.sha1(head)
+        digest.update(payload)
+        fields += _block_digest_line(digest.digest())
+    top = _record_head(kind, identity, date, fields, len(head) + len(payload))
     return b"".join((top, head, payload, b"\r\n\r\n"))
 
 
-def _record_head(
-    kind: bytes, identity: bytes, date: bytes, fields: bytes, block_digest: bytes, length: int
-) -> bytes:
+def _block_digest_line(digest: bytes) -> bytes:
+    return b"WARC-Block-Digest: %b\r\n" % digest_text(digest)
+
+
+def _record_head(kind: bytes, identity: bytes, date: bytes, fields: bytes, length: int) -> bytes:
     """Return the named fields of a record, with the blank line."""
     return (
-        b"WARC/1.1\r\nWARC-Type: %b\r\nWARC-Record-ID: %b\r\nWARC-Date: %b\r\n" % (kind, identity, date)
-        + fields
-        + b"WARC-Block-Digest: %b\r\nContent-Length: %d\r\n\r\n" % (digest_text(block_digest), length)
+        b"WARC/1.1\r\nWARC-Type: %b\r\nWARC-Record-ID: %b\r\nWARC-Date: %b\r\n%bContent-Length: %d\r\n\r\n"
+        % (kind, identity, date, fields, length)
     )
 
 
@@ -189,9 +199,11 @@ def response(
     digest: bytes,
     *,
     truncated: str = "",
+    block_digest: bool = True,
 ) -> bytes:
     """Build a `response` record; `digest` is the SHA-1 of `payload`, `target` the lines of `target_fields`."""
-    return record(b"response", identity, date, _response_fields(target, digest, truncated), head, payload)
+    fields = _response_fields(target, digest, truncated)
+    return record(b"response", identity, date, fields, head, payload, block_digest=block_digest)
 
 
 def _response_fields(target: bytes, digest: bytes, truncated: str) -> bytes:
@@ -211,6 +223,7 @@ def revisit(
     profile: str,
     refers_to_url: str,
     refers_to_date: bytes,
+    block_digest: bool = True,
 ) -> bytes:
     """Build a `revisit` record: it repeats the payload of an earlier response, named by URL and date."""
     fields = b"%bWARC-Profile: %b\r\nWARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: %b\r\n" % (
@@ -221,21 +234,35 @@ def revisit(
     )
     if digest:
         fields += b"WARC-Payload-Digest: %b\r\n" % digest_text(digest)
-    return record(b"revisit", identity, date, fields + _HTTP_RESPONSE, head)
+    return record(b"revisit", identity, date, fields + _HTTP_RESPONSE, head, block_digest=block_digest)
 
 
-def request(identity: bytes, date: bytes, target: bytes, concurrent_to: bytes, head: bytes) -> bytes:
+def request(
+    identity: bytes,
+    date: bytes,
+    target: bytes,
+    concurrent_to: bytes,
+    head: bytes,
+    *,
+    block_digest: bool = True,
+) -> bytes:
     """Build a `request` record; `head` is the block as sent."""
-    fields = b"%bWARC-Concurrent-To: %b\r\n" % (target, concurrent_to)
-    return record(b"request", identity, date, fields + _HTTP_REQUEST, head)
+    fields = b"%bWARC-Concurrent-To: %b\r\n%b" % (target, concurrent_to, _HTTP_REQUEST)
+    return record(b"request", identity, date, fields, head, block_digest=block_digest)
 
 
 def metadata(
-    identity: bytes, date: bytes, target: bytes, concurrent_to: bytes, facts: Iterable[tuple[str, object]]
+    identity: bytes,
+    date: bytes,
+    target: bytes,
+    concurrent_to: bytes,
+    facts: Iterable[tuple[str, object]],
+    *,
+    block_digest: bool = True,
 ) -> bytes:
     """Build a `metadata` record of `name: value` lines about a capture."""
-    fields = b"%bWARC-Concurrent-To: %b\r\n" % (target, concurrent_to)
-    return record(b"metadata", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
+    fields = b"%bWARC-Concurrent-To: %b\r\n%b" % (target, concurrent_to, _WARC_FIELDS)
+    return record(b"metadata", identity, date, fields, fact_lines(facts), block_digest=block_digest)
 
 
 def receipt(identity: bytes, date: bytes, stamp: ReceiptStamp) -> bytes:
@@ -283,13 +310,16 @@ def large_response(
     digest: bytes,
     *,
     truncated: str = "",
+    block_digest: bool = True,
 ) -> LargeRecord:
-    """Build a `response` record; its payload is read twice, for the block's digest and to write it."""
-    block = hashlib.sha1(head)
-    for piece in pieces():
-        block.update(piece)
+    """Build a `response` record; its payload is read to write it, and before that for a digest of the block."""
     fields = _response_fields(target, digest, truncated)
-    top = _record_head(b"response", identity, date, fields, block.digest(), len(head) + length)
+    if block_digest:
+        block = hashlib.sha1(head)
+        for piece in pieces():
+            block.update(piece)
+        fields += _block_digest_line(block.digest())
+    top = _record_head(b"response", identity, date, fields, len(head) + length)
     return LargeRecord(top + head, pieces)
 
 

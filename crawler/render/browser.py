@@ -25,6 +25,7 @@ from pathlib import Path
 
 from crawler.config import RenderConfig
 from crawler.render.protocol import BrowserError, Params, Pipe, Session
+from crawler.render.work_account import ProcessTime, WorkAccount
 
 log = logging.getLogger("crawler")
 
@@ -38,7 +39,6 @@ PROGRAMS = (
     "google-chrome-stable",
 )
 _LAUNCH = Path(__file__).with_name("launch.py")
-_TICKS = os.sysconf("SC_CLK_TCK")
 _START_MAX = 30.0  # seconds
 _END_MAX = 5.0
 _NOBODY = "nobody"
@@ -125,10 +125,11 @@ class Browser:
         self._home = ""
         self._process: asyncio.subprocess.Process | None = None
         self._ours: dict[str, asyncio.Future[str]] = {}  # targets being opened: their sessions
+        self._opening_one = asyncio.Lock()
+        self._work = WorkAccount()
         self.session: Session
         self.pages = 0  # opened so far
         self.in_use = 0  # open now
-        self._cpu = 0.0  # seconds that `worked` has returned so far
 
     async def start(self) -> None:
         """Start the browser.
@@ -194,37 +195,56 @@ class Browser:
     async def open_page(self) -> tuple[Session, str, str]:
         """Open an empty page; return (its session, its target, its browser context).
 
+        Pages are opened one at a time, so that the renderer that appears meanwhile is known to be the page's.
+
         Raises:
-            BrowserError: the browser has ended.
+            BrowserError: the browser has ended, or does not open one.
         """
+        try:
+            async with self._opening_one, asyncio.timeout(_START_MAX):
+                return await self._open_page()
+        except TimeoutError as error:
+            self.kill()
+            raise BrowserError("the browser does not open a page") from error
+
+    async def _open_page(self) -> tuple[Session, str, str]:
         made = await self.session.call("Target.createBrowserContext", disposeOnDetach=True)
         context = made["browserContextId"]
         made = await self.session.call("Target.createTarget", url="about:blank", browserContextId=context)
         target = made["targetId"]
-        session = self._ours.get(target) or self._opening(target)
-        identity = await asyncio.wait_for(session, _START_MAX)
+        identity = await (self._ours.get(target) or self._opening(target))
         self._ours.pop(target, None)
         self.pages += 1
-        return Session(self.session.pipe, identity), target, context
+        session = Session(self.session.pipe, identity)
+        await session.call("Runtime.getIsolateId")  # answered by the renderer, so it is running
+        self._work.opened(context, await self._processes())
+        return session, target, context
 
     def close_page(self, context: str) -> None:
         """Close a page with everything that belongs to its context."""
+        self._work.closed(context)
         self.session.tell("Target.disposeBrowserContext", browserContextId=context)
+
+    async def _processes(self) -> list[ProcessTime]:
+        info = await self.session.call("SystemInfo.getProcessInfo")
+        return [ProcessTime(each["id"], each["type"], each["cpuTime"]) for each in info["processInfo"]]
+
+    async def measure(self) -> None:
+        """Measure how long its processes have worked.
+
+        Raises:
+            BrowserError: the browser has ended.
+        """
+        self._work.look(await self._processes())
+
+    def worked(self, context: str) -> float:
+        """Return the CPU seconds that a page had used when they were last measured."""
+        return self._work.seconds(context)
 
     def memory(self) -> int:
         """Return the private memory of all its processes, in bytes."""
         group = self._process.pid if self._process is not None else 0
         return sum(_private_bytes(pid) for pid in _processes_of(group)) if group else 0
-
-    def worked(self) -> float:
-        """Return the CPU seconds of all its processes since the last call.
-
-        Of two pages at once, the one that ends first is charged with the work of both.
-        """
-        group = self._process.pid if self._process is not None else 0
-        so_far = sum(_cpu_seconds(pid) for pid in _processes_of(group)) if group else 0.0
-        more, self._cpu = max(0.0, so_far - self._cpu), max(so_far, self._cpu)
-        return more
 
     def _pipe_ended(self) -> None:
         for future in self._ours.values():
@@ -272,14 +292,6 @@ def _processes_of(group: int) -> list[int]:
                 if int(stat.rpartition(")")[2].split()[3]) == group:
                     found.append(int(name))
     return found
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process and of the children that it has waited for."""
-    with suppress(OSError, ValueError, IndexError):
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1")
-        return sum(map(int, stat.rpartition(")")[2].split()[11:15])) / _TICKS
-    return 0.0
 
 
 def _private_bytes(pid: int) -> int:

@@ -145,6 +145,7 @@ class PageHandler:
         elif ready.stored is not None and not shown.bodiless:
             shown.bodiless = True
             ready.stored.release()  # a 304 leaves the bytes of the member unread
+            ready.body = None  # the cache counts what the answer holds when it is put
             self.head_cache.put(shown)
         if shown.bodiless:
             ready.body = None

@@ -104,5 +104,6 @@ class ResponseCache:
 
     def _check(self) -> None:
         """Assert every invariant."""
-        sizes = [shown.counted for shown in self._kept.values()]
-        assert self.bytes == sum(sizes) <= self.bytes_max and all(sizes)
+        sizes = [shown.ready.size for shown in self._kept.values()]
+        assert sizes == [shown.counted for shown in self._kept.values()]
+        assert self.bytes == sum(sizes) <= self.bytes_max

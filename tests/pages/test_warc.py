@@ -148,8 +148,9 @@ def _stored_answers(site: Site) -> None:
 
 
 @pytest.mark.parametrize("level", [1, 9])
-def test_warcio_and_fastwarc_read_our_records(tmp_path: Path, level: int) -> None:
-    site = Site(tmp_path, gzip_level=level)
+@pytest.mark.parametrize("block_digests", [False, True])
+def test_warcio_and_fastwarc_read_our_records(tmp_path: Path, level: int, block_digests: bool) -> None:
+    site = Site(tmp_path, gzip_level=level, block_digests=block_digests)
     _stored_answers(site)
     [segment] = site.segments()
     checker = Checker(_CheckArguments())
@@ -161,11 +162,13 @@ def test_warcio_and_fastwarc_read_our_records(tmp_path: Path, level: int) -> Non
             for found in ArchiveIterator(file)
         ]
     with segment.open("rb") as file:
-        fast = [found for found in FastIterator(file, parse_http=False) if found.verify_block_digest()]
-        assert len(fast) == len(kinds) == 1 + 9 * 3
+        fast = [found.verify_block_digest() for found in FastIterator(file, parse_http=False)]
+        assert fast == [True] + [block_digests] * 27 and len(fast) == len(kinds)
     assert [kind for kind, _ in kinds].count("revisit") == 2
     ours = list(reading.records(segment))
     assert [record.kind for record in ours] == [kind for kind, _ in kinds]
+    stated = ["warc-block-digest" in record.fields for record in ours if record.kind != "warcinfo"]
+    assert stated == [block_digests] * 27
     assert [problem for record in ours for problem in reading.check_digests(record)] == []
 
 

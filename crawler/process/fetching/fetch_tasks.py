@@ -49,6 +49,7 @@ from crawler.urls.canonical import hostname, resolve
 
 if TYPE_CHECKING:
     from crawler.process.fetching.page_rendering import PageRendering
+    from crawler.render.rendering import MakeRenderer
 
 log = logging.getLogger("crawler")
 
@@ -63,6 +64,7 @@ NextHop = Callable[[FetchRequest, Fetch, Hops], str]
 
 _OWN_REQUEST = LinkFlag.OWN_REQUEST
 _SITEMAP, _REFRESH, _RENDER = LinkFlag.SITEMAP, LinkFlag.REFRESH, LinkFlag.RENDER
+_EXTERNAL = LinkFlag.EXTERNAL
 HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
 HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # per answer; one in a hundred exceeds them
 HEAVY_ROBOTS = 64 << 10  # bytes; ten times the size of all but one in a thousand
@@ -121,6 +123,7 @@ class FetchTasks:
         wake: Callable[[], None],
         unexpected: Unexpected,
         files: FileBodies,
+        make_renderer: "MakeRenderer",
         sink: Sink | None = None,
     ) -> None:
         self._files = files
@@ -153,6 +156,7 @@ class FetchTasks:
             TaskKind.RESOLVE: self._resolve,
             TaskKind.DENIED: self._denied,
         }
+        self._make_renderer = make_renderer
         self._made_rendering = self._make_rendering() if renders(config) else None
         self._site_files = SiteFiles(
             self._fetcher,
@@ -192,7 +196,9 @@ class FetchTasks:
             step_aside=self._leave_network,
             was_rendered=self._results.was_rendered,
             store=self._store,
-            unexpected=self._unexpected,
+            renderer=self._make_renderer(
+                self._config, self._results.stored_answer, self._clock.now, self._unexpected
+            ),
         )
 
     def _subresources(self, fetch_task: FetchTask, request: FetchRequest) -> Subresources:
@@ -331,7 +337,7 @@ class FetchTasks:
         queue: Callable[[Maker], None],
     ) -> None:
         """Queue the change of a page; if there is a sink, pass it the page once it is durable."""
-        if self.sink is None:
+        if self.sink is None or fetch_task.flags & _EXTERNAL:
             return queue(make)
         self.awaiting_commit += 1
         try:
@@ -355,7 +361,7 @@ class FetchTasks:
         change = yield from self._results.page(fetch_task, fetch, extracted, now)
         if fetch.rendering is not None and self._made_rendering is not None:
             self._made_rendering.learn(fetch_task, fetch, change)
-        if self.promise is not None:
+        if self.promise is not None and not fetch_task.flags & _EXTERNAL:
             self.promise(fetch_task, fetch, change)
         return change
 
@@ -366,6 +372,8 @@ class FetchTasks:
         request = self._request(fetch_task, owner)
         try:
             fetch, stream = await self._answer(fetch_task, request)
+            if fetch_task.flags & _EXTERNAL:
+                return fetch, None, None
             if self.flags_of is not None:
                 fetch_task.flags |= self.flags_of(fetch_task)
             self._results.note_site(fetch)
@@ -585,6 +593,8 @@ class FetchTasks:
             request.fetcher = HTTP
         elif fetch_task.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
+        elif fetch_task.flags & _EXTERNAL:
+            request.body_bytes_max = request.wire_bytes_max = config.fetch.external_bytes_max
         if not robots:
             request.etag, request.last_modified = self._results.conditions(fetch_task, self._clock.now())
         return request

@@ -17,20 +17,16 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from crawler.config import Config, Overrides
-from crawler.errors import Unexpected
 from crawler.extract.types import is_page
-from crawler.fetcher.client import user_agent
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.outcome import blame_of
 from crawler.process.fetching.subresources import Subresources
-from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, Rendering
+from crawler.records import NO_PAGE, Extracted, Fetch, FetchTask, LinkFlag, Outcome, Rendering
 from crawler.render.deciding import Deciding, adds, signs
 from crawler.render.rendering import Renderer, StaticPage
 from crawler.storage.commit import Change
 from crawler.storage.kv import KeyValue
 from crawler.urls.canonical import resolve
-
-_NOT_PAGES = LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE
 
 Read = Callable[[FetchTask, Fetch], Awaitable[Extracted | None]]
 MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]
@@ -55,7 +51,7 @@ class PageRendering:
         step_aside: Callable[[FetchTask], None],
         was_rendered: Callable[[FetchTask], bool],
         store: KeyValue,
-        unexpected: Unexpected,
+        renderer: Renderer,
     ) -> None:
         self._when = config.render.when
         self._overrides = Overrides(config.override)
@@ -66,7 +62,7 @@ class PageRendering:
         self._was_rendered = was_rendered
         self._deciding = Deciding(config.render)
         self._deciding.load(store)
-        self._renderer = Renderer(config.render, user_agent(config.identity), unexpected)
+        self._renderer = renderer
 
     async def render(
         self, fetch_task: FetchTask, fetch: Fetch, static: Extracted, request: FetchRequest
@@ -85,19 +81,20 @@ class PageRendering:
         if not why:
             return static
         rendering, shown = await self._show(fetch_task, fetch, request)
+        fetch.rendering = rendering
+        if rendering is not None:
+            rendering.why, rendering.candidate = why, before.candidate
         if rendering is None or shown is None:
             return self._not_shown(fetch_task, fetch, static)
-        fetch.rendering = rendering
         new_links = self._new_links(static, shown)
         after = await asyncio.to_thread(signs, rendering.dom)
-        rendering.why, rendering.candidate = why, before.candidate
         rendering.added = adds(before, after, new_links)
         return merged(static, shown, rendering.left_for)
 
     def _when_of(self, fetch_task: FetchTask, fetch: Fetch) -> str:
         """Return whether a page is rendered: "never", "auto", "always", or "request" if its request says so."""
         flags = fetch_task.flags
-        if flags & _NOT_PAGES or flags & LinkFlag.STATIC:
+        if flags & NO_PAGE or flags & LinkFlag.STATIC:
             return "never"
         if flags & LinkFlag.RENDER:
             return "request"
@@ -117,11 +114,13 @@ class PageRendering:
         if rendering is None:
             return None, None
         rendering.host_took = subresources.own_host_took
-        return rendering, await self._read(fetch_task, as_page(fetch, rendering))
+        shown = await self._read(fetch_task, as_page(fetch, rendering)) if rendering.dom else None
+        if shown is None:
+            rendering.dom = b""
+        return rendering, shown
 
     def _not_shown(self, fetch_task: FetchTask, fetch: Fetch, static: Extracted) -> Extracted | None:
         """Return the links of the static answer; turn the fetch of a page that a browser showed before into a failure."""
-        fetch.unshown = True
         if not self._was_rendered(fetch_task):
             return static
         fetch.outcome, fetch.blame = Outcome.NOT_RENDERED, blame_of(Outcome.NOT_RENDERED)
@@ -130,7 +129,7 @@ class PageRendering:
 
     def learn(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
         """Learn from a rendered page whether rendering pages of its kind adds something; the change stores that."""
-        if (shown := fetch.rendering) is not None:
+        if (shown := fetch.shown) is not None:
             self._deciding.learn(
                 fetch_task.host, fetch.url, candidate=shown.candidate, added=shown.added, batch=change
             )

@@ -51,12 +51,13 @@ from crawler.records import (
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
 from crawler.storage.keys import PARKED
-from crawler.urls.canonical import authority
+from crawler.urls.canonical import authority, canonical
 
 _REFRESH = LinkFlag.REFRESH
 _AGAIN = LinkFlag.AGAIN
 _NEWS = LinkFlag.NEWS
 _KNOWN = _REFRESH | _AGAIN
+_EXTERNAL = LinkFlag.EXTERNAL
 _ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)  # the statements themselves: they have no receipt
 Pauses = Generator[None, None, None]
 Hear = Callable[
@@ -181,6 +182,24 @@ class ResultProcessor:
             return b""
         return b"" if copy is None else copy.content
 
+    def stored_answer(self, url: str) -> Fetch | None:
+        """Return the newest whole answer of a URL in the archive; None if there is none to read."""
+        form = canonical(url)
+        try:
+            copy = self._pages.answer_of(form) if form is not None else None
+        except DamageError:
+            return None
+        if copy is None:
+            return None
+        return Fetch(
+            url,
+            Outcome.FETCHED,
+            status=copy.status,
+            headers=copy.headers,
+            content=copy.content,
+            began=copy.capture.fetched_at,
+        )
+
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Make the change for the fetch of a page, final or to be retried."""
         change = Change()
@@ -192,7 +211,6 @@ class ResultProcessor:
         counters.count_kept(change, capturing)
         if fetch.rendering is not None:
             self._keep_rendering(change, fetch.rendering, now)
-        change.count("rendered.failed", fetch.unshown)
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
             if self._hear and extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:
@@ -383,7 +401,8 @@ class ResultProcessor:
             tags = header_directives(fetch.headers, self._token)
             before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
             capturing = self._pages.capture(fetch, fetch_task, extracted, now, final=final, tags=tags)
-            if final and fetch_task.kind not in _ABOUT_SITES and is_answer(fetch):
+            has_receipt = fetch_task.kind not in _ABOUT_SITES and not fetch_task.flags & _EXTERNAL
+            if final and has_receipt and is_answer(fetch):
                 self._stamp(change, capturing, extracted, before)
             return capturing
         except StoreError:

@@ -10,6 +10,7 @@ import msgspec
 
 from crawler.admin import eta, report
 from crawler.admin.eta import duration
+from crawler.admin.render_reasons import REASONS
 from crawler.admin.status import Status, group, whole
 from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
@@ -201,17 +202,21 @@ def _connections(counts: Mapping[str, int]) -> str:
 
 
 def _rendered(counts: Mapping[str, int]) -> str:
-    """Return the line about pages that a browser showed; "" if there are none."""
+    """Return the line about pages that a browser showed, and why; "" if there are none."""
     pages, failed = counts.get("pages", 0), counts.get("failed", 0)
-    if not pages + failed:
-        return ""
-    without = f"; {failed:,} could not be shown" if failed else ""
-    requests, cached = counts.get("requests", 0), counts.get("cached", 0)
-    return (
-        f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text; "
-        f"{counts.get('ms', 0) / (pages + failed) / 1000:.1f} s a page; {_count(requests, 'request')}, "
-        f"{cached:,} from the cache{without}"
-    )
+    if not pages:
+        return f"{_count(failed, 'page')} that no browser could show" if failed else ""
+    why = _numbers({word: counts.get(f"why_{name}", 0) for name, word in REASONS.items()})
+    parts = [
+        f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text"
+        + f" ({why})" * bool(why),
+        f"{counts.get('cpu_ms', 0) / pages / 1000:.2f} CPU s and {counts.get('ms', 0) / pages / 1000:.1f} s a page",
+        f"{_count(counts.get('requests', 0), 'request')}, {counts.get('cached', 0):,} from the cache, "
+        f"{counts.get('missing', 0):,} without an answer",
+        f"{failed:,} failed" if failed else "",
+        f"{counts.get('cut', 0):,} stopped at a limit" if counts.get("cut", 0) else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def _count(n: int, noun: str) -> str:

@@ -116,7 +116,10 @@ def test_a_site_that_shows_nothing_without_its_script_is_crawled_whole(tmp_path:
         assert "<h1>Item 3</h1>" in shown(web, tmp_path, "/item/3")
         assert shown(web, tmp_path, "/item/3", "--static") == SHELL
         assert "what a browser showed" in run("why", web.url("/item/3"), "--dir", tmp_path).text
-    assert "7 pages, 7 of them gained" in run("status", "--dir", tmp_path).text
+        why = json.loads(run("why", web.url("/item/3"), "--json", "--dir", tmp_path).text)["record"]["shown"]
+        assert (why["why"], why["requests"], why["added"]) == ("always", 2, True) and why["cpu"] > 0
+    status = run("status", "--dir", tmp_path).text
+    assert "7 pages, 7 of them gained links or text (all are shown 7)" in status and " CPU s and " in status
     assert "no problems found" in run("check", "--dir", tmp_path).text
     titles = {line["url"].rpartition("/")[2]: line["title"] for line in lines(tmp_path)}
     assert titles["3"] == "Item 3"

@@ -40,6 +40,9 @@ class CrawlConfig(_Section, frozen=True):
     pages_per_domain: Limit = -1  # -1 = no limit (20,000 in scope any)
     hosts_per_domain: Limit = -1  # -1 = no limit (200 in scope any)
     timestamping: bool = False  # for this run only; known pages are fetched again
+    answers_from: tuple[
+        str, ...
+    ] = ()  # for this run only; crawl directories whose stored answers are used again
     patience: Seconds = Seconds(300)
     requisites: bool = False
     check_external: bool = False
@@ -343,6 +346,7 @@ class PagesConfig(_Section, frozen=True):
     simhash_distance: BitCount = 3
     ignore: tuple[str, ...] = ()
     withdrawals_max: Positive = 100_000
+    request_bodies: bool = True
     ship: str = ""
     ship_delete: bool = False
     ship_interval: Seconds = Seconds(60)

@@ -158,6 +158,16 @@ def test_a_file_that_stays_incomplete_is_an_exit_code(tmp_path: Path) -> None:
     assert responses(tmp_path)["/file.bin"] == expected(4 * MB)
 
 
+def test_a_file_that_waits_for_its_next_try_is_an_exit_code(tmp_path: Path) -> None:
+    """The run ends by patience before the file is whole, and says so."""
+    with files(10 * MB, cut=2 * MB) as (url, _):
+        late = ("--set", "frontier.retry_delays=[60]", "--patience", "1")
+        arguments = (url + "file.bin", "--set", "fetch.resumes_max=1", *late, "-q")
+        ran = run("crawl", "--dir", tmp_path, *FAST, *arguments)
+    assert ran.code == 16 and "files that broke off, to be resumed: 1" in ran.err
+    assert list(tmp_path.glob("*/parts/*.part"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_the_next_run_goes_on_with_a_file(tmp_path: Path, number: signal.Signals) -> None:
     """A kill, or a stop, in the middle of a file: nothing is lost, and nothing is stored twice."""

@@ -51,6 +51,8 @@ class LinkFlag:
     EXTERNAL = (
         8192  # out of scope, and fetched only to see whether it works: its answer is not stored or followed
     )
+    RENDER = 16384  # show this page in a browser, whatever the configuration says
+    STATIC = 32768  # never show this page in a browser
 
 
 # The answer to a link with one of these flags is not a page of the crawl.
@@ -161,6 +163,8 @@ class Outcome(StrEnum):
     TLS_ERROR = "tls_error"  # invalid certificate or failed handshake
     RESET = "reset"  # closed or reset before the first byte of an answer
     PROXY_ERROR = "proxy_error"
+    # The page is known as a browser showed it, and no browser could show it this time; retried.
+    NOT_RENDERED = "not_rendered"
     INTERNAL_ERROR = "internal_error"  # an exception in the crawler: logged with its traceback, retried
     ROBOTS_DENIED = "robots_denied"  # never requested: robots.txt forbids it
     WITHDRAWN = "withdrawn"  # never requested: the operator has withdrawn it
@@ -183,7 +187,9 @@ class Rendering(msgspec.Struct, gc=False):
     it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
     of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
     which its requests kept the page's own host busy. `added` means that it shows links or
-    text that the static answer lacks.
+    text that the static answer lacks. `why` names the reason for which it was shown
+    (`render/deciding.py`, or "always", "request"), `candidate` means that the answer looked
+    as if a browser built the rest, and `cpu` is the CPU time in seconds (`render/work_account.py`).
     """
 
     dom: bytes
@@ -196,6 +202,21 @@ class Rendering(msgspec.Struct, gc=False):
     left_for: str = ""
     view: bytes = b""
     host_took: float = 0.0
+    added: bool = False
+    why: str = ""
+    candidate: bool = False
+    cpu: float = 0.0
+
+
+class RenderingFacts(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The stored facts about the rendering of a page; the fields have the meaning of those of `Rendering`."""
+
+    why: str = ""
+    took: float = 0.0
+    cpu: float = 0.0
+    requests: int = 0
+    missing: int = 0
+    broke: str = ""
     added: bool = False
 
 
@@ -401,6 +422,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     )  # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
     rendered: bool = False  # its content is the DOM that a browser showed
     receipt: bytes = b""  # the consent receipt of its last fetch (`consent/receipts.py`)
+    shown: RenderingFacts | None = None  # what its rendering took, if `rendered`
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):

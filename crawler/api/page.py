@@ -13,6 +13,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from crawler.api.request import Callback, Request
 from crawler.errors import UsageError
 from crawler.extract.decode import to_utf8
+from crawler.shadow_roots import open_shadow_roots
 from crawler.urls.canonical import resolve
 
 if TYPE_CHECKING:
@@ -275,12 +276,12 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def tree(self) -> LexborHTMLParser:
-        """The page parsed by selectolax.
+        """The page parsed by selectolax; shadow roots are elements of the page, named `shadow-root`.
 
         >>> Page.of("http://x/", "<h1>Tea").tree.css_first("h1").tag
         'h1'
         """
-        return LexborHTMLParser(self.text)
+        return LexborHTMLParser(open_shadow_roots(self.text.encode("utf-8", "replace")))
 
     def css(self, query: str) -> Elements:
         """Return the elements that match a CSS selector; raise ValueError if the selector is invalid.

@@ -155,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     what(
         "--seeds",
         metavar="FILE",
-        help="file of seeds, one per line; columns `url scope depth limit` are allowed; - reads standard input",
+        help="file of seeds, one per line; columns `url scope depth limit render` are allowed; - reads standard input",
     )
     what(
         "--mirror",

@@ -123,6 +123,7 @@ class Process:
             clock=stages.clock,
             frontier=stages.frontier,
             network=network,
+            store=stages.store,
             results=results,
             key=stages.fingerprinter.key,
             trusts=stages.knowledge.trusts,

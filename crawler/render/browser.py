@@ -49,18 +49,22 @@ _OFF = (
 )
 
 
+class MissingBrowserError(BrowserError):
+    """No browser is installed, or not the one that is named."""
+
+
 def find_program(name: str) -> str:
     """Return the path of the browser: `name`, or the first that is installed.
 
     Raises:
-        BrowserError: there is none.
+        MissingBrowserError: there is none.
     """
     for candidate in (name,) if name else PROGRAMS:
         if path := shutil.which(candidate):
             return os.path.realpath(path) if name else path
     if name:
-        raise BrowserError(f"render.browser: {name}: no such program")
-    raise BrowserError(
+        raise MissingBrowserError(f"render.browser: {name}: no such program")
+    raise MissingBrowserError(
         "no browser found: install Debian's package chromium-headless-shell, or name one in render.browser"
     )
 

@@ -23,7 +23,7 @@ from crawler.config import Config, RenderConfig
 from crawler.errors import Unexpected
 from crawler.records import Fetch, Outcome, Rendering
 from crawler.render.answers import PIXEL, asked_fields, error_reason, passed_fields
-from crawler.render.browser import Browser
+from crawler.render.browser import Browser, MissingBrowserError
 from crawler.render.protocol import BrowserError, Params, Session
 from crawler.render.shared_answers import SharedAnswers, Stored
 from crawler.render.shared_cache import SHARED
@@ -37,6 +37,7 @@ _STOPPED_MAX = 15.0  # seconds to read it once the scripts have been stopped
 _NO_DOM = frozenset({"crash", "navigation"})  # reasons for which a page has nothing to be read
 _DELIVERY_MAX = 3.0  # seconds until an answer whose arrival is not reported counts as received
 _CHILDREN_MAX = 20  # frames of other sites and workers of a page
+_WITHOUT = "; the crawl goes on without a browser, with the answers as they are"
 _STARTS_MAX = 3  # starts of a browser in a row that may fail before rendering is given up
 
 Ask = Callable[[str, str, tuple[str, ...]], Awaitable[Fetch]]  # (url, method, header lines); never raises
@@ -131,9 +132,9 @@ class BrowserRenderer:
         try:
             await browser.start()
         except (BrowserError, OSError) as error:
-            self._failures += 1
+            self._failures = _STARTS_MAX if isinstance(error, MissingBrowserError) else self._failures + 1
             if self._failures in (1, _STARTS_MAX):
-                log.error("rendering: %s%s", error, "; pages are not rendered" if self.given_up else "")
+                log.error("rendering: %s%s", error, _WITHOUT if self.given_up else "")
             return
         self._failures = 0
         self._browser = browser
@@ -206,6 +207,7 @@ class PageRun:
         self._tasks: set[asyncio.Task[None]] = set()
         self._children = 0
         self._target = ""
+        self._cpu = 0.0
         self._fetched: list[Fetch] = []
         self._delivering: dict[
             str, _Delivery
@@ -222,6 +224,7 @@ class PageRun:
         try:
             await self._show(session, sessions, context)
             dom, view = await self._read(session)
+            await self._measure(context)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -253,6 +256,7 @@ class PageRun:
             broke=visit.broke,
             left_for=visit.left_for,
             view=view,
+            cpu=self._cpu,
         )
 
     # -- showing
@@ -334,8 +338,15 @@ class PageRun:
         """Tell the visit how long the page has worked, with its frames and workers."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
-            self._visit.worked(self._browser.worked(context))
+            self._cpu = self._browser.worked(context)
+            self._visit.worked(self._cpu)
             self._news.set()
+
+    async def _measure(self, context: str) -> None:
+        """Measure the work of the whole page, for its bill."""
+        with suppress(BrowserError, TimeoutError):
+            await asyncio.wait_for(self._browser.measure(), WATCH_INTERVAL)
+        self._cpu = self._browser.worked(context)
 
     # -- requests
 
@@ -448,7 +459,7 @@ class PageRun:
 
 async def _outer_html(session: Session) -> bytes:
     root = await session.call("DOM.getDocument", depth=0)
-    made = await session.call("DOM.getOuterHTML", nodeId=root["root"]["nodeId"])
+    made = await session.call("DOM.getOuterHTML", nodeId=root["root"]["nodeId"], includeShadowDOM=True)
     return str(made["outerHTML"]).encode("utf-8", "replace")
 
 

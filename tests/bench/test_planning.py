@@ -437,3 +437,23 @@ def test_a_sample_crawl_gives_the_facts(tmp_path: Path, capsys: pytest.CaptureFi
 def test_impossible_goals_are_rejected_with_one_line(arguments: list[str]) -> None:
     with pytest.raises(UsageError):
         command.main("plan", arguments)
+
+
+def test_the_bill_of_rendering_is_its_share_of_the_pages() -> None:
+    """It is the difference to the same crawl without a browser, in CPU, cores and memory; it binds where cores do."""
+    goal = Goal(pages=1e6, hosts=5e4, rate=50.0)
+    without, half = plan(goal, REFERENCE), plan(msgspec.structs.replace(goal, rendered=0.5), REFERENCE)
+    assert half.cpu.mid - without.cpu.mid == pytest.approx(0.5e6 * REFERENCE.render_cpu.mid)
+    assert half.render_cores.mid == pytest.approx(50.0 * 0.5 * REFERENCE.render_cpu.mid / goal.usable)
+    assert half.memory.mid - without.memory.mid == pytest.approx(
+        REFERENCE.browser_memory.mid * half.processes.mid
+    )
+    assert plan(msgspec.structs.replace(goal, rendered=0.5, render_cpu=0.4), REFERENCE).cpu.mid > half.cpu.mid
+    bound = [
+        plan(msgspec.structs.replace(goal, rate=0.0, machines=1, rendered=share), REFERENCE)
+        for share in (0.0, 0.5)
+    ]
+    assert bound[1].bottleneck == "cores" and bound[1].rate < bound[0].rate
+    tenth = msgspec.structs.replace(goal, rendered=0.1)
+    assert "10.0% of the pages" in command.told(plan(tenth, REFERENCE), tenth, REFERENCE)
+    assert "rendering" not in command.told(without, goal, REFERENCE)

@@ -24,7 +24,7 @@ REFUSALS = frozenset({401, 403, 406, 451})
 CAUSES = (
     "", "no_answer", "dns_not_found", "address_denied", "refusals",
     "connect_error", "tls_error", "dns_error", "host_busy", "temporary", "header_timeout", "reset", "truncated",
-    "framing", "proxy_error", "internal_error",
+    "framing", "proxy_error", "internal_error", "not_rendered",
 )  # fmt: skip
 _CAUSE_OF = {cause: index for index, cause in enumerate(CAUSES)}
 NO_OVERRIDE = Override()

@@ -34,7 +34,7 @@ _FAILURES = frozenset(
     {
         Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.TRUNCATED, Outcome.FRAMING, Outcome.HEADER_TIMEOUT,
         Outcome.DNS_ERROR, Outcome.CONNECT_ERROR, Outcome.TLS_ERROR, Outcome.RESET, Outcome.PROXY_ERROR,
-        Outcome.INTERNAL_ERROR,
+        Outcome.NOT_RENDERED, Outcome.INTERNAL_ERROR,
     }
 )  # fmt: skip
 

@@ -6,6 +6,7 @@ Both are derived from the same facts (`Commands.why`), so `why`, `refresh=1`, si
 from collections.abc import Mapping
 from typing import Any
 
+from crawler.admin.render_reasons import REASONS
 from crawler.admin.wait_causes import describe_cause
 from crawler.records import Outcome, PageState
 from crawler.serve.interfaces import Ahead, AheadState
@@ -126,8 +127,18 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
 
 
 def _shown(record: Mapping[str, Any]) -> str:
-    """Return the clause about a page that a browser showed; "" for others."""
-    return "; its content is what a browser showed" if record.get("rendered") else ""
+    """Return the clause about a page that a browser showed: why, and what that cost; "" for others."""
+    if not record.get("rendered"):
+        return ""
+    text, facts = "; its content is what a browser showed", record.get("shown")
+    if not facts:
+        return text
+    missing = f", {facts['missing']} of them without an answer" if facts["missing"] else ""
+    requests = f"{facts['requests']} request{'' if facts['requests'] == 1 else 's'}{missing}"
+    cut = f"; stopped at its limit of {facts['broke']}" if facts["broke"] else ""
+    gained = "gained links or text by it" if facts["added"] else "gained nothing by it"
+    why = REASONS.get(facts["why"], facts["why"])
+    return f"{text} ({why}; it {gained}; {facts['cpu']:.2f} CPU s, {facts['took']:.1f} s, {requests}{cut})"
 
 
 def _withdrawn(withdrawn: Mapping[str, Any]) -> str:

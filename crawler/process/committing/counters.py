@@ -88,6 +88,8 @@ def count_rendering(change: Change, rendering: Rendering) -> None:
     change.count("rendered.cached", rendering.cached)
     change.count("rendered.missing", rendering.missing)
     change.count("rendered.ms", int(rendering.took * 1000))
+    change.count("rendered.cpu_ms", int(rendering.cpu * 1000))
+    change.count(f"rendered.why_{rendering.why}")
     for fetch in rendering.subresources:
         count_connection(change, fetch)
         change.count("bytes.wire", fetch.wire_bytes)

@@ -44,6 +44,7 @@ from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.storage.faults import reach
+from crawler.storage.kv import KeyValue
 from crawler.urls.canonical import hostname, resolve
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ Hops = list[tuple[str, str]]  # the requests of a redirect chain so far: (URL, C
 NextHop = Callable[[FetchRequest, Fetch, Hops], str]
 
 _OWN_REQUEST = LinkFlag.OWN_REQUEST
-_SITEMAP, _REFRESH = LinkFlag.SITEMAP, LinkFlag.REFRESH
+_SITEMAP, _REFRESH, _RENDER = LinkFlag.SITEMAP, LinkFlag.REFRESH, LinkFlag.RENDER
 _EXTERNAL = LinkFlag.EXTERNAL
 HOP_BODY_BYTES_MAX = 64 << 10  # of an earlier answer of a chain, kept until the last one is stored
 HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
@@ -114,6 +115,7 @@ class FetchTasks:
         clock: Clock,
         frontier: Frontier,
         network: Network,
+        store: KeyValue,
         results: ResultProcessor,
         key: Callable[[str], bytes],
         trusts: Callable[[str], bool],
@@ -131,6 +133,7 @@ class FetchTasks:
         self._frontier = frontier
         self._fetcher, self._resolver, self._reader = network
         self._reader.charge(self._fetcher)
+        self._store = store
         self._results = results
         self._key = key
         self._trusts = trusts
@@ -141,7 +144,10 @@ class FetchTasks:
         self.sink = sink
         self.promise: Promise | None = None  # adds to the page's change that the page is due to the sink
         self.request_options_of: RequestOptionsOf | None = (
-            None  # the request options of a fetch task with the flag OWN_WAY
+            None  # the request options of a fetch task with the flag OWN_REQUEST
+        )
+        self.flags_of: Callable[[FetchTask], int] | None = (
+            None  # flags that requests for a page add to its link's
         )
         self._overrides = Overrides(config.override)
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
@@ -151,7 +157,8 @@ class FetchTasks:
             TaskKind.RESOLVE: self._resolve,
             TaskKind.DENIED: self._denied,
         }
-        self._rendering = self._make_rendering(make_renderer) if renders(config) else None
+        self._make_renderer = make_renderer
+        self._made_rendering = self._make_rendering() if renders(config) else None
         self._site_files = SiteFiles(
             self._fetcher,
             frontier,
@@ -173,7 +180,13 @@ class FetchTasks:
         """Run a fetch task to its end; its slot is free once its change is committed."""
         await self._run[fetch_task.kind](fetch_task)
 
-    def _make_rendering(self, make_renderer: "MakeRenderer") -> "PageRendering":
+    def _rendering(self, fetch_task: FetchTask) -> "PageRendering | None":
+        """Return the part that may show a page in a browser; None if nothing asks for that."""
+        if self._made_rendering is None and fetch_task.flags & _RENDER:
+            self._made_rendering = self._make_rendering()
+        return self._made_rendering
+
+    def _make_rendering(self) -> "PageRendering":
         from crawler.process.fetching.page_rendering import PageRendering
 
         return PageRendering(
@@ -182,7 +195,9 @@ class FetchTasks:
             in_scope=self._results.in_scope,
             subresources=self._subresources,
             step_aside=self._leave_network,
-            renderer=make_renderer(
+            was_rendered=self._results.was_rendered,
+            store=self._store,
+            renderer=self._make_renderer(
                 self._config, self._results.stored_answer, self._clock.now, self._unexpected
             ),
         )
@@ -213,8 +228,8 @@ class FetchTasks:
     async def close(self) -> None:
         """Close the connection pool and the resolver, and end the parser's child process."""
         limit = self._config.crawl.shutdown_step_max
-        if self._rendering is not None:
-            await within(limit, "browser", self._rendering.close())
+        if self._made_rendering is not None:
+            await within(limit, "browser", self._made_rendering.close())
         await within(limit, "parser", self._reader.close())
         await within(limit, "connections", self._fetcher.close())
         await within(limit, "resolver", self._resolver.close())
@@ -343,8 +358,10 @@ class FetchTasks:
     def _promised(
         self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float
     ) -> Making:
-        """Make the page's change, with the promise that the sink will receive the page."""
+        """Make the page's change, with what its rendering taught and the promise that the sink will receive it."""
         change = yield from self._results.page(fetch_task, fetch, extracted, now)
+        if fetch.rendering is not None and self._made_rendering is not None:
+            self._made_rendering.learn(fetch_task, fetch, change)
         if self.promise is not None and not fetch_task.flags & _EXTERNAL:
             self.promise(fetch_task, fetch, change)
         return change
@@ -358,11 +375,13 @@ class FetchTasks:
             fetch, stream = await self._answer(fetch_task, request)
             if fetch_task.flags & _EXTERNAL:
                 return fetch, None, None
+            if self.flags_of is not None:
+                fetch_task.flags |= self.flags_of(fetch_task)
             self._results.note_site(fetch)
             extracted = await self._read(fetch_task, fetch, stream)
             await self._site_files.fetch(fetch_task, request, fetch, extracted)
-            if extracted is not None and self._rendering is not None:
-                extracted = await self._rendering.render(fetch_task, fetch, extracted, request)
+            if extracted is not None and (rendering := self._rendering(fetch_task)) is not None:
+                extracted = await rendering.render(fetch_task, fetch, extracted, request)
         except BaseException:
             if request.file is not None:
                 request.file.end(resumed_later=True)
@@ -619,7 +638,7 @@ def _free(file: FileBody | None, fetch: Fetch) -> None:
 
 
 def renders(config: Config) -> bool:
-    """Return whether a browser may show any page of this crawl."""
+    """Return whether the configuration lets a browser show any page."""
     return config.render.when != "never" or any(own.render not in (None, "never") for own in config.override)
 
 

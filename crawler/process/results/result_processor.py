@@ -111,7 +111,9 @@ class ResultProcessor:
         """
         if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
             return "", ""
-        if fetch_task.flags & _KNOWN and (self._is_rendered(fetch_task) or self._lacks_receipt(fetch_task)):
+        if self.was_rendered(fetch_task):  # then an unchanged answer would say nothing about the page
+            return "", ""
+        if fetch_task.flags & _KNOWN and self._lacks_receipt(fetch_task):
             return "", ""
         if fetch_task.flags & _AGAIN:
             record = self._pages.record(fetch_task.fingerprint)
@@ -120,10 +122,12 @@ class ResultProcessor:
             return "", ""
         return self._refresh.outcomes.conditions(fetch_task, now)
 
-    def _is_rendered(self, fetch_task: FetchTask) -> bool:
-        """Return whether a browser showed the known page: then an unchanged answer would say nothing about it."""
+    def was_rendered(self, fetch_task: FetchTask) -> bool:
+        """Return whether the stored copy of a page that is fetched again is what a browser showed."""
+        if not fetch_task.flags & _KNOWN:
+            return False
         record = self._pages.record(fetch_task.fingerprint)
-        return record is not None and record.rendered
+        return record is not None and record.state is PageState.STORED and record.rendered
 
     def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
         """Return whether the known page was stored without a receipt, so that its meta elements must be read once."""
@@ -279,14 +283,15 @@ class ResultProcessor:
                 self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
-        """Follow a page's links, and record their number in its page record."""
+        """Follow a page's links, and record their number in its page record; a failure keeps that of the stored copy."""
         fetch_task, fetch = capturing.fetch_task, capturing.fetch
         if fetch.outcome is Outcome.INTERNAL_ERROR:
             extracted = None
         following = self._link_policy.page(change, fetch_task, fetch, extracted, capturing.digest)
         links = yield from self._as_far_as_possible(change, fetch_task, following)
-        if capturing.record is not None:
-            capturing.record.links = links
+        record = capturing.record
+        if record is not None and (fetch.outcome in SUCCESSES or record.state is not PageState.STORED):
+            record.links = links
 
     def _as_far_as_possible(self, change: Change, fetch_task: FetchTask, following: Counted) -> Counted:
         """Follow links; after an exception, keep the links handled so far, because the caches contain them already."""

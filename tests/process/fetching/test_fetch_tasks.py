@@ -99,6 +99,7 @@ class Run:
             clock=joint.clock,
             frontier=joint.frontier,
             network=Network(self.canned, self.canned, Reader(joint.stages.config)),
+            store=joint.stages.store,
             results=joint.results,
             key=joint.stages.fingerprinter.key,
             trusts=joint.stages.knowledge.trusts,

@@ -13,9 +13,9 @@ a record only through `clean`, so that no header value, reason or URL can end a
 line early and start a field or a record of its own. `Content-Length` delimits
 the block, whatever it contains.
 
-The HTTP head of a record is rebuilt from the parsed fields (the warcinfo record
-says so). The payload is stored as received after transfer decoding, so
-`Transfer-Encoding` is renamed and `Content-Length` is that of the payload:
+The HTTP head of a record has the bytes that were received, if they are well-formed and nothing was taken out of them;
+otherwise it is rebuilt from the parsed fields (the metadata record says so). The payload is stored as received after
+transfer decoding, so `Transfer-Encoding` is renamed and `Content-Length` is that of the payload:
 readers see a message without transfer coding.
 
 A segment has one writer. Its name ends in `.open` until it is finished, and only
@@ -23,6 +23,7 @@ its committed length is valid (`w/<segment>` in the store).
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -41,6 +42,11 @@ _WARC_FIELDS = b"Content-Type: application/warc-fields\r\n"
 _UNSAFE_IN_VALUE = bytes.maketrans(b"\r\n\0", b"   ")
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _TOKEN_TABLE = bytes(byte if byte in _TOKEN else ord("-") for byte in range(256))
+
+_WELL_FORMED = re.compile(
+    rb"HTTP/1\.[01] [1-5][0-9]{2}(?: [^\r\n\0]*)?\r\n(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*\r\n)*\r\n"
+)
+_TRANSFER_CODING = re.compile(rb"(?<=\n)transfer-encoding(?=:)", re.IGNORECASE)
 
 _BASE32 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _BASE32_PAIRS = [bytes((first, second)) for first in _BASE32 for second in _BASE32]
@@ -150,6 +156,29 @@ def _all_tokens(headers: Headers) -> bool:
     return names == names.translate(_TOKEN_TABLE) and all(name for name, _ in headers)
 
 
+def received_head(block: bytes, headers: Headers, payload_length: int | None) -> bytes:
+    """Return a header block as it was received; b"" if it cannot be stored so.
+
+    It is well-formed, so that all readers see the same fields, and its length is that of the payload. A transfer
+    coding is renamed as in `stored_headers`.
+    """
+    names = [name.lower() for name, _ in headers]
+    lengths = names.count(b"content-length")
+    recoded = names.count(b"transfer-encoding")
+    if recoded and (lengths or recoded > 1):
+        return b""
+    if lengths and payload_length is not None:
+        value = headers[names.index(b"content-length")][1]
+        if lengths > 1 or value != b"%d" % payload_length:
+            return b""
+    if _WELL_FORMED.fullmatch(block) is None:
+        return b""
+    if not recoded or payload_length is None:
+        return b"" if recoded else block
+    renamed = _TRANSFER_CODING.sub(b"X-Crawler-Transfer-Encoding", block, count=1)
+    return b"%bContent-Length: %d\r\n\r\n" % (renamed[:-2], payload_length)
+
+
 def stored_headers(
     headers: Headers, payload_length: int | None, *, decoded: bool = False
 ) -> list[tuple[bytes, bytes]]:
@@ -180,14 +209,19 @@ def stored_headers(
     return stored
 
 
-def target_fields(url: str, address: str, version: str) -> bytes:
-    """Return the lines that all records of a capture share: URI, address, protocol."""
+def target_fields(url: str, address: str, version: str, warcinfo: bytes = b"") -> bytes:
+    """Return the lines that all records of a capture share: URI, address, protocol, id of the warcinfo record."""
     lines = b"WARC-Target-URI: %b\r\n" % clean(url.encode("utf-8", "replace")).replace(b" ", b"%20")
     if address:
         lines += b"WARC-IP-Address: %b\r\n" % clean(address.encode("utf-8", "replace"))
     if version:
         lines += b"WARC-Protocol: %b\r\n" % clean(version.lower().encode("utf-8", "replace"))
-    return lines
+    return lines + warcinfo_field(warcinfo)
+
+
+def warcinfo_field(identity: bytes) -> bytes:
+    """Return the line that names the warcinfo record by its id; b"" without one."""
+    return b"WARC-Warcinfo-ID: %b\r\n" % clean(identity) if identity else b""
 
 
 def response(
@@ -265,13 +299,13 @@ def metadata(
     return record(b"metadata", identity, date, fields, fact_lines(facts), block_digest=block_digest)
 
 
-def receipt(identity: bytes, date: bytes, stamp: ReceiptStamp) -> bytes:
+def receipt(identity: bytes, date: bytes, stamp: ReceiptStamp, warcinfo: bytes = b"") -> bytes:
     """Build a `metadata` record with a whole consent receipt as JSON; captures name it by its digest."""
     fields = b"WARC-Target-URI: %b%b\r\nContent-Type: application/json\r\n" % (
         RECEIPT_URI,
         stamp.digest.hex().encode(),
     )
-    return record(b"metadata", identity, date, fields, stamp.block)
+    return record(b"metadata", identity, date, fields + warcinfo_field(warcinfo), stamp.block)
 
 
 def resource(
@@ -282,6 +316,7 @@ def resource(
     media_type: bytes,
     payload: bytes,
     cut_by: str = "",
+    warcinfo: bytes = b"",
 ) -> bytes:
     """Build a `resource` record: bytes made from the answer that `refers_to` names; `cut_by` as in `Rendering.broke`."""
     fields = b"WARC-Target-URI: %b\r\nWARC-Refers-To: %b\r\n" % (
@@ -289,6 +324,7 @@ def resource(
         refers_to,
     )
     fields += b"WARC-Payload-Digest: %b\r\n" % digest_text(hashlib.sha1(payload).digest())
+    fields += warcinfo_field(warcinfo)
     if cut_by:
         fields += b"WARC-Truncated: %b\r\n" % (b"time" if cut_by in ("time", "cpu") else b"unspecified")
     return record(b"resource", identity, date, fields + b"Content-Type: %b\r\n" % media_type, b"", payload)

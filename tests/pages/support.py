@@ -57,7 +57,7 @@ class Site:
     def __init__(self, directory: Path, store: KeyValue | None = None, **options: Any) -> None:
         config: dict[str, Any] = {
             name: options.pop(name)
-            for name in ("segment_bytes", "gzip_level", "block_digests")
+            for name in ("segment_bytes", "gzip_level", "block_digests", "request_bodies")
             if name in options
         }
         config["store"] = options.pop("bodies", "raw")

@@ -27,7 +27,7 @@ the length of a URL bounds the time that such a pattern takes.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from crawler.config import FilterConfig, TrapsConfig
@@ -280,7 +280,8 @@ class UrlFilter:
         self._include = _patterns("filter.include", config.include)
         self._exclude = _patterns("filter.exclude", config.exclude)
         self._extensions = tuple("." + name.lower().lstrip(".") for name in config.exclude_extensions)
-        self._kinds = Kinds(config.accept, config.reject)
+        kinds = Kinds(config.accept, config.reject)
+        self._kinds = kinds if kinds else None
         self._patterned = bool(
             self._include or self._exclude or self._extensions or self._kinds or hook is not None
         )
@@ -353,7 +354,7 @@ class UrlFilter:
     def _pattern_verdict(self, url: str, flags: int) -> str:
         if self._extensions and not flags & _ANY_EXTENSION and _path_end(url).endswith(self._extensions):
             return EXTENSION
-        if self._kinds and not flags & _ANY_EXTENSION and not self._kinds.may_ask(url):
+        if self._kinds is not None and not flags & _ANY_EXTENSION and not self._kinds.may_ask(url):
             return KIND
         if self._exclude and _matches(self._exclude, url):
             return EXCLUDE
@@ -367,7 +368,9 @@ class UrlFilter:
         return f"UrlFilter({self.scope!r}, revision {self.revision})"
 
 
-def _matches(patterns: Iterable[re.Pattern[str]], url: str) -> bool:
+def _matches(patterns: Sequence[re.Pattern[str]], url: str) -> bool:
+    if len(patterns) == 1:
+        return patterns[0].search(url) is not None
     return any([pattern.search(url) for pattern in patterns])  # a generator would take three times as long
 
 

@@ -364,7 +364,7 @@ def page_of(
 
     `consent` is its receipt.
     """
-    shown = fetch.rendering
+    shown = fetch.shown
     return Page(
         url=fetch.url if fetch_task.flags & _OWN_REQUEST else fetch_task.url,
         status=fetch.status,

@@ -203,13 +203,15 @@ def _connections(counts: Mapping[str, int]) -> str:
 
 def _rendered(counts: Mapping[str, int]) -> str:
     """Return the line about pages that a browser showed; "" if there are none."""
-    pages = counts.get("pages", 0)
-    if not pages:
+    pages, failed = counts.get("pages", 0), counts.get("failed", 0)
+    if not pages + failed:
         return ""
+    without = f"; {failed:,} could not be shown" if failed else ""
     requests, cached = counts.get("requests", 0), counts.get("cached", 0)
     return (
         f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text; "
-        f"{counts.get('ms', 0) / pages / 1000:.1f} s a page; {_count(requests, 'request')}, {cached:,} from the cache"
+        f"{counts.get('ms', 0) / (pages + failed) / 1000:.1f} s a page; {_count(requests, 'request')}, "
+        f"{cached:,} from the cache{without}"
     )
 
 
@@ -322,10 +324,16 @@ def _why_text(answer: dict[str, Any], indent: str = "") -> str:
             lines += [f"{indent}{name}:", _why_text(value, indent + "  ")]
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             lines.append(f"{indent}{name}:")
-            lines += [_why_text(inner, indent + "  - ") for inner in value]
+            lines += [_list_item(inner, indent + "  ") for inner in value]
         elif value not in ("", 0, None, [], {}, False) or name in ("known",):
             lines.append(f"{indent}{name}: {printable(value)}")
     return "\n".join(lines)
+
+
+def _list_item(item: dict[str, Any], indent: str) -> str:
+    """Return an item of a list; a dash marks its first line only."""
+    text = _why_text(item, indent + "  ")
+    return f"{indent}- {text[len(indent) + 2 :]}"
 
 
 def _get(argv: list[str]) -> int:

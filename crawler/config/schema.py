@@ -340,11 +340,13 @@ class PagesConfig(_Section, frozen=True):
     store: Literal["raw", "decoded", "none"] = "raw"
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
     gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # 0 to 3: isal; 9: zlib's best compression, for archives
+    block_digests: bool = False
     prefix: str = "crawl"
     change: ChangeKind = "text"
     simhash_distance: BitCount = 3
     ignore: tuple[str, ...] = ()
     withdrawals_max: Positive = 100_000
+    request_bodies: bool = True
     ship: str = ""
     ship_delete: bool = False
     ship_interval: Seconds = Seconds(60)

@@ -217,7 +217,7 @@ def next_record(
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
         record.content_type = content_type(fetch)
         record.digest, record.content_digest = payload_digest, digest
-        record.rendered = fetch.rendering is not None
+        record.rendered = fetch.shown is not None
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
     if fetch.outcome in SUCCESSES:

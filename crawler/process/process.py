@@ -131,6 +131,7 @@ class Process:
             wake=self.wake,
             unexpected=results.unexpected,
             files=make_file_bodies(stages.context, stages.pages),
+            make_renderer=self._environment.renderer,
             sink=sink,
         )
 

@@ -1,4 +1,4 @@
-"""Mistakes on the command line: one line that names what was meant."""
+"""Mistakes on the command line: one line names the likely intention."""
 
 import subprocess
 from pathlib import Path

@@ -115,7 +115,7 @@ def _measured(*arguments: object) -> int:
 
 
 def test_a_file_of_200_mb_takes_no_memory(tmp_path: Path) -> None:
-    """Also the files of the mirror, `check` and exports are written in pieces."""
+    """The mirror, `check` and exports also handle the file in pieces."""
     with files(1000) as (url, _):
         small = _measured("--dir", tmp_path / "small", url + "file.bin")
     with files(200 * MB) as (url, _):
@@ -151,7 +151,7 @@ def test_a_file_that_breaks_off_is_resumed_in_the_same_run(tmp_path: Path) -> No
 
 
 def test_a_file_that_stays_incomplete_is_an_exit_code(tmp_path: Path) -> None:
-    """Without a validator nothing can be resumed: what came is stored, and the command says so."""
+    """Without a validator, the file cannot be resumed: the part that arrived is stored, and the command says so."""
     with files(10 * MB, cut=4 * MB, etag="") as (url, ranges):
         crawl(tmp_path, url + "file.bin", code=16)
     assert set(ranges) == {""}

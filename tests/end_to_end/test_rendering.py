@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,8 +89,11 @@ def browsers() -> set[int]:
 
 
 @pytest.fixture
-def no_orphan(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give browsers a folder by which they are known, which the user `nobody` may enter; assert that none is left."""
+def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Give browsers a folder by which they are known, which the user `nobody` may enter; assert that none is left.
+
+    `tmp_path` comes first: otherwise the folder of all tests would be made in this one.
+    """
     folder = tempfile.mkdtemp()
     os.chmod(folder, 0o755)
     monkeypatch.setenv("TMPDIR", folder)
@@ -168,7 +172,7 @@ def test_requests_of_a_page_obey_robots_txt_on_every_host(tmp_path: Path) -> Non
 
 
 def test_requests_of_a_page_pass_the_address_guard_and_nothing_passes_it_by(tmp_path: Path) -> None:
-    """Addresses that are not allowed, other schemes, sockets and beacons: none reaches a server."""
+    """Requests to forbidden addresses, other schemes, sockets and beacons reach no server."""
     app = """
     const tried = ['http://127.0.0.2:%(inner)d/', 'http://[::1]:%(inner)d/', 'http://169.254.169.254/latest',
                    'file:///etc/passwd', 'chrome://version'];
@@ -211,7 +215,8 @@ SHOW = "document.body.append('shown'); "
         (SHOW + "location.href = '/next'", False),
         (SHOW + "setInterval(() => { location.reload() }, 1)", False),
         (SHOW + "const a = document.createElement('a'); a.href = '/f.bin'; a.download = 'x'; a.click()", False),
-        (SHOW + "for (let i = 0; i < 300; i++) fetch('/many' + i)", False),
+        (SHOW + "for (let i = 0; i < 10_000; i++) fetch('/many' + i)", False),
+        (SHOW + "for (let i = 0; i < 10_000; i++) { new Image().src = '/many' + i }", False),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_orphan")
@@ -229,8 +234,48 @@ def test_hostile_pages_reach_a_limit_and_the_crawl_goes_on(
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 
+def test_the_work_of_workers_counts_as_work_of_the_page(tmp_path: Path) -> None:
+    """The main thread waits for a script that never comes, while two workers run in circles."""
+    over = threading.Event()
+
+    def late(_: ReceivedRequest) -> Answer:
+        over.wait(60)
+        return 404, {}, ""
+
+    spin = "for (let i = 0; i < 2; i++) new Worker(URL.createObjectURL(new Blob(['for (;;) {}'])))"
+    page = (
+        f'<!doctype html><title>h</title><p>shown</p><script>{spin}</script><script src="/late.js"></script>'
+    )
+    with Web({"/robots.txt": ROBOTS, "/": page, "/late.js": late}) as web:
+        crawl(web, tmp_path, "--set", "render.cpu_max=2", "--set", "render.wall_max=50")
+        over.set()
+        (line,) = lines(tmp_path)
+        assert line["cut_by"] == "cpu"
+        assert "<p>shown</p>" in shown(web, tmp_path, "/")
+
+
+@pytest.mark.usefixtures("no_orphan")
+def test_a_page_that_crashes_keeps_its_answer_and_the_answers_to_its_requests(tmp_path: Path) -> None:
+    bomb = "const held = []; for (;;) held.push(new Array(1e6).fill(Math.random()))"
+    page = f'<!doctype html><script src="/lib.js"></script><script>{bomb}</script>'
+    with Web({"/robots.txt": ROBOTS, "/": page, "/lib.js": (200, SCRIPT, "var lib = 1")}) as web:
+        crawl(web, tmp_path)
+        (line,) = lines(tmp_path)
+        assert line["cut_by"] == "crash" and "rendered" not in line
+        assert shown(web, tmp_path, "/") == page
+        assert shown(web, tmp_path, "/lib.js") == "var lib = 1"
+
+
+def test_a_script_is_found_in_the_archive_after_a_restart(tmp_path: Path) -> None:
+    with Web(shop()) as web:
+        crawl(web, tmp_path, seed=f"/item/{LAST}")
+        crawl(web, tmp_path)
+        assert web.paths().count("/app.js") == 1
+        assert rendered(tmp_path).keys() >= {"", "item/1", f"item/{LAST}"}
+
+
 def test_auto_renders_the_pages_that_gain_by_it(tmp_path: Path) -> None:
-    """Pages of the application are shown, those that are whole without it are not."""
+    """Pages of the application are rendered; pages that are complete without scripts are not."""
     plain = {f"/doc/{n}": WORDS + f'<script>1</script><a href="/doc/{n + 1}">next</a>' for n in range(30)}
     with Web(shop(more={**plain})) as web:
         webs.crawl(tmp_path, web.url(), web.url("/doc/0"), "--render", "auto", "--set", "render.chance=0")
@@ -294,7 +339,7 @@ def test_without_a_browser_the_crawl_says_so_once_and_goes_on(tmp_path: Path) ->
 
 
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
-    """The answer never changes, its data does: the page is not asked conditionally, and equal bytes say nothing."""
+    """Only the data changes, never the HTML: requests are unconditional, and equal bytes prove nothing."""
     words = ["first words"]
     tag = {"ETag": '"shell"', "Content-Type": "text/html"}
     routes: dict[str, Route] = {

@@ -80,8 +80,8 @@ def count_refresh(change: Change, fetch: Fetch, end: End, *, unchanged: bool) ->
 
 
 def count_rendering(change: Change, rendering: Rendering) -> None:
-    """Count a page that a browser showed, its requests, and the time it took in milliseconds."""
-    change.count("rendered.pages")
+    """Count a page that a browser showed, or failed to show, its requests, and the time it took in milliseconds."""
+    change.count("rendered.pages" if rendering.dom else "rendered.failed")
     change.count("rendered.added", rendering.added)
     change.count("rendered.cut", bool(rendering.broke))
     change.count("rendered.requests", rendering.requests)

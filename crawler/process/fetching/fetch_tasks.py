@@ -48,6 +48,7 @@ from crawler.urls.canonical import hostname, resolve
 
 if TYPE_CHECKING:
     from crawler.process.fetching.page_rendering import PageRendering
+    from crawler.render.rendering import MakeRenderer
 
 log = logging.getLogger("crawler")
 
@@ -63,6 +64,7 @@ NextHop = Callable[[FetchRequest, Fetch, Hops], str]
 _OWN_REQUEST = LinkFlag.OWN_REQUEST
 _SITEMAP, _REFRESH = LinkFlag.SITEMAP, LinkFlag.REFRESH
 _EXTERNAL = LinkFlag.EXTERNAL
+HOP_BODY_BYTES_MAX = 64 << 10  # of an earlier answer of a chain, kept until the last one is stored
 HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
 HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # per answer; one in a hundred exceeds them
 HEAVY_ROBOTS = 64 << 10  # bytes; ten times the size of all but one in a thousand
@@ -120,6 +122,7 @@ class FetchTasks:
         wake: Callable[[], None],
         unexpected: Unexpected,
         files: FileBodies,
+        make_renderer: "MakeRenderer",
         sink: Sink | None = None,
     ) -> None:
         self._files = files
@@ -148,7 +151,7 @@ class FetchTasks:
             TaskKind.RESOLVE: self._resolve,
             TaskKind.DENIED: self._denied,
         }
-        self._rendering = self._make_rendering() if renders(config) else None
+        self._rendering = self._make_rendering(make_renderer) if renders(config) else None
         self._site_files = SiteFiles(
             self._fetcher,
             frontier,
@@ -170,7 +173,7 @@ class FetchTasks:
         """Run a fetch task to its end; its slot is free once its change is committed."""
         await self._run[fetch_task.kind](fetch_task)
 
-    def _make_rendering(self) -> "PageRendering":
+    def _make_rendering(self, make_renderer: "MakeRenderer") -> "PageRendering":
         from crawler.process.fetching.page_rendering import PageRendering
 
         return PageRendering(
@@ -179,7 +182,9 @@ class FetchTasks:
             in_scope=self._results.in_scope,
             subresources=self._subresources,
             step_aside=self._leave_network,
-            unexpected=self._unexpected,
+            renderer=make_renderer(
+                self._config, self._results.stored_answer, self._clock.now, self._unexpected
+            ),
         )
 
     def _subresources(self, fetch_task: FetchTask, request: FetchRequest) -> Subresources:
@@ -374,7 +379,7 @@ class FetchTasks:
             request.jar = self._jars.of(options.jar) if options.jar else None
             request.proxy = options.proxy
             request.file = self._files.body(request, fetch_task)
-            return await self._follow(fetch_task, request, self._any_hop, options), None
+            return await self._follow(fetch_task, request, self._any_hop, options, keeps_all=True), None
         request.file = file = self._files.body(request, fetch_task)
         if file is not None and file.has_left():
             await asyncio.to_thread(file.reopen)
@@ -424,18 +429,31 @@ class FetchTasks:
     # -- hops -----------------------------------------------------------------
 
     async def _follow(
-        self, fetch_task: FetchTask, request: FetchRequest, next_hop: NextHop, options: RequestOptions = PLAIN
+        self,
+        fetch_task: FetchTask,
+        request: FetchRequest,
+        next_hop: NextHop,
+        options: RequestOptions = PLAIN,
+        *,
+        keeps_all: bool = False,
     ) -> Fetch:
-        """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer."""
+        """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer.
+
+        With `keeps_all`, its `earlier` are the answers before it.
+        """
         fetch = await self._fetcher.fetch(request)
         fetch = await self._signed(fetch_task, request, fetch, options)
         chain = [(fetch_task.url, "")]
+        earlier: list[Fetch] = []
         while fetch.outcome is Outcome.REDIRECT:
             if request.jar is None and self._config.fetch.cookies is not True:
                 self._begin_jar(request, fetch)
             if not (url := next_hop(request, fetch, chain)):
                 break
             chain.append((url, self._cookies(request, url)))
+            if keeps_all:
+                self._results.note_site(fetch)
+                earlier.append(_shortened(fetch))
             fetch.body = fetch.content = b""  # not needed: a waiting hop holds no bytes
             self._fetcher.let_go(request.owner)
             options = redirected_options(
@@ -443,6 +461,7 @@ class FetchTasks:
             )
             fetch = await self._hop(fetch_task, request, url, fetch, options)
             fetch = await self._signed(fetch_task, request, fetch, options)
+        fetch.earlier = earlier
         return fetch
 
     async def _signed(
@@ -620,9 +639,16 @@ def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
 
 def _going(request: FetchRequest, options: RequestOptions) -> FetchRequest:
     """Return the request with `options` added to what the configuration says."""
-    request.method, request.body = options.method, options.body
+    request.method, request.body, request.secrets = options.method, options.body, options.secrets
     request.headers = (*request.headers, *options.headers) if options.headers else request.headers
     return request
+
+
+def _shortened(fetch: Fetch) -> Fetch:
+    """Return a copy of an earlier answer of a chain, without the part of its body that is too long to be held."""
+    body = fetch.body[:HOP_BODY_BYTES_MAX]
+    truncated = fetch.truncated if len(body) == len(fetch.body) else "length"
+    return msgspec.structs.replace(fetch, body=body, content=b"", truncated=truncated, payload_digest=b"")
 
 
 def redirected_options(options: RequestOptions, status: int, *, same_host: bool) -> RequestOptions:

@@ -14,9 +14,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from crawler.config import Config, Overrides
-from crawler.errors import Unexpected
 from crawler.extract.types import is_page
-from crawler.fetcher.client import user_agent
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.process.fetching.subresources import Subresources
 from crawler.records import NO_PAGE, Extracted, Fetch, FetchTask, LinkFlag, Outcome, Rendering
@@ -46,7 +44,7 @@ class PageRendering:
         in_scope: Callable[[str], bool],
         subresources: MakeSubresources,
         step_aside: Callable[[FetchTask], None],
-        unexpected: Unexpected,
+        renderer: Renderer,
     ) -> None:
         self._when = config.render.when
         self._overrides = Overrides(config.override)
@@ -55,7 +53,7 @@ class PageRendering:
         self._subresources = subresources
         self._step_aside = step_aside
         self._deciding = Deciding(config.render)
-        self._renderer = Renderer(config.render, user_agent(config.identity), unexpected)
+        self._renderer = renderer
 
     async def render(
         self, fetch_task: FetchTask, fetch: Fetch, static: Extracted, request: FetchRequest
@@ -75,10 +73,11 @@ class PageRendering:
         if rendering is None:
             return static
         rendering.host_took = subresources.own_host_took
-        shown = await self._read(fetch_task, as_page(fetch, rendering))
-        if shown is None:
-            return static
         fetch.rendering = rendering
+        shown = await self._read(fetch_task, as_page(fetch, rendering)) if rendering.dom else None
+        if shown is None:
+            rendering.dom = b""
+            return static
         new_links = self._new_links(static, shown)
         after = await asyncio.to_thread(signs, rendering.dom)
         rendering.added = adds(before, after, new_links)

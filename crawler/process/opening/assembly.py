@@ -1,6 +1,7 @@
 """Construction of a process's stored stages from its configuration: one function per stage."""
 
 import logging
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,6 +11,7 @@ from crawler.consent.stamping import Stamping
 from crawler.due.eliminator import Eliminator
 from crawler.errors import ConfigError
 from crawler.extract.repeated_links import TAGS
+from crawler.fetcher.fetch_request import user_agent
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.importance import Importance, read_values
@@ -98,6 +100,8 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
         software=f"crawler/{__version__}",
         operator=config.identity.contact,
         robots_policy=config.robots.policy,
+        hostname=os.uname().nodename,
+        agent=user_agent(config.identity),
         comparison=comparing.comparison,
         fingerprint=fingerprinter.fingerprint,
         keeps=Kinds(config.filter.accept, config.filter.reject).keeps,

@@ -28,6 +28,7 @@ from crawler.process.fetching.fetch_tasks import (
 )
 from crawler.process.fetching.reader import Reader
 from crawler.process.opening.assembly import make_file_bodies
+from crawler.process.opening.environment import Environment
 from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
 from crawler.storage.commit import Change, Maker, Making, steps
 from tests.process.support import Joint, fetch, links_of, made, redirect
@@ -106,6 +107,7 @@ class Run:
             wake=self._wake,
             unexpected=joint.results.unexpected,
             files=make_file_bodies(joint.stages.context, joint.stages.pages),
+            make_renderer=Environment().renderer,
             **options,
         )
 

@@ -48,6 +48,13 @@ class LinkFlag:
         2048  # found on a known page that was fetched again; that page gets the credit if this becomes a page
     )
     CREDIT = 4096  # not a link: tells the owner of page `via` that a URL found there became a page
+    EXTERNAL = (
+        8192  # out of scope, and fetched only to see whether it works: its answer is not stored or followed
+    )
+
+
+# The answer to a link with one of these flags is not a page of the crawl.
+NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL
 
 
 def flag_names(flags: int) -> str:
@@ -83,6 +90,7 @@ class TaskKind(StrEnum):
     DENIED = "denied"  # nothing to fetch: robots.txt or a withdrawal forbids the URL; only record it
     SUBRESOURCE = "subresource"  # not handed out: fetched while a browser showed a page
     SITE_FILE = "site_file"  # not handed out: tdmrep.json or a licence document of a page's site
+    HOP = "hop"  # not handed out: an answer of a redirect chain, before its last
 
 
 class FetchTask(msgspec.Struct, gc=False):
@@ -112,7 +120,8 @@ class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     """The request of a URL that is not fetched by a plain GET.
 
     `headers` are "Name: value"; `jar` names a cookie jar of the crawl's ("" is the common one);
-    `proxy` is the URL of a proxy ("" is that of the configuration).
+    `proxy` is the URL of a proxy ("" is that of the configuration). `secrets` are names of fields of
+    the body whose values are never recorded.
     """
 
     method: str = "GET"
@@ -120,6 +129,7 @@ class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[str, ...] = ()
     jar: str = ""
     proxy: str = ""
+    secrets: tuple[str, ...] = ()
 
 
 BUSY_STATUSES = frozenset((429, 503))  # the server asks for fewer requests: HOST_BUSY, with Retry-After
@@ -189,9 +199,13 @@ class Rendering(msgspec.Struct, gc=False):
     added: bool = False
 
 
+CACHED = "cached"  # the answer of an earlier crawl was used again, and nothing was requested
+
+
 class Fetch(msgspec.Struct, gc=False):
     """The result of one request: its outcome, the answer, and what the store needs.
 
+    `head_block` is the header block as received, b"" if a credential was taken out of `headers`.
     `body` is the payload after transfer decoding, with its content coding unless
     `store = "decoded"`. `headers` are names and values as received, in order.
     `truncated` is "", "length", "time" or "disconnect". `decoded_length` counts the
@@ -199,14 +213,16 @@ class Fetch(msgspec.Struct, gc=False):
     is in seconds, 0 if the server did not ask for a delay. `took` is the time from
     sending the request to the last byte of the answer, without connecting and TLS.
     `connection` is "reused" or, for a new connection, its handshake: "plain", "full" or
-    "resumed"; "" if there was none. `undecoded` means that the content coding is
+    "resumed", or CACHED; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
     retry the URL. `rendering` is the attempt to show the page in a browser, if there was one. `site` names
     what its host said about the use of its pages then (`consent/site_book.py`).
     `challenged` means that the server wants this request signed, and that it would be if it
     were sent again.
-    `part` is the payload of a large file; `body` and `content` are then empty.
+    `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are the
+    request without the values of credentials. `earlier` are the answers of the redirect chain that led here, if the
+    user's code made the request.
     """
 
     url: str
@@ -216,7 +232,9 @@ class Fetch(msgspec.Struct, gc=False):
     reason: str = ""
     version: str = "HTTP/1.1"
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    head_block: bytes = b""
     request_head: bytes = b""
+    request_body: bytes = b""
     body: bytes = b""
     content: bytes = b""
     content_type: str = ""
@@ -238,11 +256,17 @@ class Fetch(msgspec.Struct, gc=False):
     site: bytes = b""
     challenged: bool = False
     part: Part | None = None
+    earlier: "list[Fetch]" = []
 
     @property
     def shown(self) -> Rendering | None:
         """The page as a browser showed it; None if none did."""
         return self.rendering if self.rendering is not None and self.rendering.dom else None
+
+    @property
+    def is_cached(self) -> bool:
+        """True if this is a stored answer: no request was made."""
+        return self.connection == CACHED
 
     @property
     def body_bytes(self) -> int:
@@ -404,6 +428,7 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     dom_offset: int = 0  # of the record of the page's DOM, from `offset` on; 0 without one
     dom_length: int = 0
     receipt: bytes = b""  # the consent receipt of this fetch
+    query: str = ""  # method and body of the request (`pages/request_query.py`), "" of a plain GET
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):

@@ -363,6 +363,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
         With `jar`, the cookies of that jar are sent; give the jar of the page's own request.
         Of the forms that match `css`, the one with most of the fields is used. ValueError if there is none.
+        What is sent in its password fields is not archived.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/in", "<form method=post><input name=token value=7><input name=user></form>")
@@ -377,7 +378,8 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         sent = found | dict(fields)
         target = self.url_join(form.attr("action") or self.url)
         if form.attr("method").strip().lower() == "post":
-            return Request(target, callback, meta, body=sent, jar=jar)
+            secrets = tuple(form.css("input[type=password][name]").attrs("name"))
+            return Request(target, callback, meta, body=sent, jar=jar, secrets=secrets)
         return Request(f"{target.partition('?')[0]}?{urlencode(sent)}", callback, meta, jar=jar)
 
     def urls(self, css: str = "a[href]", attribute: str = "href") -> Iterator[str]:

@@ -41,6 +41,8 @@ class Request(msgspec.Struct, frozen=True):
     `priority`: requests with a higher one are sent before others of their host (0; from -127 to 128).
     `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent
     as a form; a request with a body and no method is a POST. The same form is sent once.
+    The archive keeps the body, but not the values of fields named in `secrets`, nor of those
+    with a name such as `password` or `token` (`pages.request_bodies`: no body at all).
     `headers` are added to this request; headers with credentials are sent only to its own host.
     `dont_filter`: fetch it even if it was fetched before.
 
@@ -69,6 +71,7 @@ class Request(msgspec.Struct, frozen=True):
     errback: Callback | None = None
     jar: str = ""
     proxy: str = ""
+    secrets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for callback in (self.callback, self.errback):
@@ -103,7 +106,7 @@ class Request(msgspec.Struct, frozen=True):
         """Return the options with which the request is sent."""
         body = urlencode(self.body) if isinstance(self.body, Mapping) else self.body
         sent = body.encode() if isinstance(body, str) else body
-        return RequestOptions(self.method, sent, self._headers(), self.jar, self.proxy)
+        return RequestOptions(self.method, sent, self._headers(), self.jar, self.proxy, tuple(self.secrets))
 
     @property
     def flags(self) -> int:

@@ -16,7 +16,7 @@ from crawler.cli.parsing import quoted
 from crawler.consent.describing import header_text
 from crawler.errors import CrawlerError
 from crawler.printable import printable
-from crawler.records import HostStatus
+from crawler.records import CACHED, HostStatus
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -189,13 +189,15 @@ def _reached(recent: Mapping[str, float]) -> str:
 
 def _connections(counts: Mapping[str, int]) -> str:
     """Return how many requests used a kept connection, a full or resumed TLS handshake, or no TLS."""
-    total = sum(counts.values())
+    cached = counts.get(CACHED, 0)
+    total = sum(counts.values()) - cached
     if not total:
-        return ""
+        return f"none; {cached:,} answers of earlier runs" if cached else ""
     kept = counts.get("reused", 0) / total
     return (
         f"{kept:.0%} of {total:,} over a kept connection; {counts.get('full', 0):,} full and "
         f"{counts.get('resumed', 0):,} resumed TLS handshakes, {counts.get('plain', 0):,} without TLS"
+        + (f"; {cached:,} answers of earlier runs" if cached else "")
     )
 
 
@@ -322,10 +324,16 @@ def _why_text(answer: dict[str, Any], indent: str = "") -> str:
             lines += [f"{indent}{name}:", _why_text(value, indent + "  ")]
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             lines.append(f"{indent}{name}:")
-            lines += [_why_text(inner, indent + "  - ") for inner in value]
+            lines += [_list_item(inner, indent + "  ") for inner in value]
         elif value not in ("", 0, None, [], {}, False) or name in ("known",):
             lines.append(f"{indent}{name}: {printable(value)}")
     return "\n".join(lines)
+
+
+def _list_item(item: dict[str, Any], indent: str) -> str:
+    """Return an item of a list; a dash marks its first line only."""
+    text = _why_text(item, indent + "  ")
+    return f"{indent}- {text[len(indent) + 2 :]}"
 
 
 def _get(argv: list[str]) -> int:

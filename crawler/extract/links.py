@@ -23,8 +23,6 @@ from crawler.config import ExtractConfig
 from crawler.extract.collected import Collected, Context, one_line
 from crawler.extract.decode import to_utf8
 from crawler.extract.link_attributes import FOLLOWED
-from crawler.extract.markup import read_markup
-from crawler.extract.requisites import other_links, requisites
 from crawler.records import Extracted
 
 ANCHOR_CHARACTERS_MAX = 250
@@ -84,6 +82,8 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     _take_elements(tree, found)
     if page.want_anchors:
         _take_anchors(tree, found)
+    if page.want_requisites or config.all_attributes:
+        from crawler.extract.requisites import other_links, requisites  # few crawls want them
     if page.want_requisites:
         found.requisites = requisites(tree, config.links_max)
     if config.all_attributes:
@@ -91,6 +91,8 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
             found.add(raw_url)
     extracted = found.extracted(encoding, _title(tree), config.links_max)
     if page.want_markup:
+        from crawler.extract.markup import read_markup  # only the audit wants it
+
         extracted.markup = read_markup(tree, page)
     return extracted
 

@@ -81,7 +81,7 @@ GOAL = Goal(
 
 def test_a_plan_by_hand() -> None:
     found = plan(GOAL, UNITS)
-    kept = (24 << 20) / (150 + 2 * 77) / 50  # directories whose links are remembered, of 1e5
+    kept = (24 << 20) / (150 + 2 * 77) / 50  # remembered directories, of 1e5
     forms = 3.0 + 47.0 * (1.0 - kept / 1e5)
     busy = 0.001 + 10 * 0.0001 + 50 * 0.00001 + forms * 0.000005 + 3 * 0.00002 + 0.5 * 0.002 + 0.5 * 0.0004
     page = busy + 0.0015 * (1.0 - 100.0 * busy) / (1.0 + 100.0 * 0.0015)
@@ -304,7 +304,7 @@ def test_a_disturbed_round_only_widens_the_range() -> None:
 
 
 def test_links_cost_more_the_less_the_caches_know() -> None:
-    """New links are made durable once; links that a cache knows are not written at all."""
+    """New links are written once; links that a cache knows are not written."""
     config = convert({"crawl": {"scope": "any"}})
     pages = [(f"https://a.example/{page}/", [f"{page}-{k}.html" for k in range(5)]) for page in range(4)]
     with tempfile.TemporaryDirectory() as folder:

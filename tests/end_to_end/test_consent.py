@@ -31,6 +31,10 @@ Content-Usage: /open/ train-ai=y
 # Hosts at loopback addresses; what each says, and the pages that allow training.
 OPEN, MIXED, SILENT, LICENSED = "127.3.0.1", "127.3.0.2", "127.3.0.3", "127.3.0.4"
 HOSTS = (OPEN, MIXED, SILENT, LICENSED)
+REFRESH_FAST = (
+    "--allow-network", "127.0.0.0/8", "--delay", "0", "--delay-factor", "0", "--progress", "none",
+    "--set", "refresh.min_age=0",
+)  # fmt: skip
 RSL = """<rsl xmlns="https://rslstandard.org/rsl"><content url="/"><license>
 <permits type="usage">train-ai</permits></license></content></rsl>"""
 
@@ -82,7 +86,7 @@ def crawled(
 
 
 def wanted(web: Web, *, known: bool = True) -> set[str]:
-    """Return the URLs that may be used for training; with the unknown too, if `known` is False."""
+    """Return the URLs that may be used for training; if `known` is False, also those whose use is unknown."""
     found = {web.url(path, host) for host, paths in TRAINS.items() for path in paths}
     silent = {web.url(path, SILENT) for path in ("/", "/open/a", "/b", "/private/x")}
     return found if known else found | silent
@@ -344,27 +348,28 @@ def test_callbacks_see_the_receipt(tmp_path: Path) -> None:
     assert set(USE_NAMES.values()) <= set(seen[web.url()])
 
 
-def test_no_page_without_a_receipt_after_kills(tmp_path: Path) -> None:
-    """Twenty kills during a crawl and its refreshes: each stored page has its receipt, and `check` agrees."""
+@pytest.mark.parametrize(("processes", "kills"), [(1, 20), (3, 5)])
+def test_no_page_without_a_receipt_after_kills(tmp_path: Path, processes: int, kills: int) -> None:
+    """Kills during a crawl and its refreshes: each stored page has its receipt, and `check` agrees."""
     directory, count = tmp_path / "crawl", 400
     other = (200, {"Content-Usage": "search=y"}, page(*(f"/{n}" for n in range(count)), text="x"))
     with Web({"/robots.txt": text(ROBOTS)}, address="0.0.0.0", other=other) as web:
-        for number in range(20):
-            command = [
-                *CRAWLER,
-                "crawl" if number < 12 else "refresh",
-                *([web.url("/", OPEN)] if not number else []),
-            ]
-            command += ["--dir", str(directory), *FAST, "-q", "--admin", "off"]
-            process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        seeds = [web.url("/", f"127.3.0.{number}") for number in range(1, processes + 1)]
+        for number in range(kills):
+            words = ["crawl", *FAST] if number < 0.6 * kills else ["refresh", *REFRESH_FAST]
+            words += [*seeds, "--processes", str(processes)] if not number else []
+            command = [*CRAWLER, *words, "--dir", str(directory), "-q", "--admin", "off"]
+            process = subprocess.Popen(
+                command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+            )
             asked = len(web.asked)
             while process.poll() is None and len(web.asked) < asked + 5 + 3 * number:
                 os.sched_yield()
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            assert process.poll() is None, process.communicate()
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
             if number % 4 == 3:
                 assert _without_receipt(directory) == []
-        assert _without_receipt(directory) == []
     assert run("check", "--dir", directory).code == 0
 
 

@@ -24,7 +24,7 @@ BUCKET = "archive"
 
 
 class S3:
-    """A server of S3, and a client of another project that looks into it."""
+    """An S3 server, and a client of another project that reads it."""
 
     def __init__(self) -> None:
         import boto3
@@ -122,7 +122,7 @@ def test_segments_deleted_here_come_back(web: Web, s3: S3, place: str, tmp_path:
     assert run("check", "--dir", directory).code == 0
     erased = run("withdraw", web.url("/3"), "--erase", "--dir", directory)
     assert erased.code == 3 and "ship --fetch" in erased.err
-    crawl(directory, web.url())  # opens the directory and goes on
+    crawl(directory, web.url())  # opens the directory and continues
     assert run("ship", "--dir", directory, "--list").text.count("not here") == len(made)
     assert run("ship", "--dir", directory, "--fetch").code == 0
     assert made.items() <= segments(directory).items()
@@ -208,7 +208,7 @@ def test_a_segment_larger_than_one_request_is_uploaded_in_parts(
     assert run("ship", "--dir", directory, "--to", place).code == 0
     assert s3.objects(prefix_of(request)) == segments(directory)
     for path in directory.glob(f"*/warc/*{NOTE}"):
-        path.unlink()  # as if killed before the note
+        path.unlink()  # as if killed before the note was written
     assert run("ship", "--dir", directory, "--to", place).code == 0
     assert s3.objects(prefix_of(request)) == segments(directory)
 

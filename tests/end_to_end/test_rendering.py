@@ -191,7 +191,7 @@ def test_requests_of_a_page_obey_robots_txt_on_every_host(tmp_path: Path) -> Non
 
 
 def test_requests_of_a_page_pass_the_address_guard_and_nothing_passes_it_by(tmp_path: Path) -> None:
-    """Addresses that are not allowed, other schemes, sockets and beacons: none reaches a server."""
+    """Requests to forbidden addresses, other schemes, sockets and beacons reach no server."""
     app = """
     const tried = ['http://127.0.0.2:%(inner)d/', 'http://[::1]:%(inner)d/', 'http://169.254.169.254/latest',
                    'file:///etc/passwd', 'chrome://version'];
@@ -368,7 +368,7 @@ def test_a_script_is_found_in_the_archive_after_a_restart(tmp_path: Path) -> Non
 
 
 def test_auto_renders_the_pages_that_gain_by_it(tmp_path: Path) -> None:
-    """Pages of the application are shown, those that are whole without it are not."""
+    """Pages of the application are rendered; pages that are complete without scripts are not."""
     plain = {f"/doc/{n}": WORDS + f'<script>1</script><a href="/doc/{n + 1}">next</a>' for n in range(30)}
     with Web(shop(more={**plain})) as web:
         webs.crawl(tmp_path, web.url(), web.url("/doc/0"), "--render", "auto", "--set", "render.chance=0")
@@ -432,7 +432,7 @@ def test_without_a_browser_the_crawl_says_so_once_and_goes_on(tmp_path: Path) ->
 
 
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
-    """The answer never changes, its data does: the page is not asked conditionally, and equal bytes say nothing."""
+    """Only the data changes, never the HTML: requests are unconditional, and equal bytes prove nothing."""
     words = ["first words"]
     tag = {"ETag": '"shell"', "Content-Type": "text/html"}
     routes: dict[str, Route] = {

@@ -54,8 +54,13 @@ class HostPoliteness:
     ) -> float:
         """Charge the end of a request to its host; return the instant from which it may be requested again.
 
+        A cached answer was not requested, so it costs nothing.
+
         If not `charged`, the failure belongs to one authority of the host, and the host waits only its gap.
         """
+        if fetch.is_cached:
+            self._hosts.ready[slot] = max(self._hosts.ready[slot], now)
+            return float(self._hosts.ready[slot])
         wait = 0.0
         if charged and fetch.blame is not Blame.NONE:
             self._hosts.cause[slot] = _CAUSE_OF.get(fetch.outcome, 0)

@@ -28,7 +28,7 @@ from crawler.records import FetchTask, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch
 
 _HOPS_MAX = 20  # redirects between a hub and the page that it showed
-_OWN_REQUEST = LinkFlag.OWN_REQUEST
+_NEVER_REFRESHED = LinkFlag.OWN_REQUEST | LinkFlag.EXTERNAL
 _SHOWN = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 _FAILURES = frozenset(
     {
@@ -54,7 +54,7 @@ def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> Refr
 
 def is_fit(record: PageRecord) -> bool:
     """Return whether the page has a copy to keep fresh that a plain GET can renew."""
-    return record.state is PageState.STORED and not record.noarchive and not record.flags & _OWN_REQUEST
+    return record.state is PageState.STORED and not record.noarchive and not record.flags & _NEVER_REFRESHED
 
 
 class RefetchOutcomes:

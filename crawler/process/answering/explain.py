@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crawler.admin.wait_causes import describe_cause
-from crawler.records import PageState
+from crawler.records import Outcome, PageState
 from crawler.serve.interfaces import Ahead, AheadState
 from crawler.urlfilter.rule_names import WITHDRAWN
 
@@ -97,6 +97,13 @@ _WANTS = {
 }
 
 
+def _wants(record: Mapping[str, Any]) -> str:
+    """Return the clause about what the answer requires; "" if it requires nothing that a flag provides."""
+    if record["outcome"] == Outcome.LICENSE_REQUIRED:
+        return "; the site demands a licence token (RSL), and the crawler buys none"
+    return _WANTS.get(record["status"], "")
+
+
 def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
     state, status, at = record["state"], record["status"], record["fetched_at"]
     robots, kept = answer.get("robots", {}), _kept(answer)
@@ -113,7 +120,7 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
         ),
         PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
         PageState.GONE: f"Gone: {answered}.",
-        PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_WANTS.get(status, '')}{kept}.",
+        PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_wants(record)}{kept}.",
         PageState.RETIRED: "Not fetched: the operator had withdrawn it, or erased its copies, when its turn came.",
     }[PageState(state)]
 

@@ -63,6 +63,8 @@ NextHop = Callable[[FetchRequest, Fetch, Hops], str]
 
 _OWN_REQUEST = LinkFlag.OWN_REQUEST
 _SITEMAP, _REFRESH = LinkFlag.SITEMAP, LinkFlag.REFRESH
+_EXTERNAL = LinkFlag.EXTERNAL
+HOP_BODY_BYTES_MAX = 64 << 10  # of an earlier answer of a chain, kept until the last one is stored
 HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
 HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # per answer; one in a hundred exceeds them
 HEAVY_ROBOTS = 64 << 10  # bytes; ten times the size of all but one in a thousand
@@ -321,7 +323,7 @@ class FetchTasks:
         queue: Callable[[Maker], None],
     ) -> None:
         """Queue the change of a page; if there is a sink, pass it the page once it is durable."""
-        if self.sink is None:
+        if self.sink is None or fetch_task.flags & _EXTERNAL:
             return queue(make)
         self.awaiting_commit += 1
         try:
@@ -343,7 +345,7 @@ class FetchTasks:
     ) -> Making:
         """Make the page's change, with the promise that the sink will receive the page."""
         change = yield from self._results.page(fetch_task, fetch, extracted, now)
-        if self.promise is not None:
+        if self.promise is not None and not fetch_task.flags & _EXTERNAL:
             self.promise(fetch_task, fetch, change)
         return change
 
@@ -354,6 +356,8 @@ class FetchTasks:
         request = self._request(fetch_task, owner)
         try:
             fetch, stream = await self._answer(fetch_task, request)
+            if fetch_task.flags & _EXTERNAL:
+                return fetch, None, None
             self._results.note_site(fetch)
             extracted = await self._read(fetch_task, fetch, stream)
             await self._site_files.fetch(fetch_task, request, fetch, extracted)
@@ -375,7 +379,7 @@ class FetchTasks:
             request.jar = self._jars.of(options.jar) if options.jar else None
             request.proxy = options.proxy
             request.file = self._files.body(request, fetch_task)
-            return await self._follow(fetch_task, request, self._any_hop, options), None
+            return await self._follow(fetch_task, request, self._any_hop, options, keeps_all=True), None
         request.file = file = self._files.body(request, fetch_task)
         if file is not None and file.has_left():
             await asyncio.to_thread(file.reopen)
@@ -425,18 +429,31 @@ class FetchTasks:
     # -- hops -----------------------------------------------------------------
 
     async def _follow(
-        self, fetch_task: FetchTask, request: FetchRequest, next_hop: NextHop, options: RequestOptions = PLAIN
+        self,
+        fetch_task: FetchTask,
+        request: FetchRequest,
+        next_hop: NextHop,
+        options: RequestOptions = PLAIN,
+        *,
+        keeps_all: bool = False,
     ) -> Fetch:
-        """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer."""
+        """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer.
+
+        With `keeps_all`, its `earlier` are the answers before it.
+        """
         fetch = await self._fetcher.fetch(request)
         fetch = await self._signed(fetch_task, request, fetch, options)
         chain = [(fetch_task.url, "")]
+        earlier: list[Fetch] = []
         while fetch.outcome is Outcome.REDIRECT:
             if request.jar is None and self._config.fetch.cookies is not True:
                 self._begin_jar(request, fetch)
             if not (url := next_hop(request, fetch, chain)):
                 break
             chain.append((url, self._cookies(request, url)))
+            if keeps_all:
+                self._results.note_site(fetch)
+                earlier.append(_shortened(fetch))
             fetch.body = fetch.content = b""  # not needed: a waiting hop holds no bytes
             self._fetcher.let_go(request.owner)
             options = redirected_options(
@@ -444,6 +461,7 @@ class FetchTasks:
             )
             fetch = await self._hop(fetch_task, request, url, fetch, options)
             fetch = await self._signed(fetch_task, request, fetch, options)
+        fetch.earlier = earlier
         return fetch
 
     async def _signed(
@@ -571,6 +589,8 @@ class FetchTasks:
             request.fetcher = HTTP
         elif fetch_task.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
+        elif fetch_task.flags & _EXTERNAL:
+            request.body_bytes_max = request.wire_bytes_max = config.fetch.external_bytes_max
         if not robots:
             request.etag, request.last_modified = self._results.conditions(fetch_task, self._clock.now())
         return request
@@ -619,9 +639,16 @@ def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
 
 def _going(request: FetchRequest, options: RequestOptions) -> FetchRequest:
     """Return the request with `options` added to what the configuration says."""
-    request.method, request.body = options.method, options.body
+    request.method, request.body, request.secrets = options.method, options.body, options.secrets
     request.headers = (*request.headers, *options.headers) if options.headers else request.headers
     return request
+
+
+def _shortened(fetch: Fetch) -> Fetch:
+    """Return a copy of an earlier answer of a chain, without the part of its body that is too long to be held."""
+    body = fetch.body[:HOP_BODY_BYTES_MAX]
+    truncated = fetch.truncated if len(body) == len(fetch.body) else "length"
+    return msgspec.structs.replace(fetch, body=body, content=b"", truncated=truncated, payload_digest=b"")
 
 
 def redirected_options(options: RequestOptions, status: int, *, same_host: bool) -> RequestOptions:

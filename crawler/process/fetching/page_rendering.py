@@ -17,12 +17,12 @@ from crawler.config import Config, Overrides
 from crawler.extract.types import is_page
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.process.fetching.subresources import Subresources
-from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, Rendering
+from crawler.records import NO_PAGE, Extracted, Fetch, FetchTask, LinkFlag, Outcome, Rendering
 from crawler.render.deciding import Deciding, adds, signs
 from crawler.render.rendering import Renderer, StaticPage
 from crawler.urls.canonical import resolve
 
-_NOT_PAGES = LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE | LinkFlag.OWN_REQUEST
+_NOT_PAGES = NO_PAGE | LinkFlag.OWN_REQUEST
 
 Read = Callable[[FetchTask, Fetch], Awaitable[Extracted | None]]
 MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]

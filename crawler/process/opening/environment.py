@@ -63,6 +63,12 @@ class Environment:
         from crawler.process.fetching.fetch_tasks import Network
 
         fetcher = make_fetcher(FETCHERS, FetcherNeeds(config, clock, unexpected, processes))
+        if config.crawl.answers_from:
+            from crawler.export.earlier_answers import EarlierAnswers
+            from crawler.process.fetching.cached_fetcher import CachedFetcher
+
+            answers = EarlierAnswers(config.crawl.answers_from)
+            fetcher = CachedFetcher(fetcher, answers, config.fetch.body_bytes_max)
         guard = AddressGuard(config.network.allow_networks)
         return Network(fetcher, Resolver(config.network, guard, clock), reader)
 

@@ -19,6 +19,8 @@ without its answer, or without its links.
 import re
 from collections.abc import Callable, Generator
 
+import msgspec
+
 from crawler.clock import Clock
 from crawler.config import RefreshConfig
 from crawler.consent.stamping import Stamping
@@ -57,6 +59,8 @@ _REFRESH = LinkFlag.REFRESH
 _AGAIN = LinkFlag.AGAIN
 _NEWS = LinkFlag.NEWS
 _KNOWN = _REFRESH | _AGAIN
+_EXTERNAL = LinkFlag.EXTERNAL
+_APART = 0.002  # seconds between two captures of one fingerprint: keys have milliseconds
 _ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)  # the statements themselves: they have no receipt
 Pauses = Generator[None, None, None]
 Hear = Callable[
@@ -203,6 +207,8 @@ class ResultProcessor:
         fetch.final = decision.end is End.DONE
         before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
         capturing = self._capture(change, fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
+        if fetch.earlier:
+            self._keep_earlier(change, fetch_task, fetch, now, final=decision.end is End.DONE)
         counters.count_kept(change, capturing)
         if fetch.rendering is not None:
             self._keep_rendering(change, fetch.rendering, now)
@@ -225,6 +231,18 @@ class ResultProcessor:
         change.line = page_line(fetch_task, fetch, extracted, decision.end)
         self._release_after(change, decision)
         return change
+
+    def _keep_earlier(
+        self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float, *, final: bool
+    ) -> None:
+        """Store the earlier answers of a chain under the fingerprint of its request, each at an instant of its own."""
+        hops, next_at = [], fetch.began or now
+        for hop in reversed(fetch.earlier):
+            next_at = hop.began = min(hop.began, next_at - _APART)
+            hops.append(hop)
+        for hop in reversed(hops):
+            task = msgspec.structs.replace(fetch_task, kind=TaskKind.HOP, url=hop.url)
+            counters.count_kept(change, self._capture(change, hop, task, None, now, final=final))
 
     def _keep_rendering(self, change: Change, rendering: Rendering, now: float) -> None:
         """Store the answers that a page's rendering needed, and count what it cost."""
@@ -395,7 +413,8 @@ class ResultProcessor:
             tags = header_directives(fetch.headers, self._token)
             before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
             capturing = self._pages.capture(fetch, fetch_task, extracted, now, final=final, tags=tags)
-            if final and fetch_task.kind not in _ABOUT_SITES and is_answer(fetch):
+            has_receipt = fetch_task.kind not in _ABOUT_SITES and not fetch_task.flags & _EXTERNAL
+            if final and has_receipt and is_answer(fetch):
                 self._stamp(change, capturing, extracted, before)
             return capturing
         except StoreError:

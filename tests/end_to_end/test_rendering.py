@@ -135,6 +135,25 @@ def test_without_rendering_the_same_site_has_one_page(tmp_path: Path) -> None:
         assert web.paths() == ["/"]
 
 
+def test_a_crawl_that_does_not_render_imports_nothing_of_it(tmp_path: Path) -> None:
+    with Web(shop()) as web:
+        command = [
+            sys.executable,
+            "-X",
+            "importtime",
+            "-m",
+            "crawler",
+            "crawl",
+            "--dir",
+            str(tmp_path),
+            *FAST,
+        ]
+        never = subprocess.run([*command, web.url()], capture_output=True, text=True, check=True)
+    assert "crawler.process.fetching.fetch_tasks" in never.stderr
+    assert "crawler.render" not in never.stderr
+    assert "page_rendering" not in never.stderr
+
+
 def test_what_a_page_asks_for_is_archived_with_it(tmp_path: Path) -> None:
     with Web(shop()) as web:
         crawl(web, tmp_path)

@@ -5,7 +5,8 @@
                     -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
 
 One browser at a time takes new pages. It is replaced after `render.pages_per_browser`
-pages, when its memory exceeds `render.memory_bytes_max`, and when it ends by itself.
+pages, when its memory exceeds `render.memory_bytes_max` and no single page has most of
+it, and when it ends by itself.
 
 A page that loses its browser, or shows no DOM, keeps its static answer: then the
 `Rendering` has no DOM, but the answers that were fetched for it and the reason.
@@ -157,19 +158,28 @@ class BrowserRenderer:
             await browser.close()
 
     async def _watch(self) -> None:
-        """Measure the work of browsers; kill one whose memory exceeds the limit: its pages are read no more."""
+        """Measure the work and the memory of browsers at intervals."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             for browser in [self._browser, *self._retired]:
                 if browser is not None and browser.in_use:
                     with suppress(BrowserError, TimeoutError):
                         await asyncio.wait_for(browser.measure(), WATCH_INTERVAL)
-                    used = await asyncio.to_thread(browser.memory)
-                    if used > self._config.memory_bytes_max:
-                        log.warning("rendering: the browser used %d MiB of memory and was ended", used >> 20)
-                        self._retire(browser)
-                        browser.kill()
+                    await self._limit_memory(browser)
             await self._discard_retired()
+
+    async def _limit_memory(self, browser: Browser) -> None:
+        """End the page that uses too much memory, or the browser, if no single page does."""
+        memory = await asyncio.to_thread(browser.memory)
+        used = sum(memory.values())
+        if used <= self._config.memory_bytes_max:
+            return
+        relieved = browser.relieve(memory)
+        ended = "its largest page was ended" if relieved else "it was ended"
+        log.warning("rendering: the browser used %d MiB of memory; %s", used >> 20, ended)
+        if not relieved:
+            self._retire(browser)
+            browser.kill()
 
     async def close(self) -> None:
         """End the browsers."""

@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)  # as root, the browser runs as the user nobody
+        os.chmod(folder, 0o755)  # root runs the browser as the user nobody
         os.environ["TMPDIR"] = folder
         hostile(folder)
         kills(folder, args.kills, random.Random(args.seed))

@@ -38,6 +38,7 @@ _STOPPED_MAX = 15.0  # seconds to read it once the scripts have been stopped
 _NO_DOM = frozenset({"crash", "navigation"})  # reasons for which a page has nothing to be read
 _DELIVERY_MAX = 3.0  # seconds until an answer whose arrival is not reported counts as received
 _CHILDREN_MAX = 20  # frames of other sites and workers of a page
+_TRIES = 2  # of a page whose browser ends meanwhile
 _STARTS_MAX = 3  # starts of a browser in a row that may fail before rendering is given up
 
 Ask = Callable[[str, str, tuple[str, ...]], Awaitable[Fetch]]  # (url, method, header lines); never raises
@@ -101,29 +102,39 @@ class BrowserRenderer:
     async def render(self, page: StaticPage) -> Rendering | None:
         """Return the page as a browser shows it, without a DOM if it could not; None if there is no browser."""
         async with self._places:
-            browser = await self._ready()
-            if browser is None:
-                return None
-            browser.in_use += 1
-            run = PageRun(page, browser, self._config, self._shared)
-            try:
-                return await run.run()
-            except BrowserError as error:
-                log.debug("%s: not rendered: %s", page.fetch.url, error)
-                return run.without_dom()
-            except Exception as error:
-                self._unexpected.note(error, f"rendering {page.fetch.url}")
-                return run.without_dom()
-            finally:
-                browser.in_use -= 1
-                await self._discard_retired()
+            fetched: list[Fetch] = []
+            for tries in range(1, _TRIES + 1):
+                browser = await self._ready()
+                if browser is None:
+                    return None
+                rendering = await self._run(page, browser)
+                rendering.subresources = fetched = fetched + rendering.subresources
+                if rendering.dom or browser.session.pipe.open or tries == _TRIES:
+                    break
+            return rendering
+
+    async def _run(self, page: StaticPage, browser: Browser) -> Rendering:
+        """Show a page in a browser; return what it became, without a DOM if it could not be shown."""
+        browser.in_use += 1
+        run = PageRun(page, browser, self._config, self._shared)
+        try:
+            return await run.run()
+        except BrowserError as error:
+            log.debug("%s: not rendered: %s", page.fetch.url, error)
+            return run.without_dom()
+        except Exception as error:
+            self._unexpected.note(error, f"rendering {page.fetch.url}")
+            return run.without_dom()
+        finally:
+            browser.in_use -= 1
+            await self._discard_retired()
 
     async def _ready(self) -> Browser | None:
         """Return the browser for the next page; None if none can be started."""
         async with self._starting:
             if self._browser is not None and self._browser.pages >= self._config.pages_per_browser:
                 self._retire(self._browser)
-            if self._browser is None and not self.given_up:
+            while self._browser is None and not self.given_up:
                 await self._start()
             return self._browser
 
@@ -133,8 +144,8 @@ class BrowserRenderer:
             await browser.start()
         except (BrowserError, OSError) as error:
             self._failures += 1
-            if self._failures in (1, _STARTS_MAX):
-                log.error("rendering: %s%s", error, "; pages are not rendered" if self.given_up else "")
+            if self.given_up:
+                log.error("rendering: %s; pages are not rendered", error)
             return
         self._failures = 0
         self._browser = browser

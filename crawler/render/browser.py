@@ -19,7 +19,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -241,10 +241,20 @@ class Browser:
         """Return the CPU seconds that a page had used when they were last measured."""
         return self._work.seconds(context)
 
-    def memory(self) -> int:
-        """Return the private memory of all its processes, in bytes."""
+    def memory(self) -> dict[int, int]:
+        """Return the private memory of each of its processes, in bytes."""
         group = self._process.pid if self._process is not None else 0
-        return sum(_private_bytes(pid) for pid in _processes_of(group)) if group else 0
+        return {pid: _private_bytes(pid) for pid in _processes_of(group)} if group else {}
+
+    def relieve(self, memory: Mapping[int, int]) -> bool:
+        """End the largest renderer, if it alone has most of the memory; return whether it was ended."""
+        sizes = {pid: memory[pid] for pid in self._work.renderers() if pid in memory}
+        largest = max(sizes, key=sizes.__getitem__, default=0)
+        if not largest or sizes[largest] * 2 < sum(memory.values()):
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(largest, signal.SIGKILL)
+        return True
 
     def _pipe_ended(self) -> None:
         for future in self._ours.values():

@@ -5,7 +5,8 @@
                     -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
 
 One browser at a time takes new pages. It is replaced after `render.pages_per_browser`
-pages, when its memory exceeds `render.memory_bytes_max`, and when it ends by itself.
+pages, when its memory exceeds `render.memory_bytes_max` and no single page has most of
+it, and when it ends by itself.
 
 A page that loses its browser, or shows no DOM, keeps its static answer: then the
 `Rendering` has no DOM, but the answers that were fetched for it and the reason.
@@ -37,7 +38,8 @@ _STOPPED_MAX = 15.0  # seconds to read it once the scripts have been stopped
 _NO_DOM = frozenset({"crash", "navigation"})  # reasons for which a page has nothing to be read
 _DELIVERY_MAX = 3.0  # seconds until an answer whose arrival is not reported counts as received
 _CHILDREN_MAX = 20  # frames of other sites and workers of a page
-_WITHOUT = "; the crawl goes on without a browser, with the answers as they are"
+_WITHOUT = "; the crawl continues without a browser and keeps the answers as they are"
+_TRIES = 2  # of a page whose browser ends meanwhile
 _STARTS_MAX = 3  # starts of a browser in a row that may fail before rendering is given up
 
 Ask = Callable[[str, str, tuple[str, ...]], Awaitable[Fetch]]  # (url, method, header lines); never raises
@@ -101,29 +103,39 @@ class BrowserRenderer:
     async def render(self, page: StaticPage) -> Rendering | None:
         """Return the page as a browser shows it, without a DOM if it could not; None if there is no browser."""
         async with self._places:
-            browser = await self._ready()
-            if browser is None:
-                return None
-            browser.in_use += 1
-            run = PageRun(page, browser, self._config, self._shared)
-            try:
-                return await run.run()
-            except BrowserError as error:
-                log.debug("%s: not rendered: %s", page.fetch.url, error)
-                return run.without_dom()
-            except Exception as error:
-                self._unexpected.note(error, f"rendering {page.fetch.url}")
-                return run.without_dom()
-            finally:
-                browser.in_use -= 1
-                await self._discard_retired()
+            fetched: list[Fetch] = []
+            for tries in range(1, _TRIES + 1):
+                browser = await self._ready()
+                if browser is None:
+                    return None
+                rendering = await self._run(page, browser)
+                rendering.subresources = fetched = fetched + rendering.subresources
+                if rendering.dom or browser.session.pipe.open or tries == _TRIES:
+                    break
+            return rendering
+
+    async def _run(self, page: StaticPage, browser: Browser) -> Rendering:
+        """Show a page in a browser; return what it became, without a DOM if it could not be shown."""
+        browser.in_use += 1
+        run = PageRun(page, browser, self._config, self._shared)
+        try:
+            return await run.run()
+        except BrowserError as error:
+            log.debug("%s: not rendered: %s", page.fetch.url, error)
+            return run.without_dom()
+        except Exception as error:
+            self._unexpected.note(error, f"rendering {page.fetch.url}")
+            return run.without_dom()
+        finally:
+            browser.in_use -= 1
+            await self._discard_retired()
 
     async def _ready(self) -> Browser | None:
         """Return the browser for the next page; None if none can be started."""
         async with self._starting:
             if self._browser is not None and self._browser.pages >= self._config.pages_per_browser:
                 self._retire(self._browser)
-            if self._browser is None and not self.given_up:
+            while self._browser is None and not self.given_up:
                 await self._start()
             return self._browser
 
@@ -158,19 +170,28 @@ class BrowserRenderer:
             await browser.close()
 
     async def _watch(self) -> None:
-        """Measure the work of browsers; kill one whose memory exceeds the limit: its pages are read no more."""
+        """Measure the work and the memory of browsers at intervals."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             for browser in [self._browser, *self._retired]:
                 if browser is not None and browser.in_use:
                     with suppress(BrowserError, TimeoutError):
                         await asyncio.wait_for(browser.measure(), WATCH_INTERVAL)
-                    used = await asyncio.to_thread(browser.memory)
-                    if used > self._config.memory_bytes_max:
-                        log.warning("rendering: the browser used %d MiB of memory and was ended", used >> 20)
-                        self._retire(browser)
-                        browser.kill()
+                    await self._limit_memory(browser)
             await self._discard_retired()
+
+    async def _limit_memory(self, browser: Browser) -> None:
+        """End the page that uses too much memory, or the browser, if no single page does."""
+        memory = await asyncio.to_thread(browser.memory)
+        used = sum(memory.values())
+        if used <= self._config.memory_bytes_max:
+            return
+        relieved = browser.relieve(memory)
+        ended = "its largest page was ended" if relieved else "it was ended"
+        log.warning("rendering: the browser used %d MiB of memory; %s", used >> 20, ended)
+        if not relieved:
+            self._retire(browser)
+            browser.kill()
 
     async def close(self) -> None:
         """End the browsers."""

@@ -57,6 +57,10 @@ class WorkAccount:
         self._times = times
         self._owners = {pid: owners for pid, owners in self._owners.items() if pid in times}
 
+    def renderers(self) -> list[int]:
+        """Return the renderers that ran at the last look."""
+        return list(self._owners)
+
     def seconds(self, page: str) -> float:
         """Return the CPU time that a page had used at the last look."""
         return self._pages.get(page, 0.0)

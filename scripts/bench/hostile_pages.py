@@ -150,7 +150,7 @@ def hostile(folder: str) -> None:
 
 def kills(folder: str, count: int, rng: random.Random) -> None:
     """Kill the browser or the crawler `count` times, finish the crawl, and print what is left."""
-    pages, directory = 40, f"{folder}/killed"
+    pages, directory = 16, f"{folder}/killed"
     done = {"browser": 0, "crawler": 0}
     with Web(shop(pages)) as web:
         command = [
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)  # as root, the browser runs as the user nobody
+        os.chmod(folder, 0o755)  # for the browser, which does not run as root
         os.environ["TMPDIR"] = folder
         hostile(folder)
         kills(folder, args.kills, random.Random(args.seed))

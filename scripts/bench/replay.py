@@ -49,7 +49,7 @@ def crawl(folder: Path) -> list[str]:
 
 
 def read(files: list[str]) -> int:
-    """Return the number of records, read by warcio, whose digests it verifies."""
+    """Read all records with warcio, which verifies their digests; return their number."""
     count = 0
     for file in files:
         with open(file, "rb") as stream:

@@ -8,7 +8,8 @@ A plain object without I/O. An owner is any hashable value; its share grows with
 first come, first served. Two kinds of shares may exceed the limit. The oldest share
 may, because otherwise many half-received bodies could fill the account and wait for
 one another forever. And each share may grow to `SMALL_BYTES`, because otherwise small
-bodies would wait for large ones.
+bodies would wait for large ones. All shares but the oldest hold at most a quarter of the
+limit: the oldest of many large bodies often exceeds it, and then they should be few.
 
 `charge` counts bytes that are already held, whether they fit or not: a body between
 its last byte and its commit, and the data made from it. A charged owner never waits
@@ -22,6 +23,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 SMALL_BYTES = 64 << 10  # the median page has 30 kB
+YOUNGER_PART = 4  # 1/4 of the limit may be held by all shares but the oldest
 CHARGED_PART = 8  # 1/8 of the limit may be charged while the oldest share grows beyond it
 
 _O = TypeVar("_O", bound=Hashable)
@@ -76,9 +78,13 @@ class ByteAccount(Generic[_O]):
         return None
 
     def _fits(self, owner: _O, nbytes: int) -> bool:
-        if self.held + nbytes <= self._limit or self._shares.get(owner, 0) + nbytes <= self._small:
+        if self._shares.get(owner, 0) + nbytes <= self._small:
             return True
-        return next(iter(self._shares), owner) == owner and self.charged <= self._limit // CHARGED_PART
+        oldest = next(iter(self._shares), owner)
+        if oldest == owner:
+            return self.held + nbytes <= self._limit or self.charged <= self._limit // CHARGED_PART
+        younger = self.held - self.charged - self._shares[oldest]
+        return self.held + nbytes <= self._limit and younger + nbytes <= self._limit // YOUNGER_PART
 
     def _grant(self, owner: _O, nbytes: int) -> None:
         self._shares[owner] = self._shares.get(owner, 0) + nbytes

@@ -63,16 +63,18 @@ def test_what_has_come_whole_and_waits_is_bounded_too() -> None:
 
 
 def test_first_come_first_served_and_the_oldest_always() -> None:
-    account: ByteAccount[str] = ByteAccount(10, small=0)
-    assert account.reserve("a", 6) and account.reserve("b", 4)
-    assert not account.reserve("c", 1) and not account.reserve("b", 5)
+    account: ByteAccount[str] = ByteAccount(12, small=0)
+    assert account.reserve("a", 6) and account.reserve("b", 2)
+    assert not account.reserve("c", 2) and not account.reserve("b", 10), "more than a quarter"
     assert account.reserve("a", 20), "the oldest"
     assert account.next_free() is None
     account.release("a")
     assert account.next_free() == "b", "the oldest now"
+    assert account.next_free() is None, "nothing is left of the limit"
+    account.release("b")
     assert account.next_free() == "c" and account.next_free() is None
     account.release("nobody")
-    assert account.held == 10
+    assert account.held == 2
 
 
 def test_what_is_charged_stops_others_until_it_is_released() -> None:

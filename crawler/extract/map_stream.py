@@ -21,6 +21,8 @@ from crawler.records import Extracted
 
 STREAMS_MAX = 8  # maps read by a child at once, at up to 10 MB each; others are sent when they are complete
 PIECE_BYTES = 64 << 10
+# Bytes of a map that wait for the child although it has begun to arrive: copies, since the fetcher holds them too.
+_WAITING_BYTES_MAX = 256 << 10
 
 
 class MapPiece(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
@@ -79,15 +81,24 @@ class MapStream:
         self._send = send
         self._least = least
         self._waiting: deque[bytes] = deque()
+        self._is_behind = False
 
     def feed(self, content: bytes) -> None:
-        """Take the next bytes of the map; send them to the child as soon as more than `least` bytes have come."""
+        """Take the next bytes of the map; send them to the child as soon as more than `least` bytes have come.
+
+        If the child falls too far behind, it gets what is left once the map is whole.
+        """
         self.nbytes += len(content)
+        if self._is_behind:
+            return
         self._waiting.append(content)
         if self.nbytes <= self._least:
             return
         while self._waiting and self._send(MapPiece(self.number, self._waiting[0], self._document)):
             self.sent += len(self._waiting.popleft())
+        if self.nbytes - self.sent > self._least + _WAITING_BYTES_MAX:
+            self._is_behind = True
+            self._waiting.clear()
 
     def rest(self, content: bytes, *, again: bool) -> Iterator[MapPiece]:
         """Yield the pieces of the whole `content` not yet sent, or all (`again`), ending with the last one."""

@@ -31,9 +31,7 @@ from crawler.records import Extracted
 # Wall time given to a page, as a multiple of its CPU time, as other processes may use the machine.
 WALL_FACTOR = 10.0
 SCAN_INLINE_BYTES = 128 << 10  # scanned in the event loop; at worst 0.2 us per byte if all of it is tags
-_BEHIND_BYTES = (
-    1 << 20
-)  # bytes that the child has not read yet; further pieces wait here, where they are held anyway
+_BEHIND_BYTES = 1 << 20  # bytes that the child has not read yet; further pieces wait in the stream
 # Bytes of memory for parsing per byte of a page: its copies on both sides and its tree.
 PARSED_FACTOR = 16
 START_SECONDS = 30.0  # wall time added for starting a child
@@ -114,7 +112,7 @@ class Worker:
             apart()
             return await self.extract_apart(content, page)
         await self.share.mine()
-        with self.share.spending():
+        with self.share:
             utf8, encoding = prepare(content, page)
             found = read_here(utf8, encoding, page, config)
         if isinstance(found, Extracted):

@@ -16,6 +16,7 @@ from crawler.fetcher import coding, framing
 from crawler.fetcher.fetch_request import FetchLimits
 from crawler.fetcher.file_body import FileBody, media_type_of
 from crawler.fetcher.framing import BadAnswer, Body, Head
+from crawler.fetcher.held_body import HeldBody
 from crawler.records import Outcome
 from crawler.storage.parts import Part
 
@@ -55,12 +56,12 @@ class Answer:
         "_left",
         "_limits",
         "_listener",
-        "_parts",
+        "_held",
+        "_held_content",
         "_mark",
         "_pending",
         "_url",
         "body_bytes",
-        "content_parts",
         "error",
         "failure",
         "head",
@@ -90,13 +91,12 @@ class Answer:
         self._interim = 0
         self._kind = Body.NONE
         self._left = 0
-        self._parts: list[bytes] = []
+        self._held, self._held_content = HeldBody(), HeldBody()
         self._chunks: framing.ChunkDecoder | None = None
         self._decoder: coding.Decoder | None = None
         self.state = AnswerState.HEAD
         self.head: Head | None = None
         self.body_bytes = 0
-        self.content_parts: list[bytes] = []
         self.held_bytes = 0
         self.wire_bytes = 0
         self.truncated = ""
@@ -108,19 +108,19 @@ class Answer:
     @property
     def body(self) -> bytes:
         """The payload after transfer decoding, before content decoding; joined once."""
-        return _joined(self._parts)
+        return self._held.joined()
 
     @property
     def content(self) -> bytes:
         """The payload after content decoding; b"" if the content coding is unknown."""
         if self._decoder is None:
             return b"" if self.undecoded else self.body
-        return _joined(self.content_parts)
+        return self._held_content.joined()
 
     def join(self) -> None:
         """Join the pieces of body and content; otherwise the first access to them does."""
-        _joined(self._parts)
-        _joined(self.content_parts)
+        self._held.joined()
+        self._held_content.joined()
 
     def receive(self, received: bytes | memoryview) -> bool:
         """Take bytes from the connection, copying them; return True once the answer is complete."""
@@ -307,14 +307,14 @@ class Answer:
         over = len(piece) > room
         if over:
             piece = piece[:room]
-        self._parts.append(piece)
+        self._held.append(piece)
         self.body_bytes += len(piece)
         self.held_bytes += len(piece)
         if self._decoder is None and self._listener is not None and not self.undecoded:
             self._listener(piece)
         if self._decoder is not None:
             for content in self._decoder.feed(piece):
-                self.content_parts.append(content)
+                self._held_content.append(content)
                 self.held_bytes += len(content)
                 if self._listener is not None:
                     self._listener(content)
@@ -325,14 +325,14 @@ class Answer:
     def _begin_part(self, file: FileBody) -> bool:
         """Move the body to disk; return False, and keep this body in memory, if it is not a file."""
         assert self.head is not None
-        start = self.content_parts or self._parts
+        start = self._held_content.start or self._held.start
         if not 200 <= self.head.status < 300 or not file.begin(
-            self._url, self.head, self._parts, media_type_of(self.head), start[0] if start else b""
+            self._url, self.head, self._held.joined(), media_type_of(self.head), start
         ):
             self._file = None
             return False
         self.part = file.part
-        self._parts, self.content_parts, self._decoder = [], [], None
+        self._held, self._held_content, self._decoder = HeldBody(), HeldBody(), None
         self.held_bytes = 0
         return True
 
@@ -360,7 +360,7 @@ class Answer:
         self.state = AnswerState.DONE
         if self._decoder is not None:
             for content in self._decoder.finish():
-                self.content_parts.append(content)
+                self._held_content.append(content)
                 if self._listener is not None:
                     self._listener(content)
 
@@ -379,10 +379,3 @@ class Answer:
     def __repr__(self) -> str:
         status = self.head.status if self.head else None
         return f"Answer({self.state.value}, {status}, {self._kind.value}, {self.body_bytes}, {self.error!r})"
-
-
-def _joined(parts: list[bytes]) -> bytes:
-    """Join all parts, replace them by the result, and return it."""
-    if len(parts) != 1:
-        parts[:] = [b"".join(parts)]
-    return parts[0]

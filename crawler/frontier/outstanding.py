@@ -76,7 +76,7 @@ class Outstanding:
             host.name,
             entries.join_url(host.name, entry.tail),
             entry.fingerprint,
-            entries.order_depth(order),
+            entries.depth_of(order, entry),
             entry.via,
             entry.redirects,
             entry.flags,

@@ -171,7 +171,7 @@ class FrontierViews:
                     return {
                         "queue": queue,
                         "parked_by": RULES[entry.rule],
-                        "depth": entries.order_depth(order),
+                        "depth": entries.depth_of(order, entry),
                         "via": f"{entry.via:016x}",
                         "class": entries.class_in_order(order),
                         "importance": round(self._importance(order), 6),

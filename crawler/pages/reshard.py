@@ -1,82 +1,225 @@
 """Move the page cache to the new processes when a crawl is resharded.
 
-Records and captures follow their buckets; a `g/` key follows its capture. WARC
-segments are linked, not copied, into every process that gets one of their captures.
-A revisit may repeat a response of a host that moves to another process: `v/` keeps
-the place of that capture.
+Records and captures follow their buckets; a `g/` key follows its capture. A WARC segment
+whose captures all go to one new process is linked, not copied. One whose captures go to
+several is divided: each of them gets a segment of its own with the records of its captures,
+bytes as they are, so that no process holds records of another (also if its folder is moved
+to another disk later). A segment that was shipped to object storage stays whole, since its object does.
+
+A revisit may repeat a response of a host that moves to another process. That response is
+copied into a segment for such responses, and `v/` keeps its place.
 """
 
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from crawler.errors import ShippedError
-from crawler.pages.captures import segment_key, unpack_capture
-from crawler.pages.segments import segment_path
+from crawler.pages import gzip_members, reading, warc
+from crawler.pages.archive import Archive
+from crawler.pages.captures import end_of, fingerprint_of, pack, segment_key, unpack_capture
+from crawler.pages.segments import SegmentWriter, next_serial, segment_path
 from crawler.pages.shipping import NOTE, note_of
-from crawler.records import Capture
+from crawler.records import Capture, ReceiptStamp
 from crawler.storage.files import link_or_copy, sync_directory
 from crawler.storage.keys import CAPTURE, ELSEWHERE, PAGE, PAYLOAD, SEGMENT
-from crawler.storage.kv import scan_prefix, seal, unseal
+from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 from crawler.storage.reshard import NewProcess, OldProcess
 
+_CAPTURES_MAX = 500_000  # captures of divided segments in memory: about 200 MB
+_WHOLE_BYTES_MAX = 1 << 20  # records of a capture that are read at once
+_GZIP_LEVEL = 6
 
-def move(to: NewProcess) -> None:
-    """Move records, captures, payload keys and segments to a new process.
+# (store, fingerprint, digest) -> the consent receipt as JSON, b"" if it is not in the store
+ReceiptOf = Callable[[KeyValue, int, bytes], bytes]
+
+
+def move(to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
+    """Move records, captures, payload keys and segments to a new process; new segments are named `series`-...
 
     Raises:
-        DamageError: a value is damaged.
+        DamageError: a value or a record is damaged.
         StoreError: the disk failed.
     """
     for _ in to.copy(PAGE):
         pass
-    needed = _Segments(to)
-    for source, key, value in to.copy(CAPTURE):
-        capture = unpack_capture(key, value)
-        needed.add(source, capture)
-        if capture.refers_to and not to.owns_key(capture.refers_to):
-            _bring_original(to, needed, capture.refers_to)
+    for _ in to.copy(CAPTURE):
+        pass
+    _Segments(to, series, receipt_of).move()
     for source in to.sources:
         for key, value in scan_prefix(source.store, PAYLOAD):
             if to.owns_key(unseal(key, value)):
                 to.put(key, value)
-    needed.link()
     if to.heir:
         _keep_lost_and_found(to)
 
 
-def _bring_original(to: NewProcess, needed: "_Segments", key: bytes) -> None:
-    """Keep the place of the response that a revisit repeats and that another process gets."""
-    elsewhere = ELSEWHERE + key[2:]
-    for source in to.sources:
-        value = source.store.get(key) or source.store.get(elsewhere)
-        if value is not None:
-            to.put(elsewhere, value)
-            return needed.add(source, unpack_capture(key, value))
-
-
 class _Segments:
-    """The segments that hold captures of the new process, with their committed lengths."""
+    """The segments that hold captures of the new process: linked if all of their captures are its own, else divided."""
 
-    def __init__(self, to: NewProcess) -> None:
+    def __init__(self, to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
         self._to = to
-        self._needed: dict[str, tuple[OldProcess, bytes]] = {}
+        self._receipt_of = receipt_of
+        self._folder = to.folder / "warc"
+        self._about = b""  # the facts in the warcinfo record of the segment that is being divided
+        committed = (key[2:].decode() for each in to.sources for key, _ in scan_prefix(each.store, SEGMENT))
+        self._writer = SegmentWriter(
+            self._folder,
+            series,
+            segment_bytes=1 << 62,  # a part is never longer than the whole
+            serial=next_serial(list(committed)),
+            opening=self._opening,
+        )
+        self._compress = gzip_members.compressor(_GZIP_LEVEL)
+        self._linked: set[str] = set()
 
-    def add(self, source: OldProcess, capture: Capture) -> None:
-        if capture.segment not in self._needed:
-            length = source.store.get(segment_key(capture.segment))
-            assert length is not None, capture
-            self._needed[capture.segment] = (source, length)
+    def _opening(self, name: str, now: float) -> bytes:
+        facts = (line.partition(": ")[::2] for line in self._about.decode("utf-8", "replace").splitlines())
+        identity = warc.record_ids(os.urandom, 1)[0]
+        return self._compress(warc.warcinfo(identity, warc.date_text(now), name, facts))
 
-    def link(self) -> None:
-        folder = self._to.folder / "warc"
-        folder.mkdir()
-        for segment, (source, length) in self._needed.items():
-            warc = source.folder / "warc"
-            if note_of(warc, segment):
-                link_or_copy(warc / (segment + NOTE), folder / (segment + NOTE))
-            with suppress(ShippedError):
-                link_or_copy(segment_path(warc, segment), folder / segment)
-            self._to.put(SEGMENT + segment.encode(), seal(unseal(segment_key(segment), length)))
-        sync_directory(folder)
+    def move(self) -> None:
+        """Link or divide each segment, and put its length and the new places of captures."""
+        self._folder.mkdir()
+        own, all_of, repeated = self._survey()
+        divided = []
+        for segment in own:
+            holders = [each for each in self._to.sources if each.store.get(segment_key(segment)) is not None]
+            assert holders, segment
+            if own[segment] == all_of[segment] or note_of(holders[0].folder / "warc", segment):
+                self._link(holders[0], segment)
+            else:
+                divided.append(segment)
+        for portion in _portions(divided, all_of):
+            for source, captures in self._captures_of(portion):
+                self._divide(source, captures)
+        self._bring_originals(repeated)
+        sync_directory(self._folder)
+
+    def _survey(self) -> tuple[Counter[str], Counter[str], set[bytes]]:
+        """Read all captures; return the number of own ones in each segment that has any, that of all, and `repeated`.
+
+        `repeated` are the keys of the responses that own captures repeat and that another process gets.
+        """
+        own, all_of, repeated = Counter[str](), Counter[str](), set[bytes]()
+        for source in self._to.sources:
+            for key, value in scan_prefix(source.store, CAPTURE):
+                capture = unpack_capture(key, value)
+                all_of[capture.segment] += 1
+                if self._to.owns_key(key):
+                    own[capture.segment] += 1
+                    if capture.refers_to and not self._to.owns_key(capture.refers_to):
+                        repeated.add(capture.refers_to)
+        return own, all_of, repeated
+
+    def _link(self, source: OldProcess, segment: str) -> None:
+        if segment in self._linked:
+            return
+        self._linked.add(segment)
+        warc_folder = source.folder / "warc"
+        if note_of(warc_folder, segment):
+            link_or_copy(warc_folder / (segment + NOTE), self._folder / (segment + NOTE))
+        with suppress(ShippedError):
+            link_or_copy(segment_path(warc_folder, segment), self._folder / segment)
+        key = segment_key(segment)
+        value = source.store.get(key)
+        assert value is not None, segment
+        self._to.put(key, seal(unseal(key, value)))
+
+    def _captures_of(self, segments: set[str]) -> Iterator[tuple[OldProcess, list[tuple[bytes, Capture]]]]:
+        """Yield (source, its (key, capture) pairs in the order of the file) for each segment, those of others too."""
+        for source in self._to.sources:
+            found: dict[str, list[tuple[bytes, Capture]]] = {}
+            for key, value in scan_prefix(source.store, CAPTURE):
+                capture = unpack_capture(key, value)
+                if capture.segment in segments:
+                    found.setdefault(capture.segment, []).append((key, capture))
+            for captures in found.values():
+                captures.sort(key=lambda item: item[1].offset)
+                yield source, captures
+
+    def _divide(self, source: OldProcess, captures: Iterable[tuple[bytes, Capture]]) -> None:
+        """Write the records of those captures of one segment that are ours to a segment of their own.
+
+        The record of a consent receipt lies with the first capture that names it. If that
+        capture goes elsewhere, the receipt is written again.
+        """
+        archive = Archive(source.folder / "warc", source.store)
+        named, written = set[bytes](), set[bytes]()
+        self._about = b""
+        for key, capture in captures:
+            is_first = capture.receipt not in named
+            named.add(capture.receipt)
+            if not self._to.owns_key(key):
+                continue
+            if not self._about:
+                self._about = _facts_of(archive, capture.segment)
+            if capture.receipt and capture.receipt not in written and not is_first:
+                self._write_receipt(source.store, key, capture)
+            written.add(capture.receipt)
+            self._to.put(key, pack(self._write(archive, capture)))
+        self._finish()
+
+    def _write(self, archive: Archive, capture: Capture) -> Capture:
+        """Write the records of a capture; return it with its new place."""
+        size = end_of(capture) - capture.offset
+        pieces = archive.raw_pieces(replace(capture, extent=size))
+        member = b"".join(pieces) if size <= _WHOLE_BYTES_MAX else pieces
+        place = self._writer.append([member], capture.fetched_at)[0]
+        return replace(capture, segment=place.segment, offset=place.offset)
+
+    def _write_receipt(self, store: KeyValue, key: bytes, capture: Capture) -> None:
+        if block := self._receipt_of(store, fingerprint_of(key), capture.receipt):
+            identity, date = warc.record_ids(os.urandom, 1)[0], warc.date_text(capture.fetched_at)
+            stamp = ReceiptStamp(capture.receipt, "", block)
+            self._writer.append([self._compress(warc.receipt(identity, date, stamp))], capture.fetched_at)
+
+    def _finish(self) -> None:
+        self._writer.finish()
+        for segment, length in self._writer.take_lengths().items():
+            self._to.put(segment_key(segment), seal(length.to_bytes(8, "big")))
+
+    def _bring_originals(self, repeated: Iterable[bytes]) -> None:
+        """Copy these responses of other processes, and keep their places under `v/`."""
+        self._about = b""
+        for key in sorted(repeated):
+            self._bring_original(key)
+        self._finish()
+
+    def _bring_original(self, key: bytes) -> None:
+        elsewhere = ELSEWHERE + key[2:]
+        for source in self._to.sources:
+            value = source.store.get(key) or source.store.get(elsewhere)
+            if value is None:
+                continue
+            capture, archive = unpack_capture(key, value), Archive(source.folder / "warc", source.store)
+            if note_of(archive.folder, capture.segment):
+                self._link(source, capture.segment)
+            else:
+                self._about = self._about or _facts_of(archive, capture.segment)
+                capture = self._write(archive, capture)
+            return self._to.put(elsewhere, pack(capture))
+
+
+def _portions(segments: Iterable[str], captures: Counter[str]) -> Iterator[set[str]]:
+    """Yield the segments in sets that hold at most `_CAPTURES_MAX` captures, or one segment."""
+    portion, count = set[str](), 0
+    for segment in segments:
+        if portion and count + captures[segment] > _CAPTURES_MAX:
+            yield portion
+            portion, count = set(), 0
+        portion.add(segment)
+        count += captures[segment]
+    if portion:
+        yield portion
+
+
+def _facts_of(archive: Archive, segment: str) -> bytes:
+    """Return the facts in the first record of a segment, one line each."""
+    return reading.parse_record(reading.expand(archive.warcinfo(segment), where=segment)).block
 
 
 def _keep_lost_and_found(to: NewProcess) -> None:

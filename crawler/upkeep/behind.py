@@ -7,6 +7,7 @@ comparison is exact. Peers compare the counts at each greeting and refuse a proc
 here they are compared for the processes of one directory.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.process.opening.stages import Stages, at_rest
 from crawler.upkeep.recover import Recovery
+from crawler.upkeep.repair import RepairNote
 
 
 class Exchanged(NamedTuple):
@@ -64,7 +66,10 @@ def find_behind(exchanged: Mapping[str, Exchanged]) -> list[Behind]:
 def recover_behind(
     config: Config, directory: CrawlDirectory, names: Sequence[str], clock: Clock
 ) -> tuple[list[str], list[str]]:
-    """Bring back the links of processes that are behind; return (what was done, problems), one line each.
+    """Bring back the links of processes that are behind or were rebuilt; return (what was done, problems).
+
+    A process whose store was rebuilt may have lost links although no peer has a higher count: its peers may have
+    been rebuilt too, or divided by a reshard, and have counted from zero since then. Its repair ends here.
 
     Raises:
         DirectoryError: a process uses its folder, or the folder is damaged.
@@ -75,14 +80,20 @@ def recover_behind(
         with at_rest(config, directory, name, clock=clock) as stages:
             exchanged[name] = Exchanged.of(stages)
     found = find_behind(exchanged)
+    rebuilt = [name for name in names if RepairNote(directory, name).store_damaged]
     done, problems = [str(each) for each in found], []
-    for lost in dict.fromkeys(each.name for each in found):
-        peers = [name for name in names if name != lost]
-        queued, unread = recover(config, directory, lost, peers, clock)
-        done.append(f"{lost}: {queued:,} links wait for it, from the archives of its peers")
-        problems += unread
-        for peer in peers:  # links for them waited in the same store, so they may be lost, too
-            problems += recover(config, directory, peer, [lost], clock)[1]
+    lost = dict.fromkeys([*(each.name for each in found), *rebuilt])
+    # Links for the others waited in the same store, so they may be lost, too.
+    pairs = dict.fromkeys(pair for name in lost for peer in names for pair in ((name, peer), (peer, name)))
+    queued = Counter[str]()
+    for name, finder in pairs:
+        if name != finder:
+            links, unread = recover(config, directory, name, [finder], clock)
+            queued[name] += links
+            problems += unread
+    done += [f"{name}: {queued[name]:,} links wait for it, from the archives of its peers" for name in queued]
+    for name in rebuilt:
+        RepairNote(directory, name).end()
     return done, problems
 
 

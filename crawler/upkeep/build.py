@@ -25,6 +25,8 @@ import crawler.urlfilter.reshard
 import crawler.urls.reshard
 from crawler.clock import Clock
 from crawler.config import Config
+from crawler.consent.receipts import block_of
+from crawler.consent.stamping import load_whole
 from crawler.crawl.immutable_settings import encode_immutable, load_immutable
 from crawler.crawl.topology import Topology
 from crawler.due.reshard import ReshardCounters
@@ -35,6 +37,7 @@ from crawler.storage.commit import load_counters
 from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.files import sync_directory
 from crawler.storage.keys import BUCKET_TABLE, BUCKETS, CLEAN, COUNTERS, KEPT, PARKED, SETTLED, TODO, family
+from crawler.storage.kv import KeyValue
 from crawler.storage.reshard import NewProcess, OldProcess, pack
 from crawler.upkeep.check import check
 from crawler.upkeep.repair import BoundedWriter
@@ -95,7 +98,7 @@ class Build:
                 put=writer.put,
                 heir=name == table.names[0],
             )
-            crawler.pages.reshard.move(to)
+            crawler.pages.reshard.move(to, f"{self._config.pages.prefix}-{name}", _receipt_of)
             crawler.frontier.reshard.move(to)
             crawler.robots.reshard.move(to, self._fingerprinter.bucket)
             crawler.urlfilter.reshard.move(to)
@@ -137,6 +140,12 @@ class Build:
                 )
                 dues[source.name] = None if due is None else stack.enter_context(contextlib.closing(due))
             return crawler.due.reshard.move(to, dues)
+
+
+def _receipt_of(store: KeyValue, fingerprint: int, digest: bytes) -> bytes:
+    """Return a stored consent receipt as JSON; b"" if it is not in the store."""
+    found = load_whole(store, fingerprint, digest)
+    return b"" if found is None else block_of(*found)
 
 
 def _counters(to: NewProcess, books: ReshardCounters) -> dict[str, int]:

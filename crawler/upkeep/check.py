@@ -108,6 +108,8 @@ def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
 def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -> tuple[list[str], list[str]]:
     """Repair one process; return (the repairs made, the problems that remain), one line each.
 
+    If its store was rebuilt and it has peers, the repair ends only after `behind.recover_behind`.
+
     Raises:
         DirectoryError: a process uses the folder, or the folder belongs to another seed.
         StoreError: the disk failed.
@@ -137,7 +139,8 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     with at_rest(config, directory, name, clock=clock) as stages:
         done += refind(stages, mended.lost, links, reread=True)
         left = check(stages)
-    note.end()
+    if not (note.store_damaged and stages.topology.peers):
+        note.end()
     return done, left
 
 

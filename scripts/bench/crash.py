@@ -15,8 +15,8 @@ stays lost. The server's log and the WARC files are the evidence. Rows:
     seeds loaded         33 times as many seeds as pages (a million), loaded with kills but not fetched
     planted bugs         a page done before its links; WARC files not truncated: these must be detected
     around               what happens around a crawl (`tests/faults/around.py`): readers beside it, wrong clocks, a
-                         process put back to a backup, killed repairs, cut segments, hostile directories; and the
-                         bug that each must detect. At most 1,000 pages, with --processes and --engine.
+                         process put back to a backup, killed repairs, cut segments, reshards, hostile directories;
+                         and the bug that each must detect. At most 1,000 pages, with --processes and --engine.
 
 A kill may cost as many fetches as were in flight (`worst` is the largest cost of one kill).
 """

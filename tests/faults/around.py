@@ -1,4 +1,4 @@
-"""Scenarios around a crawl: readers, wrong clocks, backups, killed repairs, cut files, hostile directories.
+"""Scenarios around a crawl: readers, wrong clocks, backups, killed repairs, cut files, reshards, hostile directories.
 
 Each scenario takes a folder to work in and a `Setting`, and returns the verdict on the stored pages; it asserts
 what must hold on the way. `scripts/bench/crash.py` runs them at full size, `test_around.py` at a small one, both
@@ -87,7 +87,7 @@ def beside(folder: Path, setting: Setting) -> Judgement:
 
 @contextmanager
 def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
-    """Read the crawl in several processes until the block ends; yield the list of their ends, filled then."""
+    """Read the crawl in several processes until the block ends; yield a list that receives their results at the end."""
     words = [sys.executable, "-m", "tests.faults.around", str(directory), setting.bug]
     pipe = subprocess.PIPE
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -134,7 +134,7 @@ def read(directory: Path) -> list[str]:
 
 
 def clock_ahead(folder: Path, setting: Setting) -> Judgement:
-    """The clock is a year ahead in two runs, one of them killed; the next run neither waits nor loses anything."""
+    """The clock is a year ahead in two runs, and one of them is killed; the next run neither waits nor loses anything."""
     return _clocks(folder, setting, f"clock+{YEAR}", "")
 
 
@@ -161,7 +161,7 @@ def _clocks(folder: Path, setting: Setting, first: str, second: str) -> Judgemen
 
 
 def put_back(folder: Path, setting: Setting) -> Judgement:
-    """A process is put back to a backup: that is noticed, and a repair brings everything back."""
+    """A process is put back to a backup: its peers notice, and a repair restores everything."""
     directory, name = folder / "crawl", f"p{min(1, setting.processes - 1)}"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 3)).code == 0
@@ -220,8 +220,33 @@ def segments_cut(folder: Path, setting: Setting) -> Judgement:
         return judge(web, directory)._replace(worst=0)
 
 
+def resharded(folder: Path, setting: Setting) -> Judgement:
+    """A crawl is divided again, among more and fewer processes; then a store is rebuilt from the archive.
+
+    Each page is in the folder of one process, so folders can be moved to other disks, and no page loses its receipt.
+    """
+    directory, more = folder / "crawl", setting.processes + 2
+    with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
+        assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 2)).code == 0
+        for processes in (more, 2, more):
+            ended = setting.command(directory, "reshard", "--to", str(processes))
+            assert ended.code == 0, ended
+            left = [path.name for path in directory.glob(".reshard*")]
+            assert not left, left
+            twice = judge(web, directory).stored_twice
+            assert not twice, f"{twice} pages are stored twice after a reshard to {processes}"
+        for store in directory.glob("p*/store"):
+            shutil.rmtree(store)
+        repaired = setting.command(directory, "check", "--repair")
+        assert repaired.code == 0 and "lost their consent" not in repaired.out, repaired
+        ended = setting._replace(processes=more).crawl(directory, web)
+        assert ended.code == 0, ended
+        assert setting.command(directory, "check").code == 0
+        return judge(web, directory)._replace(worst=0)
+
+
 def hostile(folder: Path, setting: Setting) -> Judgement:
-    """A file of the directory is a link to a file elsewhere, or a pipe: each command refuses it; nothing is written."""
+    """One file of the directory is a link to a file elsewhere, or a pipe: every command refuses it and writes nothing."""
     directory, outside = folder / "crawl", folder / "outside"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web).code == 0
@@ -262,6 +287,7 @@ SCENARIOS: dict[str, Callable[[Path, Setting], Judgement]] = {
     "backup put back": put_back,
     "repair killed": repair_killed,
     "segments cut": segments_cut,
+    "resharded": resharded,
     "hostile directory": hostile,
 }
 # Scenario -> the bug that it must find.
@@ -271,6 +297,7 @@ PLANTED = {
     "backup put back": "behind-unseen",
     "repair killed": "repair-unnoted",
     "segments cut": "cut-unseen",
+    "resharded": "segments-shared",
     "hostile directory": "links-followed",
 }
 

@@ -5,9 +5,10 @@ several, separated by commas.
 
     readers-recover     a reader cuts and moves segments as a process does when it opens them
     future-kept         stored instants that lie in the future are believed
-    behind-unseen       processes do not notice that one of them is of an earlier state
-    repair-unnoted      a repair leaves no note while it changes a crawl
+    behind-unseen       processes do not notice that one of them was put back to an earlier state
+    repair-unnoted      a repair writes no journal while it changes a crawl
     cut-unseen          opening does not notice that segments are too short
+    segments-shared     a reshard links segments into each process that has some of their pages
     links-followed      a crawl directory is not examined
     no-room-for-runs    the first writes of DUE runs fail
     clock+N, clock-N    the clock is N seconds ahead or behind
@@ -95,6 +96,18 @@ def _cut_unseen() -> list[tuple[Any, str, Any]]:
     ]
 
 
+def _segments_shared() -> list[tuple[Any, str, Any]]:
+    from crawler.pages import reshard
+
+    survey = reshard._Segments._survey
+
+    def survey_own(segments: Any) -> Any:
+        own, _, repeated = survey(segments)
+        return own, own, repeated
+
+    return [(reshard._Segments, "_survey", survey_own)]
+
+
 def _links_followed() -> list[tuple[Any, str, Any]]:
     from crawler.crawl import directory
 
@@ -120,6 +133,7 @@ OWN: dict[str, Callable[[], list[tuple[Any, str, Any]]]] = {
     "behind-unseen": _behind_unseen,
     "repair-unnoted": _repair_unnoted,
     "cut-unseen": _cut_unseen,
+    "segments-shared": _segments_shared,
     "links-followed": _links_followed,
     "ack-before-commit": lambda: [*PLANTS["ack-before-commit"].patches(), *_slow_disk()],
 }

@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.around import PLANTED, SCENARIOS, Setting
 
-QUICK = ("backup put back", "repair killed", "segments cut")
+QUICK = ("backup put back", "repair killed", "segments cut", "resharded")
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -82,7 +82,7 @@ def test_tiny_chunks_are_bounded_in_number_and_memory() -> None:
     while answer.state is not AnswerState.DONE:
         answer.receive(flood)
         reads += 1
-        assert len(answer._parts) <= reads <= 20
+        assert len(answer._held._pieces) <= reads <= 20
     assert (answer.truncated, answer.error) == ("length", "too many chunks for the payload")
     assert answer.wire_bytes < 1 << 20
 

@@ -9,7 +9,7 @@ import pytest
 
 from crawler.errors import DamageError
 from crawler.frontier.views import shares
-from crawler.records import Blame, Fetch, FetchTask, Link, Outcome, TaskKind
+from crawler.records import Blame, Fetch, FetchTask, Link, LinkFlag, Outcome, TaskKind
 from crawler.robots.cache import ALLOWED, DENIED, FETCH, Verdict, VerdictKind
 from crawler.storage.keys import FRONTIER
 from crawler.storage.kv import MemoryStore
@@ -1111,3 +1111,19 @@ def test_why_slow_is_a_share_of_the_time() -> None:
         "machine": 1.0,
     }
     assert shares({"rate": 3.0}, 0.0) == {"rate": 0.0}
+
+
+def test_sitemaps_of_a_robots_txt_do_not_hold_the_pages_of_their_host() -> None:
+    """500 Sitemap lines were all fetched before the second page."""
+    crawl = Crawl(config())
+    maps = [link(f"https://a.org/{n}.xml", flags=LinkFlag.SITEMAP) for n in range(500)]
+    crawl.add([link("https://a.org/"), *maps])
+    crawl.add([link(f"https://a.org/{depth}/{n}", depth=depth) for depth in range(1, 9) for n in range(5)])
+    assert crawl.run() == "done"
+    fetched = [fetch_task for fetch_task in crawl.handed if fetch_task.kind is TaskKind.PAGE]
+    assert len(fetched) == 541
+    assert all(fetch_task.depth == 0 for fetch_task in fetched if fetch_task.flags & LinkFlag.SITEMAP)
+    before = [sum(bool(each.flags & LinkFlag.SITEMAP) for each in fetched[: at + 1]) for at in range(541)]
+    for depth, most in ((1, 16), (2, 32), (3, 64)):
+        last = max(at for at, each in enumerate(fetched) if each.url.startswith(f"https://a.org/{depth}/"))
+        assert before[last] <= most, depth

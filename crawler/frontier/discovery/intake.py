@@ -22,8 +22,10 @@ from crawler.frontier.discovery.entries import (
     Todo,
     class_in_order,
     decode,
+    depth_of,
     encode,
     join_url,
+    levels_of,
     make_key,
     make_order,
     order_depth,
@@ -96,11 +98,12 @@ class Intake:
                 place = self.index.promised(link.fingerprint, class_in(flags))
             if flags > PLAIN:
                 flags &= PLAIN
+            levels = levels_of(registry.hosts.maps[slot]) if flags & SITEMAP and not link.depth else 0
             if self._priority is not None:
-                order = make_order(self._ranked(place, link), link.depth, sequence)
+                order = make_order(self._ranked(place, link), link.depth + levels, sequence)
             else:
-                order = make_order(place, link.depth, sequence)
-            entry = Todo(tail, link.fingerprint, link.via, link.redirects, flags)
+                order = make_order(place, link.depth + levels, sequence)
+            entry = Todo(tail, link.fingerprint, link.via, link.redirects, flags, levels=levels)
             limited = budget.binds or flags & SITEMAP
             if limited and (rule := budget.rule(slot, link.depth, link.url, name, flags)):
                 self._park(slot, order, entry, rule, batch)
@@ -139,7 +142,8 @@ class Intake:
             elif slot not in retiring and self._may_move(slot, *found):
                 order, entry = found
                 if class_in_order(order) - place >= self._raise_classes:
-                    depth = min(order_depth(order), link.depth)
+                    depth = order_depth(order)
+                    depth = depth if entry.levels else min(depth, link.depth)
                     self._move(slot, order, make_order(place, depth, order & SEQUENCE_MAX), entry, batch)
                     touched[slot] = name
                     moved += 1
@@ -302,7 +306,7 @@ class Intake:
         for slot, name, key, order, entry in chunk:
             touched[slot] = name
             url = join_url(name, entry.tail)
-            if registry.budget.rule(slot, order_depth(order), url, name, entry.flags):
+            if registry.budget.rule(slot, depth_of(order, entry), url, name, entry.flags):
                 continue
             moved += 1
             hosts.parked[slot] -= 1

@@ -2,7 +2,7 @@
 
 misfiled          a capture does not lead to its record in the archive, or a revisit not to a response with its payload
 misrecorded       a page is deeper than the page that links to it plus one, or shallower than the shortest way from
-                  the seed
+                  the seed; the target of a redirect is deeper than the redirect, or counts other hops
 """
 
 import gzip
@@ -78,5 +78,16 @@ def _judge_depths(notes: Notes, least: dict[str, float], records: dict[int, Page
             notes.add(
                 "misrecorded", f"{record.url}: depth {record.depth}, found on {via.url} at depth {via.depth}"
             )
+        elif via is not None and record.redirects and _hop_flaw(record, via):
+            notes.add("misrecorded", f"{record.url}: {_hop_flaw(record, via)}, redirected from {via.url}")
         elif record.depth < (shortest := least.get(record.url, 0)):
             notes.add("misrecorded", f"{record.url}: depth {record.depth}, the shortest way is {shortest:g}")
+
+
+def _hop_flaw(record: PageRecord, via: PageRecord) -> str:
+    """Return what is wrong with the record of the target of the redirect `via`, "" if nothing is."""
+    if not via.location:
+        return "no redirect leads to it"
+    if record.redirects != via.redirects + 1:
+        return f"{record.redirects} hops, after {via.redirects}"
+    return f"depth {record.depth} after {via.depth}" if record.depth > via.depth else ""

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 import msgspec
 
 from crawler.frontier.discovery.intake import Intake
+from crawler.frontier.hosts import politeness
 from crawler.frontier.hosts.budget import Budget
 from crawler.frontier.outcome_policy import OutcomePolicy
 from crawler.frontier.pauses import HostBlocks
@@ -17,10 +18,12 @@ from crawler.pages.segments import SegmentWriter
 from crawler.pages.withdrawals import Withdrawals
 from crawler.process.committing import commit_loop
 from crawler.process.exchange.peer_exchange import PeerExchange
+from crawler.process.fetching import page_rendering
 from crawler.process.process import Process
 from crawler.process.results import link_policy
+from crawler.process.results.result_processor import ResultProcessor
 from crawler.process.results.signal_intake import SignalIntake
-from crawler.records import LinkFlag
+from crawler.records import LinkFlag, Rendering
 from crawler.upkeep.recover import Recovery
 
 Patches = list[tuple[Any, str, Any]]
@@ -90,6 +93,28 @@ def _bytes_stay() -> Patches:
 
 def _withdrawn_is_fetched() -> Patches:
     return [(Withdrawals, "stops", lambda self, url: False)]
+
+
+def _redirects_are_links() -> Patches:
+    """The target of a redirect is one deeper, like the target of a link."""
+    return [(link_policy, "LinkContext", _hop_with(1, 0))]
+
+
+def _hops_not_counted() -> Patches:
+    """A redirect is not added to the hops so far, so that a chain has no end."""
+    return [(link_policy, "LinkContext", _hop_with(0, 1))]
+
+
+def _hop_with(deeper: int, more: int) -> Any:
+    """Return `LinkContext`, that of the target of a redirect with another depth and number of hops."""
+    context = link_policy.LinkContext
+
+    def made(depth: int = 0, via: int = 0, redirects: int = 0, *rest: Any, **other: Any) -> Any:
+        return context(
+            depth + bool(redirects) * deeper, via, redirects + bool(redirects) * more, *rest, **other
+        )
+
+    return made
 
 
 def _wrong_place() -> Patches:
@@ -163,6 +188,26 @@ def _recovers_half() -> Patches:
     return [(Recovery, "_take_page", take_some)]
 
 
+def _links_shown_are_ignored() -> Patches:
+    """The links that only a browser shows are not followed."""
+    return [(page_rendering, "merged", lambda static, shown, left_for: static)]
+
+
+def _subresources_dropped() -> Patches:
+    """The answers to the requests of a rendered page are not stored."""
+    keep = ResultProcessor._keep_rendering
+
+    def without(self: ResultProcessor, change: Any, rendering: Rendering, now: float) -> None:
+        keep(self, change, msgspec.structs.replace(rendering, subresources=[]), now)
+
+    return [(ResultProcessor, "_keep_rendering", without)]
+
+
+def _visit_not_counted() -> Patches:
+    """After a rendered page, its host rests only for the page's own answer."""
+    return [(politeness, "_busy_time", lambda fetch: fetch.took)]
+
+
 REFRESHING: dict[str, Any] = {
     "web": WebSpec(hosts=6, pages=40, change_rate=1 / HOUR, flaws=False, down=0.0, traps=0.0),
     "refresh": True,
@@ -172,6 +217,10 @@ REFRESHING: dict[str, Any] = {
     "tree": {"splitter": {"heartbeat": 60.0, "silence_max": 300.0}, "refresh": {"max_age": 6 * HOUR}},
 }
 BROKEN = WebSpec(hosts=12, pages=150, broken=True)
+SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True)
+SLOW_SCRIPTED = WebSpec(
+    hosts=12, pages=150, scripted=True, latency=0.5
+)  # the gap depends on the time of answers
 # name -> (rule, patches, settings)
 PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "limits-not-kept": (
@@ -187,6 +236,8 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "budget-not-counted": ("a host's budget counts", _budget_not_counted, {"faults": ("limits",)}),
     "depth-unlimited": ("the depth is limited", _depth_unlimited, {"faults": ("limits",)}),
     "depth-of-the-page": ("a link is one deeper than its page", _depth_of_the_page, {"faults": ("kill",)}),
+    "redirects-are-links": ("a redirect is no link", _redirects_are_links, {"faults": ("kill",)}),
+    "hops-not-counted": ("a redirect is one hop", _hops_not_counted, {"faults": ("kill",)}),
     "tries-not-counted": ("a URL is tried three times", _tries_not_counted, {"faults": (), "web": BROKEN}),
     "one-try": ("a URL is tried three times", _one_try, {"faults": (), "web": BROKEN}),
     "blocks-in-memory": ("a block is durable", _blocks_in_memory, {"faults": ("block", "kill", "power")}),
@@ -211,6 +262,21 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
         {"faults": ("signal",), **REFRESHING},
     ),
     "signals-ignored": ("a signal leads to a fetch", _signals_ignored, {"faults": ("signal",), **REFRESHING}),
+    "shown-links-ignored": (
+        "links that a browser shows are followed",
+        _links_shown_are_ignored,
+        {"faults": ("kill",), "web": SCRIPTED},
+    ),
+    "subresources-dropped": (
+        "what a rendered page asks for is stored",
+        _subresources_dropped,
+        {"faults": ("kill",), "web": SCRIPTED},
+    ),
+    "visit-not-counted": (
+        "a host rests as long as a visit deserves",
+        _visit_not_counted,
+        {"faults": ("kill",), "web": SLOW_SCRIPTED},
+    ),
     "recovers-half": (
         "recovery finds all lost links",
         _recovers_half,

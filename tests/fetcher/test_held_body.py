@@ -1,0 +1,40 @@
+"""Bodies in memory: the bytes are those that came, in any pieces; a large body is not copied when it is complete."""
+
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.fetcher import held_body
+from crawler.fetcher.held_body import HeldBody
+
+
+@given(st.lists(st.one_of(st.binary(max_size=40), st.none()), max_size=30), st.integers(0, 64))
+def test_a_body_is_what_came(pieces: list[bytes | None], small: int) -> None:
+    """None: the body is read in between."""
+    kept, held_body._PIECES_BYTES_MAX = held_body._PIECES_BYTES_MAX, small
+    try:
+        body, came = HeldBody(), b""
+        for piece in pieces:
+            if piece is None:
+                assert body.joined() == came and body.joined() is body.joined()
+            else:
+                body.append(piece)
+                came += piece
+            assert body.size == len(came) and came.startswith(body.start)
+        assert body.joined() == came
+    finally:
+        held_body._PIECES_BYTES_MAX = kept
+
+
+def test_a_large_body_is_held_once() -> None:
+    """It took twice its size while its pieces were joined."""
+    piece, number = bytes(64 << 10), 320
+    tracemalloc.start()
+    body = HeldBody()
+    for _ in range(number):
+        body.append(bytes(piece))
+    assert len(body.joined()) == number * len(piece)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.3 * number * len(piece)

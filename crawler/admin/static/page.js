@@ -93,8 +93,9 @@ function failures(list) {
   if (again) again.focus();
 }
 
-function left(outlook) {
+function left(outlook, refreshes) {
   if (outlook.seconds != null) return `${duration(outlook.seconds)}, ${count(outlook.left)} URLs`;
+  if (refreshes && !outlook.urls) return "no new URLs; known pages are fetched again";
   if (outlook.brings == null) return "not known yet";
   return `grows: a page brings ${outlook.brings.toFixed(1)} new URLs`;
 }
@@ -108,7 +109,7 @@ function show(sample) {
   document.title = `${speed} pages/s - crawler`;
   crawl(status.crawl);
   failures(health.failures || []);
-  say($("left"), left(status.outlook || {}));
+  say($("left"), left(status.outlook || {}, again > 0));
   fill($("tiles"), [
     ["Pages/s", speed],
     ["Received/s", bytes(point.bytes || 0)],

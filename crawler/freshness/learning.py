@@ -16,6 +16,10 @@ corrected by one factor for the whole crawl, the `bias`: changes found over chan
 expected (van Houwelingen 2000). On independent pages with log-normal rates it reduced
 the clocks from 1.75 times the elapsed time to .95.
 
+Where a trusted source reports, a change that it announced is not news about neighbours, whose changes it would
+announce as well. There the clock counts only crawls of pages without a signal, against the changes expected in spite
+of the silence; and for the share of changes that the source announces, the time watched is plain time.
+
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
 Arguments are not checked: numbers out of range write out of bounds.
@@ -215,10 +219,10 @@ class Learning:
     ) -> cython.double:
         """Learn from a crawl at `now`, `elapsed` after the last; return the page's new k.
 
-        The new t is float32(t + `observed_clock`): the clock, or less if the page changed without a signal.
+        The new t is float32(t + `observed_clock`): the clock, or less if the page changed without a signal. The
+        share of the time that a trusted source watched counts as plain time.
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
-        self.observed_clock = clock
         unannounced: cython.bint = self._is_unannounced(counts)
         recall: cython.double = self.quality.recall(site)
         raw: cython.double = self.rates.expected(site, k, t, clock)
@@ -232,14 +236,24 @@ class Learning:
             used: cython.double = self._put_right(self.rates.expected(site, k, t, silent * clock))
             self.credence.score(site, alone, used, changed)
         self._judge(raw, changed)
-        gain: cython.double = self.quality.observe(site, counts, self.rates.rate(site, k, t), clock, changed)
-        if self.neighbourhood:
+        told: cython.double = self.quality.share_watched(site)
+        if self.neighbourhood and (unannounced or told <= 0.0):
+            if told > 0.0:
+                expected = self._put_right(self.rates.expected(site, k, t, (1.0 - recall) * clock))
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
+        watched: cython.double = told * elapsed + (1.0 - told) * clock
+        quiet: cython.double = (
+            recall * watched if unannounced else 0.0
+        )  # time in which signals would have come
+        gain: cython.double = self.quality.observe(
+            site, counts, self.rates.rate(site, k, t + quiet), watched, changed
+        )
+        self.observed_clock = watched
         if changed and unannounced:
-            self.rates.match(site, k, t + recall * clock, (1.0 - recall) * clock)
+            self.rates.match(site, k, t + quiet, (1.0 - recall) * clock)
             gain = self.rates.gain
-            self.observed_clock = recall * clock + self.rates.watched
+            self.observed_clock = quiet + self.rates.watched
         return self.rates.observe(site, k, t, self.observed_clock, gain)
 
     @cython.cfunc

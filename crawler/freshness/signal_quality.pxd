@@ -4,6 +4,7 @@ cdef class SignalQuality:
     cdef double[:, ::1] all_signals
     cdef double[:, ::1] precisions
     cdef double[::1] silent_changes
+    cdef double[::1] exposed
     cdef double[::1] watched
     cdef double[::1] means
     cdef double[::1] weights
@@ -11,9 +12,11 @@ cdef class SignalQuality:
     cdef double[:, ::1] announced
     cdef double[:, ::1] claimed
     cdef double[:, ::1] unannounced
+    cdef double[:, ::1] untold
     cdef double[::1] announced_by
     cdef double[::1] claimed_by
     cdef double[::1] unannounced_by
+    cdef double[::1] untold_by
     cdef list _columns
     cpdef Py_ssize_t add_site(self)
     cdef void _grow(self) except *

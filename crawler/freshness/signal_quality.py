@@ -11,11 +11,17 @@ by .99 per crawl:
 
     z = 1 - exp(-(alpha A + sum_s n_s b_s))          the probability of a change
     if changed:  S_true[s] += n_s p_s / z            true signals
-                 S_silent  += alpha A / z            changes without a signal
+                 S_silent  += q alpha A / z          changes without a signal, q = exp(-sum_s n_s b_s)
     always:      S_all[s]  += n_s
+                 S_exposed += q rate A               changes expected, with or without a signal
 
-    p_s = (S_true[s] + 1) / (S_all[s] + 1/p0),       p0 = honesty[s] rho,  rho = min(1, rate of changes / rate of signals)
-    r   = (sum_s S_true[s] + 2 r0) / (sum_s S_true[s] + S_silent + 2)
+    p_s     = (S_true[s] + 1) / (S_all[s] + 1/p0),   p0 = honesty[s] rho,  rho = min(1, rate of changes / rate of signals)
+    1 - r   = (S_silent + 2 (1 - r0)) / (S_exposed + 2)
+
+q is the probability that no signal was true. A change that signals explain says nothing about changes without a
+signal. If each such crawl counted as alpha A of them, r would stay where it began: on sites whose lastmod shows
+every change, r came out as .06 to .85, and crawls went to pages on which the sitemap was silent. For a page
+without a signal, `rate` is what it is after this silence. The sums for r decay by 1 - .01 q.
 
 A page's own precision is p_s at its rate. False signals are equally frequent on all
 pages of a site, true ones as frequent as the page's changes, so the odds are
@@ -94,11 +100,12 @@ class SignalQuality:
 
     def __init__(self) -> None:
         self.size = 0
-        self._columns = [Column("f8", SOURCES) for _ in range(6)] + [Column("f8") for _ in range(5)]
+        self._columns = [Column("f8", SOURCES) for _ in range(7)] + [Column("f8") for _ in range(6)]
         self._grow()
         self.announced_by = rows_of(np.zeros(SOURCES))
         self.claimed_by = rows_of(np.zeros(SOURCES))
         self.unannounced_by = rows_of(np.zeros(SOURCES))
+        self.untold_by = rows_of(np.zeros(SOURCES))
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
@@ -114,13 +121,16 @@ class SignalQuality:
         self.true_signals = self.all_signals = self.precisions = np.zeros(
             (0, SOURCES)
         )  # releases the memory maps
-        self.announced = self.claimed = self.unannounced = np.zeros((0, SOURCES))
-        self.silent_changes = self.watched = self.means = self.weights = self.recalls = np.zeros(0)
+        self.announced = self.claimed = self.unannounced = self.untold = np.zeros((0, SOURCES))
+        self.silent_changes = self.exposed = self.watched = self.means = self.weights = self.recalls = (
+            np.zeros(0)
+        )
         columns = [column.grow(self.size + 1) for column in self._columns]
         self.true_signals, self.all_signals, self.precisions = columns[0], columns[1], columns[2]
         self.announced, self.claimed, self.unannounced = columns[3], columns[4], columns[5]
-        self.silent_changes, self.watched = columns[6], columns[7]
-        self.means, self.weights, self.recalls = columns[8], columns[9], columns[10]
+        self.untold = columns[6]
+        self.silent_changes, self.exposed, self.watched = columns[7], columns[8], columns[9]
+        self.means, self.weights, self.recalls = columns[10], columns[11], columns[12]
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -171,15 +181,16 @@ class SignalQuality:
     def _recalled(self, site: cython.Py_ssize_t) -> cython.double:
         """Return r, computed from the sums."""
         source: cython.Py_ssize_t
-        announced: cython.double = 0.0
         prior: cython.double = -1.0
         for source in range(_SOURCES):
             if self.used(site, source):
-                announced += self.true_signals[site, source]
                 prior = max(prior, self._recall_prior(source))
         if prior < 0.0:
             return 0.0
-        return (announced + _RECALL_WEIGHT * prior) / (announced + self.silent_changes[site] + _RECALL_WEIGHT)
+        silent: cython.double = (self.silent_changes[site] + _RECALL_WEIGHT * (1.0 - prior)) / (
+            self.exposed[site] + _RECALL_WEIGHT
+        )
+        return max(1.0 - silent, 0.0)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -194,8 +205,7 @@ class SignalQuality:
     @cython.exceptval(check=False)
     def _recall_prior(self, source: cython.Py_ssize_t) -> cython.double:
         """Return r0 for sites with this source."""
-        announced: cython.double = self.announced_by[source]
-        return (announced + 0.5) / (announced + self.unannounced_by[source] + 1.0)
+        return max(1.0 - (self.unannounced_by[source] + 0.5) / (self.untold_by[source] + 1.0), 0.0)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -245,7 +255,7 @@ class SignalQuality:
     ) -> cython.double:
         """Learn from a crawl after the time `clock` and these signals; return the changes to add to k (0: unchanged).
 
-        `rate` is the page's change rate before this crawl.
+        `rate` is the page's change rate before this crawl; for a page without a signal, given its silence.
         """
         source: cython.Py_ssize_t
         n: cython.double
@@ -272,9 +282,12 @@ class SignalQuality:
         if not heard and not self.heard(site):
             return gain
         self.watched[site] = self.watched[site] * _FADING + clock
-        self.silent_changes[site] *= _FADING
+        unexplained: cython.double = exp(silent - x)
+        kept: cython.double = 1.0 - (1.0 - _FADING) * unexplained
+        self.exposed[site] = self.exposed[site] * kept + unexplained * rate * clock
+        self.silent_changes[site] *= kept
         if changed:
-            self.silent_changes[site] += gain_of(x) * silent / x if x > 0.0 else 1.0
+            self.silent_changes[site] += unexplained * (gain_of(x) * silent / x if x > 0.0 else 1.0)
         for source in range(_SOURCES):
             self.true_signals[site, source] *= _FADING
             self.all_signals[site, source] *= _FADING
@@ -302,9 +315,12 @@ class SignalQuality:
             announced: cython.double = self.true_signals[site, source] if counts else 0.0
             claimed: cython.double = self.all_signals[site, source] * plausible if counts else 0.0
             unannounced: cython.double = self.silent_changes[site] if counts else 0.0
+            untold: cython.double = self.exposed[site] if counts else 0.0
             self.announced_by[source] += announced - self.announced[site, source]
             self.claimed_by[source] += claimed - self.claimed[site, source]
             self.unannounced_by[source] += unannounced - self.unannounced[site, source]
+            self.untold_by[source] += untold - self.untold[site, source]
+            self.untold[site, source] = untold
             self.announced[site, source] = announced
             self.claimed[site, source] = claimed
             self.unannounced[site, source] = unannounced
@@ -387,8 +403,8 @@ class SignalQuality:
         self.weights[site] = b
 
     def sums_of(self, site: int) -> np.ndarray:
-        """Return a site's state to store: S_true by source, S_all by source, S_silent, time watched, (2 SOURCES + 2,)."""
-        rest = [self.silent_changes[site], self.watched[site]]
+        """Return a site's sums: S_true and S_all by source, S_silent, time watched, S_exposed (2 SOURCES + 3,)."""
+        rest = [self.silent_changes[site], self.watched[site], self.exposed[site]]
         return np.concatenate([self.true_signals[site], self.all_signals[site], rest])
 
     def restore(self, site: int, sums: np.ndarray) -> None:
@@ -398,6 +414,7 @@ class SignalQuality:
             self.all_signals[site, source] = sums[SOURCES + source]
         self.silent_changes[site] = sums[2 * SOURCES]
         self.watched[site] = sums[2 * SOURCES + 1]
+        self.exposed[site] = sums[2 * SOURCES + 2]
         self._estimate(site)
 
     def _check(self) -> None:

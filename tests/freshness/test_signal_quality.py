@@ -76,6 +76,23 @@ def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
         assert other.share_watched(0) == other.told_changes(0, counts) == 0.0
 
 
+@pytest.mark.parametrize("recall", [1.0, 0.5])
+def test_the_recall_is_learned_from_pages_without_a_signal(recall: float) -> None:
+    """Two of three crawls go to pages with a signal, as where fetches are few; they say nothing of silent changes."""
+    quality, rng = SignalQuality(), np.random.default_rng(12)
+    quality.add_site()
+    quality.renew(0, 0.02)
+    crawled = {True: 0, False: 0}
+    while crawled[False] < 200:
+        told, silent = rng.poisson(recall), rng.poisson(1.0 - recall)
+        if crawled[told > 0] <= (2 * crawled[False] if told else 10**9):
+            crawled[told > 0] += 1
+            counts = np.zeros(SOURCES)
+            counts[0] = told
+            quality.observe(0, counts, 0.02, 50.0, told + silent > 0)
+    assert quality.recall(0) == pytest.approx(recall, abs=0.1)
+
+
 def test_a_site_that_says_nothing_has_no_signals() -> None:
     quality = SignalQuality()
     quality.add_site()
@@ -197,6 +214,22 @@ def test_parameters_follow_what_was_learned() -> None:
     alone = page.wait(0.5 * page.ceiling, learning.signals(site, counts), 0.0, 1e-9)
     counts[0] = 1.0
     assert page.wait(0.5 * page.ceiling, learning.signals(site, counts), 0.0, 1e-9) < alone
+
+
+def test_announced_changes_leave_the_neighbours_clocks_alone() -> None:
+    """A page that changed as a trusted source said does not speed up pages on which the source is silent."""
+    learning = Learning(unit=1.0, scale=30.0)
+    site, _, _, _ = _crawl_of(learning, np.random.default_rng(13), 1_000, 0.0)
+    assert learning.quality.share_watched(site) > 0.5
+    counts, before = np.zeros(SOURCES), learning.excess(site, 0, 1_000.0)
+    counts[0] = 1.0
+    for _ in range(20):
+        learning.observe(site, 0, 1.0, 200.0, 50.0, 1_000.0, counts, True)
+    assert learning.excess(site, 0, 1_000.0) == pytest.approx(before, abs=0.05)
+    counts[0] = 0.0
+    for _ in range(20):
+        learning.observe(site, 0, 1.0, 200.0, 50.0, 1_000.0, counts, True)
+    assert learning.excess(site, 0, 1_000.0) > before + 0.5
 
 
 def test_a_burst_does_not_make_a_site_fast() -> None:

@@ -4,6 +4,7 @@
 
 Signals come one by one (`note_change`) or in bulk: `enqueue_changes` keeps an array of fingerprints, and later
 calls of the schedule process it in slices (`work_off`). Signals of a page in flight count for its next interval.
+A signal about a page that is gone, moved or denied shortens its wait: the page may be back.
 """
 
 from collections import deque
@@ -19,17 +20,28 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
     from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
     from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.tables import EXPLORED, HELD, JUMPED, WITHHELD, Tables
+    from cython.cimports.crawler.frontier.refresh.tables import (
+        AWAY,
+        DOUBLING,
+        EXPLORED,
+        HELD,
+        JUMPED,
+        WITHHELD,
+        Tables,
+    )
 else:
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
     from crawler.frontier.refresh.flights import Flights, check_instant
     from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.tables import EXPLORED, HELD, JUMPED, WITHHELD, Tables
+    from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, HELD, JUMPED, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 SLICE = cython.declare(cython.Py_ssize_t, 64)  # bulk changes processed during another call
 _SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
+_RECALL_SHARE = cython.declare(
+    cython.double, 0.01
+)  # maximum share of the fetches for pages that signals recall
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the one count for all sources
 
 
@@ -59,7 +71,7 @@ class Signals:
         self._discard = discard_window
         self._touched: Any = set() if track else None
         self._backlog: Any = deque()
-        self.waiting = 0
+        self.waiting = self._recalls = 0
 
     def note_change(self, page: int, now: float, source: int = 0) -> None:
         """Record a signal, from one of SOURCES sources, that the page has changed."""
@@ -134,6 +146,8 @@ class Signals:
             self._touched.add(page)
         if state & (HELD | WITHHELD | EXPLORED):
             self.tables.rows[page].signals = after
+            if state & AWAY and state & WITHHELD and not state & HELD:
+                self._recall(page, host, now, source)
             return
         self.deadlines.assign(page, host)
         n: cython.double = self.deadlines.signals_of(host, before)
@@ -153,6 +167,27 @@ class Signals:
                 self.tables.states[page] |= JUMPED
             key = min(key, self.deadlines.key(page, host, more, offset, now))
         self.queues.move(page, key, now)
+
+    @cython.cfunc
+    def _recall(
+        self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
+    ) -> cython.void:
+        """Ask a page that is away again as soon as one that failed, if the source of the signal is used.
+
+        Its wait doubles each time, and such fetches are about `_RECALL_SHARE` of all at most, since a gone page teaches
+        nothing about the source.
+        """
+        times: cython.int = self.tables.states[page] // DOUBLING
+        due: cython.double = max(now, self.tables.crawled[page] + self.queues.retry_age * (1 << times))
+        if self.deadlines.plain or not self.learning.quality.used(host, source):
+            return
+        if (
+            due < self.tables.page_heaps.nodes[page].key
+            and self._recalls <= 1.0 + _RECALL_SHARE * self.flights.takes
+        ):
+            self._recalls += 1
+            self.queues.leave(page, now)
+            self.queues.withhold(page, due)
 
     def _check(self) -> None:
         """Assert that `waiting` equals the number of queued changes."""

@@ -60,7 +60,7 @@ class Records:
         return found
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """Return the host's key and its numbers: clock (3), signals (18), boost, credence (3), new pages (3)."""
+        """Return the host's key and its numbers: clock (3), signals (18), boost, credence (3), hubs (3), exposure."""
         self.flights.require_host(host)
         sites = self.learning.sites
         counts = [sites.observed_counts[host], sites.expected_counts[host], sites.instants[host]]
@@ -69,10 +69,11 @@ class Records:
         sums = self.learning.quality.sums_of(host).tolist()
         return self.tables.hosts.key_of(host), [
             *counts,
-            *sums,
+            *sums[:18],
             self.tables.host_rows[host].boost,
             *trials,
             *self.learning.discovery.site_state(host),
+            sums[18],
         ]
 
     def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
@@ -91,7 +92,7 @@ class Records:
         _finite(numbers)
         host: cython.int = self.tables.host(host_key)
         self.learning.sites.restore(host, *numbers[:3])
-        self.learning.quality.restore(host, numbers[3:21])
+        self.learning.quality.restore(host, np.append(numbers[3:21], numbers[28]))
         self.tables.host_rows[host].boost = min(max(numbers[21], 1.0), RATIO_MAX)
         self.learning.credence.restore(host, *numbers[22:25])
         self.learning.discovery.restore_site(host, *numbers[25:28])

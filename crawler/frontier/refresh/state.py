@@ -44,8 +44,11 @@ _PAGE_TYPE = np.dtype(
 assert _PAGE_TYPE.itemsize == _PAGE.size
 _ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr])  # as `seal` stores it
 assert _ROW_TYPE.itemsize == SEAL_BYTES + _PAGE.size
-_SITE_NUMBERS = 28
+_SITE_NUMBERS = 29
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
+_SITE_UNEXPOSED = struct.Struct(
+    "<28d"
+)  # as stored by versions that derived the recall from announced changes
 _SITE_INSTANTS = [2, 27]  # of the neighbourhood's counts and of the new pages, in `site_state`
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<2f")  # appended to the record of a hub
@@ -140,8 +143,8 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         schedule.revisit = revisit
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
         schedule.records.bias = _BIAS.unpack(unseal(keys.REFRESH_BIAS, value))
-    for key, payload in _records(store, keys.REFRESH_SITE, _SITE.size):
-        site = np.array(_SITE.unpack(payload))
+    for key, payload in _records(store, keys.REFRESH_SITE, _SITE.size, _SITE_UNEXPOSED.size):
+        site = _site_numbers(payload)
         site[_SITE_INSTANTS] = np.minimum(site[_SITE_INSTANTS], now)
         schedule.records.restore_site(key, site)
     for key, payload in _records(store, keys.REFRESH_DIRECTORY, _DIRECTORY.size):
@@ -154,6 +157,15 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         lead = max(lead, _load_pages(schedule, chunk, now))
     schedule.renew()
     return Loaded(len(schedule), lead)
+
+
+def _site_numbers(payload: bytes) -> np.ndarray:
+    """Return the numbers of a site's record; one without an exposure gets that which keeps its recall."""
+    if len(payload) == _SITE.size:
+        return np.array(_SITE.unpack(payload))
+    numbers = _SITE_UNEXPOSED.unpack(payload)
+    true, silent = numbers[3:11], numbers[19]
+    return np.array([*numbers, sum(true) + silent])
 
 
 def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now: float) -> float:

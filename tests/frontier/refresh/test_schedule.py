@@ -228,6 +228,23 @@ def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
     assert schedule.overview.page(0, now).state == "waits"
 
 
+def test_a_signal_recalls_a_page_that_is_gone() -> None:
+    """Sooner each time than its own schedule, later each time than before, and not from a source that lies."""
+    schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
+    page = schedule.add(1, 1, 1, 0.0, 0.0)
+    waits, now = [], 1.0
+    for _ in range(2):
+        schedule.acquire(page, now)
+        schedule.record_outcome(page, now, RefreshOutcome.GONE)
+        assert schedule.overview.due_at(page, now) >= now + 10_000.0
+        schedule.signals.note_change(page, now + 1.0, 2)
+        began, now = now, schedule.overview.due_at(page, now)
+        waits.append(now - began)
+        schedule._check()
+        assert schedule.claim_next(now - 0.1) == -1 and schedule.peek(now) == page
+    assert waits == [20.0, 40.0]
+
+
 def test_ages_are_bounded_below_and_above() -> None:
     schedule = plain(PageParameters(9.0, 0.4), PageParameters(0.0, 5.0), level=1.0, min_age=2.0, max_age=7.0)
     assert schedule.claim_next(1.0) == -1

@@ -8,7 +8,7 @@ import pytest
 from crawler.errors import DamageError
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, state
 from crawler.storage import keys
-from crawler.storage.kv import MemoryStore, seal
+from crawler.storage.kv import MemoryStore, scan_prefix, seal, unseal
 
 DAY = 86_400.0
 STILL = Settings(explore=0.0, gain=1e-12)  # a level that does not move
@@ -67,6 +67,22 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
             each.record_outcome(page, at, RefreshOutcome.UNCHANGED)
         taken.append(fingerprints)
     assert taken[0] == taken[1]
+
+
+def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
+    store = MemoryStore()
+    schedule, now = crawled(store)
+    numbers = schedule.records.site_state(0)[1]
+    true, silent = sum(numbers[3:11]), numbers[19]
+    assert true > 0.0 and silent > 0.0
+    records = dict(scan_prefix(store, keys.REFRESH_SITE))
+    batch = store.batch()
+    for key, value in records.items():
+        batch.put(key, seal(unseal(key, value)[:-8]))
+    store.write(batch)
+    rebuilt = Schedule(STILL)
+    assert state.load(rebuilt, store, now) == (60, 0.0)
+    assert rebuilt.records.site_state(0)[1] == [*numbers[:-1], true + silent]
 
 
 def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:

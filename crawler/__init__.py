@@ -66,7 +66,8 @@ warnings.filterwarnings("ignore", category=FutureWarning, module=r"crawler\.")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """List the API and nothing that the modules import, for completion."""
+    return [*__all__, "__doc__", "__version__"]
 
 
 def __getattr__(name: str) -> object:

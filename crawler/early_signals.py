@@ -1,8 +1,12 @@
 """Which signals stop a crawl, and what they do before it has begun and after it has ended.
 
     SIGINT, SIGTERM     stop the crawl cleanly
-    SIGHUP              too, unless it was ignored when the program started (`nohup`)
+    SIGHUP              too, if the program was started in a terminal, which closes then; otherwise it is ignored,
+                        and also if it was ignored when the program started (`nohup`)
     SIGUSR1             ignored: logs are reopened without a signal
+
+Without a terminal, SIGHUP comes from a service manager or from logrotate, which ask a daemon
+to read its configuration or to open its logs again.
 
 Importing the crawler takes longer than a supervisor may wait. A SIGTERM or SIGHUP that
 arrives meanwhile is remembered for the command, which stops as soon as it has begun. A
@@ -32,6 +36,8 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 def install() -> None:
     """Remember stop signals from now on, except SIGINT. Only works in the main thread of a program."""
+    if not _has_terminal():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for number in _noted():
         signal.signal(number, _note)
     for number in IGNORED:
@@ -73,7 +79,7 @@ def deliver() -> None:
 def noted() -> Iterator[None]:
     """Remember stop signals while the context is entered, and restore the previous handlers afterwards."""
     _begun.clear()
-    before = {number: signal.getsignal(number) for number in (*_noted(), *IGNORED)}
+    before = {number: signal.getsignal(number) for number in (*_noted(), *IGNORED, signal.SIGHUP)}
     try:
         install()
     except ValueError:  # not the main thread, which receives all signals
@@ -89,6 +95,15 @@ def noted() -> Iterator[None]:
 def _noted() -> tuple[signal.Signals, ...]:
     """Return the stop signals that are remembered; Python itself raises KeyboardInterrupt for SIGINT."""
     return tuple(number for number in stop_signals() if number is not signal.SIGINT)
+
+
+def _has_terminal() -> bool:
+    """Return whether this process belongs to a terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _note(number: int, _frame: object) -> None:

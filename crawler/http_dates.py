@@ -2,7 +2,6 @@
 
 import re
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
@@ -19,6 +18,8 @@ def parse_date(text: str) -> datetime:
     """
     match = _fixed(text)
     if match is None or (month := _MONTHS.get(match[2])) is None:
+        from email.utils import parsedate_to_datetime  # imported here, as the other forms are rare
+
         return parsedate_to_datetime(text)
     day, _, year, hour, minute, second = match.groups()
     return datetime(int(year), month, int(day), int(hour), int(minute), int(second), tzinfo=UTC)

@@ -48,6 +48,15 @@ class LinkFlag:
         2048  # found on a known page that was fetched again; that page gets the credit if this becomes a page
     )
     CREDIT = 4096  # not a link: tells the owner of page `via` that a URL found there became a page
+    EXTERNAL = (
+        8192  # out of scope, and fetched only to see whether it works: its answer is not stored or followed
+    )
+    RENDER = 16384  # show this page in a browser, whatever the configuration says
+    STATIC = 32768  # never show this page in a browser
+
+
+# The answer to a link with one of these flags is not a page of the crawl.
+NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL
 
 
 def flag_names(flags: int) -> str:
@@ -83,6 +92,7 @@ class TaskKind(StrEnum):
     DENIED = "denied"  # nothing to fetch: robots.txt or a withdrawal forbids the URL; only record it
     SUBRESOURCE = "subresource"  # not handed out: fetched while a browser showed a page
     SITE_FILE = "site_file"  # not handed out: tdmrep.json or a licence document of a page's site
+    HOP = "hop"  # not handed out: an answer of a redirect chain, before its last
 
 
 class FetchTask(msgspec.Struct, gc=False):
@@ -112,7 +122,8 @@ class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     """The request of a URL that is not fetched by a plain GET.
 
     `headers` are "Name: value"; `jar` names a cookie jar of the crawl's ("" is the common one);
-    `proxy` is the URL of a proxy ("" is that of the configuration).
+    `proxy` is the URL of a proxy ("" is that of the configuration). `secrets` are names of fields of
+    the body whose values are never recorded.
     """
 
     method: str = "GET"
@@ -120,6 +131,7 @@ class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[str, ...] = ()
     jar: str = ""
     proxy: str = ""
+    secrets: tuple[str, ...] = ()
 
 
 BUSY_STATUSES = frozenset((429, 503))  # the server asks for fewer requests: HOST_BUSY, with Retry-After
@@ -151,6 +163,8 @@ class Outcome(StrEnum):
     TLS_ERROR = "tls_error"  # invalid certificate or failed handshake
     RESET = "reset"  # closed or reset before the first byte of an answer
     PROXY_ERROR = "proxy_error"
+    # The page is known as a browser showed it, and no browser could show it this time; retried.
+    NOT_RENDERED = "not_rendered"
     INTERNAL_ERROR = "internal_error"  # an exception in the crawler: logged with its traceback, retried
     ROBOTS_DENIED = "robots_denied"  # never requested: robots.txt forbids it
     WITHDRAWN = "withdrawn"  # never requested: the operator has withdrawn it
@@ -167,13 +181,15 @@ class Blame(IntEnum):
 class Rendering(msgspec.Struct, gc=False):
     """A page as a browser showed it (`render/README.md`).
 
-    `dom` is its DOM as HTML in UTF-8. `subresources` are the answers that were fetched for
-    it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
+    `dom` is its DOM as HTML in UTF-8, b"" if no browser could show it. `subresources` are the
+    answers that were fetched for it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
     `missing` got no usable answer. `took` is in seconds. `broke` names the limit that ended
     it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
     of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
     which its requests kept the page's own host busy. `added` means that it shows links or
-    text that the static answer lacks.
+    text that the static answer lacks. `why` names the reason for which it was shown
+    (`render/deciding.py`, or "always", "request"), `candidate` means that the answer looked
+    as if a browser built the rest, and `cpu` is the CPU time in seconds (`render/work_account.py`).
     """
 
     dom: bytes
@@ -187,11 +203,30 @@ class Rendering(msgspec.Struct, gc=False):
     view: bytes = b""
     host_took: float = 0.0
     added: bool = False
+    why: str = ""
+    candidate: bool = False
+    cpu: float = 0.0
+
+
+class RenderingFacts(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The stored facts about the rendering of a page; the fields have the meaning of those of `Rendering`."""
+
+    why: str = ""
+    took: float = 0.0
+    cpu: float = 0.0
+    requests: int = 0
+    missing: int = 0
+    broke: str = ""
+    added: bool = False
+
+
+CACHED = "cached"  # the answer of an earlier crawl was used again, and nothing was requested
 
 
 class Fetch(msgspec.Struct, gc=False):
     """The result of one request: its outcome, the answer, and what the store needs.
 
+    `head_block` is the header block as received, b"" if a credential was taken out of `headers`.
     `body` is the payload after transfer decoding, with its content coding unless
     `store = "decoded"`. `headers` are names and values as received, in order.
     `truncated` is "", "length", "time" or "disconnect". `decoded_length` counts the
@@ -199,14 +234,16 @@ class Fetch(msgspec.Struct, gc=False):
     is in seconds, 0 if the server did not ask for a delay. `took` is the time from
     sending the request to the last byte of the answer, without connecting and TLS.
     `connection` is "reused" or, for a new connection, its handshake: "plain", "full" or
-    "resumed"; "" if there was none. `undecoded` means that the content coding is
+    "resumed", or CACHED; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL. `rendering` is the page as a browser showed it, if one did. `site` names
+    retry the URL. `rendering` is the attempt to show the page in a browser, if there was one. `site` names
     what its host said about the use of its pages then (`consent/site_book.py`).
     `challenged` means that the server wants this request signed, and that it would be if it
     were sent again.
-    `part` is the payload of a large file; `body` and `content` are then empty.
+    `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are the
+    request without the values of credentials. `earlier` are the answers of the redirect chain that led here, if the
+    user's code made the request.
     """
 
     url: str
@@ -216,7 +253,9 @@ class Fetch(msgspec.Struct, gc=False):
     reason: str = ""
     version: str = "HTTP/1.1"
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    head_block: bytes = b""
     request_head: bytes = b""
+    request_body: bytes = b""
     body: bytes = b""
     content: bytes = b""
     content_type: str = ""
@@ -238,6 +277,17 @@ class Fetch(msgspec.Struct, gc=False):
     site: bytes = b""
     challenged: bool = False
     part: Part | None = None
+    earlier: "list[Fetch]" = []
+
+    @property
+    def shown(self) -> Rendering | None:
+        """The page as a browser showed it; None if none did."""
+        return self.rendering if self.rendering is not None and self.rendering.dom else None
+
+    @property
+    def is_cached(self) -> bool:
+        """True if this is a stored answer: no request was made."""
+        return self.connection == CACHED
 
     @property
     def body_bytes(self) -> int:
@@ -372,6 +422,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     )  # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
     rendered: bool = False  # its content is the DOM that a browser showed
     receipt: bytes = b""  # the consent receipt of its last fetch (`consent/receipts.py`)
+    shown: RenderingFacts | None = None  # what its rendering took, if `rendered`
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
@@ -399,6 +450,7 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     dom_offset: int = 0  # of the record of the page's DOM, from `offset` on; 0 without one
     dom_length: int = 0
     receipt: bytes = b""  # the consent receipt of this fetch
+    query: str = ""  # method and body of the request (`pages/request_query.py`), "" of a plain GET
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):

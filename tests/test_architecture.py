@@ -25,6 +25,7 @@ SHARED = {
     "early_signals",
     "http_dates",
     "records",
+    "shadow_roots",
     "errors",
     "printable",
     "config",

@@ -36,6 +36,6 @@ def test_any_text_is_read_as_the_email_parser_reads_it(seed: int) -> None:
 
 
 def test_the_usual_form_needs_no_email_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_dates, "parsedate_to_datetime", None)
+    monkeypatch.setattr("email.utils.parsedate_to_datetime", None)
     moment = http_dates.parse_date("Sun, 06 Nov 1994 08:49:37 GMT")
     assert moment.timestamp() == 784111777.0

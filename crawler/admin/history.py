@@ -12,6 +12,7 @@ from typing import Any
 
 RATES = {  # series -> path of the counter whose growth it shows
     "pages": ("pages", "fetched"),
+    "again": ("refresh", "done"),
     "bytes": ("bytes", "wire"),
     "links": ("urls", "links"),
     "new": ("due", "new"),

@@ -21,8 +21,9 @@ from crawler.api.page import Page
 from crawler.api.request import Callback, Request
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.restart import put_aside
+from crawler.crawl.restart import earlier, put_aside, put_file_aside
 from crawler.errors import UsageError
+from crawler.storage.object_store import local_folder
 
 log = logging.getLogger("crawler")
 
@@ -41,6 +42,7 @@ async def run_async(
     config: Settings = None,
     follow: Follow = True,
     fresh: bool = False,
+    cached: bool = False,
     on_error: OnError = "continue",
     processors: Sequence[ItemProcessor] = (),
     url_filter: UrlFilterHook | None = None,
@@ -62,7 +64,9 @@ async def run_async(
         config: settings that override the defaults, nested as in the configuration file.
         follow: links to follow in addition to the requests: True all links in scope, False none, or
             rules: regular expressions of URLs, and CSS selectors prefixed with "css:".
-        fresh: start a new crawl; an existing crawl in the directory is renamed.
+        fresh: start a new crawl; an existing crawl in the directory is renamed to DIR.1, DIR.2, ...
+        cached: as `fresh`, but take the answers that these earlier crawls stored instead of requests, and
+            rename the items file in the same way: for trying changes of the callbacks.
         on_error: the reaction to an error of the user's code, "continue" or "stop".
         processors: functions of (item, page) through which each item passes before it is written; each returns
             the item, changed or not, or None to drop it.
@@ -70,15 +74,22 @@ async def run_async(
     Raises:
         CrawlerError: see `Crawl` and `Crawl.run`.
     """
-    options = {name: value for name, value in locals().items() if name != "fresh"}
-    return await _run(options, fresh=fresh)
+    return await _run(dict(locals()))
 
 
-async def _run(options: dict[str, Any], *, fresh: bool, script: bool = False) -> dict[str, Any]:
-    """Crawl to the end with the options of `Crawl`; in a script, a first Ctrl-C stops the crawl cleanly."""
-    directory = CrawlDirectory(Path(options.get("directory", "crawl")))
-    if fresh:
+async def _run(options: dict[str, Any], *, script: bool = False) -> dict[str, Any]:
+    """Crawl to the end with the arguments of `run_async`; in a script, a first Ctrl-C stops the crawl cleanly."""
+    fresh, cached = options.pop("fresh", False), options.pop("cached", False)
+    directory = CrawlDirectory(local_folder(options.get("directory", "crawl")))
+    if fresh or cached:
         put_aside(directory)
+    if cached:
+        config = options.get("config")
+        config = config if isinstance(config, Config) else configure(config)
+        answers_from = tuple(earlier(directory))
+        options["config"] = replace(config, crawl=replace(config.crawl, answers_from=answers_from))
+        if items := options.get("items"):
+            put_file_aside(Path(items))
     async with Crawl(**options) as crawl:
         with _stopped_by_signals(crawl) if script else nullcontext():
             await crawl.run()
@@ -151,8 +162,7 @@ def run(*positional: Any, **options: Any) -> dict[str, Any]:
     """
     _check_no_loop("run")
     given = inspect.signature(run_async).bind(*positional, **options).arguments
-    fresh = given.pop("fresh", False)
-    return asyncio.run(_run(given, fresh=fresh, script=True))
+    return asyncio.run(_run(given, script=True))
 
 
 def fetch(url: str, config: Settings = None) -> Page:

@@ -61,6 +61,7 @@ from crawler.process.live_services import LiveServices
 from crawler.process.opening.stages import Stages, reading
 from crawler.process.process import Process
 from crawler.records import Fetch, FetchTask, Link
+from crawler.storage.object_store import local_folder
 from crawler.upgrade.ready import ready
 from crawler.urls.canonical import canonical, hostname
 
@@ -164,7 +165,7 @@ class Crawl:
         if follow is not True:  # fetch only what a callback or a rule asks for
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)
-        self.directory = CrawlDirectory(Path(directory))
+        self.directory = CrawlDirectory(local_folder(directory))
         self.final: Report | None = None  # set when the run has ended
         self.hooks = Hooks.of(self.config, Hooks(url_filter, link_extractor, page_sink))
         self._member = member
@@ -300,6 +301,7 @@ class Crawl:
         fetch_tasks.sink = self._delivery.deliver if wanted else None
         fetch_tasks.promise = self._delivery.promise if wanted else None
         fetch_tasks.request_options_of = self._delivery.request_options_of
+        fetch_tasks.flags_of = self._delivery.flags_of if self._asks else None
 
     def _rank(self, link: Link) -> int:
         """Return the rank of a link in its host's queue."""

@@ -156,8 +156,15 @@ class Delivery:
             self._keep(change, self._fingerprinter.fingerprint(target), kept)
 
     def request_options_of(self, fetch_task: FetchTask) -> RequestOptions:
-        """Return the request options of a fetch task with the flag OWN_WAY."""
+        """Return the request options of a fetch task with the flag OWN_REQUEST."""
         return self._handover(fetch_task.fingerprint).options
+
+    def flags_of(self, fetch_task: FetchTask) -> int:
+        """Return whether a request wants the page to be shown in a browser, as flags.
+
+        The flags of a link are lost if the URL was already queued when the request was made.
+        """
+        return self._handover(fetch_task.fingerprint).flags
 
     def rank_of(self, link: Link) -> int:
         """Return the rank of a link in its host's queue."""
@@ -255,7 +262,8 @@ class Delivery:
     ) -> Iterator[tuple[str, Awaitable[bool]]]:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
-        if final and page.ok and (self._parse is not None or handover.callback):
+        shown = page.outcome != Outcome.NOT_RENDERED  # else its content is that of a shell
+        if final and page.ok and shown and (self._parse is not None or handover.callback):
             yield "callback", self._call_back(page, handover.callback, found)
         elif final and handover.errback and not page.ok and page.outcome != Outcome.REDIRECT:
             yield "errback", self._call_back(page, handover.errback, found)
@@ -366,7 +374,7 @@ def page_of(
 
     `consent` is its receipt.
     """
-    shown = fetch.rendering
+    shown = fetch.shown
     return Page(
         url=fetch.url if fetch_task.flags & _OWN_REQUEST else fetch_task.url,
         status=fetch.status,

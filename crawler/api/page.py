@@ -13,6 +13,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from crawler.api.request import Callback, Request
 from crawler.errors import UsageError
 from crawler.extract.decode import to_utf8
+from crawler.shadow_roots import open_shadow_roots
 from crawler.urls.canonical import resolve
 
 if TYPE_CHECKING:
@@ -275,12 +276,12 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def tree(self) -> LexborHTMLParser:
-        """The page parsed by selectolax.
+        """The page parsed by selectolax; shadow roots are elements of the page, named `shadow-root`.
 
         >>> Page.of("http://x/", "<h1>Tea").tree.css_first("h1").tag
         'h1'
         """
-        return LexborHTMLParser(self.text)
+        return LexborHTMLParser(open_shadow_roots(self.text.encode("utf-8", "replace")))
 
     def css(self, query: str) -> Elements:
         """Return the elements that match a CSS selector; raise ValueError if the selector is invalid.
@@ -363,6 +364,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
         With `jar`, the cookies of that jar are sent; give the jar of the page's own request.
         Of the forms that match `css`, the one with most of the fields is used. ValueError if there is none.
+        What is sent in its password fields is not archived.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/in", "<form method=post><input name=token value=7><input name=user></form>")
@@ -377,7 +379,8 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         sent = found | dict(fields)
         target = self.url_join(form.attr("action") or self.url)
         if form.attr("method").strip().lower() == "post":
-            return Request(target, callback, meta, body=sent, jar=jar)
+            secrets = tuple(form.css("input[type=password][name]").attrs("name"))
+            return Request(target, callback, meta, body=sent, jar=jar, secrets=secrets)
         return Request(f"{target.partition('?')[0]}?{urlencode(sent)}", callback, meta, jar=jar)
 
     def urls(self, css: str = "a[href]", attribute: str = "href") -> Iterator[str]:

@@ -24,6 +24,7 @@ Callback = Callable[[Any], Any]
 
 PRIORITY = 128  # rank of a link in the frontier: 0 is first, 255 last
 _LOW_48 = (1 << 48) - 1
+_SHOWN = {None: 0, True: LinkFlag.RENDER, False: LinkFlag.STATIC}
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -41,6 +42,8 @@ class Request(msgspec.Struct, frozen=True):
     `priority`: requests with a higher one are sent before others of their host (0; from -127 to 128).
     `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent
     as a form; a request with a body and no method is a POST. The same form is sent once.
+    The archive keeps the body, but not the values of fields named in `secrets`, nor of those
+    with a name such as `password` or `token` (`pages.request_bodies`: no body at all).
     `headers` are added to this request; headers with credentials are sent only to its own host.
     `dont_filter`: fetch it even if it was fetched before.
 
@@ -56,6 +59,12 @@ class Request(msgspec.Struct, frozen=True):
 
         >>> Request("/account", jar="alice") == Request("/account", jar="bob")
         False
+
+    `render`: show this page in a browser (True), or never (False), whatever `render.when` says;
+    its refreshes and the targets of its redirects are treated alike. None leaves it to the configuration.
+
+        >>> Request("/app", render=True).render
+        True
     """
 
     url: str
@@ -69,6 +78,8 @@ class Request(msgspec.Struct, frozen=True):
     errback: Callback | None = None
     jar: str = ""
     proxy: str = ""
+    render: bool | None = None
+    secrets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for callback in (self.callback, self.errback):
@@ -103,13 +114,14 @@ class Request(msgspec.Struct, frozen=True):
         """Return the options with which the request is sent."""
         body = urlencode(self.body) if isinstance(self.body, Mapping) else self.body
         sent = body.encode() if isinstance(body, str) else body
-        return RequestOptions(self.method, sent, self._headers(), self.jar, self.proxy)
+        return RequestOptions(self.method, sent, self._headers(), self.jar, self.proxy, tuple(self.secrets))
 
     @property
     def flags(self) -> int:
         """Return the flags of the request's link."""
         own = self.dont_filter or self.options != RequestOptions()
-        return (LinkFlag.OWN_REQUEST if own else 0) | (LinkFlag.RANKED if self.priority else 0)
+        flags = (LinkFlag.OWN_REQUEST if own else 0) | (LinkFlag.RANKED if self.priority else 0)
+        return flags | _SHOWN[self.render]
 
     def fingerprint(self, of_url: int, hash: Callable[[bytes], int]) -> int:
         """Return the fingerprint of the request; `of_url` is that of its URL."""
@@ -142,13 +154,20 @@ class Handover(msgspec.Struct, frozen=True, array_like=True):
     rank: int = PRIORITY
     errback: str = ""
     failed: tuple[str, int, str] | None = None  # URL, status and outcome of a page that waits for its errback
+    render: bool | None = None
 
     @classmethod
     def of(cls, request: Request) -> "Handover":
         rank = max(0, min(PRIORITY - request.priority, 255))
         meta, way = dict(request.meta), request.options
         errback = callback_name(request.errback)
-        return cls(callback_name(request.callback), meta, options=way, rank=rank, errback=errback)
+        name = callback_name(request.callback)
+        return cls(name, meta, options=way, rank=rank, errback=errback, render=request.render)
+
+    @property
+    def flags(self) -> int:
+        """Return the flags that say whether a browser shows the page."""
+        return _SHOWN[self.render]
 
 
 _decode = msgspec.msgpack.Decoder(Handover).decode

@@ -46,6 +46,10 @@ CHECKS = {
         "Dead links", _E, "URLs that return no page, and the pages that link to them.",
         "Correct or remove the links, or restore the pages.", "answer", "linked from",
     ),
+    "external_dead_links": Check(
+        "Dead external links", _E, "URLs of other sites that return no page, and the pages that link to them.",
+        "Correct or remove the links.", "answer", "linked from",
+    ),
     "redirect_loops": Check(
         "Redirect loops", _E, "Redirects that lead back to themselves.",
         "End the redirects at a page.", "", "path", "->",

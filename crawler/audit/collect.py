@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from crawler.audit.comparison import ComparedPage, compare_findings, compare_pages, decode
-from crawler.audit.findings import LISTED_MAX, NO_PAGE, Audit, Auditor, unreachable
+from crawler.audit.findings import LISTED_MAX, Audit, Auditor, unreachable
 from crawler.audit.on_page import PageFacts, facts
 from crawler.config import Config
 from crawler.errors import DamageError, UsageError
@@ -23,7 +23,7 @@ from crawler.frontier.waiting_urls import waiting_urls
 from crawler.pages.formats.mirror import redirect_target
 from crawler.pages.formats.rows import Known, known_rows, url_finder
 from crawler.pages.formats.selection import Say, Selection, ignore
-from crawler.records import LinkFlag, PageState
+from crawler.records import NO_PAGE, LinkFlag, PageState
 from crawler.urls.canonical import canonical, resolve
 
 _SITEMAP = LinkFlag.SITEMAP
@@ -130,9 +130,8 @@ def _take_waiting(crawled: Crawled, auditor: Auditor) -> None:
     for archive in crawled.archives:
         for waiting in waiting_urls(archive.store):
             verdict = unreachable(waiting.failing.outcome, waiting.failing.tries) if waiting.failing else ""
-            auditor.waiting(
-                waiting.url, waiting.fingerprint, verdict, via_url(waiting.via) if verdict else ""
-            )
+            via = via_url(waiting.via) if verdict else ""
+            auditor.waiting(waiting.url, waiting.fingerprint, verdict, via, waiting.flags)
 
 
 def _listed(crawled: Crawled, known: Known) -> list[tuple[int, str]]:

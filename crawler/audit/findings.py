@@ -18,14 +18,13 @@ import numpy as np
 from crawler.audit.check_table import CHECKS, DEEP_HOPS, SLOW_SECONDS
 from crawler.audit.hreflang import ReturnLinks
 from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
-from crawler.records import LinkFlag, Outcome, PageState
+from crawler.records import NO_PAGE, LinkFlag, Outcome, PageState
 
 LISTED_MAX = 1000  # listed findings per section, by default
 UNREACHABLE_MAX = 100_000  # URLs of unreachable servers that are told apart; the others are only counted
 _HOPS_MAX = 50  # maximum length of a redirect chain
 
-NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
-_SITEMAP = LinkFlag.SITEMAP
+_EXTERNAL, _REDIRECT = LinkFlag.EXTERNAL, LinkFlag.REDIRECT
 _NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_DENIED})
 # A description of each outcome that makes a link dead.
 _OUTCOMES = {
@@ -71,6 +70,7 @@ class Audit(msgspec.Struct):
     sections: dict[str, Section]
     compared_with: str = ""  # the earlier crawl
     comparison: dict[str, Section] = {}  # sections of `comparison.py`
+    external: dict[str, int] = {}  # links out of scope that were checked, by status or outcome
 
 
 class Repeated:
@@ -98,6 +98,9 @@ class Repeated:
         return [(key, count, urls) for key, (count, urls) in ranked]
 
 
+_Dead = tuple[str, str, str]  # (url, description, via), by fingerprint
+
+
 class Auditor:
     """Collects findings (see the module's docstring); keeps `listed_max` findings per section."""
 
@@ -113,12 +116,17 @@ class Auditor:
         self._slow_total = 0
         self._urls = self._pages = 0
         self._sections = {name: Section(listed=[]) for name in CHECKS}
-        self._dead: dict[int, tuple[str, str, str]] = {}  # fingerprint -> (url, description, via)
+        self._dead: dict[int, _Dead] = {}
         self._redirects: dict[int, tuple[str, int, str]] = {}  # fingerprint -> (url, target, its URL)
         self._found: dict[int, tuple[str, str, int]] = {}  # indexable pages: fingerprint -> (url, via, depth)
         self._noindex: set[int] = set()
         self._denied: set[int] = set()
         self._unfetched: Counter[str] = Counter()
+        self._external: Counter[str] = Counter()
+        self._dead_external: dict[int, _Dead] = {}
+        self._external_redirects: dict[int, tuple[str, int, str]] = {}  # fingerprint -> (url, target, via)
+        self._external_hops: set[int] = set()  # those of `_dead_external` that were found by a redirect
+        self._external_ends: set[int] = set()  # those to which an external link redirects
         self._mapped: dict[int, str] = {}  # in a sitemap
         self._linked: set[int] = set()  # URLs of `_mapped` to which a page links
         self._sources: dict[int, tuple[int, list[str]]] = {}
@@ -134,6 +142,8 @@ class Auditor:
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
     ) -> None:
         """Note a URL that was tried; `target` is its redirect target (fingerprint, URL)."""
+        if flags & _EXTERNAL:
+            return self._note_external(row, fingerprint, target, flags)
         self._urls += 1
         self._note_time(row["fetched_at"])
         self._hosts[row["host"]] += 1
@@ -146,10 +156,22 @@ class Auditor:
         elif state == PageState.DENIED or outcome is Outcome.ROBOTS_DENIED:
             self._denied.add(fingerprint)
             self._add("robots_blocked", _found_on(row["url"], row["via"]))
-        elif state in (PageState.GONE, PageState.FAILED) or (row["status"] or 0) >= 400:
-            self._dead[fingerprint] = (row["url"], _behind(row["status"], outcome), row["via"] or "")
+        elif _is_dead(row):
+            self._dead[fingerprint] = _dead(row)
         elif state == PageState.STORED and not flags & NO_PAGE:
             self._stored(row, fingerprint)
+
+    def _note_external(
+        self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
+    ) -> None:
+        """Note an external link that was checked: no page of the site."""
+        self._external[str(row["status"] or row["outcome"])] += 1
+        if row["state"] == PageState.REDIRECTED and target is not None:
+            self._external_redirects[fingerprint] = (row["url"], target[0], row["via"] or "")
+        elif row["state"] != PageState.DENIED and _is_dead(row):
+            self._dead_external[fingerprint] = _dead(row)
+            if flags & _REDIRECT:
+                self._external_hops.add(fingerprint)
 
     def _stored(self, row: Mapping[str, Any], fingerprint: int) -> None:
         kind = row["content_type"] or "unknown"
@@ -177,8 +199,13 @@ class Auditor:
             keep = heapq.heappush if len(self._slow) < self._listed_max else heapq.heappushpop
             keep(self._slow, (took, url))
 
-    def waiting(self, url: str, fingerprint: int, verdict: str, via: str) -> None:
+    def waiting(self, url: str, fingerprint: int, verdict: str, via: str, flags: int = 0) -> None:
         """Note a URL that was not fetched; `verdict` says why its server is unreachable, "" if it is only to do."""
+        if flags & _EXTERNAL:
+            self._external["unreachable" if verdict else "to do"] += 1
+            if verdict and self._external["unreachable"] <= UNREACHABLE_MAX:
+                self._dead_external.setdefault(fingerprint, (url, verdict, via))
+            return
         self._unfetched["unreachable" if verdict else "to do"] += 1
         if verdict and self._unfetched["unreachable"] <= UNREACHABLE_MAX:
             self._dead.setdefault(fingerprint, (url, verdict, via))
@@ -192,9 +219,23 @@ class Auditor:
     def wanted(self) -> np.ndarray:
         """Return the fingerprints (sorted) of the URLs for which incoming links are collected."""
         if self._wanted is None:
-            names = {*self._dead, *self._redirects, *self._mapped}
+            self._end_external_redirects()
+            names = {*self._dead, *self._dead_external, *self._redirects, *self._mapped}
             self._wanted = np.array(sorted(names), np.uint64)
         return self._wanted
+
+    def _end_external_redirects(self) -> None:
+        """Count external links as dead if their redirects end at a dead URL."""
+        ended = {}
+        for fingerprint, (url, target, via) in self._external_redirects.items():
+            for _ in range(_HOPS_MAX):
+                if target not in self._external_redirects:
+                    break
+                target = self._external_redirects[target][1]
+            if target in self._dead_external:
+                ended[fingerprint] = url, f"redirects to {self._dead_external[target][1]}", via
+                self._external_ends.add(target)
+        self._dead_external |= ended
 
     def page(self, page: PageFacts) -> None:
         """Note a stored HTML page; its `links` are the `wanted` ones."""
@@ -214,14 +255,16 @@ class Auditor:
         for link in np.frombuffer(page.links, np.uint64).tolist():
             if link in self._mapped:
                 self._linked.add(link)
-            if link in self._dead or link in self._redirects:
+            if link in self._dead or link in self._redirects or link in self._dead_external:
                 _count_in(self._sources, link, page.url)
 
     # -- result
 
     def audit(self) -> Audit:
         """Return the report of everything noted."""
-        self._judge_dead()
+        self.wanted()
+        self._judge_dead("dead_links", self._dead)
+        self._judge_dead("external_dead_links", self._dead_external)
         self._judge_redirects()
         self._judge_copies()
         self._judge_sitemaps()
@@ -248,6 +291,7 @@ class Auditor:
             self._coverage(),
             dict(self._unfetched),
             {name: section for name, section in self._sections.items() if section.total},
+            external=dict(sorted(self._external.items())),
         )
 
     def _add(self, name: str, finding: Finding) -> None:
@@ -256,14 +300,16 @@ class Auditor:
         if len(section.listed) < self._listed_max:
             section.listed.append(finding)
 
-    def _judge_dead(self) -> None:
+    def _judge_dead(self, name: str, dead: Mapping[int, _Dead]) -> None:
         """Add the dead URLs, those with the most incoming links first."""
-        ranked = sorted(self._dead.items(), key=lambda item: -self._sources.get(item[0], (0, []))[0])
+        ranked = sorted(dead.items(), key=lambda item: -self._sources.get(item[0], (0, []))[0])
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
+            if not sources and fingerprint in self._external_ends & self._external_hops:
+                continue  # the link that redirects here is listed
             if not sources and via:  # the linking page is not stored
                 count, sources = 1, [via]
-            self._add("dead_links", Finding(url, behind, tuple(sources), count))
+            self._add(name, Finding(url, behind, tuple(sources), count))
 
     def _judge_redirects(self) -> None:
         loops: set[int] = set()
@@ -373,6 +419,14 @@ def unreachable(cause: str, tries: int) -> str:
         _behind(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
     )
     return f"{words.replace('_', ' ')} after {tries} {'try' if tries == 1 else 'tries'}"
+
+
+def _is_dead(row: Mapping[str, Any]) -> bool:
+    return row["state"] in (PageState.GONE, PageState.FAILED) or (row["status"] or 0) >= 400
+
+
+def _dead(row: Mapping[str, Any]) -> _Dead:
+    return row["url"], _behind(row["status"], Outcome(row["outcome"])), row["via"] or ""
 
 
 def _behind(status: int | None, outcome: Outcome) -> str:

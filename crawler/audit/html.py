@@ -97,6 +97,8 @@ def _charts(audit: Audit) -> str:
         _bars("Hops from the start", audit.depths),
         _bars("Types", dict(list(audit.types.items())[:8])),
     ]
+    if audit.external:
+        charts.append(_bars("External links", audit.external))
     if audit.sitemap["listed"]:
         charts.append(_bars("Sitemaps", {name.replace("_", " "): n for name, n in audit.sitemap.items()}))
     return f"<div class=charts>{''.join(charts)}</div>"

@@ -28,6 +28,8 @@ def text(audit: Audit) -> str:
     }
     if audit.sitemap["listed"]:
         tables["sitemap"] = {name.replace("_", " "): n for name, n in audit.sitemap.items()}
+    if audit.external:
+        tables["external"] = audit.external
     if audit.unfetched:
         tables["left"] = audit.unfetched
     for name, values in tables.items():

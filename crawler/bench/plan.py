@@ -2,6 +2,7 @@
 
     crawler plan --pages 1e9 --hosts 5e6 --rate 10000
     crawler plan --pages 1e7 --hosts 50000 --rate 100 --refresh 20 --cores 4
+    crawler plan --pages 1e6 --hosts 5000 --rendered 0.1
     crawler crawl https://example.org/ --dir sample --max-pages 5000 && crawler plan --sample sample --pages 1e6
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
@@ -145,6 +146,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--secure", type=float, default=0.8, metavar="X", help="share of pages fetched over TLS (0.8)")
     add("--handshakes", type=float, default=0.2, metavar="X", help="full TLS handshakes per page (0.2)")
     add("--usable", type=float, default=0.7, metavar="X", help="usable share of each core (0.7)")
+    add("--rendered", type=float, default=0.0, metavar="X", help="share of pages shown in a browser (0)")
+    add(
+        "--render-cpu",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="CPU seconds of a rendering (those of the unit costs)",
+    )
     add("--units", type=Path, metavar="FILE", help="unit costs written by `crawler bench units --out`")
 
 
@@ -162,7 +171,7 @@ def goal_of(args: argparse.Namespace) -> Goal:
         raise UsageError(f"--{zero[0].replace('_', '-')} must be more than 0")
     if over := [
         name
-        for name in ("compressed", "changed", "coded", "secure", "usable", "largest_host")
+        for name in ("compressed", "changed", "coded", "secure", "usable", "largest_host", "rendered")
         if numbers[name] > 1
     ]:
         raise UsageError(f"--{over[0].replace('_', '-')} is a share and must be at most 1")
@@ -194,6 +203,8 @@ def goal_of(args: argparse.Namespace) -> Goal:
         disk=args.disk * GIB,
         bandwidth=args.bandwidth * 125e3,
         machines=args.machines,
+        rendered=args.rendered,
+        render_cpu=args.render_cpu,
     )
 
 
@@ -218,6 +229,7 @@ def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
         ("time", _scaled(found.days * DAY, _TIMES)),
         ("CPU per page", _range(found.page_cpu * 1e3, "ms")),
         ("CPU in total", _scaled(found.cpu, _TIMES[1:])),
+        ("rendering", _rendering(found, goal)),
         ("processes", _range(found.processes, "")),
         ("machines", _range(found.machines, "")),
         ("disk", _scaled(found.disk, _SIZES)),
@@ -232,7 +244,17 @@ def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
         ("a page", _assumed(goal)),
         ("unit costs", units.machine),
     ]
-    return "\n".join(f"{name:<18}{value}" for name, value in rows)
+    return "\n".join(f"{name:<18}{value}" for name, value in rows if value)
+
+
+def _rendering(found: Plan, goal: Goal) -> str:
+    """Return what it costs to show pages in a browser; "" if none is shown."""
+    if not goal.rendered:
+        return ""
+    return (
+        f"{_scaled(found.render_cpu * goal.pages, _TIMES[1:])} of the CPU, for the {goal.rendered:.1%} of the pages that "
+        f"a browser shows; {_range(found.render_cores, 'cores')} beside the processes"
+    )
 
 
 def _assumed(goal: Goal) -> str:

@@ -10,12 +10,13 @@
     processes       rate x CPU per page without the idle share / the usable share of a core
     rate of hosts   hosts / (answer time + gap): the limit by politeness, however many machines there are
     rate of a host  1 / (answer time + gap): the largest host ends last, if its share of the pages is above average
+    rendering       share of the pages that a browser shows x CPU of a rendering; it runs beside the processes
     rate            the least of: requested, hosts, the largest host's rate / its share of the pages, bandwidth, cores
     WARC            (pages + hosts, for robots.txt) x capture + pages x KiB, as compressed by gzip, x the ratio of
                     the WARC's compression to gzip, which differs for bodies sent compressed
     disk            WARC + pages x (line of the journal + store) + known URLs x (DUE + links log) + waiting URLs x queue
     memory          processes x (base + tree + the largest page in a child + caches as far as they fill + connections)
-                    + hosts x row, and known pages x schedule if they are refreshed
+                    + hosts x row, known pages x schedule if they are refreshed, and a browser a process if it renders
     days            pages / rate
 
 A page is a fetch, whatever the status of the answer. A web is described by its mean page (KiB, compressed share,
@@ -96,6 +97,9 @@ class UnitCosts(msgspec.Struct, frozen=True):
     host_memory: CostRange
     refreshed_memory: CostRange  # per known page in the schedule
     machine: str = ""
+    # Of a page that a browser shows, with the answers to its requests (`render/README.md`, "Cost"), and of the browser
+    render_cpu: CostRange = CostRange(0.1, 0.2, 0.5)
+    browser_memory: CostRange = CostRange(200e6, 320e6, 1074e6)  # up to `render.memory_bytes_max`
 
 
 # A sketch, not a measurement: the CPU of whole crawls divided according to a profile, so that set `mid` adds up (1,851
@@ -164,7 +168,8 @@ class Goal(msgspec.Struct, frozen=True):
     new URLs per page, `directories` the directories with pages per host. `refresh` is the additional fetches of known
     pages per second; the share `changed` of them finds a changed page. The gap of a host is `delay`, or `delay_factor`
     times the answer time. `cores`, `memory`, `disk` (bytes) and `bandwidth` (bytes per second) are those of one
-    machine; `usable` is the share of a core that may be used.
+    machine; `usable` is the share of a core that may be used. A browser shows the share `rendered` of the fetches, each
+    for `render_cpu` CPU seconds (0: as the unit costs say).
     """
 
     pages: float
@@ -194,10 +199,15 @@ class Goal(msgspec.Struct, frozen=True):
     bandwidth: float = 125e6
     machines: int = 0
     usable: float = 0.7
+    rendered: float = 0.0
+    render_cpu: float = 0.0
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The resources of a crawl. `bottleneck` is the bound on the rate; `days` and `cpu` are for all pages once."""
+    """The resources of a crawl. `bottleneck` is the bound on the rate; `days` and `cpu` are for all pages once.
+
+    `render_cpu` is the part of `page_cpu` that browsers use; they keep `render_cores` busy.
+    """
 
     rate: float
     page_cpu: CostRange
@@ -214,6 +224,8 @@ class Plan(msgspec.Struct, frozen=True):
     peer_connections: int
     days: CostRange
     bottleneck: str
+    render_cpu: CostRange
+    render_cores: CostRange
 
     @property
     def disk(self) -> CostRange:
@@ -232,6 +244,11 @@ def page_cpu(goal: Goal, units: UnitCosts) -> CostRange:
         + units.handshake_cpu * goal.handshakes
         + units.secure_cpu * goal.secure
     )
+
+
+def render_cpu(goal: Goal, units: UnitCosts) -> CostRange:
+    """Return the CPU seconds per fetch that browsers use."""
+    return (exactly(goal.render_cpu) if goal.render_cpu else units.render_cpu) * goal.rendered
 
 
 def unformed(goal: Goal) -> float:
@@ -266,7 +283,7 @@ def skewed_rate(goal: Goal) -> float:
 
 def plan(goal: Goal, units: UnitCosts) -> Plan:
     """Return the resources of a crawl, and the bound that limits its rate."""
-    busy = page_cpu(goal, units)
+    busy, rendering = page_cpu(goal, units), render_cpu(goal, units)
     wire = goal.page_bytes * (goal.coded * goal.compressed + 1.0 - goal.coded) + HEADER_BYTES
     bounds = {"hosts: politeness": host_rate(goal)}
     if goal.largest_host * goal.hosts > 1.0:
@@ -275,7 +292,7 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
         bounds["the rate asked for"] = goal.rate
     if goal.machines or not goal.rate:
         machines = goal.machines or 1
-        bounds["cores"] = machines * goal.cores * goal.usable / busy.mid
+        bounds["cores"] = machines * goal.cores * goal.usable / (busy + rendering).mid
         bounds["bandwidth"] = machines * goal.bandwidth / wire
     bottleneck = min(bounds, key=lambda name: bounds[name])
     rate = bounds[bottleneck]
@@ -283,22 +300,27 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
     whole = rate + goal.refresh
     load = busy * rate + refreshed * goal.refresh
     processes = _each(load, lambda each: max(1.0, math.ceil(each / goal.usable - ROUNDED)))
+    render_cores = rendering * (whole / goal.usable)
+    with_browsers = load * (1.0 / goal.usable) + render_cores
+    cores = CostRange(*map(max, _three(processes), _three(with_browsers)))
     lone = _lone(load, units.lone_cpu, whole, processes)
-    cpu = busy + lone
+    cpu = busy + lone + rendering
     warc, other = _warc(goal, units), _other_disk(goal, units, processes)
     memory = _memory(goal, units, processes, whole)
+    if goal.rendered:
+        memory += _product(units.browser_memory, processes)
     needed = CostRange(
         *(
-            float(max(math.ceil(n / goal.cores), math.ceil(d / goal.disk), math.ceil(m / goal.memory),
+            float(max(math.ceil(n / goal.cores - ROUNDED), math.ceil(d / goal.disk), math.ceil(m / goal.memory),
                       math.ceil(whole * wire / goal.bandwidth)))
-            for n, d, m in zip(_three(processes), _three(warc + other), _three(memory), strict=True)
+            for n, d, m in zip(_three(cores), _three(warc + other), _three(memory), strict=True)
         )
     )  # fmt: skip
     count = int(processes.mid)
     return Plan(
         rate=rate,
         page_cpu=cpu,
-        refresh_cpu=refreshed + lone,
+        refresh_cpu=refreshed + lone + rendering,
         refresh_warc=_refresh_warc(goal, units) * (goal.refresh * DAY),
         cpu=cpu * goal.pages + units.host_cpu * goal.hosts + _product(units.process_cpu, processes),
         processes=processes,
@@ -311,6 +333,8 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
         peer_connections=count * (count - 1),
         days=exactly(goal.pages / rate / DAY),
         bottleneck=bottleneck,
+        render_cpu=rendering,
+        render_cores=render_cores,
     )
 
 

@@ -110,6 +110,9 @@ def _of_report(report: dict[str, Any]) -> dict[str, float]:
         "known_hosts": float(report.get("frontier", {}).get("hosts", 0)),
         "handshakes": report.get("connections", {}).get("full", 0) / pages,
     }
+    rendered = report.get("rendered", {})
+    if shown := rendered.get("pages", 0):
+        found |= {"rendered": min(shown / pages, 1.0), "render_cpu": rendered.get("cpu_ms", 0) / shown / 1000}
     if decoded:
         found |= _coding(min(wire / decoded, 1.0))
     return found

@@ -16,11 +16,12 @@ from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import SeedPlaces, inherited
-from crawler.crawl.restart import put_aside
+from crawler.crawl.restart import earlier, put_aside
 from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
 from crawler.signing.key_file import with_key_file
+from crawler.storage.parts import PARTS, part_files
 
 log = logging.getLogger("crawler")
 
@@ -31,12 +32,17 @@ def main(_command: str, argv: list[str]) -> int:
     from crawler.cli import running  # imported here, so that `--help` is fast
 
     directory = CrawlDirectory(args.dir)
-    if args.dry_run and (args.fresh or args.login is not None or args.mirror or args.report is not None):
+    if args.dry_run and (
+        args.fresh or args.cached or args.login is not None or args.mirror or args.report is not None
+    ):
         raise UsageError(
-            "--dry-run keeps nothing: it cannot be combined with --fresh, --login, --mirror or --report"
+            "--dry-run keeps nothing: it cannot be combined with --fresh, --cached, --login, --mirror or --report"
         )
-    if args.fresh and (aside := put_aside(directory)) is not None and not args.quiet:
+    fresh = args.fresh or args.cached
+    if fresh and (aside := put_aside(directory)) is not None and not args.quiet:
         print(f"the existing crawl was moved to {aside}", file=sys.stderr)
+    if args.cached:
+        setattr(args, "crawl.answers_from", earlier(directory))
     layers = options.layers(args, directory)
     add_logins(args, layers)
     _add_parts(args, layers)
@@ -65,7 +71,18 @@ def main(_command: str, argv: list[str]) -> int:
             f"crawler: no file of a kind in --accept was found: {', '.join(config.filter.accept)}",
             file=sys.stderr,
         )
-    return exit_code(report) or (CUT_CODE if _misses_files(args, config, report) else 0)
+    broken_off = _broken_off(directory) if report["stopped_by"] == "patience" else 0
+    if broken_off:
+        print(
+            f"crawler: files that broke off, to be resumed: {broken_off:,}; run the command again",
+            file=sys.stderr,
+        )
+    return exit_code(report) or (CUT_CODE if broken_off or _misses_files(args, config, report) else 0)
+
+
+def _broken_off(directory: CrawlDirectory) -> int:
+    """Return the number of files whose transfer broke off and whose next try is still to come."""
+    return sum(1 for name in directory.process_names() for _ in part_files(directory.process(name) / PARTS))
 
 
 def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:
@@ -138,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     what(
         "--seeds",
         metavar="FILE",
-        help="file of seeds, one per line; columns `url scope depth limit` are allowed; - reads standard input",
+        help="file of seeds, one per line; columns `url scope depth limit render` are allowed; - reads standard input",
     )
     what(
         "--mirror",
@@ -148,6 +165,11 @@ def _parser() -> argparse.ArgumentParser:
     what("--spider", action="store_true", help="follow links but store nothing; then see `crawler report`")
     what("--dry-run", action="store_true", help="print the URLs that would be fetched; keep nothing")
     what("--fresh", action="store_true", help="start a new crawl; move the existing one to DIR.1, DIR.2, ...")
+    what(
+        "--cached",
+        action="store_true",
+        help="as --fresh, but take the answers that earlier runs stored (DIR.1, DIR.2, ...) instead of requests",
+    )
     flags.add_config_flags(groups, "crawl")
     what(
         "--accept",

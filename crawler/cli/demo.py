@@ -1,7 +1,8 @@
 """`crawler demo`: run the whole crawler on a small built-in web, in under a minute.
 
-The demo first crawls the web completely. Then news and prices change, and for `REFRESH_SECONDS` the
-crawl keeps its copies fresh; the web itself reports how many of them are current.
+The demo first crawls the web completely; if there is a browser, it shows the shop that needs
+one. Then news and prices change, and for `REFRESH_SECONDS` the crawl keeps its copies fresh;
+the web itself reports how many of them are current.
 """
 
 import argparse
@@ -18,11 +19,17 @@ from crawler.crawl.restart import put_aside
 SETTINGS: dict[str, Any] = {
     "crawl": {"scope": "any", "depth": 12, "patience": 10.0, "concurrency": 16},
     "politeness": {"delay": 0.05, "delay_factor": 1.0, "address_delay_share": 0.0, "backoff_first": 1.0},
-    "network": {"allow_networks": ["127.0.0.0/28"]},
+    "network": {"allow_networks": ["127.0.0.0/27"]},
     "due": {"max_wait": 0.5},
+    "render": {"when": "auto", "chance": 0.0},
 }
+WITHOUT_BROWSER = (
+    "no browser: the shop `app`, which needs JavaScript, shows only its first page; "
+    "on Debian: apt-get install chromium-headless-shell"
+)
 
 INTERPRETED = ("The kernels run interpreted here. For real crawls, compile them: scripts/setup",)
+STATIC: dict[str, Any] = {"render": {"when": "never"}}
 REFRESH_SECONDS = 12.0
 REFRESH: dict[str, Any] = {
     "crawl": {"max_time": REFRESH_SECONDS, "rate": 25.0},
@@ -34,7 +41,7 @@ def main(_command: str, argv: list[str]) -> int:
     """Crawl the demonstration web; print what was fetched and where it is stored."""
     parser = options.parser(
         "demo",
-        "Crawl a small built-in web of five hosts on loopback, then keep the copies fresh while the pages change.\n"
+        "Crawl a small built-in web of six hosts on loopback, then keep the copies fresh while the pages change.\n"
         "The default directory is ./crawl-demo.",
         "crawler demo",
         settings=True,
@@ -70,13 +77,18 @@ def _config(args: argparse.Namespace, *more: dict[str, Any]) -> Config:
 async def _demo(args: argparse.Namespace) -> None:
     """Crawl the web, let it change, keep the copies fresh, and print the results of both."""
     from crawler.cli.demo_web import HOSTS, DemoWeb
+    from crawler.cli.parsing import quoted
     from crawler.cli.summary import summary
 
     async with DemoWeb() as demo_web:
         hosts = ", ".join(f"{name} {address}" for name, address in HOSTS.items())
         print(f"a small web on port {demo_web.port}: {hosts}", flush=True)  # progress is written to stderr
-        report = await _crawl(_config(args), args, demo_web.seeds())
+        config = _config(args)
+        renders = _renders(config)
+        report = await _crawl(config if renders else _config(args, STATIC), args, demo_web.seeds())
         print(summary(report, args.dir), flush=True)
+        if shown := report["rendered"].get("pages", 0) if "rendered" in report else 0:
+            print(f"shown in a browser without network: {shown} pages of the shop `app`", flush=True)
         if report["stopped_by"] != "done":
             return
         print(
@@ -84,9 +96,29 @@ async def _demo(args: argparse.Namespace) -> None:
             flush=True,
         )
         demo_web.change()
-        report = await _crawl(_config(args, REFRESH), args, [])
+        report = await _crawl(_config(args, REFRESH, *(() if renders else (STATIC,))), args, [])
         print(_refreshed(report, *demo_web.current()))
         print(_closing(args.dir, demo_web.url("manual", "/chapter1/")))
+        if shown:
+            app = demo_web.url("app", "/tea/Oolong")
+            print(
+                f"  crawler get {app} --dir {quoted(args.dir)}    # and with --static, the answer without a browser"
+            )
+
+
+def _renders(config: Config) -> bool:
+    """Return whether there is a browser for the shop that needs one; print a line if there is none."""
+    from crawler.render.browser import find_program
+    from crawler.render.protocol import BrowserError
+
+    if config.render.when == "never":
+        return False
+    try:
+        find_program(config.render.browser)
+    except BrowserError:
+        print(WITHOUT_BROWSER, flush=True)
+        return False
+    return True
 
 
 async def _crawl(config: Config, args: argparse.Namespace, seeds: list[str]) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""The web of `crawler demo`: five small hosts on loopback, each with a feature of the real web.
+"""The web of `crawler demo`: six small hosts on loopback, each with a feature of the real web.
 
 manual    127.0.0.11    a manual: chapters, sections, one navigation on every page, gzip
 shop      127.0.0.12    redirects, dead links, session ids; robots.txt forbids /cart; a sitemap
 news      127.0.0.13    a feed, meta refresh, pages in windows-1252
 busy      127.0.0.14    answers 429 with Retry-After to requests that come too fast
 endless   127.0.0.15    a calendar without end, which only a depth limit stops
+app       127.0.0.16    a tea shop that a script builds: without a browser its first page has neither text nor links
 
 After a call of `change`, articles change every few seconds, those with higher numbers less often, and one
 product in four changes its price. Each such page has an ETag and answers 304 until it changes.
@@ -25,12 +26,24 @@ HOSTS = {
     "news": "127.0.0.13",
     "busy": "127.0.0.14",
     "endless": "127.0.0.15",
+    "app": "127.0.0.16",
 }
 CHAPTERS, SECTIONS = 8, 6
 PRODUCTS = 40
 ARTICLES = 30
 BUSY_PAGES = 20
 BUSY_PER_SECOND = 8
+TEAS = ("Assam", "Ceylon", "Darjeeling", "Gunpowder", "Keemun", "Lapsang", "Oolong", "Sencha", "Yunnan")
+
+_APP_PAGE = '<!doctype html><title>Tea</title><div id="root"></div><script src="/app.js"></script>'
+_APP_SCRIPT = """const root = document.getElementById("root");
+fetch("/teas.json").then((answer) => answer.json()).then((teas) => {
+  const shown = teas.find((tea) => `/tea/${tea.name}` === location.pathname);
+  document.title = shown ? shown.name : "The tea shop";
+  root.innerHTML = `<h1>${document.title}</h1><p>${shown ? shown.text : "All teas"}</p>` +
+    teas.map((tea) => `<a href="/tea/${tea.name}">${tea.name}</a>`).join(" ");
+});
+"""
 
 
 def page(title: str, *links: str, text: str = "") -> str:
@@ -50,7 +63,7 @@ def _period(host: str, name: str) -> float:
 
 
 class DemoWeb(LoopbackSites):
-    """Serves the five hosts on one port until closed; use as an async context manager."""
+    """Serves the six hosts on one port until closed; use as an async context manager."""
 
     def __init__(self) -> None:
         super().__init__(self._answer, HOSTS.values())
@@ -63,6 +76,7 @@ class DemoWeb(LoopbackSites):
             "news": self._news,
             "busy": self._busy_host,
             "endless": self._endless,
+            "app": self._app,
         }
 
     def url(self, host: str, path: str = "/") -> str:
@@ -178,3 +192,12 @@ class DemoWeb(LoopbackSites):
             return web.Response(status=404)
         day = int(request.query.get("day", "0")) if request.query.get("day", "0").isdigit() else 0
         return self._html(page(f"Day {day}", f"/calendar?day={day + 1}"))
+
+    def _app(self, request: web.BaseRequest) -> web.Response:
+        if request.path == "/app.js":
+            return web.Response(text=_APP_SCRIPT, content_type="text/javascript")
+        if request.path == "/teas.json":
+            return web.json_response([{"name": tea, "text": f"{tea} is a tea. " * 20} for tea in TEAS])
+        if request.path == "/" or request.path.removeprefix("/tea/") in TEAS:
+            return self._html(_APP_PAGE)
+        return web.Response(status=404)

@@ -96,6 +96,14 @@ FLAGS = (
     ),
     Flag(
         WHAT,
+        "--check-external",
+        "crawl.check_external",
+        None,
+        "check each link out of scope once, for `crawler report`; its page is neither stored nor followed",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        WHAT,
         "--order",
         "order.name",
         "NAME",

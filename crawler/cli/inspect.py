@@ -3,20 +3,22 @@
 import argparse
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from crawler.admin import eta, report
 from crawler.admin.eta import duration
+from crawler.admin.render_reasons import REASONS
 from crawler.admin.status import Status, group, whole
 from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
 from crawler.cli.parsing import quoted
 from crawler.consent.describing import header_text
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, UsageError
 from crawler.printable import printable
-from crawler.records import HostStatus
+from crawler.records import CACHED, HostStatus
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -189,26 +191,34 @@ def _reached(recent: Mapping[str, float]) -> str:
 
 def _connections(counts: Mapping[str, int]) -> str:
     """Return how many requests used a kept connection, a full or resumed TLS handshake, or no TLS."""
-    total = sum(counts.values())
+    cached = counts.get(CACHED, 0)
+    total = sum(counts.values()) - cached
     if not total:
-        return ""
+        return f"none; {cached:,} answers of earlier runs" if cached else ""
     kept = counts.get("reused", 0) / total
     return (
         f"{kept:.0%} of {total:,} over a kept connection; {counts.get('full', 0):,} full and "
         f"{counts.get('resumed', 0):,} resumed TLS handshakes, {counts.get('plain', 0):,} without TLS"
+        + (f"; {cached:,} answers of earlier runs" if cached else "")
     )
 
 
 def _rendered(counts: Mapping[str, int]) -> str:
-    """Return the line about pages that a browser showed; "" if there are none."""
-    pages = counts.get("pages", 0)
+    """Return the line about pages that a browser showed, and why; "" if there are none."""
+    pages, failed = counts.get("pages", 0), counts.get("failed", 0)
     if not pages:
-        return ""
-    requests, cached = counts.get("requests", 0), counts.get("cached", 0)
-    return (
-        f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text; "
-        f"{counts.get('ms', 0) / pages / 1000:.1f} s a page; {_count(requests, 'request')}, {cached:,} from the cache"
-    )
+        return f"{_count(failed, 'page')} that no browser could show" if failed else ""
+    why = _numbers({word: counts.get(f"why_{name}", 0) for name, word in REASONS.items()})
+    parts = [
+        f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text"
+        + f" ({why})" * bool(why),
+        f"{counts.get('cpu_ms', 0) / pages / 1000:.2f} CPU s and {counts.get('ms', 0) / pages / 1000:.1f} s a page",
+        f"{_count(counts.get('requests', 0), 'request')}, {counts.get('cached', 0):,} from the cache, "
+        f"{counts.get('missing', 0):,} without an answer",
+        f"{failed:,} failed" if failed else "",
+        f"{counts.get('cut', 0):,} stopped at a limit" if counts.get("cut", 0) else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def _count(n: int, noun: str) -> str:
@@ -320,10 +330,16 @@ def _why_text(answer: dict[str, Any], indent: str = "") -> str:
             lines += [f"{indent}{name}:", _why_text(value, indent + "  ")]
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             lines.append(f"{indent}{name}:")
-            lines += [_why_text(inner, indent + "  - ") for inner in value]
+            lines += [_list_item(inner, indent + "  ") for inner in value]
         elif value not in ("", 0, None, [], {}, False) or name in ("known",):
             lines.append(f"{indent}{name}: {printable(value)}")
     return "\n".join(lines)
+
+
+def _list_item(item: dict[str, Any], indent: str) -> str:
+    """Return an item of a list; a dash marks its first line only."""
+    text = _why_text(item, indent + "  ")
+    return f"{indent}- {text[len(indent) + 2 :]}"
 
 
 def _get(argv: list[str]) -> int:
@@ -345,23 +361,54 @@ def _get(argv: list[str]) -> int:
         help="print the server's answer, not what a browser showed (--render)",
     )
     parser.add_argument(
+        "--screenshot",
+        action="store_true",
+        help="print the picture (PNG) that a browser took of the page (render.screenshot)",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="output file (standard output)")
+    parser.add_argument(
         "--allow", default="", metavar="USE", help="only a copy that may be used for USE, such as train-ai"
     )
     args = parser.parse_args(argv)
+    if args.screenshot and (args.headers or args.static):
+        raise UsageError("--screenshot prints a picture, without --headers and --static")
     page = _first_copy(args)
     if args.headers:
         lines = [f"HTTP {page['status']} {page['reason']}".rstrip()]
         lines += [f"{name}: {value}" for name, value in page["headers"]]
         if page["consent"]:
             lines.append(f"X-Consent: {header_text(page['consent'])}")
-        print("\n".join(map(printable, lines)))
+        _write("\n".join(map(printable, lines)).encode() + b"\n", args.output)
     else:
         import base64
 
         content = page["content"]
-        sys.stdout.buffer.write(content if isinstance(content, bytes) else base64.b64decode(content))
-        sys.stdout.buffer.flush()
+        body = content if isinstance(content, bytes) else base64.b64decode(content)
+        if args.screenshot:
+            _check_picture(args, body)
+        _write(body, args.output)
     return 0
+
+
+def _check_picture(args: argparse.Namespace, picture: bytes) -> None:
+    if not picture:
+        raise CrawlerError(
+            f"{args.url}: its copy has no picture; a crawl with --render and --set render.screenshot=true takes one"
+        )
+    if args.output is None and sys.stdout.isatty():
+        raise UsageError("the picture is a PNG, not for a terminal; give -o FILE")
+
+
+def _write(content: bytes, path: Path | None) -> None:
+    """Write to a file, or to standard output without one."""
+    if path is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"--output {path}: {error.strerror}") from error
 
 
 def _first_copy(args: Any) -> dict[str, Any]:
@@ -372,6 +419,7 @@ def _first_copy(args: Any) -> dict[str, Any]:
         "with_noarchive": args.with_noarchive,
         "static": args.static,
         "allow": args.allow,
+        "screenshot": args.screenshot,
     }
     for page in access.ask(args.dir, request):
         if page is not None:

@@ -16,7 +16,7 @@ from crawler.config import Config, Layers, LogsConfig, environment_overrides, re
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.printable import printable, printable_text, printing
-from crawler.storage.object_store import is_url
+from crawler.storage.object_store import local_folder
 from crawler.storage.rotating_file import RotatingFile
 from crawler.upgrade.former_settings import renewed
 from crawler.upgrade.ready import ready
@@ -73,12 +73,10 @@ def parser(
 
 def _folder(argument: str) -> Path:
     """Return the path of a crawl directory, which must lie on a disk."""
-    if is_url(argument):
-        raise UsageError(
-            f"--dir {argument}: a crawl directory must be a local folder; "
-            "`--set pages.ship=URL` copies its WARC files to object storage"
-        )
-    return Path(argument)
+    try:
+        return local_folder(argument)
+    except UsageError as error:
+        raise UsageError(f"--dir {error}") from None
 
 
 def add_set(group: argparse._ActionsContainer) -> None:

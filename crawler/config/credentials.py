@@ -19,6 +19,11 @@ _WORD = re.compile(
     r"(?:^|[-_])x?(?:api)?(?:auth|token|secret|key|apikey|password|session|jwt|credential)s?(?:[-_]|$)"
 )
 _USER = re.compile(r"//[^/@]*@")
+_SECRET_FIELD = re.compile(
+    r"(?:^|[-_.\[])(?:user)?(?:pass|passw|passwd|password|passwort|passphrase|passcode|pwd|pin|otp|secret|token|api[-_]?key|"
+    r"credential|cvv|cvc)s?(?:[-_.\]]|\d*$)",
+    re.IGNORECASE,
+)
 REDACTED = "[redacted]"
 
 
@@ -26,6 +31,11 @@ def is_credential(header: str) -> bool:
     """Return whether a header "Name: value" carries a credential."""
     name = header.partition(":")[0].strip().lower()
     return name in _NAMES or _WORD.search(name) is not None
+
+
+def is_secret_field(name: str) -> bool:
+    """Return whether the name of a form field, or of a JSON value, is that of a credential."""
+    return _SECRET_FIELD.search(name) is not None
 
 
 def has_credentials(headers: tuple[str, ...]) -> bool:

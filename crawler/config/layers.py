@@ -185,7 +185,7 @@ def _sets(line: str, name: str) -> bool:
 
 
 # Limits of one run, not of the crawl: they do not apply when the crawl is continued later.
-RUN_KEYS = ("max_pages", "max_time", "max_bytes", "timestamping")
+RUN_KEYS = ("max_pages", "max_time", "max_bytes", "timestamping", "answers_from")
 
 
 def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:

@@ -40,8 +40,12 @@ class CrawlConfig(_Section, frozen=True):
     pages_per_domain: Limit = -1  # -1 = no limit (20,000 in scope any)
     hosts_per_domain: Limit = -1  # -1 = no limit (200 in scope any)
     timestamping: bool = False  # for this run only; known pages are fetched again
+    answers_from: tuple[
+        str, ...
+    ] = ()  # for this run only; crawl directories whose stored answers are used again
     patience: Seconds = Seconds(300)
     requisites: bool = False
+    check_external: bool = False
     rate: Number = 0.0  # pages per second over all processes; 0 = no limit
     concurrency: Positive = 500
     processes: Positive = 1
@@ -198,6 +202,7 @@ class FetchConfig(_Section, frozen=True):
     header_fields_max: Count = 256
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
+    external_bytes_max: ByteCount = ByteCount(16 << 10)
     held_bytes_max: ByteCount = ByteCount(160 << 20)  # memory for bodies being received
     files: Literal["auto", "all"] = "auto"  # the files that count as asked for
     file_bytes_max: ByteCount = ByteCount(0)  # of a file that was asked for; 0 = no limit
@@ -335,11 +340,13 @@ class PagesConfig(_Section, frozen=True):
     store: Literal["raw", "decoded", "none"] = "raw"
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
     gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # 0 to 3: isal; 9: zlib's best compression, for archives
+    block_digests: bool = False
     prefix: str = "crawl"
     change: ChangeKind = "text"
     simhash_distance: BitCount = 3
     ignore: tuple[str, ...] = ()
     withdrawals_max: Positive = 100_000
+    request_bodies: bool = True
     ship: str = ""
     ship_delete: bool = False
     ship_interval: Seconds = Seconds(60)

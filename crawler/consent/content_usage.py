@@ -11,7 +11,6 @@ every use is unknown. Several header lines are one dictionary (RFC 9651, 4.2).
 from collections.abc import Iterable
 from functools import lru_cache
 
-import http_sf
 import msgspec
 
 from crawler.consent.paths import by_path
@@ -22,7 +21,6 @@ from crawler.consent.statements import (
     NOTHING_SAID,
     REFUSE,
     UNKNOWN,
-    Preference,
     Preferences,
     bounded,
 )
@@ -60,14 +58,18 @@ def read_usage_rules(lines: Iterable[str], target: str) -> ContentUsage:
 
 @lru_cache(MEANINGS_MAX)
 def _meaning(text: str) -> Preferences:
+    import http_sf  # imported here, as few sites send the field
+
     try:
         members = http_sf.parse(text.encode("latin-1"), tltype="dictionary")
     except (http_sf.StructuredFieldError, ValueError, OverflowError):
         return NOTHING_SAID
     assert isinstance(members, dict)
-    return Preferences(**{use: _answer(members.get(label)) for label, use in _LABELS.items()})
-
-
-def _answer(member: object) -> Preference:
-    value = member[0] if isinstance(member, tuple) else member
-    return _ANSWERS.get(str(value), UNKNOWN) if isinstance(value, http_sf.Token) else UNKNOWN
+    found = {use: members.get(label) for label, use in _LABELS.items()}
+    values = {use: each[0] if isinstance(each, tuple) else each for use, each in found.items()}
+    return Preferences(
+        **{
+            use: _ANSWERS.get(str(value), UNKNOWN) if isinstance(value, http_sf.Token) else UNKNOWN
+            for use, value in values.items()
+        }
+    )

@@ -1,13 +1,31 @@
-"""Moves an existing crawl to another directory name, so that a new crawl can start in its place."""
+"""Moves an existing crawl to another directory name, so that a new crawl can start in its place.
+
+`earlier` lists the crawls that were moved, for a crawl that uses their answers again (`--cached`).
+"""
 
 import contextlib
+import glob
 from itertools import count
 from pathlib import Path
 
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import DirectoryError
+from crawler.errors import DirectoryError, UsageError
 from crawler.signing.key_file import NAME
 from crawler.storage.files import Lock
+
+EARLIER_MAX = 16  # crawls whose answers are used again; a copy of each store is open meanwhile
+
+
+def earlier(directory: CrawlDirectory) -> list[str]:
+    """Return the crawls that `put_aside` has moved, the newest first, at most `EARLIER_MAX`."""
+    path = directory.path.absolute()
+    numbered = {
+        int(number): each
+        for each in path.parent.glob(f"{glob.escape(path.name)}.*")
+        if (number := each.name.removeprefix(f"{path.name}.")).isdecimal()
+    }
+    crawls = [CrawlDirectory(numbered[number]) for number in sorted(numbered, reverse=True)]
+    return [str(each.path) for each in crawls if each.exists() and each.process_names()][:EARLIER_MAX]
 
 
 def put_aside(directory: CrawlDirectory) -> Path | None:
@@ -32,3 +50,17 @@ def put_aside(directory: CrawlDirectory) -> Path | None:
         except OSError as error:
             raise DirectoryError(f"{path}: cannot be renamed: {error.strerror}") from error
     return aside
+
+
+def put_file_aside(path: Path) -> None:
+    """Rename a file to NAME.1, NAME.2 or so on, if there is one.
+
+    Raises:
+        UsageError: it cannot be renamed.
+    """
+    if not path.is_file():
+        return
+    try:
+        path.rename(next(name for n in count(1) if not (name := path.with_name(f"{path.name}.{n}")).exists()))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be renamed: {error.strerror}") from error

@@ -1,7 +1,7 @@
 """Lines of a seeds file: a URL, and limits for the part of the web under it.
 
-    url                          scope    depth  limit
-    https://example.org/docs/    prefix   3      500
+    url                          scope    depth  limit  render
+    https://example.org/docs/    prefix   3      500    auto
     https://example.com/
     +http://(net,example,
 
@@ -13,37 +13,40 @@ become `[[override]]` tables, which are saved with the crawl.
     scope    page, prefix, host, domain, or a SURT prefix
     depth    maximum number of link hops from a seed, in that part of the web
     limit    maximum number of URLs of the host, the seed included, or in scope domain of the registrable domain
+    render   never, auto or always: whether pages of that part are shown in a browser
 """
 
 import csv
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
+from crawler.config.schema import RenderWhen
 from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, directory, hostname
 from crawler.urls.suffixes import registrable_domain
 from crawler.urls.surt_prefix import surt_of, surt_prefix
 
-COLUMNS = ("url", "scope", "depth", "limit")
+COLUMNS = ("url", "scope", "depth", "limit", "render")
 SCOPES = ("page", "prefix", "host", "domain")
-TABLE_KEYS = frozenset({"match", "scope", "depth", "pages", "pages_per_domain"})
+TABLE_KEYS = frozenset({"match", "scope", "depth", "pages", "pages_per_domain", "render"})
 
 
 class SeedLine(msgspec.Struct, frozen=True):
-    """A line of the file, at `where`; scope "" means the crawl's scope, `depth` and `limit` -1 mean not set."""
+    """A line of the file, at `where`; scope "" means the crawl's scope; `depth` and `limit` -1, `render` "": not set."""
 
     url: str
     scope: str = ""
     depth: int = -1
     limit: int = -1
+    render: str = ""
     where: str = ""
 
     @property
     def is_plain(self) -> bool:
-        return self.url != "" and not self.scope and self.depth < 0 and self.limit < 0
+        return self.url != "" and not (self.scope or self.render) and self.depth < 0 and self.limit < 0
 
 
 def seed_lines(lines: Iterable[str], name: str) -> Iterator[SeedLine]:
@@ -104,7 +107,10 @@ def _row(cells: dict[str, str], where: str) -> SeedLine:
     depth, limit = (_number(name, given.get(name, ""), where) for name in ("depth", "limit"))
     if scope == "page" and (depth >= 0 or limit >= 0):
         raise UsageError(f"{where}: a seed of scope page can have neither depth nor limit")
-    return SeedLine(given["url"], scope, depth, limit, where)
+    render = given.get("render", "").lower()
+    if render and render not in get_args(RenderWhen):
+        raise UsageError(f"{where}: render {render[:100]!r} is not one of {', '.join(get_args(RenderWhen))}")
+    return SeedLine(given["url"], scope, depth, limit, render, where)
 
 
 def _surt(text: str, where: str) -> str:
@@ -143,7 +149,9 @@ def tables_of(rows: Iterable[SeedLine], crawl_scope: str) -> tuple[list[dict[str
             continue
         kind = row.scope if row.scope in SCOPES else "page" if row.scope else crawl_scope
         if kind == "any":
-            raise UsageError(f"{row.where}: depth and limit apply to a part of the web; give a scope, too")
+            raise UsageError(
+                f"{row.where}: depth, limit and render apply to a part of the web; give a scope, too"
+            )
         values: dict[str, Any] = {"scope": "page" if "(" in row.scope else row.scope} if row.scope else {}
         if row.depth >= 0:
             values["depth"] = row.depth
@@ -152,6 +160,8 @@ def tables_of(rows: Iterable[SeedLine], crawl_scope: str) -> tuple[list[dict[str
             _check_limit(
                 limited, row, registrable_domain(hostname(url)) if kind == "domain" else hostname(url)
             )
+        if row.render:
+            values["render"] = row.render
         part = row.scope if "(" in row.scope else ""
         matches = [f"{surt_of(url)}$", part] if part else _matches(kind, url)
         tables += [

@@ -11,7 +11,6 @@ from enum import StrEnum
 import msgspec
 
 from crawler.config import ByteCount, ExtractConfig, SitemapsConfig
-from crawler.extract.css import read_sheet
 from crawler.extract.feed import read_feed
 from crawler.extract.sitemap import Entry, Sitemap, read_sitemap, signals
 from crawler.records import Extracted, Fetch
@@ -52,6 +51,8 @@ def read_document(content: bytes, document: Document, config: ExtractConfig) -> 
         return _sitemap(content, document)
     if document.kind is DocumentKind.FEED:
         return _feed(content, document, config)
+    from crawler.extract.css import read_sheet  # imported here, as few crawls fetch style sheets
+
     return Extracted(document.url, requisites=read_sheet(content, document.charset, config.links_max))
 
 

@@ -2,7 +2,8 @@
 
 Lexbor parses by the HTML standard, so the tree decides what a link is:
 comments, script, style, textarea, title and template contents (which are not in
-the searched tree) yield no links, and noscript is read as without scripting.
+the searched tree) yield no links, and noscript is read as without scripting. Shadow roots are
+part of the page (`shadow_roots.py`).
 
 One selector visits every relevant element, in document order. Attribute
 selectors are lexbor's cheapest: 59 us for a 45 kB page (100 us with
@@ -23,9 +24,8 @@ from crawler.config import ExtractConfig
 from crawler.extract.collected import Collected, Context, one_line
 from crawler.extract.decode import to_utf8
 from crawler.extract.link_attributes import FOLLOWED
-from crawler.extract.markup import read_markup
-from crawler.extract.requisites import other_links, requisites
 from crawler.records import Extracted
+from crawler.shadow_roots import open_shadow_roots
 
 ANCHOR_CHARACTERS_MAX = 250
 TITLE_PREFIX_BYTES = 8 << 10  # bytes read first if only the title is wanted; nearly all pages have it there
@@ -74,6 +74,7 @@ def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extrac
 def prepare(content: bytes, page: Context) -> tuple[bytes, str]:
     """Return (the bytes for the parser, the page's encoding). Linear in the content."""
     utf8, encoding = to_utf8(content, page.charset)
+    utf8 = open_shadow_roots(utf8)
     return _open_self_closed(utf8) if page.xhtml else utf8, encoding
 
 
@@ -84,6 +85,8 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     _take_elements(tree, found)
     if page.want_anchors:
         _take_anchors(tree, found)
+    if page.want_requisites or config.all_attributes:
+        from crawler.extract.requisites import other_links, requisites  # few crawls want them
     if page.want_requisites:
         found.requisites = requisites(tree, config.links_max)
     if config.all_attributes:
@@ -91,6 +94,8 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
             found.add(raw_url)
     extracted = found.extracted(encoding, _title(tree), config.links_max)
     if page.want_markup:
+        from crawler.extract.markup import read_markup  # only the audit wants it
+
         extracted.markup = read_markup(tree, page)
     return extracted
 

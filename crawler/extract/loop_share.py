@@ -9,19 +9,19 @@ between turns.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 READING = 0.003  # seconds per turn; a page takes some 0.5 ms
 
 
 class LoopShare:
-    """Allows `seconds` of reading per turn by `clock` (CPU): `await mine()`, then read `with spending():`."""
+    """Allows `seconds` of reading per turn by `clock` (CPU): `await mine()`, then read `with` the share."""
 
     def __init__(self, seconds: float = READING, clock: Callable[[], float] = time.thread_time) -> None:
         self.seconds = seconds
         self._clock = clock
         self._left = seconds
+        self._began = 0.0
         self._cost = 0.0  # seconds per reading: the largest of the recent ones, decaying
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._renewing = False
@@ -38,17 +38,15 @@ class LoopShare:
         self._renew_soon()
         await waiter
 
-    @contextmanager
-    def spending(self) -> Iterator[None]:
-        """Subtract the time spent in this context from the share of this turn."""
-        began = self._clock()
-        try:
-            yield
-        finally:
-            took = self._clock() - began
-            self._cost = max(took, 0.9 * self._cost)
-            self._left -= took
-            self._renew_soon()
+    def __enter__(self) -> None:
+        """Begin to read; the time spent in this context is subtracted from the share of this turn."""
+        self._began = self._clock()
+
+    def __exit__(self, *_error: object) -> None:
+        took = self._clock() - self._began
+        self._cost = max(took, 0.9 * self._cost)
+        self._left -= took
+        self._renew_soon()
 
     def _renew_soon(self) -> None:
         if not self._renewing:

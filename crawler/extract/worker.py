@@ -112,7 +112,7 @@ class Worker:
             apart()
             return await self.extract_apart(content, page)
         await self.share.mine()
-        with self.share.spending():
+        with self.share:
             utf8, encoding = prepare(content, page)
             found = read_here(utf8, encoding, page, config)
         if isinstance(found, Extracted):

@@ -32,15 +32,14 @@ from crawler.fetcher.connection import RATE, READ_BYTES, Connection
 from crawler.fetcher.connection_error import ConnectionNotOpened
 from crawler.fetcher.connector import Connector, check_proxy
 from crawler.fetcher.cookies import CookieJar, load_cookies
-from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, RequestWriter, Target, split
+from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, RequestWriter, Target, split, user_agent
 from crawler.fetcher.idle_pool import IdlePool
 from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.fetcher.read_turns import SHARE, ReadTurns
-from crawler.fetcher.redaction import redacted_fields, redacted_head, redacted_signature
+from crawler.fetcher.redaction import redacted_fields, redacted_head, redacted_request, redacted_signature
 from crawler.fetcher.throttle import Throttle
 from crawler.records import Fetch, Outcome
 from crawler.signing.request_signer import make_signer
-from crawler.version import __version__
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
@@ -198,12 +197,16 @@ class Client:
                 if jar is not None and answer.head is not None:
                     jar.store(target, answer.head.values(b"set-cookie"), began)
                     if jar.lasts:
-                        fetch.headers = redacted_fields(fetch.headers)
+                        shown = redacted_fields(fetch.headers)
+                        if shown != fetch.headers:
+                            fetch.headers, fetch.head_block = shown, b""
                 self._release(connection, answer, request)
             except BaseException:
                 connection.close()
                 raise
         fetch.request_head = fetch.part.head.request if fetch.part is not None else head
+        if request.body:
+            fetch.request_head, fetch.request_body = redacted_request(head, request.body, request.secrets)
         return fetch
 
     async def _join(self, answer: Answer) -> None:
@@ -389,6 +392,7 @@ class Client:
                 reason=received.reason,
                 version=received.version,
                 headers=received.fields,
+                head_block=received.block,
                 body=answer.body,
                 content=answer.content,
                 content_type=content_type,
@@ -437,9 +441,3 @@ def _tick(limits: FetchLimits) -> float:
     """Return the seconds between two checks of the time limits: a tenth of the shortest, within bounds."""
     shortest = min(limits.header_timeout, limits.silence_timeout, limits.total_timeout)
     return max(min(shortest / 10.0, _TICK_MAX), _TICK_MIN)
-
-
-def user_agent(identity: IdentityConfig) -> str:
-    """Return the User-Agent of all requests: product token, version, contact."""
-    product = f"{identity.token}/{__version__}"
-    return f"{product} (+{identity.contact})" if identity.contact else product

@@ -22,7 +22,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import aiohappyeyeballs
-from yarl import URL
 
 from crawler.config.checks import PROXY
 from crawler.errors import ConfigError
@@ -36,6 +35,8 @@ from crawler.fetcher.tls_transport import Handshakes, TlsTransport
 from crawler.records import Outcome
 
 if TYPE_CHECKING:
+    from yarl import URL
+
     from crawler.fetcher.tunnels import Tunnels
 
 _SOCKS_TARGET = (3, 4, 5, 6)  # RFC 1928, 6: network or host unreachable, connection refused, TTL expired
@@ -220,7 +221,7 @@ def _denied_or(outcome: Outcome, error: BaseException) -> Outcome:
     return Outcome.ADDRESS_DENIED if isinstance(error, _Denied) else outcome
 
 
-def check_proxy(text: str) -> tuple[URL | None, str]:
+def check_proxy(text: str) -> "tuple[URL | None, str]":
     """Return (the proxy's URL without credentials, the Proxy-Authorization value made from them).
 
     Raises:
@@ -228,6 +229,8 @@ def check_proxy(text: str) -> tuple[URL | None, str]:
     """
     if not text:
         return None, ""
+    from yarl import URL  # imported here, as few crawls have a proxy
+
     try:
         url = URL(text)
     except ValueError:

@@ -16,6 +16,7 @@ from crawler.config import FetchConfig, IdentityConfig
 from crawler.config.credentials import has_credentials, is_credential
 from crawler.config.forms import header_field
 from crawler.fetcher import coding
+from crawler.version import __version__
 
 if TYPE_CHECKING:
     from crawler.fetcher.file_body import FileBody
@@ -81,8 +82,8 @@ class FetchRequest(msgspec.Struct):
     `tls` is "verify", "record" or "" for the client's setting. `slot` is the fetch slot that
     the request holds and may have to give up. `owner` is charged for received memory until the
     client is told to release it; without an owner the charge ends with the answer.
-    `body` is sent after the head and never recorded. `listener` receives the content,
-    piece by piece as it comes. `proxy` is the proxy of this request; "" is the client's.
+    `body` is sent after the head; the values of its fields in `secrets` are never recorded.
+    `listener` receives the content, piece by piece as it comes. `proxy` is the proxy of this request; "" is the client's.
     `file` receives the body of a large file; without it every body stays in memory.
     """
 
@@ -104,6 +105,7 @@ class FetchRequest(msgspec.Struct):
     owner: Hashable = None
     method: str = "GET"
     body: bytes = b""
+    secrets: tuple[str, ...] = ()
     listener: Callable[[bytes], None] | None = None
     fetcher: str = HTTP
     proxy: str = ""
@@ -150,6 +152,12 @@ def split(url: str) -> Target:
     return Target(
         scheme, host, hostname, int(port) if port else _DEFAULT_PORTS.get(scheme, 0), (slash or "/") + path
     )
+
+
+def user_agent(identity: IdentityConfig) -> str:
+    """Return the User-Agent of all requests: product token, version, contact."""
+    product = f"{identity.token}/{__version__}"
+    return f"{product} (+{identity.contact})" if identity.contact else product
 
 
 class RequestWriter:

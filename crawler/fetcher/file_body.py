@@ -16,11 +16,11 @@ The record then holds the head of the first answer and the whole payload.
 import re
 import sys
 from collections.abc import Callable
-from email.utils import parsedate_to_datetime
 
 import msgspec
 
 from crawler.fetcher.framing import Head, head_of
+from crawler.http_dates import parse_date
 from crawler.storage.parts import Part, PartFolder, PartHead
 from crawler.urls.media_type import media_type
 
@@ -171,9 +171,7 @@ def _validator(head: Head) -> str:
         return etag.decode("latin-1")
     modified, date = head.known.get(b"last-modified", b""), head.known.get(b"date", b"")
     try:
-        age = parsedate_to_datetime(date.decode("latin-1")) - parsedate_to_datetime(
-            modified.decode("latin-1")
-        )
+        age = parse_date(date.decode("latin-1")) - parse_date(modified.decode("latin-1"))
     except (ValueError, TypeError):
         return ""
     return modified.decode("latin-1") if age.total_seconds() >= _STRONG_AGE else ""

@@ -52,7 +52,7 @@ class Head(NamedTuple):
     """A parsed header block.
 
     `fields` are as received, in order, with folded lines joined. `known` maps lower
-    case names to values; repeated values are joined by LF (which no value contains).
+    case names to values; repeated values are joined by LF (which no value contains). `block` is the block itself.
     """
 
     version: str
@@ -60,6 +60,7 @@ class Head(NamedTuple):
     reason: str
     fields: tuple[tuple[bytes, bytes], ...]
     known: dict[bytes, bytes]
+    block: bytes = b""
 
     def values(self, name: bytes) -> list[bytes]:
         """Return all values of the field `name` (lower case), in order."""
@@ -91,16 +92,18 @@ def parse_head(block: bytes, *, fields_max: int, field_bytes_max: int) -> Head:
         raise BadAnswer(Outcome.HEADER_TOO_LARGE, f"more than {fields_max} header fields")
     if len(block) > field_bytes_max and any(len(line) > field_bytes_max for line in lines):
         raise BadAnswer(Outcome.HEADER_TOO_LARGE, f"a header field of more than {field_bytes_max} bytes")
-    return head_of(tuple(_fields(lines)), version=version, status=status, reason=reason)
+    return head_of(tuple(_fields(lines)), version=version, status=status, reason=reason, block=block)
 
 
-def head_of(fields: tuple[tuple[bytes, bytes], ...], *, version: str, status: int, reason: str) -> Head:
+def head_of(
+    fields: tuple[tuple[bytes, bytes], ...], *, version: str, status: int, reason: str, block: bytes = b""
+) -> Head:
     """Make a header block from its parts."""
     known: dict[bytes, bytes] = {}
     for name, value in fields:
         key = name.lower()
         known[key] = value if key not in known else known[key] + b"\n" + value
-    return Head(version, status, reason, fields, known)
+    return Head(version, status, reason, fields, known, block)
 
 
 @lru_cache(maxsize=256)

@@ -12,6 +12,7 @@ status          outcome             blame
 429 503         HOST_BUSY           HOST
 401 with WWW-Authenticate: License  LICENSE_REQUIRED  NONE
 other 4xx       CLIENT_ERROR        NONE
+any, if no browser could show the known page (`process/fetching/page_rendering.py`)  NOT_RENDERED  URL
 """
 
 import re
@@ -29,6 +30,7 @@ _BLAME = {
     Outcome.FRAMING: Blame.URL,
     Outcome.TRUNCATED: Blame.URL,
     Outcome.HEADER_TIMEOUT: Blame.URL,
+    Outcome.NOT_RENDERED: Blame.URL,
     Outcome.INTERNAL_ERROR: Blame.URL,
     Outcome.HOST_BUSY: Blame.HOST,
     Outcome.DNS_ERROR: Blame.HOST,

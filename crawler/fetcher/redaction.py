@@ -1,16 +1,23 @@
 """Redaction: requests and answers are shown and stored with the names of credentials, never their values.
 
-All records, logs and exports use `Fetch.request_head` and `Fetch.headers`, so the
+All records, logs and exports use `Fetch.request_head`, `Fetch.request_body` and `Fetch.headers`, so the
 client redacts only those, whether a value was configured, came from a cookie jar or was
 set by a server.
 """
 
+import json
 import re
+from collections.abc import Callable, Collection
+from typing import Any
+from urllib.parse import quote, unquote_plus
 
-from crawler.config.credentials import REDACTED, redacted_headers
+from crawler.config.credentials import REDACTED, is_secret_field, redacted_headers
 
 Fields = tuple[tuple[bytes, bytes], ...]
 _SIGNATURE = re.compile(rb"(?<=\r\nSignature: )[^\r]*")
+_LENGTH = re.compile(rb"(?<=\r\nContent-Length: )\d+")
+_TYPE = re.compile(rb"\r\nContent-Type:[ \t]*([^\r]*)", re.IGNORECASE)
+_PART_NAME = re.compile(rb"content-disposition:[^\r\n]*\bname=\"?([^\"\r\n;]*)", re.IGNORECASE)
 
 
 def redacted_head(head: bytes) -> bytes:
@@ -32,3 +39,53 @@ def redacted_fields(fields: Fields) -> Fields:
         else (name, value)
         for name, value in fields
     )
+
+
+def redacted_request(head: bytes, body: bytes, secrets: Collection[str]) -> tuple[bytes, bytes]:
+    """Return head and body of a request without the values of secret fields: `secrets`, and those that are named so.
+
+    The head's Content-Length is that of the returned body.
+    """
+    found = _TYPE.search(head)
+    shown = redacted_body(body, "" if found is None else found[1].decode("latin-1").lower(), secrets)
+    return (head if shown == body else _LENGTH.sub(b"%d" % len(shown), head)), shown
+
+
+def redacted_body(body: bytes, content_type: str, secrets: Collection[str]) -> bytes:
+    """Return a form or a JSON document with `[redacted]` as the value of each secret field.
+
+    A body in parts that has a secret field is redacted as a whole. Other bodies have no field names and stay as they are.
+    """
+
+    def is_secret(name: str) -> bool:
+        return name in secrets or is_secret_field(name)
+
+    if content_type.startswith("application/x-www-form-urlencoded"):
+        return b"&".join(_redacted_pair(pair, is_secret) for pair in body.split(b"&"))
+    if content_type.startswith("multipart/"):
+        names = (name.decode("utf-8", "replace") for name in _PART_NAME.findall(body))
+        return REDACTED.encode() if any(map(is_secret, names)) else body
+    if not content_type.startswith(("application/json", "text/plain")):
+        return body
+    try:
+        document = json.loads(body)
+        shown = _redacted_values(document, is_secret)
+    except (ValueError, RecursionError):
+        return body
+    return body if shown == document else json.dumps(shown).encode()
+
+
+def _redacted_pair(pair: bytes, is_secret: Callable[[str], bool]) -> bytes:
+    name, equals, _ = pair.partition(b"=")
+    if not equals or not is_secret(unquote_plus(name.decode("latin-1"))):
+        return pair
+    return name + b"=" + quote(REDACTED).encode()
+
+
+def _redacted_values(value: Any, is_secret: Callable[[str], bool]) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: REDACTED if is_secret(key) else _redacted_values(inner, is_secret)
+            for key, inner in value.items()
+        }
+    return [_redacted_values(inner, is_secret) for inner in value] if isinstance(value, list) else value

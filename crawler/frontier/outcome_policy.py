@@ -65,7 +65,8 @@ class Decision(msgspec.Struct, gc=False):
 
     `until` is the instant from which its host may be requested again, `retry_at`
     that of the URL's next try (0 if there is none), and `attempt` the number of
-    failures charged to the URL. `writes` maps store keys to their new values;
+    failures charged to the URL. `requested`: something was sent to the host.
+    `writes` maps store keys to their new values;
     None deletes the key.
     """
 
@@ -76,6 +77,7 @@ class Decision(msgspec.Struct, gc=False):
     retry_at: float = 0.0
     attempt: int = 0
     writes: list[tuple[bytes, bytes | None]] = []
+    requested: bool = True
 
 
 def stage(decision: Decision, batch: Batch) -> None:

@@ -64,6 +64,7 @@ class Outcomes:
             if fetch.status:
                 self._registry.reach(host.slot)
         decision = self._outcome_policy.decide(host, fetch_task, fetch, now, crawl_delay)
+        decision.requested = not fetch.is_cached
         if fetch_task.flags & _REFRESH:
             host.refetch = None  # the result processor reports the result to the schedule
         elif decision.end is End.HOST:
@@ -91,7 +92,7 @@ class Outcomes:
         """Free the host and the address of the fetch task."""
         self._outstanding.let_go(host)
         self._refetches.reopen(host.slot, self._hosts.ready[host.slot])
-        self._gates.release_address(host, decision.ended, now)
+        self._gates.release_address(host, decision.ended if decision.requested else 0.0, now)
 
     def _plan(self, host: FrontHost, now: float) -> None:
         """Move a free host out of the front, let it rest, or schedule it for its ready time."""

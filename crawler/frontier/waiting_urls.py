@@ -18,11 +18,15 @@ _FAILING_FLAGS = HostFlag.REFUSED | HostFlag.GIVEN_UP
 
 
 class WaitingUrl(NamedTuple):
-    """A URL to do; `via` is the fingerprint of the page that named it, `failing` None if its server works."""
+    """A URL to do; `via` is the fingerprint of the page that named it, `flags` are its `LinkFlag`s.
+
+    `failing` is None if its server works.
+    """
 
     url: str
     fingerprint: int
     via: int
+    flags: int
     failing: Failing | None
 
 
@@ -42,7 +46,7 @@ def waiting_urls(store: KeyValue) -> Iterator[WaitingUrl]:
         entry = entries.decode(key, value)
         url = entries.join_url(name, entry.tail)
         authority = entries.split_authority(url)[0]
-        yield WaitingUrl(url, entry.fingerprint, entry.via, authorities.get(authority, failing))
+        yield WaitingUrl(url, entry.fingerprint, entry.via, entry.flags, authorities.get(authority, failing))
 
 
 def _host(store: KeyValue, host_key: bytes) -> tuple[str, Failing | None]:

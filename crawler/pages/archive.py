@@ -226,6 +226,14 @@ class Archive:
                 )
         return read_capture(self.folder, capture, original, static=static)
 
+    def view(self, capture: Capture) -> bytes:
+        """Return the picture (PNG) of a page that a browser showed; b"" if none was taken (`render.screenshot`).
+
+        Raises:
+            DamageError: the bytes are missing, or are not records.
+        """
+        return _view(self.folder, capture)
+
     def raw_records(self, capture: Capture) -> bytes:
         """Return all WARC records of a capture as stored in the segment (gzip members).
 
@@ -302,3 +310,19 @@ def _message(folder: Path, capture: Capture) -> reading.HttpMessage:
     place = segments.RecordPlace(capture.segment, capture.offset, capture.length)
     data = segments.read_member(folder, place, bytes_max=reading.RECORD_BYTES_MAX)
     return reading.parse_http(reading.parse_record(data, f"{place.segment} at {place.offset}").block)
+
+
+def _view(folder: Path, capture: Capture) -> bytes:
+    """Read the picture among the records between the answer and the DOM."""
+    if not capture.dom_length:
+        return b""
+    start, end = capture.offset + capture.length, capture.offset + capture.dom_offset
+    data, view = segments.read_segment(folder, capture.segment, start, end - start), b""
+    where = f"{capture.segment} at {start}"
+    while data:
+        length = reading.member_length([data], where)
+        record = reading.parse_record(reading.expand(data[:length], where=where), where)
+        if record.fields.get("warc-target-uri", "").startswith("urn:view:"):
+            view = record.block
+        data = data[length:]
+    return view

@@ -28,7 +28,14 @@ EMPTY_DIGEST = hashlib.sha1(b"").digest()
 UNSPECIFIED = "unspecified"  # WARC-Truncated of a payload that is missing because of an error of ours
 _NO_COPY = BUSY_STATUSES | {206, 408, 416, 425}
 _UNANSWERED = frozenset(
-    {Outcome.BAD_STATUS, Outcome.HEADER_TOO_LARGE, Outcome.FRAMING, Outcome.ROBOTS_DENIED, Outcome.WITHDRAWN}
+    {
+        Outcome.BAD_STATUS,
+        Outcome.HEADER_TOO_LARGE,
+        Outcome.FRAMING,
+        Outcome.NOT_RENDERED,
+        Outcome.ROBOTS_DENIED,
+        Outcome.WITHDRAWN,
+    }
 )
 
 # Fields of an answer that describe its body, which a DOM replaces
@@ -162,9 +169,11 @@ class Capturing(msgspec.Struct, gc=False):
             version="HTTP/1.1",
             reason="",
             headers=(),
+            head_block=b"",
             body=b"",
             content=b"",
             request_head=b"",
+            request_body=b"",
             truncated=UNSPECIFIED,
             rendering=None,
             part=None,
@@ -226,7 +235,7 @@ def shown_fields(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, b
 
 
 def is_answer(fetch: Fetch) -> bool:
-    """Return whether the server sent an answer that a WARC record can hold."""
+    """Return whether the server sent an answer that a WARC record can hold, and that shows the page."""
     return 100 <= fetch.status <= 999 and fetch.outcome not in _UNANSWERED
 
 

@@ -42,7 +42,10 @@ from crawler.records import (
     Outcome,
     PageRecord,
     PageState,
+    Rendering,
+    RenderingFacts,
 )
+from crawler.shadow_roots import open_shadow_roots
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
 _FINAL_STATES = {
@@ -70,6 +73,7 @@ _NO_VERDICT = frozenset(
         Outcome.TLS_ERROR,
         Outcome.RESET,
         Outcome.PROXY_ERROR,
+        Outcome.NOT_RENDERED,
         Outcome.INTERNAL_ERROR,
         Outcome.WITHDRAWN,
     }
@@ -119,7 +123,7 @@ def content_digest(content: bytes, patterns: Patterns = ()) -> bytes:
 
 def visible_text(html: bytes) -> bytes:
     """Return the text between the tags of HTML, title included, with white space collapsed; linear in any input."""
-    return b" ".join(_INVISIBLE.sub(b" ", html).split())
+    return b" ".join(_INVISIBLE.sub(b" ", open_shadow_roots(html)).split())
 
 
 class Comparison(NamedTuple):
@@ -217,7 +221,7 @@ def next_record(
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
         record.content_type = content_type(fetch)
         record.digest, record.content_digest = payload_digest, digest
-        record.rendered = fetch.rendering is not None
+        record.rendered, record.shown = fetch.shown is not None, _facts(fetch.shown)
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
     if fetch.outcome in SUCCESSES:
@@ -237,7 +241,8 @@ def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: flo
         return
     record.digest, record.content_digest = previous.digest, previous.content_digest
     record.content_type, record.links = previous.content_type, previous.links
-    record.rendered, record.receipt = previous.rendered, previous.receipt
+    record.rendered, record.shown = previous.rendered, previous.shown
+    record.receipt = previous.receipt
     record.etag, record.last_modified = previous.etag, previous.last_modified
     record.noindex, record.noarchive, record.metas = previous.noindex, previous.noarchive, previous.metas
     if fetch.outcome not in SUCCESSES:
@@ -257,6 +262,20 @@ def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch,
     else:
         record.etag = _text(fetch, b"etag")
         record.last_modified = "" if _is_weak(fetch) else _text(fetch, b"last-modified")
+
+
+def _facts(rendering: Rendering | None) -> RenderingFacts | None:
+    if rendering is None:
+        return None
+    return RenderingFacts(
+        rendering.why,
+        round(rendering.took, 2),
+        round(rendering.cpu, 2),
+        rendering.requests,
+        rendering.missing,
+        rendering.broke,
+        rendering.added,
+    )
 
 
 def _is_weak(fetch: Fetch) -> bool:

@@ -89,7 +89,10 @@ class Detached(msgspec.Struct):
         capture = self.capture
         identity, date = old.fields["warc-record-id"].encode(), warc.date_text(capture.fetched_at)
         target = warc.target_fields(
-            capture.url, old.fields.get("warc-ip-address", ""), old.fields.get("warc-protocol", "")
+            capture.url,
+            old.fields.get("warc-ip-address", ""),
+            old.fields.get("warc-protocol", ""),
+            old.fields.get("warc-warcinfo-id", "").encode(),
         )
         if self.original is None:
             page = archive.read(capture, static=True)

@@ -130,7 +130,7 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
         Raises:
             DamageError: the bytes are broken.
         """
-        payload = _inflated(self.data[self.body_at : self.body_end], self.length)
+        payload = _inflated(memoryview(self.data)[self.body_at : self.body_end], self.length)
         if crc32(payload) != self.crc:
             raise DamageError("broken gzip member: the payload has another checksum")
         return payload
@@ -143,11 +143,11 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
     def gzip(self) -> bytes:
         """Return the payload as a gzip stream, from the stored blocks. Who inflates it checks it."""
         trailer = _TRAILER.pack(self.crc, self.length)
-        blocks = self.data[self.body_at : self.body_end]
+        blocks = memoryview(self.data)[self.body_at : self.body_end]
         return b"".join((_GZIP_START, blocks, _EMPTY_LAST_BLOCK, trailer))
 
 
-def _inflated(blocks: bytes, length: int) -> bytes:
+def _inflated(blocks: bytes | memoryview, length: int) -> bytes:
     """Return the `length` bytes that deflate blocks hold."""
     try:
         inflated: bytes = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE).decompress(

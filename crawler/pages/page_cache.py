@@ -35,14 +35,17 @@ from crawler.pages.captures import (
     Capturing,
     Original,
     Problem,
+    StoredPage,
     capture_key,
     is_answer,
+    is_copy,
     pack,
     payload_key,
     record_key,
     segment_key,
 )
 from crawler.pages.record_builder import RecordBuilder
+from crawler.pages.request_query import query_of_request
 from crawler.pages.withdrawals import Withdrawals
 from crawler.records import (
     Capture,
@@ -58,6 +61,7 @@ from crawler.records import (
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
+_WITHOUT_RECORD = (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE, TaskKind.HOP)
 _HOPS_CACHED_MAX = 4096  # URLs cached by fingerprint, for `via`
 _RECEIPTS_MAX = 65_536  # receipts of a segment that are not written again
 
@@ -70,7 +74,7 @@ class PageCache(Archive):
         unexpected: records errors of ours.
         fingerprint: returns the fingerprint of a URL, for answers whose fetch task has none (robots.txt).
         keeps: tells whether an answer of that URL and media type is stored.
-        operator, robots_policy: for the warcinfo record.
+        software, operator, robots_policy, hostname, agent: for the warcinfo record; `agent` is the User-Agent.
         random: random bytes for record ids.
         sync: whether appended bytes are made durable before a batch names them.
         reading: whether the segments are only read; `store` is then a private copy.
@@ -91,6 +95,8 @@ class PageCache(Archive):
         software: str = "crawler",
         operator: str = "",
         robots_policy: str = "obey",
+        hostname: str = "",
+        agent: str = "",
         comparison: Callable[[str], change_detection.Comparison] = lambda url: change_detection.ANY_BYTE,
         unexpected: Unexpected | None = None,
         fingerprint: Callable[[str], int] | None = None,
@@ -110,17 +116,28 @@ class PageCache(Archive):
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
         self._keeps = keeps
-        self._builder = RecordBuilder(decoded=self._decoded, random=random, url_of=self._url_of)
+        self._builder = RecordBuilder(
+            decoded=self._decoded,
+            block_digests=config.block_digests,
+            random=random,
+            url_of=self._url_of,
+            with_bodies=config.request_bodies,
+        )
         self._compress = gzip_members.compressor(config.gzip_level)
         self._gzip_level = config.gzip_level
         self._about = (
             ("software", software),
             ("operator", operator),
-            ("hostname", process),
+            ("hostname", hostname),
+            ("process", process),
+            ("http-header-user-agent", agent),
             ("format", "WARC File Format 1.1"),
             ("conformsTo", "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"),
             ("robots", robots_policy),
-            ("http-header-blocks", "rebuilt from the parsed fields; codings in X-Crawler- fields are undone"),
+            (
+                "http-header-blocks",
+                "as received, or rebuilt (httpHead in the metadata); codings in X-Crawler- fields are undone",
+            ),
         )
         self._reading = reading
         committed = dict(self.committed_lengths())
@@ -190,13 +207,16 @@ class PageCache(Archive):
             fingerprint=fingerprint,
             key=capture_key(fingerprint, instant),
             instant=instant,
-            stored=final and is_answer(fetch) and not self._nothing,
+            stored=final
+            and is_answer(fetch)
+            and not self._nothing
+            and not fetch_task.flags & LinkFlag.EXTERNAL,
             payload=payload,
             payload_digest=self._payload_digest(fetch) if fetch.status else b"",
             digest=b"",
         )
         previous = None
-        if fetch_task.kind not in (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE):
+        if fetch_task.kind not in _WITHOUT_RECORD:
             previous = self.record(fingerprint)
             self._renew_record(capturing, previous, extracted, tags)
             capturing.stored = capturing.stored and self._keeps(fetch.url, _media_type(fetch, previous))
@@ -206,6 +226,17 @@ class PageCache(Archive):
             self._choose_kind(capturing, previous)
             capturing.new_capture = self._is_new(capturing.key)
         return capturing
+
+    def answer_of(self, url: str) -> StoredPage | None:
+        """Return the newest whole answer to the request for a URL (request form); None if there is none.
+
+        Raises:
+            DamageError: its bytes cannot be read.
+        """
+        if self._fingerprint is None:
+            return None
+        capture = self.newest_capture(self._fingerprint(url), None)
+        return self.read(capture, static=True) if capture is not None and is_copy(capture) else None
 
     def _is_new(self, key: bytes) -> bool:
         """Return whether no capture of this URL at this time is stored or pending."""
@@ -237,8 +268,8 @@ class PageCache(Archive):
         if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         comparison = self._comparison(fetch.url)
-        if fetch.rendering is not None:
-            return self._shown_digest(fetch.rendering.dom, comparison)
+        if (shown := fetch.shown) is not None:
+            return self._shown_digest(shown.dom, comparison)
         if fetch.part is not None:
             return fetch.part.content_digest
         digest = change_detection.content_digest(fetch.content or fetch.body, comparison.ignored)
@@ -365,6 +396,9 @@ class PageCache(Archive):
     def _append(self, capturing: Capturing) -> bool:
         """Append a capture's records; return whether they were reduced to status and URL."""
         bare = False
+        segment = self._writer.turn(capturing.instant)
+        if segment != self._receipts_in or len(self._receipts) >= _RECEIPTS_MAX:
+            self._receipts_in, self._receipts = segment, set()
         try:
             members = self._members(capturing)
         except CrawlerError:
@@ -378,7 +412,8 @@ class PageCache(Archive):
             members, bare = self._members(capturing), True
         places = self._writer.append(members, capturing.instant)
         place = places[0]
-        self._note_receipt(capturing, place.segment)
+        if capturing.stamp is not None:
+            self._receipts.add(capturing.stamp.digest)
         fetch, record = capturing.fetch, capturing.record
         confirmed = record if record is not None and fetch.outcome is Outcome.UNCHANGED else None
         capturing.capture = Capture(
@@ -396,14 +431,18 @@ class PageCache(Archive):
             extent=sum(each.length for each in places),
             broken=fetch.outcome is Outcome.TRUNCATED,
             receipt=capturing.stamp.digest if capturing.stamp is not None else b"",
+            query=query_of_request(fetch.request_head + self._builder.body_of(fetch)),
         )
-        if capturing.fetch.rendering is not None:  # its record is the last one
+        if capturing.fetch.shown is not None:  # its record is the last one
             capturing.capture.dom_length = places[-1].length
             capturing.capture.dom_offset = capturing.capture.extent - places[-1].length
         return bare
 
     def _members(self, capturing: Capturing) -> list[segments.Member]:
-        """Return the gzip members of a capture's records; that of a large file as pieces."""
+        """Return the gzip members of a capture's records; that of a large file as pieces.
+
+        A consent receipt has a record in each segment that refers to it, so each segment explains its own captures.
+        """
         new = capturing.stamp is not None and capturing.stamp.digest not in self._receipts
         return [
             self._compress(record)
@@ -411,13 +450,6 @@ class PageCache(Archive):
             else gzip_members.compressed(record, self._gzip_level)
             for record in self._builder.records(capturing, with_receipt=new)
         ]
-
-    def _note_receipt(self, capturing: Capturing, segment: str) -> None:
-        """Note that a receipt has a record in a segment, so that each segment explains its own captures."""
-        if segment != self._receipts_in or len(self._receipts) >= _RECEIPTS_MAX:
-            self._receipts_in, self._receipts = segment, set()
-        if capturing.stamp is not None:
-            self._receipts.add(capturing.stamp.digest)
 
     def _url_of(self, fingerprint: int) -> str:
         url = self._urls.get(fingerprint)
@@ -427,7 +459,7 @@ class PageCache(Archive):
         return url
 
     def _opening(self, name: str, now: float) -> bytes:
-        identity = warc.record_ids(self._builder.random, 1)[0]
+        identity = self._builder.warcinfo = warc.record_ids(self._builder.random, 1)[0]
         return self._compress(warc.warcinfo(identity, warc.date_text(now), name, self._about))
 
     # -- third step: put the keys

@@ -5,25 +5,33 @@ from functools import partial
 
 from crawler.pages import warc
 from crawler.pages.captures import Capturing
-from crawler.records import Fetch, Outcome, Rendering
+from crawler.records import Fetch, LinkFlag, Outcome, Rendering, TaskKind
 
-_WHOLE_BYTES_MAX = (
-    4 << 20
-)  # the record of a larger payload is not built in memory, where it would be a second copy
+_WHOLE_BYTES_MAX = 4 << 20  # a larger payload is written in slices: its record would be a second copy
 _SLICE_BYTES = 1 << 20
 
 
 class RecordBuilder:
     """Turns a `Capturing` into records.
 
-    `decoded` means that stored payloads have no content coding, `url_of` returns
-    the URL of a fingerprint, `random(n)` returns n random bytes.
+    `decoded` means that stored payloads have no content coding, `block_digests` that records state
+    the SHA-1 of their block, `url_of` returns the URL of a fingerprint, `random(n)` returns n random bytes.
+    Requests are recorded `with_bodies` or without. `warcinfo` is the id of the warcinfo record of the segment.
     """
 
     def __init__(
-        self, *, decoded: bool, random: Callable[[int], bytes], url_of: Callable[[int], str]
+        self,
+        *,
+        decoded: bool,
+        block_digests: bool,
+        random: Callable[[int], bytes],
+        url_of: Callable[[int], str],
+        with_bodies: bool = True,
     ) -> None:
         self._decoded = decoded
+        self._block_digests = block_digests
+        self._with_bodies = with_bodies
+        self.warcinfo = b""
         self.random = random
         self._url_of = url_of
 
@@ -36,39 +44,66 @@ class RecordBuilder:
         """
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)
-        target = warc.target_fields(fetch.url, fetch.address, fetch.version)
+        target = warc.target_fields(fetch.url, fetch.address, fetch.version, self.warcinfo)
         identity, request_id, metadata_id = warc.record_ids(self.random, 3)
-        yield self._answer(capturing, identity, date, target)
+        head, rebuilt = self._head(capturing)
+        yield self._answer(capturing, identity, date, target, head)
         if fetch.request_head:
-            yield warc.request(request_id, date, target, identity, fetch.request_head)
-        if capturing.record is not None:
-            facts = self._facts(capturing)
-            yield warc.metadata(metadata_id, date, target, identity, facts)
+            request = fetch.request_head + self.body_of(fetch)
+            yield warc.request(request_id, date, target, identity, request, block_digest=self._block_digests)
+        if capturing.record is not None or capturing.fetch_task.kind is TaskKind.HOP:
+            facts = [*self._facts(capturing), ("httpHead", "rebuilt" if rebuilt else "")]
+            yield warc.metadata(metadata_id, date, target, identity, facts, block_digest=self._block_digests)
         if with_receipt and capturing.stamp is not None:
-            yield warc.receipt(warc.record_ids(self.random, 1)[0], date, capturing.stamp)
-        if fetch.rendering is not None:
-            yield from self._shown(fetch, fetch.rendering, identity, date)
+            yield warc.receipt(warc.record_ids(self.random, 1)[0], date, capturing.stamp, self.warcinfo)
+        if (shown := fetch.shown) is not None:
+            yield from self._shown(fetch, shown, identity, date)
+
+    def body_of(self, fetch: Fetch) -> bytes:
+        """Return the body of the request as it is recorded."""
+        return fetch.request_body if self._with_bodies else b""
 
     def _shown(self, fetch: Fetch, rendering: Rendering, answer: bytes, date: bytes) -> Iterator[bytes]:
         """Yield the records of what a browser showed: a picture if there is one, and last the DOM."""
         view_id, dom_id = warc.record_ids(self.random, 2)
         if rendering.view:
-            yield warc.resource(view_id, date, f"urn:view:{fetch.url}", answer, b"image/png", rendering.view)
+            yield warc.resource(
+                view_id,
+                date,
+                f"urn:view:{fetch.url}",
+                answer,
+                b"image/png",
+                rendering.view,
+                warcinfo=self.warcinfo,
+            )
         html = b"text/html; charset=utf-8"
         yield warc.resource(
-            dom_id, date, f"urn:dom:{fetch.url}", answer, html, rendering.dom, rendering.broke
+            dom_id,
+            date,
+            f"urn:dom:{fetch.url}",
+            answer,
+            html,
+            rendering.dom,
+            rendering.broke,
+            warcinfo=self.warcinfo,
         )
 
-    def _answer(
-        self, capturing: Capturing, identity: bytes, date: bytes, target: bytes
-    ) -> bytes | warc.LargeRecord:
+    def _head(self, capturing: Capturing) -> tuple[bytes, bool]:
+        """Return the answer's header block, and whether it is made of the parsed fields."""
         fetch = capturing.fetch
-        line = f"{fetch.version} {fetch.status:03d} {fetch.reason}".encode("latin-1", "replace")
         undone = self._decoded and bool(fetch.content)
         confirms = fetch.outcome is Outcome.UNCHANGED  # a 304: its Content-Length is that of the page
         length = None if confirms else capturing.payload_bytes
-        headers = warc.stored_headers(fetch.headers, length, decoded=undone)
-        head = warc.http_head(line, headers)
+        head = b"" if undone else warc.received_head(fetch.head_block, fetch.headers, length)
+        if head:
+            return head, False
+        line = f"{fetch.version} {fetch.status:03d} {fetch.reason}".encode("latin-1", "replace")
+        return warc.http_head(line, warc.stored_headers(fetch.headers, length, decoded=undone)), True
+
+    def _answer(
+        self, capturing: Capturing, identity: bytes, date: bytes, target: bytes, head: bytes
+    ) -> bytes | warc.LargeRecord:
+        fetch = capturing.fetch
         if capturing.original is None or not capturing.profile:
             digest = capturing.payload_digest
             if fetch.part is not None:
@@ -81,6 +116,7 @@ class RecordBuilder:
                     fetch.part.length,
                     digest,
                     truncated=fetch.truncated,
+                    block_digest=self._block_digests,
                 )
             payload = capturing.payload
             if len(payload) > _WHOLE_BYTES_MAX:
@@ -93,8 +129,18 @@ class RecordBuilder:
                     len(payload),
                     digest,
                     truncated=fetch.truncated,
+                    block_digest=self._block_digests,
                 )
-            return warc.response(identity, date, target, head, payload, digest, truncated=fetch.truncated)
+            return warc.response(
+                identity,
+                date,
+                target,
+                head,
+                payload,
+                digest,
+                truncated=fetch.truncated,
+                block_digest=self._block_digests,
+            )
         return warc.revisit(
             identity,
             date,
@@ -104,6 +150,7 @@ class RecordBuilder:
             profile=capturing.profile,
             refers_to_url=capturing.original.url,
             refers_to_date=warc.date_text(capturing.original.fetched_at),
+            block_digest=self._block_digests,
         )
 
     @staticmethod
@@ -117,6 +164,10 @@ class RecordBuilder:
         fetch, fetch_task = capturing.fetch, capturing.fetch_task
         shown = fetch.rendering
         return [
+            (
+                "requestKey",
+                f"{fetch_task.fingerprint:016x}" if fetch_task.flags & LinkFlag.OWN_REQUEST else "",
+            ),
             ("via", self._url_of(fetch_task.via) if fetch_task.via else ""),
             ("depth", fetch_task.depth),
             ("redirects", fetch_task.redirects),

@@ -198,6 +198,7 @@ class SegmentWriter:
         self._sync = sync
         self._file: AppendFile | None = None
         self._name = ""
+        self._opened_at = 0  # the end of the segment's warcinfo record
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._lengths: dict[str, int] = {}
@@ -210,9 +211,7 @@ class SegmentWriter:
         Raises:
             StoreError: the disk failed, now or before.
         """
-        if self._file is None or self._end >= self._segment_bytes:
-            self.finish()
-            self._begin(now)
+        self.turn(now)
         places = []
         for member in members:
             offset = self._end
@@ -225,6 +224,17 @@ class SegmentWriter:
         if self._gathered_bytes > _GATHERED_BYTES_MAX:
             self._flush()
         return places
+
+    def turn(self, now: float) -> str:
+        """Begin a segment if none is open or the open one is full; return the name of the one that is appended to next.
+
+        Raises:
+            StoreError: the disk failed, now or before.
+        """
+        if self._file is None or self._end >= max(self._segment_bytes, self._opened_at + 1):
+            self.finish()
+            self._begin(now)
+        return self._name
 
     @property
     def _end(self) -> int:
@@ -253,6 +263,7 @@ class SegmentWriter:
         self._file = AppendFile(self._folder / (self._name + OPEN_SUFFIX))
         reach("segment begun")
         self._gather(self._opening(self._name, now))
+        self._opened_at = self._end
 
     def sync(self) -> None:
         """Write the buffered records and make them durable, unless `sync` is off."""

@@ -13,9 +13,9 @@ a record only through `clean`, so that no header value, reason or URL can end a
 line early and start a field or a record of its own. `Content-Length` delimits
 the block, whatever it contains.
 
-The HTTP head of a record is rebuilt from the parsed fields (the warcinfo record
-says so). The payload is stored as received after transfer decoding, so
-`Transfer-Encoding` is renamed and `Content-Length` is that of the payload:
+The HTTP head of a record has the bytes that were received, if they are well-formed and nothing was taken out of them;
+otherwise it is rebuilt from the parsed fields (the metadata record says so). The payload is stored as received after
+transfer decoding, so `Transfer-Encoding` is renamed and `Content-Length` is that of the payload:
 readers see a message without transfer coding.
 
 A segment has one writer. Its name ends in `.open` until it is finished, and only
@@ -23,6 +23,7 @@ its committed length is valid (`w/<segment>` in the store).
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -41,6 +42,11 @@ _WARC_FIELDS = b"Content-Type: application/warc-fields\r\n"
 _UNSAFE_IN_VALUE = bytes.maketrans(b"\r\n\0", b"   ")
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _TOKEN_TABLE = bytes(byte if byte in _TOKEN else ord("-") for byte in range(256))
+
+_WELL_FORMED = re.compile(
+    rb"HTTP/1\.[01] [1-5][0-9]{2}(?: [^\r\n\0]*)?\r\n(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*\r\n)*\r\n"
+)
+_TRANSFER_CODING = re.compile(rb"(?<=\n)transfer-encoding(?=:)", re.IGNORECASE)
 
 _BASE32 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _BASE32_PAIRS = [bytes((first, second)) for first in _BASE32 for second in _BASE32]
@@ -89,23 +95,33 @@ def record_ids(random: Callable[[int], bytes], count: int) -> list[bytes]:
 
 
 def record(
-    kind: bytes, identity: bytes, date: bytes, fields: bytes, head: bytes, payload: bytes = b""
+    kind: bytes,
+    identity: bytes,
+    date: bytes,
+    fields: bytes,
+    head: bytes,
+    payload: bytes = b"",
+    *,
+    block_digest: bool = True,
 ) -> bytes:
     """Build one uncompressed record whose block is `head` and `payload`. `fields` are whole lines."""
-    digest = hashlib.sha1(head)
-    digest.update(payload)
-    top = _record_head(kind, identity, date, fields, digest.digest(), len(head) + len(payload))
+    if block_digest:
+        digest = hashlib.sha1(head)
+        digest.update(payload)
+        fields += _block_digest_line(digest.digest())
+    top = _record_head(kind, identity, date, fields, len(head) + len(payload))
     return b"".join((top, head, payload, b"\r\n\r\n"))
 
 
-def _record_head(
-    kind: bytes, identity: bytes, date: bytes, fields: bytes, block_digest: bytes, length: int
-) -> bytes:
+def _block_digest_line(digest: bytes) -> bytes:
+    return b"WARC-Block-Digest: %b\r\n" % digest_text(digest)
+
+
+def _record_head(kind: bytes, identity: bytes, date: bytes, fields: bytes, length: int) -> bytes:
     """Return the named fields of a record, with the blank line."""
     return (
-        b"WARC/1.1\r\nWARC-Type: %b\r\nWARC-Record-ID: %b\r\nWARC-Date: %b\r\n" % (kind, identity, date)
-        + fields
-        + b"WARC-Block-Digest: %b\r\nContent-Length: %d\r\n\r\n" % (digest_text(block_digest), length)
+        b"WARC/1.1\r\nWARC-Type: %b\r\nWARC-Record-ID: %b\r\nWARC-Date: %b\r\n%bContent-Length: %d\r\n\r\n"
+        % (kind, identity, date, fields, length)
     )
 
 
@@ -140,6 +156,29 @@ def _all_tokens(headers: Headers) -> bool:
     return names == names.translate(_TOKEN_TABLE) and all(name for name, _ in headers)
 
 
+def received_head(block: bytes, headers: Headers, payload_length: int | None) -> bytes:
+    """Return a header block as it was received; b"" if it cannot be stored so.
+
+    It is well-formed, so that all readers see the same fields, and its length is that of the payload. A transfer
+    coding is renamed as in `stored_headers`.
+    """
+    names = [name.lower() for name, _ in headers]
+    lengths = names.count(b"content-length")
+    recoded = names.count(b"transfer-encoding")
+    if recoded and (lengths or recoded > 1):
+        return b""
+    if lengths and payload_length is not None:
+        value = headers[names.index(b"content-length")][1]
+        if lengths > 1 or value != b"%d" % payload_length:
+            return b""
+    if _WELL_FORMED.fullmatch(block) is None:
+        return b""
+    if not recoded or payload_length is None:
+        return b"" if recoded else block
+    renamed = _TRANSFER_CODING.sub(b"X-Crawler-Transfer-Encoding", block, count=1)
+    return b"%bContent-Length: %d\r\n\r\n" % (renamed[:-2], payload_length)
+
+
 def stored_headers(
     headers: Headers, payload_length: int | None, *, decoded: bool = False
 ) -> list[tuple[bytes, bytes]]:
@@ -170,14 +209,19 @@ def stored_headers(
     return stored
 
 
-def target_fields(url: str, address: str, version: str) -> bytes:
-    """Return the lines that all records of a capture share: URI, address, protocol."""
+def target_fields(url: str, address: str, version: str, warcinfo: bytes = b"") -> bytes:
+    """Return the lines that all records of a capture share: URI, address, protocol, id of the warcinfo record."""
     lines = b"WARC-Target-URI: %b\r\n" % clean(url.encode("utf-8", "replace")).replace(b" ", b"%20")
     if address:
         lines += b"WARC-IP-Address: %b\r\n" % clean(address.encode("utf-8", "replace"))
     if version:
         lines += b"WARC-Protocol: %b\r\n" % clean(version.lower().encode("utf-8", "replace"))
-    return lines
+    return lines + warcinfo_field(warcinfo)
+
+
+def warcinfo_field(identity: bytes) -> bytes:
+    """Return the line that names the warcinfo record by its id; b"" without one."""
+    return b"WARC-Warcinfo-ID: %b\r\n" % clean(identity) if identity else b""
 
 
 def response(
@@ -189,9 +233,11 @@ def response(
     digest: bytes,
     *,
     truncated: str = "",
+    block_digest: bool = True,
 ) -> bytes:
     """Build a `response` record; `digest` is the SHA-1 of `payload`, `target` the lines of `target_fields`."""
-    return record(b"response", identity, date, _response_fields(target, digest, truncated), head, payload)
+    fields = _response_fields(target, digest, truncated)
+    return record(b"response", identity, date, fields, head, payload, block_digest=block_digest)
 
 
 def _response_fields(target: bytes, digest: bytes, truncated: str) -> bytes:
@@ -211,6 +257,7 @@ def revisit(
     profile: str,
     refers_to_url: str,
     refers_to_date: bytes,
+    block_digest: bool = True,
 ) -> bytes:
     """Build a `revisit` record: it repeats the payload of an earlier response, named by URL and date."""
     fields = b"%bWARC-Profile: %b\r\nWARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: %b\r\n" % (
@@ -221,30 +268,44 @@ def revisit(
     )
     if digest:
         fields += b"WARC-Payload-Digest: %b\r\n" % digest_text(digest)
-    return record(b"revisit", identity, date, fields + _HTTP_RESPONSE, head)
+    return record(b"revisit", identity, date, fields + _HTTP_RESPONSE, head, block_digest=block_digest)
 
 
-def request(identity: bytes, date: bytes, target: bytes, concurrent_to: bytes, head: bytes) -> bytes:
+def request(
+    identity: bytes,
+    date: bytes,
+    target: bytes,
+    concurrent_to: bytes,
+    head: bytes,
+    *,
+    block_digest: bool = True,
+) -> bytes:
     """Build a `request` record; `head` is the block as sent."""
-    fields = b"%bWARC-Concurrent-To: %b\r\n" % (target, concurrent_to)
-    return record(b"request", identity, date, fields + _HTTP_REQUEST, head)
+    fields = b"%bWARC-Concurrent-To: %b\r\n%b" % (target, concurrent_to, _HTTP_REQUEST)
+    return record(b"request", identity, date, fields, head, block_digest=block_digest)
 
 
 def metadata(
-    identity: bytes, date: bytes, target: bytes, concurrent_to: bytes, facts: Iterable[tuple[str, object]]
+    identity: bytes,
+    date: bytes,
+    target: bytes,
+    concurrent_to: bytes,
+    facts: Iterable[tuple[str, object]],
+    *,
+    block_digest: bool = True,
 ) -> bytes:
     """Build a `metadata` record of `name: value` lines about a capture."""
-    fields = b"%bWARC-Concurrent-To: %b\r\n" % (target, concurrent_to)
-    return record(b"metadata", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
+    fields = b"%bWARC-Concurrent-To: %b\r\n%b" % (target, concurrent_to, _WARC_FIELDS)
+    return record(b"metadata", identity, date, fields, fact_lines(facts), block_digest=block_digest)
 
 
-def receipt(identity: bytes, date: bytes, stamp: ReceiptStamp) -> bytes:
+def receipt(identity: bytes, date: bytes, stamp: ReceiptStamp, warcinfo: bytes = b"") -> bytes:
     """Build a `metadata` record with a whole consent receipt as JSON; captures name it by its digest."""
     fields = b"WARC-Target-URI: %b%b\r\nContent-Type: application/json\r\n" % (
         RECEIPT_URI,
         stamp.digest.hex().encode(),
     )
-    return record(b"metadata", identity, date, fields, stamp.block)
+    return record(b"metadata", identity, date, fields + warcinfo_field(warcinfo), stamp.block)
 
 
 def resource(
@@ -255,6 +316,7 @@ def resource(
     media_type: bytes,
     payload: bytes,
     cut_by: str = "",
+    warcinfo: bytes = b"",
 ) -> bytes:
     """Build a `resource` record: bytes made from the answer that `refers_to` names; `cut_by` as in `Rendering.broke`."""
     fields = b"WARC-Target-URI: %b\r\nWARC-Refers-To: %b\r\n" % (
@@ -262,6 +324,7 @@ def resource(
         refers_to,
     )
     fields += b"WARC-Payload-Digest: %b\r\n" % digest_text(hashlib.sha1(payload).digest())
+    fields += warcinfo_field(warcinfo)
     if cut_by:
         fields += b"WARC-Truncated: %b\r\n" % (b"time" if cut_by in ("time", "cpu") else b"unspecified")
     return record(b"resource", identity, date, fields + b"Content-Type: %b\r\n" % media_type, b"", payload)
@@ -283,13 +346,16 @@ def large_response(
     digest: bytes,
     *,
     truncated: str = "",
+    block_digest: bool = True,
 ) -> LargeRecord:
-    """Build a `response` record; its payload is read twice, for the block's digest and to write it."""
-    block = hashlib.sha1(head)
-    for piece in pieces():
-        block.update(piece)
+    """Build a `response` record; its payload is read to write it, and before that for a digest of the block."""
     fields = _response_fields(target, digest, truncated)
-    top = _record_head(b"response", identity, date, fields, block.digest(), len(head) + length)
+    if block_digest:
+        block = hashlib.sha1(head)
+        for piece in pieces():
+            block.update(piece)
+        fields += _block_digest_line(block.digest())
+    top = _record_head(b"response", identity, date, fields, len(head) + length)
     return LargeRecord(top + head, pieces)
 
 

@@ -123,6 +123,7 @@ class Process:
             clock=stages.clock,
             frontier=stages.frontier,
             network=network,
+            store=stages.store,
             results=results,
             key=stages.fingerprinter.key,
             trusts=stages.knowledge.trusts,
@@ -131,6 +132,7 @@ class Process:
             wake=self.wake,
             unexpected=results.unexpected,
             files=make_file_bodies(stages.context, stages.pages),
+            make_renderer=self._environment.renderer,
             sink=sink,
         )
 

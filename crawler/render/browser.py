@@ -25,6 +25,7 @@ from pathlib import Path
 
 from crawler.config import RenderConfig
 from crawler.render.protocol import BrowserError, Params, Pipe, Session
+from crawler.render.work_account import ProcessTime, WorkAccount
 
 log = logging.getLogger("crawler")
 
@@ -48,18 +49,22 @@ _OFF = (
 )
 
 
+class MissingBrowserError(BrowserError):
+    """No browser is installed, or not the one that is named."""
+
+
 def find_program(name: str) -> str:
     """Return the path of the browser: `name`, or the first that is installed.
 
     Raises:
-        BrowserError: there is none.
+        MissingBrowserError: there is none.
     """
     for candidate in (name,) if name else PROGRAMS:
         if path := shutil.which(candidate):
             return os.path.realpath(path) if name else path
     if name:
-        raise BrowserError(f"render.browser: {name}: no such program")
-    raise BrowserError(
+        raise MissingBrowserError(f"render.browser: {name}: no such program")
+    raise MissingBrowserError(
         "no browser found: install Debian's package chromium-headless-shell, or name one in render.browser"
     )
 
@@ -120,6 +125,8 @@ class Browser:
         self._home = ""
         self._process: asyncio.subprocess.Process | None = None
         self._ours: dict[str, asyncio.Future[str]] = {}  # targets being opened: their sessions
+        self._opening_one = asyncio.Lock()
+        self._work = WorkAccount()
         self.session: Session
         self.pages = 0  # opened so far
         self.in_use = 0  # open now
@@ -188,22 +195,51 @@ class Browser:
     async def open_page(self) -> tuple[Session, str, str]:
         """Open an empty page; return (its session, its target, its browser context).
 
+        Pages are opened one at a time, so that the renderer that appears meanwhile is known to be the page's.
+
         Raises:
-            BrowserError: the browser has ended.
+            BrowserError: the browser has ended, or does not open one.
         """
+        try:
+            async with self._opening_one, asyncio.timeout(_START_MAX):
+                return await self._open_page()
+        except TimeoutError as error:
+            self.kill()
+            raise BrowserError("the browser does not open a page") from error
+
+    async def _open_page(self) -> tuple[Session, str, str]:
         made = await self.session.call("Target.createBrowserContext", disposeOnDetach=True)
         context = made["browserContextId"]
         made = await self.session.call("Target.createTarget", url="about:blank", browserContextId=context)
         target = made["targetId"]
-        session = self._ours.get(target) or self._opening(target)
-        identity = await asyncio.wait_for(session, _START_MAX)
+        identity = await (self._ours.get(target) or self._opening(target))
         self._ours.pop(target, None)
         self.pages += 1
-        return Session(self.session.pipe, identity), target, context
+        session = Session(self.session.pipe, identity)
+        await session.call("Runtime.getIsolateId")  # answered by the renderer, so it is running
+        self._work.opened(context, await self._processes())
+        return session, target, context
 
     def close_page(self, context: str) -> None:
         """Close a page with everything that belongs to its context."""
+        self._work.closed(context)
         self.session.tell("Target.disposeBrowserContext", browserContextId=context)
+
+    async def _processes(self) -> list[ProcessTime]:
+        info = await self.session.call("SystemInfo.getProcessInfo")
+        return [ProcessTime(each["id"], each["type"], each["cpuTime"]) for each in info["processInfo"]]
+
+    async def measure(self) -> None:
+        """Measure how long its processes have worked.
+
+        Raises:
+            BrowserError: the browser has ended.
+        """
+        self._work.look(await self._processes())
+
+    def worked(self, context: str) -> float:
+        """Return the CPU seconds that a page had used when they were last measured."""
+        return self._work.seconds(context)
 
     def memory(self) -> int:
         """Return the private memory of all its processes, in bytes."""

@@ -5,8 +5,10 @@
                     -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
 
 One browser at a time takes new pages. It is replaced after `render.pages_per_browser`
-pages, when its memory exceeds `render.memory_bytes_max`, and when it ends by itself; a
-page that loses its browser keeps its static answer.
+pages, when its memory exceeds `render.memory_bytes_max`, and when it ends by itself.
+
+A page that loses its browser, or shows no DOM, keeps its static answer: then the
+`Rendering` has no DOM, but the answers that were fetched for it and the reason.
 """
 
 import asyncio
@@ -15,24 +17,27 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from crawler.config import RenderConfig
+from crawler.config import Config, RenderConfig
 from crawler.errors import Unexpected
 from crawler.records import Fetch, Outcome, Rendering
 from crawler.render.answers import PIXEL, asked_fields, error_reason, passed_fields
-from crawler.render.browser import Browser
+from crawler.render.browser import Browser, MissingBrowserError
 from crawler.render.protocol import BrowserError, Params, Session
-from crawler.render.shared_cache import SHARED, SharedCache
+from crawler.render.shared_answers import SharedAnswers, Stored
+from crawler.render.shared_cache import SHARED
 from crawler.render.visit import Answering, Paused, Visit
 
 log = logging.getLogger("crawler")
 
 WATCH_INTERVAL = 1.0  # seconds between two looks at a page's work and at the browser's memory
 _READ_MAX = 5.0  # seconds to read the DOM of a page whose scripts may not let go of their thread
-_STOPPED_MAX = 3.0  # seconds to read it once the scripts have been stopped
+_STOPPED_MAX = 15.0  # seconds to read it once the scripts have been stopped
+_NO_DOM = frozenset({"crash", "navigation"})  # reasons for which a page has nothing to be read
 _DELIVERY_MAX = 3.0  # seconds until an answer whose arrival is not reported counts as received
 _CHILDREN_MAX = 20  # frames of other sites and workers of a page
+_WITHOUT = "; the crawl goes on without a browser, with the answers as they are"
 _STARTS_MAX = 3  # starts of a browser in a row that may fail before rendering is given up
 
 Ask = Callable[[str, str, tuple[str, ...]], Awaitable[Fetch]]  # (url, method, header lines); never raises
@@ -54,15 +59,34 @@ class StaticPage(NamedTuple):
     ask: Ask
 
 
-class Renderer:
-    """Renders pages of one process; makes no browser before the first page."""
+class Renderer(Protocol):
+    """Shows pages in a browser."""
 
-    def __init__(self, config: RenderConfig, user_agent: str, unexpected: Unexpected) -> None:
+    @property
+    def given_up(self) -> bool:
+        """True if no page will be shown any more."""
+
+    async def render(self, page: StaticPage) -> Rendering | None:
+        """Return the page as a browser shows it, without a DOM if it could not; None if there is no browser."""
+
+    async def close(self) -> None:
+        """End the browsers."""
+
+
+MakeRenderer = Callable[[Config, Stored, Callable[[], float], Unexpected], Renderer]
+
+
+class BrowserRenderer:
+    """The renderer with real browsers, one at a time; makes none before the first page."""
+
+    def __init__(
+        self, config: RenderConfig, user_agent: str, unexpected: Unexpected, shared: SharedAnswers
+    ) -> None:
         self._config = config
+        self._shared = shared
         self._user_agent = user_agent
         self._unexpected = unexpected
         self._places = asyncio.Semaphore(config.pages)
-        self._cache = SharedCache(config.cache_bytes_max)
         self._browser: Browser | None = None
         self._retired: set[Browser] = set()
         self._starting = asyncio.Lock()
@@ -75,26 +99,24 @@ class Renderer:
         return self._failures >= _STARTS_MAX
 
     async def render(self, page: StaticPage) -> Rendering | None:
-        """Return the page as a browser shows it; None if no browser could show it."""
-        await self._places.acquire()
-        try:
+        """Return the page as a browser shows it, without a DOM if it could not; None if there is no browser."""
+        async with self._places:
             browser = await self._ready()
             if browser is None:
                 return None
             browser.in_use += 1
+            run = PageRun(page, browser, self._config, self._shared)
             try:
-                return await PageRun(page, browser, self._config, self._cache).run()
+                return await run.run()
+            except BrowserError as error:
+                log.debug("%s: not rendered: %s", page.fetch.url, error)
+                return run.without_dom()
+            except Exception as error:
+                self._unexpected.note(error, f"rendering {page.fetch.url}")
+                return run.without_dom()
             finally:
                 browser.in_use -= 1
                 await self._discard_retired()
-        except BrowserError as error:
-            log.debug("%s: not rendered: %s", page.fetch.url, error)
-            return None
-        except Exception as error:
-            self._unexpected.note(error, f"rendering {page.fetch.url}")
-            return None
-        finally:
-            self._places.release()
 
     async def _ready(self) -> Browser | None:
         """Return the browser for the next page; None if none can be started."""
@@ -110,9 +132,9 @@ class Renderer:
         try:
             await browser.start()
         except (BrowserError, OSError) as error:
-            self._failures += 1
+            self._failures = _STARTS_MAX if isinstance(error, MissingBrowserError) else self._failures + 1
             if self._failures in (1, _STARTS_MAX):
-                log.error("rendering: %s%s", error, "; pages are not rendered" if self.given_up else "")
+                log.error("rendering: %s%s", error, _WITHOUT if self.given_up else "")
             return
         self._failures = 0
         self._browser = browser
@@ -136,11 +158,13 @@ class Renderer:
             await browser.close()
 
     async def _watch(self) -> None:
-        """Kill a browser whose memory exceeds the limit: its pages are read no more."""
+        """Measure the work of browsers; kill one whose memory exceeds the limit: its pages are read no more."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             for browser in [self._browser, *self._retired]:
                 if browser is not None and browser.in_use:
+                    with suppress(BrowserError, TimeoutError):
+                        await asyncio.wait_for(browser.measure(), WATCH_INTERVAL)
                     used = await asyncio.to_thread(browser.memory)
                     if used > self._config.memory_bytes_max:
                         log.warning("rendering: the browser used %d MiB of memory and was ended", used >> 20)
@@ -169,19 +193,21 @@ class PageRun:
         page: StaticPage,
         browser: Browser,
         config: RenderConfig,
-        cache: SharedCache,
+        shared: SharedAnswers,
         time: Callable[[], float] = time.monotonic,
     ) -> None:
         self._page = page
         self._browser = browser
         self._config = config
-        self._cache = cache
+        self._shared = shared
         self._time = time
-        self._visit = Visit(page.fetch.url, config, time())
+        self._began = time()
+        self._visit = Visit(page.fetch.url, config, self._began)
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._children = 0
         self._target = ""
+        self._cpu = 0.0
         self._fetched: list[Fetch] = []
         self._delivering: dict[
             str, _Delivery
@@ -193,12 +219,12 @@ class PageRun:
         Raises:
             BrowserError: the browser has ended, or shows no DOM.
         """
-        began = self._time()
         session, self._target, context = await self._browser.open_page()
         sessions = [session]
         try:
-            await self._show(session, sessions)
+            await self._show(session, sessions, context)
             dom, view = await self._read(session)
+            await self._measure(context)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -208,28 +234,38 @@ class PageRun:
                 attached.listen(None)
             if session.pipe.open:
                 self._browser.close_page(context)
-        visit = self._visit
         if len(dom) > self._config.bytes_max:
+            self._visit.end("bytes")
             raise BrowserError("the DOM is larger than render.bytes_max")
+        return self._rendering(dom, view)
+
+    def without_dom(self) -> Rendering:
+        """Return what is left of a page that shows no DOM: the answers fetched for it, and the reason."""
+        self._visit.end("crash")
+        return self._rendering(b"", b"")
+
+    def _rendering(self, dom: bytes, view: bytes) -> Rendering:
+        visit = self._visit
         return Rendering(
             dom=dom,
             subresources=self._fetched,
             requests=visit.requests,
             cached=visit.cached,
             missing=visit.missing,
-            took=self._time() - began,
+            took=self._time() - self._began,
             broke=visit.broke,
             left_for=visit.left_for,
             view=view,
+            cpu=self._cpu,
         )
 
     # -- showing
 
-    async def _show(self, session: Session, sessions: list[Session]) -> None:
+    async def _show(self, session: Session, sessions: list[Session], context: str) -> None:
         """Navigate, and answer requests until the visit is over."""
         await self._listen(session, sessions)
         self._start(self._navigate(session))
-        self._start(self._watch_work(session))
+        self._start(self._watch_work(context))
         while not self._visit.is_over(now := self._time()):
             self._news.clear()
             with suppress(TimeoutError):
@@ -251,9 +287,7 @@ class PageRun:
         ]
         calls.append(session.call("Network.enable"))
         if is_page:
-            calls += [
-                session.call(method) for method in ("Page.enable", "Inspector.enable", "Performance.enable")
-            ]
+            calls += [session.call(method) for method in ("Page.enable", "Inspector.enable")]
         results = await asyncio.gather(*calls, return_exceptions=True)
         if is_page and (wrong := [result for result in results if isinstance(result, BaseException)]):
             raise wrong[0]
@@ -300,24 +334,19 @@ class PageRun:
             self._visit.end("navigation")
             self._news.set()
 
-    async def _watch_work(self, session: Session) -> None:
-        """Tell the visit how long the page's main thread has worked; one that does not answer is working."""
-        worked = 0.0
+    async def _watch_work(self, context: str) -> None:
+        """Tell the visit how long the page has worked, with its frames and workers."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
-            asked = self._time()
-            answer = asyncio.create_task(session.call("Performance.getMetrics"))
-            try:
-                while not answer.done():
-                    await asyncio.wait([answer], timeout=WATCH_INTERVAL)
-                    self._visit.worked(worked + self._time() - asked)
-                    self._news.set()
-                metrics = {entry["name"]: entry["value"] for entry in (await answer)["metrics"]}
-            finally:
-                answer.cancel()
-            worked = float(metrics.get("TaskDuration", 0.0))
-            self._visit.worked(worked)
+            self._cpu = self._browser.worked(context)
+            self._visit.worked(self._cpu)
             self._news.set()
+
+    async def _measure(self, context: str) -> None:
+        """Measure the work of the whole page, for its bill."""
+        with suppress(BrowserError, TimeoutError):
+            await asyncio.wait_for(self._browser.measure(), WATCH_INTERVAL)
+        self._cpu = self._browser.worked(context)
 
     # -- requests
 
@@ -348,16 +377,19 @@ class PageRun:
     async def _answer(
         self, session: Session, identity: str, network: str, paused: Paused, headers: dict[str, str]
     ) -> None:
-        shared = paused.kind in SHARED
         url = paused.url.partition("#")[0]
-        fetch = self._cache.get(url, time.time()) if shared else None
-        cached = fetch is not None
-        if fetch is None:
+
+        async def ask() -> Fetch:
             fetch = await self._page.ask(url, paused.method, asked_fields(headers))
             if fetch.status:
                 self._fetched.append(fetch)
-            if shared:
-                self._cache.add(url, fetch, time.time())
+            return fetch
+
+        cached = False
+        if paused.kind in SHARED and paused.method == "GET":
+            fetch, cached = await self._shared.get(url, ask)
+        else:
+            fetch = await ask()
         usable = bool(fetch.status) and fetch.outcome is not Outcome.TRUNCATED
         if usable:
             _fulfil(session, identity, fetch)
@@ -387,26 +419,29 @@ class PageRun:
         Raises:
             BrowserError: the page shows no DOM.
         """
-        if self._visit.broke in ("crash", "navigation"):
+        if self._visit.broke in _NO_DOM:
             raise BrowserError(self._visit.broke)
-        if self._visit.broke:
-            session.tell("Page.stopLoading")
-        try:
-            dom = await asyncio.wait_for(_outer_html(session), _READ_MAX)
-        except TimeoutError:
-            self._visit.end("cpu")
-            session.tell("Runtime.terminateExecution")
-            session.tell("Emulation.setScriptExecutionDisabled", value=True)
+        if not self._visit.broke:
             try:
-                dom = await asyncio.wait_for(_outer_html(session), _STOPPED_MAX)
-            except TimeoutError as error:
-                raise BrowserError("its scripts could not be stopped") from error
-        view = b""
+                return await asyncio.wait_for(_outer_html(session), _READ_MAX), await self._view(session)
+            except TimeoutError:
+                self._visit.end("time")
+        session.tell("Runtime.terminateExecution")
+        session.tell("Emulation.setScriptExecutionDisabled", value=True)
+        session.tell("Network.setBlockedURLs", urlPatterns=[{"urlPattern": "*", "block": True}])
+        session.tell("Page.stopLoading")
+        try:
+            return await asyncio.wait_for(_outer_html(session), _STOPPED_MAX), await self._view(session)
+        except TimeoutError as error:
+            raise BrowserError("its scripts could not be stopped") from error
+
+    async def _view(self, session: Session) -> bytes:
+        """Return a picture of the page if one is wanted; b"" if there is none."""
         if self._config.screenshot:
             with suppress(TimeoutError, BrowserError):
                 shot = await asyncio.wait_for(session.call("Page.captureScreenshot", format="png"), _READ_MAX)
-                view = base64.b64decode(shot["data"])
-        return dom, view
+                return base64.b64decode(shot["data"])
+        return b""
 
     def _start(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -424,7 +459,7 @@ class PageRun:
 
 async def _outer_html(session: Session) -> bytes:
     root = await session.call("DOM.getDocument", depth=0)
-    made = await session.call("DOM.getOuterHTML", nodeId=root["root"]["nodeId"])
+    made = await session.call("DOM.getOuterHTML", nodeId=root["root"]["nodeId"], includeShadowDOM=True)
     return str(made["outerHTML"]).encode("utf-8", "replace")
 
 

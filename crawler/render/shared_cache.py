@@ -1,9 +1,9 @@
 """A cache of scripts and style sheets that pages share, so that a thousand pages fetch them once (RFC 9111).
 
 An answer is fresh as long as its `Cache-Control` or `Expires` says, for an hour if
-neither says anything. An answer that is for one reader (`private`, `no-store`,
-`no-cache`, a `Vary` on more than its coding) is not kept. When the cache is full, the answer
-that was used longest ago is dropped.
+neither says anything; the time that it spent in other caches (`Age`) is subtracted. An
+answer that is for one reader (`private`, `no-store`, `no-cache`, a `Vary` on more than its
+coding) is not kept. When the cache is full, the answer that was used longest ago is dropped.
 """
 
 from collections import OrderedDict
@@ -37,13 +37,14 @@ class SharedCache:
         self._answers.move_to_end(url)
         return kept[1]
 
-    def add(self, url: str, fetch: Fetch, now: float) -> None:
-        """Keep an answer if it may be kept."""
+    def add(self, url: str, fetch: Fetch, now: float, at: float | None = None) -> None:
+        """Keep an answer that was received at `at` (None: now), if it may be kept and is fresh."""
         self._drop(url)
-        age = fresh_for(fetch, now)
-        if age <= 0.0 or len(fetch.content) > self._bytes_max // 4:
+        at = now if at is None else min(at, now)
+        until = at + fresh_for(fetch, at)
+        if until <= now or len(fetch.content) > self._bytes_max // 4:
             return
-        self._answers[url] = now + age, fetch
+        self._answers[url] = until, fetch
         self._nbytes += len(fetch.content)
         while self._nbytes > self._bytes_max:
             self._drop(next(iter(self._answers)))
@@ -59,27 +60,36 @@ class SharedCache:
 
 
 def fresh_for(fetch: Fetch, now: float) -> float:
-    """Return for how many seconds an answer may be used again; 0.0 if it may not."""
+    """Return for how many seconds an answer received at `now` may be used again; 0.0 if it may not."""
     if fetch.outcome is not Outcome.FETCHED or fetch.status != 200:
         return 0.0
-    vary = {name.strip().lower() for name in fetch.header(b"vary").decode("latin-1").split(",")}
-    if vary - _HARMLESS_VARY - {""}:
+    if directives(_field(fetch, b"vary")).keys() - _HARMLESS_VARY - {""}:
         return 0.0
-    said = directives(fetch.header(b"cache-control").decode("latin-1"))
+    said = directives(_field(fetch, b"cache-control"))
     if said.keys() & {"no-store", "no-cache", "private"}:
         return 0.0
+    return min(max(0.0, _lifetime(fetch, said, now) - _seconds(_field(fetch, b"age"))), _AGE_MAX)
+
+
+def _lifetime(fetch: Fetch, said: Mapping[str, str], now: float) -> float:
+    """Return for how many seconds an answer is fresh from the moment at which its server made it."""
     for name in ("s-maxage", "max-age"):
         if name in said:
-            return min(_seconds(said[name]), _AGE_MAX)
+            return _seconds(said[name])
     if "immutable" in said:
         return _AGE_MAX
-    if expires := fetch.header(b"expires"):
-        return min(max(0.0, _instant(expires) - now), _AGE_MAX)
+    if expires := _field(fetch, b"expires"):
+        return _instant(expires) - (_instant(_field(fetch, b"date")) or now)
     return _SILENT
 
 
+def _field(fetch: Fetch, name: bytes) -> str:
+    """Return the value of a field; that of several lines as one list."""
+    return ",".join(value.decode("latin-1") for field, value in fetch.headers if field.lower() == name)
+
+
 def directives(field: str) -> Mapping[str, str]:
-    """Return the directives of a Cache-Control field with their values, in lower case."""
+    """Return the elements of a field that is a list, with their values, in lower case."""
     found = {}
     for part in field.split(","):
         name, _, value = part.strip().lower().partition("=")
@@ -88,12 +98,12 @@ def directives(field: str) -> Mapping[str, str]:
 
 
 def _seconds(text: str) -> float:
-    return float(text) if text.isdecimal() and len(text) < 12 else 0.0
+    return float(text[:12]) if text.isascii() and text.isdecimal() else 0.0
 
 
-def _instant(field: bytes) -> float:
+def _instant(field: str) -> float:
     """Return the time of an HTTP date; 0.0 if it is not one, which counts as expired."""
     try:
-        return parse_date(field.decode("latin-1")).timestamp()
+        return parse_date(field).timestamp()
     except (TypeError, ValueError, OverflowError):
         return 0.0

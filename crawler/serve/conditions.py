@@ -29,7 +29,8 @@ def conditional(ready: Representation, headers: Mapping[str, str], extra: bytes,
         HttpError: 412, a precondition failed; 416, the range contains no byte of the copy.
     """
     if headers and ready.status == 200 and not CONDITIONS.isdisjoint(headers):
-        _check_preconditions(ready, headers, modified)
+        if "If-Match" in headers or "If-Unmodified-Since" in headers:
+            _check_preconditions(ready, headers, modified)
         seen = _instant(headers, "If-Modified-Since")
         if header_fields.not_modified(headers.get("If-None-Match", ""), seen, ready.etag, modified):
             lasting = ready.head[ready.lasting_at :]

@@ -117,7 +117,7 @@ def not_modified(if_none_match: str, if_modified_since: float | None, etag: str,
     If-None-Match, if sent, decides alone, by weak comparison.
     """
     if if_none_match:
-        if if_none_match.strip() == "*":
+        if if_none_match == etag or if_none_match.strip() == "*":
             return True
         tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
         return etag.removeprefix("W/") in tags

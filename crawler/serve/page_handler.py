@@ -5,9 +5,9 @@
 
 `PageHandler._chosen` is the only place that chooses a copy and refuses a withheld one.
 
-The I/O shell writes the `Reply`. A cached answer costs one read of the store: every
-fetch of a URL changes the URL's record in the same batch as the capture, so an answer
-is current while the stored record is unchanged.
+The I/O shell writes the `Reply`. Every fetch of a URL changes the URL's record in the
+same batch as the capture, so a cached answer is current while the stored record is
+unchanged. The record is read once after each write to the store.
 """
 
 import math
@@ -121,12 +121,25 @@ class PageHandler:
         Raises:
             HttpError: there is no copy, or it may not be shown.
         """
-        proof = archive.store.get(record_key(located.fingerprint)) or b""
-        name = _name(archive, located.fingerprint, form)
-        shown = self.response_cache.get(name, proof)
-        if shown is None:
-            shown = self.head_cache.get(name, proof)
-        return shown or self._show(archive, located, asked, form, proof, name)
+        store, name = archive.store, _name(archive, located.fingerprint, form)
+        writes, proof = store.writes, None
+        for cache in (self.response_cache, self.head_cache):
+            shown = cache.find(name)
+            if shown is None:
+                continue
+            if shown.writes != writes:
+                if proof is None:
+                    proof = store.get(record_key(located.fingerprint)) or b""
+                if shown.proof != proof:
+                    continue
+                shown.writes = writes
+            cache.use(shown)
+            return shown
+        if proof is None:
+            proof = store.get(record_key(located.fingerprint)) or b""
+        shown = self._show(archive, located, asked, form, proof, name)
+        shown.writes = writes
+        return shown
 
     def _conditional(self, shown: CachedResponse, headers: Mapping[str, str], extra: bytes) -> Reply:
         """Return the reply to a request with the fields `headers`, and cache the answer."""
@@ -145,6 +158,7 @@ class PageHandler:
         elif ready.stored is not None and not shown.bodiless:
             shown.bodiless = True
             ready.stored.release()  # a 304 leaves the bytes of the member unread
+            ready.body = None  # the cache counts what the answer holds when it is put
             self.head_cache.put(shown)
         if shown.bodiless:
             ready.body = None

@@ -19,6 +19,8 @@ _ASKED_MAX = 8192  # requests of answers that are not cached that are remembered
 class CachedResponse(msgspec.Struct):
     """A copy and its representation, valid while the URL's stored record is `proof`; `key` is its key in the cache.
 
+    `writes` is the store's number of writes (`KeyValue.writes`) when the record was last found to be `proof`.
+
     `fetched_at` is the instant of the copy. `tried_at` is that of the page's last answer, None if the page is not
     stored now, or the client requested another instant than now. `counted` are the bytes that a cache counts for
     it, 0 if it is not cached. `bodiless`: its body is read again for each request.
@@ -29,6 +31,7 @@ class CachedResponse(msgspec.Struct):
     tried_at: float | None
     fetched_at: float
     ready: Representation
+    writes: int = -1
     counted: int = 0
     bodiless: bool = False
 
@@ -54,14 +57,14 @@ class ResponseCache:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, key: Hashable, proof: bytes) -> CachedResponse | None:
-        """Return the answer under `key` if it is cached and was built from the record `proof`."""
-        shown = self._kept.get(key)
-        if shown is None or shown.proof != proof:
-            return None
-        self._kept.move_to_end(key)
+    def find(self, key: Hashable) -> CachedResponse | None:
+        """Return the answer under `key`, which may be out of date; None if there is none."""
+        return self._kept.get(key)
+
+    def use(self, shown: CachedResponse) -> None:
+        """Note that an answer of this cache was served."""
+        self._kept.move_to_end(shown.key)
         self.hits += 1
-        return shown
 
     def put(self, shown: CachedResponse) -> bool:
         """Store an answer if it is admitted; return whether it is."""
@@ -104,5 +107,6 @@ class ResponseCache:
 
     def _check(self) -> None:
         """Assert every invariant."""
-        sizes = [shown.counted for shown in self._kept.values()]
-        assert self.bytes == sum(sizes) <= self.bytes_max and all(sizes)
+        sizes = [shown.ready.size for shown in self._kept.values()]
+        assert sizes == [shown.counted for shown in self._kept.values()]
+        assert self.bytes == sum(sizes) <= self.bytes_max

@@ -141,6 +141,8 @@ class Partition:
 
     def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
         """Return the positions of fingerprints, uint64 (n,), by the name of their owner (100 of one owner: 6 us)."""
+        if len(self.names) == 1:
+            return {self.names[0]: list(range(len(fingerprints)))} if len(fingerprints) else {}
         owners = self.owners(fingerprints).tolist()
         if owners and owners.count(owners[0]) == len(owners):  # most pages link only to their own site
             return {self.names[owners[0]]: list(range(len(owners)))}

@@ -31,6 +31,7 @@ range of buckets corresponds to a range of keys.
     o/      splitter  <peer>\\0<number>             entry of the outbox
     C/      consent   <bucket><digest>             consent receipt of pages, or the statements of their site
     L/      consent   <8 bytes of the site><authority>   tdmrep.json and licence documents of an authority
+    R/      render    <host key><kind or digest>   renderings of a host, or of a pattern of its paths
     x/      api       <duplicate key>              page to hand to the user's code; deleted when done
     m/      (see META)                             one value per key
 
@@ -75,6 +76,7 @@ ASKED = b"q/"
 NOTICE = b"k/"
 FAILING = b"z/"
 RECEIPT, SITE_FILES = b"C/", b"L/"
+RENDERED = b"R/"
 HANDOVER = b"x/"
 REFRESH_SITE, REFRESH_DIRECTORY, VALIDATORS, READINGS, BIRTHS = b"s/", b"n/", b"b/", b"a/", b"e/"
 ROBOTS, DUE, INBOX, OUTBOX, META = b"r/", b"d/", b"i/", b"o/", b"m/"
@@ -103,6 +105,7 @@ FAMILIES = (
     Family(FAILING, "frontier", Travel.BUCKET),
     Family(RECEIPT, "consent", Travel.BUCKET),
     Family(SITE_FILES, "consent", Travel.BUCKET),
+    Family(RENDERED, "render", Travel.BUCKET),
     Family(ROBOTS, "robots", Travel.OWNER),
     Family(DUE, "due", Travel.OWNER),
     Family(INBOX, "splitter", Travel.ANEW),

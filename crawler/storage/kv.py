@@ -65,7 +65,13 @@ class Batch(Protocol):
 
 
 class KeyValue(Protocol):
-    """An ordered map of bytes to bytes with atomic, durable batches."""
+    """An ordered map of bytes to bytes with atomic, durable batches.
+
+    `writes` is the number of writes that have ended, successful or not. While it is the same as
+    before a value was read, the value is current.
+    """
+
+    writes: int
 
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -114,6 +120,7 @@ class MemoryStore:
         self._keys = sorted(self._data)
         self._keep_durable = keep_durable
         self.durable = dict(self._data)
+        self.writes = 0
 
     def get(self, key: bytes) -> bytes | None:
         return self._data.get(key)
@@ -132,6 +139,7 @@ class MemoryStore:
                 self._data[key] = value
         if batch.sync and self._keep_durable:
             self.durable = dict(self._data)
+        self.writes += 1
 
     def scan(
         self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
@@ -170,6 +178,7 @@ class DiskStore:
         DiskStore.opened = True
         self.path = path
         self.mended = ""  # what was cut off in order to open the store
+        self.writes = 0
         self._failed = ""
 
     def get(self, key: bytes) -> bytes | None:
@@ -200,6 +209,8 @@ class DiskStore:
             if self._failed.startswith("Corruption"):
                 raise DamageError(f"store: write failed: {self._failed}; {REMEDY}") from error
             raise StoreError(f"store: write failed: {self._failed}") from error
+        finally:
+            self.writes += 1  # after the write: what another thread reads meanwhile may be the old value
 
     def _write(self, batch: Any) -> None:
         raise NotImplementedError

@@ -35,6 +35,20 @@ def is_url(text: str) -> bool:
     return "://" in text
 
 
+def local_folder(name: str | Path) -> Path:
+    """Return the path of a crawl directory.
+
+    Raises:
+        UsageError: it is a URL.
+    """
+    if is_url(str(name)):
+        raise UsageError(
+            f"{name}: a crawl directory must be a local folder; "
+            "the setting pages.ship copies its WARC files to object storage"
+        )
+    return Path(name)
+
+
 class ObjectStore:
     """The objects under a URL.
 

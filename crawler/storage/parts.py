@@ -24,6 +24,7 @@ from crawler.errors import StoreError
 from crawler.storage.files import write_all
 
 PIECE_BYTES = 1 << 20
+PARTS = "parts"  # the folder of a process for its parts
 _BODY, _HEAD = ".part", ".head"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -146,6 +147,11 @@ class Part:
 
     def __repr__(self) -> str:
         return f"Part({self._path.name}, {self.length} of {self.head.length} bytes)"
+
+
+def part_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of the parts that a folder holds."""
+    return folder.glob(f"*{_BODY}")
 
 
 class PartFolder:

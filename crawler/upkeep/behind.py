@@ -68,8 +68,8 @@ def recover_behind(
 ) -> tuple[list[str], list[str]]:
     """Bring back the links of processes that are behind or were rebuilt; return (what was done, problems).
 
-    A process whose store was rebuilt may have lost links that no count shows: its peers may have been rebuilt
-    too, or built by a reshard, and count from zero since then. Its repair ends here.
+    A process whose store was rebuilt may have lost links although no peer has a higher count: its peers may have
+    been rebuilt too, or divided by a reshard, and have counted from zero since then. Its repair ends here.
 
     Raises:
         DirectoryError: a process uses its folder, or the folder is damaged.

@@ -1,5 +1,6 @@
 """Rebuild captures and page records from the WARC files; remove those whose bytes are lost."""
 
+import re
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from crawler.pages.captures import (
 )
 from crawler.pages.change_detection import next_record
 from crawler.pages.erased_bytes import is_filler
+from crawler.pages.request_query import query_of_request
 from crawler.pages.shipping import refuse_elsewhere
 from crawler.records import Capture, Fetch, FetchTask, Outcome, PageRecord, PageState, TaskKind
 from crawler.storage.files import cut, rename
@@ -35,13 +37,15 @@ from crawler.upkeep import lost_receipts
 from crawler.upkeep.repair import Repair
 from crawler.upkeep.warc_members import mended
 
+_REQUEST_KEY = re.compile(r"[0-9a-f]{16}")
 _RECEIPTS_MAX = 2 * 65_536  # twice as many as a segment holds between two records of the same receipt
 
 
 class Found(NamedTuple):
-    """A capture found in a segment: its answer, its metadata record ({} if none), and its place."""
+    """A capture found in a segment: its answer, its request, its metadata record ({} if none), and its place."""
 
     answer: reading.Record
+    request: bytes
     facts: dict[str, str]
     offset: int
     length: int
@@ -155,13 +159,16 @@ class Recapture:
             instant = datetime.strptime(answer.fields.get("warc-date", ""), "%Y-%m-%dT%H:%M:%SZ")
         except ValueError:
             return
-        found = Found(answer, facts, offset, length, sum(length for _, length, _ in group))
+        request = next((record.block for _, _, record in group if record.kind == "request"), b"")
+        found = Found(answer, request, facts, offset, length, sum(length for _, length, _ in group))
         self._restore_found(segment, url, instant.replace(tzinfo=UTC).timestamp(), found, known, restored)
 
     def _restore_found(
         self, segment: str, url: str, at: float, found: Found, known: set[int], restored: Counter[str]
     ) -> None:
-        fingerprint = self._repair.fingerprinter.fingerprint(url)
+        own = found.facts.get("requestKey", "")  # of a request by the user's code
+        of_url = self._repair.fingerprinter.fingerprint(url)
+        fingerprint = int(own, 16) if _REQUEST_KEY.fullmatch(own) else of_url
         fetch, digest = _fetch(url, at, found)
         receipt = self._restore_receipt(fingerprint, found, restored)
         if found.offset not in known:
@@ -189,6 +196,7 @@ class Recapture:
                 extent=found.extent,
                 broken=fetch.outcome is Outcome.TRUNCATED,
                 receipt=receipt,
+                query=query_of_request(found.request),
             )
             self._repair.writer.put(key, pack(capture))
             if not refers_to and fetch.body and self._repair.store.get(payload_key(digest)) is None:

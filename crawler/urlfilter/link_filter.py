@@ -15,7 +15,8 @@ scope widens, or when fingerprints change because two authorities were proven to
 one.
 
 `memo_bytes_max` bounds all tables together; the least recently used directory is
-evicted first.
+evicted first. Directories that link to the same URLs share what was found about them lately
+(`_JUDGED_MAX` URLs).
 
 An href without its fragment is counted once per page, under the rule that rejected it.
 Links that are only a fragment are dropped first and not counted. A link to the page
@@ -50,6 +51,9 @@ _Entry = tuple[int, str] | str  # (fingerprint, url), or the name of the rejecti
 # Beginnings of hrefs that depend on the whole base, or that the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
 _ENTRY_BYTES = 300  # bytes of an entry besides its characters: slot, tuple, integer and two string headers
+# Limits on the entries of URLs that were judged lately, by request form (number, length): at most about 5 MB.
+_JUDGED_MAX = 1 << 13
+_JUDGED_LENGTH_MAX = 400
 _TABLE_BYTES = 1000  # bytes of a table besides its entries and the characters of its ancestors
 
 # Matches a base that is already a request form, as nearly all are; it need not be parsed.
@@ -120,6 +124,7 @@ class LinkFilter:
         self._size_max = memo_bytes_max
         self._size = 0
         self._tables: OrderedDict[object, _Table] = OrderedDict()  # least recently used first
+        self._judged: dict[str, _Entry] = {}
         self._revision = self._present_revision()
         self.links = 0  # number of distinct hrefs
         self.misses = 0
@@ -153,7 +158,7 @@ class LinkFilter:
             base = (parse(base_url) or "").partition("#")[0] or None
         table = self._table(base, encoding, flags)
         results = list(map(table.get, raw))
-        if None in results:
+        if not all(results):
             self._fill(results, raw, table, base, encoding, flags)
         self._shrink()
         self.links += len(results)
@@ -163,14 +168,14 @@ class LinkFilter:
         self, raw_url: str, flags: int = 0, *, base: str | None = None, encoding: str = "utf-8"
     ) -> Judged:
         """Judge one URL: a redirect, an entry of a sitemap. Without a base it must be absolute."""
-        url, rule = self._form((), base, raw_url, encoding)
+        url, rule = self._form(base, raw_url, plain_join((), raw_url), encoding)
         if rule:
             return Judged("", 0, rule)
         return Judged(url, self._fingerprint(url), self.filter.verdict(url, flags))
 
     def form(self, raw_url: str) -> tuple[str, str]:
         """Return (request form, "") of an absolute URL, or ("", the rule that rejects it)."""
-        return self._form((), None, raw_url, "utf-8")
+        return self._form(None, raw_url, plain_join((), raw_url), "utf-8")
 
     def explain(self, raw_url: str, flags: int = 0) -> Explanation:
         """Explain why an absolute URL is accepted or rejected."""
@@ -206,26 +211,35 @@ class LinkFilter:
     ) -> None:
         """Compute the results that are None; store those that depend only on the directory."""
         form, verdict, fingerprint, above = self._form, self.filter.verdict, self._fingerprint, table.above
-        size = 0
-        for position, href in enumerate(raw):
-            if results[position] is None:
-                url, rule = form(above, base, href, encoding)
-                rule = rule or verdict(url, flags)
-                results[position] = entry = rule or (fingerprint(url), url)
-                self.misses += 1
-                # Tabs and newlines are not printable.
-                if href.isprintable() and not _NOT_BY_DIRECTORY.match(href):
-                    table[href] = entry
-                    size += _ENTRY_BYTES + len(href) + len(url)
+        size, length_max, depends_on_base = 0, self._length_max, _NOT_BY_DIRECTORY.match
+        missing = [position for position, entry in enumerate(results) if entry is None]
+        self.misses += len(missing)
+        hrefs, judged = list(raw), self._judged
+        for position in missing:
+            href, rule = hrefs[position], ""
+            url = plain = plain_join(above, href)
+            if not plain or len(plain) > length_max:
+                url, rule = form(base, href, plain, encoding)
+            known: _Entry | None = rule or (None if flags else judged.get(url))
+            if known is None:
+                known = verdict(url, flags) or (fingerprint(url), url)
+                if not flags and self._size_max and len(url) <= _JUDGED_LENGTH_MAX:
+                    if len(judged) >= _JUDGED_MAX:
+                        judged.clear()
+                    judged[url] = known
+            results[position] = entry = known
+            # Tabs and newlines are not printable.
+            if plain or (href.isprintable() and not depends_on_base(href)):
+                table[href] = entry
+                size += _ENTRY_BYTES + len(href) + len(url)
         table.size += size
         self._size += size
 
-    def _form(self, above: tuple[str, ...], base: str | None, href: str, encoding: str) -> tuple[str, str]:
-        """Return (request form, "") or ("", rule); `above` are the ancestors of `base`, if known."""
-        url = plain_join(above, href)
-        if not url:
+    def _form(self, base: str | None, href: str, plain: str, encoding: str) -> tuple[str, str]:
+        """Return (request form, "") or ("", rule); `plain` is the result of `plain_join`."""
+        if not plain:
             return resolve_or_rule(base, href, encoding=encoding, length_max=self._length_max)
-        return (url, "") if len(url) <= self._length_max else ("", TOO_LONG)
+        return (plain, "") if len(plain) <= self._length_max else ("", TOO_LONG)
 
     def _shrink(self) -> None:
         """Evict the least recently used directories until the bound holds."""
@@ -238,12 +252,13 @@ class LinkFilter:
 
     def _forget(self) -> None:
         self._tables.clear()
+        self._judged.clear()
         self._size = 0
         self._revision = self._present_revision()
 
     def _check(self) -> None:
         assert self._size == sum(table.size for table in self._tables.values()), self
-        assert self._size <= self._size_max, self
+        assert self._size <= self._size_max and len(self._judged) <= _JUDGED_MAX, self
 
     def __repr__(self) -> str:
         memo = f"{len(self._tables)} directories, {self._size} bytes"

@@ -5,6 +5,7 @@ from crawler.urls import canonical
 
 REQUISITE = "requisite"
 SCOPE = "scope"
+IN_SCOPE = "in_scope"
 EXTENSION = "extension"
 KIND = "kind"
 EXCLUDE = "exclude"
@@ -21,6 +22,7 @@ RULES = {
     WITHDRAWN: "it was withdrawn by the operator (`crawler withdraw`)",
     REQUISITE: "it is a page requisite, and crawl.requisites is off",
     SCOPE: "it is outside the scope of the seeds and their redirect targets",
+    IN_SCOPE: "it is in scope, so it is followed and not only checked as an external link",
     EXTENSION: "its file name ends with one of filter.exclude_extensions",
     KIND: "it is of a kind that filter.reject lists, or filter.accept does not",
     EXCLUDE: "it matches a pattern of filter.exclude",

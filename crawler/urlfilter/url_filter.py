@@ -6,18 +6,20 @@ the order of RULES. Rule names are stable: they are keys of the report, and
 
 Flags decide which rules apply (`-` = does not apply):
 
-    rule               page link   SEED   SITEMAP   REQUISITE
-    withdrawn              x         x       x         x
+    rule               page link   SEED   SITEMAP   REQUISITE           EXTERNAL
+    withdrawn              x         x       x         x                   x
     requisite                                       unless switched on
-    scope                  x         -       -         -
-    extension, kind        x         -       -         x
-    exclude                x         x       x         x
-    include                x         -       -         -
-    port, path_segments... x         x       x         x
+    scope                  x         -       -         -                   -
+    in_scope                                                               x
+    extension, kind        x         -       -         x                   -
+    exclude                x         x       x         x                   x
+    include                x         -       -         -                   -
+    port, path_segments... x         x       x         x                   x
 
 `include` does not apply to seeds, which the user asked for, nor to sitemaps, which only
 lead to pages. A sitemap may be on another host if the robots.txt of a host in
-scope names it; requisites may come from any host.
+scope names it; requisites may come from any host. An external link is out of scope,
+and only its status is of interest, so its kind does not matter.
 
 Patterns are Python regular expressions, searched anywhere in the request form.
 They come from the user, who should avoid nested repetitions such as `(a+)+`: only
@@ -25,7 +27,7 @@ the length of a URL bounds the time that such a pattern takes.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from crawler.config import FilterConfig, TrapsConfig
@@ -36,6 +38,7 @@ from crawler.urlfilter.rule_names import (
     EXCLUDE,
     EXTENSION,
     HOOK,
+    IN_SCOPE,
     INCLUDE,
     KIND,
     PORT,
@@ -50,8 +53,9 @@ from crawler.urls.suffixes import registrable_domain
 from crawler.urls.surt_prefix import surt_of, surt_prefix
 
 _REQUISITE = LinkFlag.REQUISITE
-_ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE
-_ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP
+_EXTERNAL = LinkFlag.EXTERNAL
+_ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE | _EXTERNAL
+_ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP | _EXTERNAL
 # Limits on remembered verdicts of directories (number, length in characters): at most about 4 MB.
 _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400
@@ -276,7 +280,8 @@ class UrlFilter:
         self._include = _patterns("filter.include", config.include)
         self._exclude = _patterns("filter.exclude", config.exclude)
         self._extensions = tuple("." + name.lower().lstrip(".") for name in config.exclude_extensions)
-        self._kinds = Kinds(config.accept, config.reject)
+        kinds = Kinds(config.accept, config.reject)
+        self._kinds = kinds if kinds else None
         self._patterned = bool(
             self._include or self._exclude or self._extensions or self._kinds or hook is not None
         )
@@ -301,6 +306,8 @@ class UrlFilter:
             return WITHDRAWN
         if flags & _REQUISITE and not self._requisites:
             return REQUISITE
+        if flags & _EXTERNAL and self.scope.covers(url):
+            return IN_SCOPE
         if flags & _ANY_HOST:
             return self._pattern_verdict(url, flags) or self._port(url) or traps.trap(url, *self._limits)
         place = directory(url)
@@ -347,7 +354,7 @@ class UrlFilter:
     def _pattern_verdict(self, url: str, flags: int) -> str:
         if self._extensions and not flags & _ANY_EXTENSION and _path_end(url).endswith(self._extensions):
             return EXTENSION
-        if self._kinds and not flags & _ANY_EXTENSION and not self._kinds.may_ask(url):
+        if self._kinds is not None and not flags & _ANY_EXTENSION and not self._kinds.may_ask(url):
             return KIND
         if self._exclude and _matches(self._exclude, url):
             return EXCLUDE
@@ -361,7 +368,9 @@ class UrlFilter:
         return f"UrlFilter({self.scope!r}, revision {self.revision})"
 
 
-def _matches(patterns: Iterable[re.Pattern[str]], url: str) -> bool:
+def _matches(patterns: Sequence[re.Pattern[str]], url: str) -> bool:
+    if len(patterns) == 1:
+        return patterns[0].search(url) is not None
     return any([pattern.search(url) for pattern in patterns])  # a generator would take three times as long
 
 

@@ -13,14 +13,27 @@ only for its links is not.
 """
 
 import fnmatch
-import mimetypes
+import functools
 import re
 from collections.abc import Iterable
+from typing import Any
 
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/(\*|[a-z0-9!#$&^_.+-]+)", re.IGNORECASE)
-_TYPES = mimetypes.MimeTypes()  # Python's own table: a machine's table would make crawls differ
 # Types that lead to other files
 _PAGES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", "text/css"})
+
+
+@functools.lru_cache(1)
+def _types() -> Any:
+    """Return Python's own table of media types: a machine's table would make crawls differ."""
+    import mimetypes  # imported here, as few crawls ask for kinds, and it reads the machine's table too
+
+    return mimetypes.MimeTypes()
+
+
+def _type_by_name(name: str) -> str:
+    """Return the media type that the ending of a file name suggests, "" if none."""
+    return _types().guess_type(name)[0] or ""
 
 
 class _Wanted:
@@ -72,7 +85,7 @@ class Kinds:
         [True, True, False, False, True, True]
         """
         name = _name(url)
-        guess = _TYPES.guess_type("x" + name)[0] or ""
+        guess = _type_by_name("x" + name)
         if self._reject.name(name) or self._reject.type(guess):
             return False
         if not self._accept or not guess or guess in _PAGES:

@@ -259,7 +259,7 @@ def crawl(web: Web, names: list[str], when: str) -> Crawled:
         seeds = [web.url(host=f"{name}.localhost") for name in names]
         command = [sys.executable, "-m", "crawler", "crawl", "--dir", folder, *FAST, "--render", when, *seeds]
         began = time.perf_counter()
-        with _Account() as account:
+        with Account() as account:
             subprocess.run([*account.prefix, *command], check=True, stderr=subprocess.DEVNULL)
         took = time.perf_counter() - began
         pages: dict[str, set[str]] = {name: set() for name in names}
@@ -273,7 +273,7 @@ def crawl(web: Web, names: list[str], when: str) -> Crawled:
         return Crawled(pages, rendered, gained, took, account.cpu)
 
 
-class _Account:
+class Account:
     """Measures the CPU time of a command with all its descendants: a control group, which needs root."""
 
     def __init__(self) -> None:
@@ -281,7 +281,7 @@ class _Account:
         self.cpu = float("nan")
         self.prefix: list[str] = []
 
-    def __enter__(self) -> "_Account":
+    def __enter__(self) -> "Account":
         try:
             self._folder.mkdir(exist_ok=True)
             self._before = self._usage()
@@ -293,6 +293,12 @@ class _Account:
     def __exit__(self, *_: object) -> None:
         if self.prefix:
             self.cpu = self._usage() - self._before
+
+    def processes(self) -> list[int]:
+        """Return the processes that run now."""
+        return (
+            [int(pid) for pid in (self._folder / "cgroup.procs").read_text().split()] if self.prefix else []
+        )
 
     def _usage(self) -> float:
         return int((self._folder / "cpuacct.usage").read_text()) / 1e9

@@ -19,6 +19,7 @@ rest.
 """
 
 import argparse
+import itertools
 import os
 import random
 import re
@@ -77,14 +78,34 @@ class Load(NamedTuple):
         return f"{self.a_cpu_second:,.0f}/CPU s, P50 {self.median}, P99 {self.worst}{self.errors}"
 
 
-def write_pages(folder: Path, count: int, size: int) -> None:
+def write_pages(folder: Path, count: int, size: int, text: str = "words") -> None:
+    """Write linked pages: `words` are equally frequent words, `html` is markup with words by Zipf's law.
+
+    Deflate reduces `words` to 52 %, which is much for a page, and `html` to 30 %, like the pages of manuals.
+    """
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(3000)]
+    weights = list(itertools.accumulate(1.0 / rank for rank in range(1, len(words) + 1)))
     folder.mkdir()
     for n in range(count):
         links = "".join(f'<a href="/p{k}.html">{k}</a> ' for k in (2 * n + 1, 2 * n + 2) if k < count)
-        text = f"<!doctype html><title>{n}</title>{links}<p>" + " ".join(rng.choices(words, k=size // 3))
-        (folder / f"p{n}.html").write_text(text[:size])
+        if text == "words":
+            body = "<p>" + " ".join(rng.choices(words, k=size // 3))
+        else:
+            chosen = rng.choices(words, cum_weights=weights, k=size // 6)
+            body = "\n".join(_marked_up(rng, chosen[at : at + 7]) for at in range(0, len(chosen), 7))
+        (folder / f"p{n}.html").write_text(f"<!doctype html><title>{n}</title>{links}{body}"[:size])
+
+
+def _marked_up(rng: random.Random, words: list[str]) -> str:
+    """Return a piece of a page, as templates write it."""
+    first, rest = words[0], " ".join(words[1:])
+    return rng.choice((
+        f'<p class="text">{first} {rest}</p>',
+        f'<li class="item"><a href="/{first}" title="{first}">{first}</a> {rest}</li>',
+        f'<h2 id="{first}" class="heading">{first}</h2>\n<p class="text">{rest}</p>',
+        f'<tr><td class="name">{first}</td><td class="value">{rest}</td></tr>',
+    ))  # fmt: skip
 
 
 def load(

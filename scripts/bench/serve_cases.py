@@ -13,9 +13,10 @@
 | `decoded` | pages stored with gzip, for clients that accept none (nginx: the same bodies as plain files) |
 | `encoded` | the same pages for clients that accept gzip (nginx: gzip_static) |
 
-Needs nginx and wrk (Debian: nginx-light, wrk). CPU is that of the serving process, from /proc. In each round both
-servers get the same load, one after the other. The first round warms both up and is not counted; the median of the
-other rounds is printed last, with the memory of the page server.
+Needs nginx and wrk (Debian: nginx-light, wrk). CPU is that of the serving process, from /proc. Each case has a page
+server of its own. First every page is requested once. Then there are rounds, in each of which both servers get the same
+load, one after the other; each continues with the page where its last round ended. The median of the rounds is printed,
+with the memory of the page server.
 """
 
 import argparse
@@ -46,7 +47,7 @@ http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000
  server {{ listen 127.0.0.1:{zipped}; root {folder}/www; gzip_static on; }} }}
 """
 LUA = """
-local base, n, fields = os.getenv("BASE"), 0, {}
+local base, n, fields = os.getenv("BASE"), tonumber(os.getenv("FIRST")), {}
 local pages, tags = tonumber(os.getenv("PAGES")), nil
 for name, value in os.getenv("FIELDS"):gmatch("([^:\\n]+): ([^\\n]+)") do fields[name] = value end
 if os.getenv("TAGS") ~= "" then
@@ -93,7 +94,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
     """Write the pages, and the entity tags that nginx and the page server give them."""
     for name, count in (("www", options.pages), ("coded", CODED_PAGES)):
         if not (folder / name).exists():
-            write_pages(folder / name, count, options.bytes)
+            write_pages(folder / name, count, options.bytes, options.text)
     for name, level in (("www", 1), ("coded", 6)):
         for page in (folder / name).glob("*.html"):
             zipped = page.with_suffix(".html.gz")
@@ -124,39 +125,47 @@ def ports_of(folder: Path) -> list[int]:
     return [int(port) for port in kept.read_text().split()]
 
 
-def measure(folder: Path, ports: list[int], nginx: int, options: argparse.Namespace) -> None:
+def measure(folder: Path, ports: list[int], nginx: int, name: str, options: argparse.Namespace) -> None:
+    """Measure one case and print the result; `ports` are those of nginx's sites."""
+    case = CASES[name]
     plain, coded, zipped = (f"http://127.0.0.1:{port}" for port in ports)
+    site = coded if case.coded else plain
     (address,) = free_ports(1)
     cache = f"http://127.0.0.1:{address}"
     script = folder / "cases.lua"
     script.write_text(LUA)
+    options.rate = 0
+    pages = options.few if case.few else CODED_PAGES if case.coded else options.pages
+    asked = {"theirs": 0, "ours": 0}
     serve = [*CRAWLER, "serve", f"127.0.0.1:{address}", "--dir", str(folder / "crawl")]
     with running(serve, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None and server.stdout.readline()
 
-        def loaded(pid: int, url: str, base: str, case: Case, tags: str) -> Load:
-            pages = options.few if case.few else CODED_PAGES if case.coded else options.pages
-            given = {"FIELDS": case.fields, "TAGS": str(folder / tags) if case.tags else ""}
-            options.rate = 0
-            return load(pid, url, base, script, options, case.connections, pages=pages, more=given)
+        def loaded(whose: str) -> Load:
+            pid, url, base = nginx, zipped if case.zipped else site, "/"
+            if whose == "ours":
+                pid, url, base = server.pid, cache, f"/page?url={site}/"
+            tags = str(folder / whose) if case.tags else ""
+            given = {"FIELDS": case.fields, "TAGS": tags, "FIRST": str(asked[whose])}
+            made = load(pid, url, base, script, options, case.connections, pages=pages, more=given)
+            asked[whose] += made.requests
+            return made
 
-        for name in options.cases:
-            case = CASES[name]
-            site = coded if case.coded else plain
-            ratios = []
-            for number in range(options.rounds + 1):
-                theirs = loaded(nginx, zipped if case.zipped else site, "/", case, "theirs")
-                ours = loaded(server.pid, cache, f"/page?url={site}/", case, "ours")
-                ratios.append(ours.a_cpu_second / theirs.a_cpu_second)
-                if options.verbose:
-                    print(f"  {name} {number}: nginx {theirs}; crawler {ours}; ratio {ratios[-1]:.3f}")
-            print(
-                f"{name:17} {statistics.median(ratios[1:]):.3f} x "
-                f"({' '.join(f'{each:.3f}' for each in ratios[1:])}); "
-                f"{ours.a_cpu_second:,.0f}/CPU s of nginx's {theirs.a_cpu_second:,.0f}; "
-                f"P99 {ours.worst} of nginx's {theirs.worst}; {meters.memory(server.pid)}{ours.errors}",
-                flush=True,
-            )
+        for whose in asked:
+            while asked[whose] < pages:
+                loaded(whose)
+        ratios = []
+        for number in range(options.rounds):
+            theirs, ours = loaded("theirs"), loaded("ours")
+            ratios.append(ours.a_cpu_second / theirs.a_cpu_second)
+            if options.verbose:
+                print(f"  {name} {number}: nginx {theirs}; crawler {ours}; ratio {ratios[-1]:.3f}")
+        print(
+            f"{name:17} {statistics.median(ratios):.3f} x ({' '.join(f'{each:.3f}' for each in ratios)}); "
+            f"{ours.a_cpu_second:,.0f}/CPU s of nginx's {theirs.a_cpu_second:,.0f}; "
+            f"P99 {ours.worst} of nginx's {theirs.worst}; {meters.memory(server.pid)}{ours.errors}",
+            flush=True,
+        )
 
 
 def run(folder: Path, program: str, options: argparse.Namespace) -> None:
@@ -171,7 +180,8 @@ def run(folder: Path, program: str, options: argparse.Namespace) -> None:
             subprocess.run(
                 [*CRAWLER, "crawl", *seeds, "--dir", str(folder / "crawl"), *FULL_RATE], check=True
             )
-        measure(folder, ports, meters.children(nginx.pid)[0], options)
+        for name in options.cases:
+            measure(folder, ports, meters.children(nginx.pid)[0], name, options)
 
 
 def main() -> None:
@@ -181,6 +191,7 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=20_000)
     parser.add_argument("--few", type=int, default=400)
     parser.add_argument("--bytes", type=int, default=25_000)
+    parser.add_argument("--text", choices=("words", "html"), default="words", help="how well pages compress")
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="keep pages and crawl here")

@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 from crawler.admin.history import SERIES, History, RateSampler
 
 
-def status(fetched: int) -> dict:
-    return {"pages": {"fetched": fetched}, "frontier": {"todo": 3}}
+def status(fetched: int, again: int = 0) -> dict:
+    return {"pages": {"fetched": fetched}, "refresh": {"done": again}, "frontier": {"todo": 3}}
 
 
 def test_rates_are_growth_over_time() -> None:
     pulse = RateSampler()
     assert pulse.sample(status(100), 10.0)["pages"] == 0.0
-    point = pulse.sample(status(150), 20.0)
-    assert point["pages"] == 5.0 and point["todo"] == 3.0 and point["bytes"] == 0.0
+    point = pulse.sample(status(150, again=30), 20.0)
+    assert point["pages"] == 5.0 and point["again"] == 3.0 and point["todo"] == 3.0 and point["bytes"] == 0.0
     assert pulse.sample(status(0), 30.0)["pages"] == 0.0, "a process that began anew has no negative rate"
     assert pulse.sample(status(9), 30.0)["pages"] == 0.0, "no time has passed"
 

@@ -300,6 +300,53 @@ def test_fresh_puts_the_former_crawl_aside(web: Web, tmp_path: Path) -> None:
     assert web.paths() == ["/", "/"] and (tmp_path / "crawl.1" / "seed").exists()
 
 
+def test_cached_uses_the_answers_of_earlier_runs_again(tmp_path: Path) -> None:
+    """Only what no earlier run stored is requested, with its gap; a cached answer costs no gap, and items are new."""
+    routes = {
+        "/": page("/a", "/moved", "/gone", "/broken", text="Start"),
+        "/a": page(text="A"),
+        "/moved": (302, {"Location": "/b"}, ""),
+        "/b": page(text="B"),
+        "/broken": (500, {}, ""),
+        "/new": page(text="New"),
+    }
+    quick = SETTINGS | {"frontier": {"tries": 1}}
+    slow = quick | {"politeness": SETTINGS["politeness"] | {"delay": 60}}  # a gap would exceed the patience
+
+    def titles(found: crawler.Page) -> Iterator[Any]:
+        yield {"title": found.title}
+
+    def more(found: crawler.Page) -> Iterator[Any]:
+        yield from titles(found)
+        if found.title == "A":
+            yield crawler.Request("/new", titles)
+            yield crawler.Request("/a", titles, method="POST", body={"x": "1"})
+
+    directory, items = tmp_path / "crawl", tmp_path / "items.jsonl"
+    with Web(routes) as web:
+        for parse, config, asked in (
+            (titles, quick, ["/", "/a", "/b", "/broken", "/gone", "/moved"]),
+            (titles, quick, ["/broken"]),  # a failure that may be temporary is requested again
+            (more, quick, ["/a", "/broken", "/new"]),
+        ):
+            web.asked.clear()
+            report = crawler.run(
+                web.url(), parse, directory=directory, items=items, config=config, cached=True
+            )
+            assert sorted(web.paths()) == asked and report["conservation"] == "holds"
+        web.asked.clear()
+        report = crawler.run(
+            web.url(), titles, directory=directory, items=items, config=slow, cached=True, follow=False
+        )
+    assert not web.asked and report["connections"] == {"cached": 2}
+    assert [row["title"] for row in rows(items)] == ["Start"]
+    assert sorted(row["title"] for row in rows(tmp_path / "items.jsonl.3")) == ["A", "A", "B", "New", "Start"]
+    assert len(rows(tmp_path / "items.jsonl.1")) == len(rows(tmp_path / "items.jsonl.2")) == 3
+    times = [found.fetched_at for found in crawler.Crawl(directory=directory).stored()]
+    first = [found.fetched_at for found in crawler.Crawl(directory=tmp_path / "crawl.1").stored()]
+    assert min(first) <= times[0] <= max(first)  # the copy keeps the time at which it was fetched
+
+
 def test_items_go_on_in_their_file_behind_a_torn_row(tmp_path: Path) -> None:
     from crawler.api.items import open_items
 

@@ -73,7 +73,7 @@ def _routes(web: Web) -> dict[str, Route]:
         "/2": _page("2", "/3"),
         "/3": _page("3", "/4"),
         "/4": _page("4"),
-        "/end": _page("end"),
+        "/end": _page("end", web.url("/dead", "other.localhost")),
     }  # fmt: skip
     unlinked = ("/robots.txt", "/map.xml", "/lone", "/hop", "/round?again", "/2", "/3", "/4")
     links = [path for path in site if path not in unlinked]
@@ -83,6 +83,7 @@ def _routes(web: Web) -> dict[str, Route]:
 # Check -> the subjects that it must find: paths, or the text that pages share.
 PLANTED = {
     "dead_links": {"/dead"},
+    "external_dead_links": {"other.localhost/dead"},
     "redirect_loops": {"/round"},
     "soft_404": {"/lost"},
     "canonical_conflicts": {"/conflict"},
@@ -118,7 +119,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Web]:
     folder = tmp_path_factory.mktemp("planted")
     with Web({}) as web:
         web.routes |= _routes(web)
-        crawl(folder / "crawl", web.url())
+        crawl(folder / "crawl", web.url(), "--check-external")
     return folder / "crawl", web
 
 
@@ -138,7 +139,10 @@ def test_a_planted_fault_is_found_and_nothing_else(
 ) -> None:
     _, web = crawled
     subjects = (each["subject"].partition("?")[0] for each in sections[name]["listed"])
-    found = {subject.removeprefix(web.url("")) for subject in subjects}
+    found = {
+        subject.removeprefix(web.url("")).replace(web.url("", "other.localhost"), "other.localhost")
+        for subject in subjects
+    }
     assert found == PLANTED[name]
 
 

@@ -106,6 +106,50 @@ def test_links_to_a_dead_server_have_a_verdict(tmp_path: Path, spider: tuple[str
     assert found["unfetched"] == {"unreachable": 2}
 
 
+@pytest.mark.parametrize("spider", [(), ("--spider",)])
+def test_external_links_are_checked_once_and_not_followed(tmp_path: Path, spider: tuple[str, ...]) -> None:
+    """Each is asked once, whatever links to it; robots.txt binds; the pages and redirects behind it are told apart."""
+    with socket.socket() as silent, Web({}) as web:
+        silent.bind(("127.0.0.1", 0))
+        down = f"http://down.localhost:{silent.getsockname()[1]}/"
+
+        def other(path: str) -> str:
+            return web.url(path, "other.localhost")
+
+        links = [other(path) for path in ("/fine", "/gone", "/moved", "/back", "/private/x")]
+        web.routes |= {
+            "/": page(*links, down, "/a"),
+            "/a": page(other("/gone"), "/out", text="A"),
+            "/out": redirect(other("/gone2")),
+            "/home": page(text="Home"),
+            "other.localhost/robots.txt": "User-agent: *\nDisallow: /private",
+            "other.localhost/fine": page("/never", web.url("/never"), text="Fine" * 9000),
+            "other.localhost/moved": redirect("/gone3"),
+            "other.localhost/back": redirect(web.url("/home")),
+        }
+        command = (tmp_path, web.url(), "--check-external", "--patience", "1", *spider)
+        crawl(*command)
+        crawl(*command)
+        asked = [f"{request.host}{request.path}" for request in web.asked]
+    for path in ("/fine", "/gone", "/gone2", "/gone3", "/moved", "/back"):
+        assert asked.count(f"other.localhost{path}") == 1, path
+    assert not [each for each in asked if "never" in each or "private" in each]
+    assert "localhost/home" in asked  # in scope, so it is a page of the crawl
+    found = json.loads(run("report", "--dir", tmp_path, "--format", "json").out)
+    dead = {each["subject"]: each for each in found["sections"]["external_dead_links"]["listed"]}
+    assert set(dead) == {other("/gone"), other("/gone2"), other("/moved"), down}
+    assert dead[other("/moved")]["value"] == "redirects to 404 not found"
+    assert dead[other("/gone2")]["others"] == [web.url("/out")]
+    assert set(dead[other("/gone")]["others"]) == ({web.url()} if spider else {web.url(), web.url("/a")})
+    assert found["external"] == {"200": 1, "302": 2, "404": 3, "robots_denied": 1, "unreachable": 1}
+    assert found["urls"] == 4 and "dead_links" not in found["sections"]
+    failed = run("report", "--dir", tmp_path, "--fail-on", "external-dead-links")
+    assert failed.code == 10 and "external: " in failed.text
+    assert run("report", "--dir", tmp_path, "--fail-on", "dead-links").code == 0
+    stored = run("export", "--dir", tmp_path, "--format", "cdxj").text
+    assert "/fine" not in stored and "/gone" not in stored
+
+
 def test_a_server_that_is_back_is_no_longer_unreachable(tmp_path: Path) -> None:
     """Its stored failures are deleted by the answer, also in a later run."""
     with socket.socket() as silent, Web({}) as web:

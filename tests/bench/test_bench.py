@@ -31,7 +31,7 @@ def test_due(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     report = json.loads(run(monkeypatch, capsys, *options, "--json"))
     assert {row["contender"] for row in report["rows"]} == set(due.installed())
     assert {row["new"] for row in report["rows"]} == {300}
-    assert 4.0 < report["facts"]["runs"]["bytes a URL"] < 8.0  # coded runs; small ones take most per URL
+    assert 4.0 < report["facts"]["runs"]["bytes a URL"] < 8.0  # coded runs; small runs take more per URL
     assert list(tmp_path.iterdir()) == []
 
 

@@ -81,7 +81,7 @@ GOAL = Goal(
 
 def test_a_plan_by_hand() -> None:
     found = plan(GOAL, UNITS)
-    kept = (24 << 20) / (150 + 2 * 77) / 50  # directories whose links are remembered, of 1e5
+    kept = (24 << 20) / (150 + 2 * 77) / 50  # remembered directories, of 1e5
     forms = 3.0 + 47.0 * (1.0 - kept / 1e5)
     busy = 0.001 + 10 * 0.0001 + 50 * 0.00001 + forms * 0.000005 + 3 * 0.00002 + 0.5 * 0.002 + 0.5 * 0.0004
     page = busy + 0.0015 * (1.0 - 100.0 * busy) / (1.0 + 100.0 * 0.0015)
@@ -304,7 +304,7 @@ def test_a_disturbed_round_only_widens_the_range() -> None:
 
 
 def test_links_cost_more_the_less_the_caches_know() -> None:
-    """New links are made durable once; links that a cache knows are not written at all."""
+    """New links are written once; links that a cache knows are not written."""
     config = convert({"crawl": {"scope": "any"}})
     pages = [(f"https://a.example/{page}/", [f"{page}-{k}.html" for k in range(5)]) for page in range(4)]
     with tempfile.TemporaryDirectory() as folder:
@@ -437,3 +437,23 @@ def test_a_sample_crawl_gives_the_facts(tmp_path: Path, capsys: pytest.CaptureFi
 def test_impossible_goals_are_rejected_with_one_line(arguments: list[str]) -> None:
     with pytest.raises(UsageError):
         command.main("plan", arguments)
+
+
+def test_the_bill_of_rendering_is_its_share_of_the_pages() -> None:
+    """It is the difference to the same crawl without a browser, in CPU, cores and memory; it binds where cores do."""
+    goal = Goal(pages=1e6, hosts=5e4, rate=50.0)
+    without, half = plan(goal, REFERENCE), plan(msgspec.structs.replace(goal, rendered=0.5), REFERENCE)
+    assert half.cpu.mid - without.cpu.mid == pytest.approx(0.5e6 * REFERENCE.render_cpu.mid)
+    assert half.render_cores.mid == pytest.approx(50.0 * 0.5 * REFERENCE.render_cpu.mid / goal.usable)
+    assert half.memory.mid - without.memory.mid == pytest.approx(
+        REFERENCE.browser_memory.mid * half.processes.mid
+    )
+    assert plan(msgspec.structs.replace(goal, rendered=0.5, render_cpu=0.4), REFERENCE).cpu.mid > half.cpu.mid
+    bound = [
+        plan(msgspec.structs.replace(goal, rate=0.0, machines=1, rendered=share), REFERENCE)
+        for share in (0.0, 0.5)
+    ]
+    assert bound[1].bottleneck == "cores" and bound[1].rate < bound[0].rate
+    tenth = msgspec.structs.replace(goal, rendered=0.1)
+    assert "10.0% of the pages" in command.told(plan(tenth, REFERENCE), tenth, REFERENCE)
+    assert "rendering" not in command.told(without, goal, REFERENCE)

@@ -80,12 +80,12 @@ def test_walking_through_the_cache(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", ["", "&rewrite=1"])
 def test_a_hostile_page_stays_in_its_box(tmp_path: Path, more: str) -> None:
-    """No script, frame, refresh, form, worker or foreign request: the page is only displayed."""
+    """The page is displayed, but runs no script, frame, refresh, form or worker, and contacts no other host."""
 
     async def talk(served: Served, page: Page) -> None:
         address = f"http://127.0.0.1:{served.port}/page?url={SITE}hostile{more}"
         await page.open(address)
-        await page.settled()  # its attacks start on loading
+        await page.settled()  # its attacks start when it loads
         assert await page.evaluate("location.href") == address
         assert await page.evaluate("document.title") == "quiet"
         assert await page.evaluate("document.getElementById('p').textContent") == "still here"

@@ -1,6 +1,6 @@
 """The dashboard in a real Chromium: live during a real crawl, and with processes that die, end or have 10,000 hosts.
 
-Figures, actions, states of the connection, keyboard, colours, widths, axe-core's rules.
+Tested are figures, actions, states of the connection, keyboard, colours, widths, and the rules of axe-core.
 """
 
 import asyncio

@@ -105,7 +105,7 @@ async def is_red(page: Page) -> bool:
 
 
 def test_a_process_that_is_gone_is_a_row_in_red(tmp_path: Path) -> None:
-    """One killed, then back: the verdict names it, its row is red, and the totals say whose figures are old."""
+    """A process is killed and returns: the verdict names it, its row is red, and the totals name old figures."""
 
     async def talk() -> None:
         source = Three()
@@ -129,7 +129,7 @@ def test_a_process_that_is_gone_is_a_row_in_red(tmp_path: Path) -> None:
 
 
 def test_a_slow_crawl_is_not_called_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: a red line said that a healthy crawl did not answer. Beats arrive while processes are slow."""
+    """A red line once said that a healthy crawl did not answer. Heartbeats must arrive while processes are slow."""
     monkeypatch.setattr(admin_server, "BEAT", 0.1)
     monkeypatch.setattr(admin_server, "TIMEOUT", 1.0)
 
@@ -169,7 +169,7 @@ def test_an_end_is_told_from_a_death(tmp_path: Path, failure: str, verdict: str,
 
 
 def test_a_death_shows_the_last_error(tmp_path: Path) -> None:
-    """The stream breaks without an end: first reconnecting, then lost with the last error; then a restart."""
+    """The stream breaks off: the page shows "reconnecting", then "lost" with the last error, then the restarted crawl."""
 
     async def talk() -> None:
         source = Three()

@@ -14,7 +14,7 @@ SAID = Signalled(noted=1200, sent=3, out_of_scope=2, refused=1, why={"scope": 2,
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The requests that one process was asked; each is answered with `SAID`, or by a refusal of all seeds."""
+    """Yield the requests that one process received; it answers each with `SAID`, or refuses all seeds."""
     requests: list[dict[str, Any]] = []
 
     def first(path: Path, request: dict[str, Any]) -> dict[str, Any]:
@@ -55,10 +55,10 @@ def test_every_source_of_the_table_may_be_named(capsys: pytest.CaptureFixture[st
     assert "{" + ",".join(NAMES) + "}" in shown and "feed: entries and dates of an RSS or Atom feed" in shown
 
 
-def test_a_seed_that_may_not_be_asked_is_refused_with_the_reason(
+def test_a_seed_that_cannot_be_fetched_is_refused_with_the_reason(
     asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """`seed ftp://...` ended with 0."""
+    """`crawler seed ftp://...` once ended with exit code 0."""
     assert change.main("seed", ["ftp://a/", "--dir", str(tmp_path)]) == 2
     assert capsys.readouterr().out == "0 queued\nrefused: ftp://a/: its scheme is neither http nor https\n"
     assert asked[0]["urls"] == ["ftp://a/"]

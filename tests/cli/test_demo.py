@@ -6,6 +6,15 @@ from pathlib import Path
 import pytest
 
 from crawler.cli import demo
+from crawler.render.browser import find_program
+from crawler.render.protocol import BrowserError
+
+
+def has_browser() -> bool:
+    try:
+        return bool(find_program(""))
+    except BrowserError:
+        return False
 
 
 def test_the_demo_crawls_and_keeps_fresh(
@@ -19,3 +28,15 @@ def test_the_demo_crawls_and_keeps_fresh(
     current = re.search(r"([\d,]+) pages changed ([\d,]+) times; ([\d,]+) copies of them are current", said)
     assert asked is not None and current is not None, said
     assert int(asked[1]) > 30 and int(current[3]) <= int(current[1])
+    if has_browser():
+        assert "shown in a browser without network: 10 pages" in said and demo.WITHOUT_BROWSER not in said
+
+
+def test_without_a_browser_the_demo_says_so_and_crawls_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--set", "render.browser=/nowhere", "--set", "crawl.max_pages=20"]
+    assert demo.main("demo", ["--dir", str(tmp_path / "demo"), "--progress", "none", *flags]) == 0
+    told = capsys.readouterr()
+    assert told.out.count(demo.WITHOUT_BROWSER) == 1 and "20 pages fetched" in told.out, told
+    assert "rendering" not in told.err

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 HEAVY = {"numpy", "asyncio", "ssl", "aiohttp", "uvloop", "plyvel", "selectolax", "crawler.frontier.frontier"}
-# What a command line imports at most: it must import none of these modules.
+# Modules that a command line must not import.
 NOT_IMPORTED = {
     ("--help",): HEAVY | {"msgspec", "argparse", "tempfile", "crawler.config"},
     ("--version",): HEAVY | {"msgspec", "argparse", "tempfile", "crawler.config"},
@@ -57,7 +57,7 @@ def test_a_question_to_a_running_crawl_needs_no_stage() -> None:
 
 
 def test_numpy_starts_no_threads_of_its_own() -> None:
-    """The threads of OpenBLAS spin for some .05 CPU s at every start."""
+    """The threads of OpenBLAS would take about .05 CPU s at every start."""
     code = (
         "import os, sys\nfrom crawler import cli\ncli.main(['--version'])\n"
         "import numpy\nprint('imported', len(os.listdir('/proc/self/task')))"

@@ -55,7 +55,7 @@ def test_kinds_of_files(tmp_path: Path, flags: list[str], asked: set[str], kept:
 
 
 def test_timestamping_asks_known_pages_once_more(tmp_path: Path) -> None:
-    """With conditions; what changed is stored, and its new links are followed; what waits is not asked twice."""
+    """Known pages are requested conditionally; changed ones are stored; queued URLs are requested once."""
     version = {"/a": 1}
 
     def dated(asked: ReceivedRequest) -> Answer:
@@ -91,7 +91,7 @@ def test_timestamping_that_was_stopped_goes_on_as_any_crawl(tmp_path: Path) -> N
         assert report["stopped_by"] == "max_pages" and report["frontier"]["todo"] == 7
         crawl(tmp_path)
         assert sorted(web.paths()) == sorted(["/", *(f"/{n}" for n in range(9))])
-        crawl(tmp_path, "--timestamping")  # while nothing waits, all again
+        crawl(tmp_path, "--timestamping")  # nothing is queued: all known pages are requested again
         assert len(web.paths()) == 20
 
 
@@ -118,7 +118,7 @@ def test_a_limit_of_bytes_a_second_is_kept_with_the_crawl(tmp_path: Path) -> Non
 
 
 def test_a_dry_run_says_what_would_be_asked_and_keeps_nothing(tmp_path: Path) -> None:
-    """Of a new crawl the seeds are asked, of one to go on nothing; URLs on standard output."""
+    """For a new crawl the seeds are requested, for an existing one nothing; the URLs go to standard output."""
     with Web(
         {"/": page("/a", "/b", "http://other.localhost/"), "/a": page("/c"), "/b": "b", "/c": "c"}
     ) as web:
@@ -154,7 +154,7 @@ SHORT = (200, {"Content-Type": "application/pdf", "Content-Length": "9000"}, b"%
 def test_incomplete_files_are_reported_even_if_quiet(
     tmp_path: Path, file: Any, flags: list[str], code: int, said: str
 ) -> None:
-    """A body that was cut at a limit, or that broke off at the last try, was kept and not reported."""
+    """A body that was cut at a limit, or broke off at the last try, was once kept without a report."""
     tries = ["--set", "frontier.tries=1"] if file is SHORT else []
     with Web({"/": page("/a.pdf"), "/a.pdf": file, "/robots.txt": (404, {}, "")}) as web:
         limits = ["--set", "fetch.body_bytes_max=20000", "--set", "fetch.file_bytes_max=20000", *tries]

@@ -1,4 +1,4 @@
-"""Logins, endings that are rejected, and pages that are cut off, as wget's users give and meet them."""
+"""Logins, rejected file name suffixes, and truncated pages, as users of wget know them."""
 
 import base64
 import io
@@ -57,7 +57,7 @@ def test_a_page_that_is_cut_off_is_said_with_the_key(tmp_path: Path) -> None:
 
 
 class Members:
-    """A site with a form whose token must come back; only who has logged in sees `/` and `/more`."""
+    """A site with a login form that has a hidden token; only logged-in clients see `/` and `/more`."""
 
     def __init__(self) -> None:
         self.routes = {"/login": self.login, "/": self.private, "/more": self.private}
@@ -78,7 +78,7 @@ class Members:
 
 
 def test_a_login_with_a_form(tmp_path: Path) -> None:
-    """Hidden fields and cookies of the form's page go along; the cookies are for the user only, the rest is nowhere."""
+    """Hidden fields and cookies of the form are sent too. Only the user can read the stored cookies."""
     site = Members()
     with Web(site.routes) as web:
         directory = tmp_path / "c"

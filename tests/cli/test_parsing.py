@@ -1,4 +1,4 @@
-"""Mistakes on the command line: one line that names what was meant."""
+"""Mistakes on the command line: one line names the likely intention."""
 
 import subprocess
 from pathlib import Path
@@ -61,6 +61,22 @@ def test_report_to_standard_output(tmp_path: Path) -> None:
     with Web({"/": page()}) as web:
         ran = run("crawl", web.url(), "--dir", tmp_path, "--report", "-", *FAST)
     assert msgspec.json.decode(ran.out)["pages"]["fetched"] == 1
+
+
+def test_cached_takes_the_answers_of_earlier_runs(tmp_path: Path) -> None:
+    """Also with several processes, and after the setting is gone from the directory: it holds for one run."""
+    directory = tmp_path / "crawl"
+    with Web({"/": page("/a"), "/a": page()}) as web:
+        command = ("crawl", web.url(), "--dir", directory, *FAST)
+        assert run(*command).code == 0
+        asked = len(web.asked)
+        again = run(*command, "--cached")
+        assert again.code == 0 and "2 pages fetched" in again.text and f"moved to {directory}.1" in again.err
+        assert "3 answers of earlier runs" in run("status", "--dir", directory).text
+        assert run(*command, "--cached", "--processes", "2").code == 0
+        assert len(web.asked) == asked
+        assert run("crawl", "--dir", directory, "--timestamping", "--processes", "2").code == 0
+        assert len(web.asked) > asked
 
 
 def test_a_finished_crawl_says_so_and_fresh_begins_anew(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The line and the screen of a running crawl: what is counted, and what is waited for."""
+"""The progress line and the screen of a running crawl: counts, and reasons for waiting."""
 
 import io
 

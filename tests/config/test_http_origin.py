@@ -1,4 +1,4 @@
-"""Links of listeners."""
+"""The links that listeners print."""
 
 import pytest
 

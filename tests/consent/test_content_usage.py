@@ -41,7 +41,7 @@ def _preferences(letters: str) -> Preferences:
         (b"search=n, search=y", "y??"),
         (b"unheard-of=n, search=y", "y??"),  # unknown labels are ignored
         (b"Train-AI=n, search=y", "???"),  # upper case is a parse failure
-        (b"train-ai=N, search=y", "y??"),  # a token, but another one
+        (b"train-ai=N, search=y", "y??"),  # a token, but not y or n
         (b"train-ai=no", "???"),
         (b"train-ai=?0, search=?1", "???"),  # booleans
         (b"train-ai=0, search=1", "???"),
@@ -104,12 +104,12 @@ def test_the_example_of_the_draft(token: str, target: str, letters: str) -> None
         (["/a\ttrain-ai=n"], "/ab", "??n"),  # a tab separates too
         (["/a train-ai=n"], "/b", "???"),
         (["/a train-ai=y", "/a train-ai=n, search=y"], "/a", "y?n"),  # equal paths: the most restrictive
-        (["/ train-ai=n", "/a search=y"], "/a", "y??"),  # only the longest path speaks
+        (["/ train-ai=n", "/a search=y"], "/a", "y??"),  # only the longest path counts
         (["/a/* train-ai=n", "/a/b train-ai=y"], "/a/c", "??n"),
         (["/*.pdf$ train-ai=n"], "/x.pdf", "??n"),
         (["/*.pdf$ train-ai=n"], "/x.pdfs", "???"),
         (["/%61 train-ai=n"], "/a", "??n"),  # one spelling of escapes
-        (["/a"], "/a", "???"),  # a path and nothing else
+        (["/a"], "/a", "???"),  # only a path
         (["/ search=y", "/a TRAIN=n"], "/a", "???"),  # the longest path is malformed
     ],
 )

@@ -1,4 +1,4 @@
-"""Receipts: one for each state of a host, bound to the statements as of the fetch, complete or not allowing."""
+"""Receipts: one for each state of a host, with its statements at the fetch; incomplete ones allow nothing."""
 
 import hashlib
 

@@ -107,7 +107,7 @@ def test_that_a_process_has_begun_outlasts_its_folder(crawl: CrawlDirectory) -> 
 
 @pytest.mark.parametrize("damage", [b"", b"7", b"7 00000000\n", b"\xff\xff \xff", b"8 %08x\n" % crc32(b"7")])
 def test_the_number_of_a_state_is_known_or_not_a_guess(crawl: CrawlDirectory, damage: bytes) -> None:
-    """A damaged state number is ignored, since a wrong number would refuse an intact store."""
+    """A damaged state number is ignored, because a wrong number would make an intact store be refused."""
     assert crawl.state("p0") == 0
     crawl.note_state("p0", 6)
     crawl.note_state("p0", 7)
@@ -266,7 +266,7 @@ def test_links_and_pipes_are_refused_where_no_crawl_has_begun(tmp_path: Path, na
 
 
 def test_folders_of_a_process_may_be_on_other_disks(tmp_path: Path) -> None:
-    """But only these: a linked folder `mirror` would be written to. What is behind a link is examined, too."""
+    """Only these may be links: the crawl would write into a linked folder `mirror`. Targets of links are examined too."""
     ready_directory(tmp_path / "crawl")
     disk = tmp_path / "disk"
     (disk / "p1/store").mkdir(parents=True)

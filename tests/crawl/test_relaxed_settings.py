@@ -54,7 +54,7 @@ def test_what_is_loose_is_told_as_it_is_typed(tree: dict[str, object], key: str,
     ],
 )
 def test_a_seed_elsewhere_asks_again(scope: str, known: str, url: str, covered: bool) -> None:
-    """Goal: a seed on a host that already has one is covered, in scope domain also on hosts of the same domain."""
+    """A seed is covered if its host already has one; in scope `domain`, also if another host of its domain has one."""
     places = SeedPlaces(scope)
     places.add(known)
     names = list(places.names)
@@ -92,7 +92,7 @@ def test_the_places_outlast_every_other_change_of_the_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
-def test_lost_settings_are_no_silent_new_beginning(tmp_path: Path, damage: str) -> None:
+def test_lost_settings_are_not_replaced_silently(tmp_path: Path, damage: str) -> None:
     """A crawl.toml that was truncated between two lines, or deleted, was silently replaced by the defaults."""
     directory = CrawlDirectory(tmp_path)
     directory.create()

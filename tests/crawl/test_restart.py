@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.restart import put_aside
+from crawler.crawl.restart import earlier, put_aside, put_file_aside
 from crawler.errors import DirectoryError
 from crawler.storage.files import Lock
 
@@ -20,6 +20,27 @@ def test_each_goes_to_the_first_free_number(tmp_path: Path) -> None:
         assert not crawl.path.exists()
         with Lock(tmp_path / f"crawl.{number}" / "p0" / "node.lock", "p0"):
             pass  # released again
+
+
+def test_earlier_crawls_are_listed_newest_first(tmp_path: Path) -> None:
+    """Only crawls that have begun, by number, and none of a directory with a similar name."""
+    crawl = CrawlDirectory(tmp_path / "crawl[1]")
+    for number in range(1, 12):
+        crawl.create()
+        if number != 2:
+            (crawl.process("p0") / "store").mkdir(parents=True)
+        put_aside(crawl)
+    (tmp_path / "crawl1.99").mkdir()
+    (tmp_path / "crawl[1].bak").mkdir()
+    assert earlier(crawl) == [str(tmp_path / f"crawl[1].{n}") for n in range(11, 0, -1) if n != 2]
+
+
+def test_a_file_is_put_aside_under_the_first_free_number(tmp_path: Path) -> None:
+    for text in ("first", "second"):
+        (tmp_path / "items.csv").write_text(text)
+        put_file_aside(tmp_path / "items.csv")
+    assert (tmp_path / "items.csv.1").read_text() == "first" and (tmp_path / "items.csv.2").exists()
+    put_file_aside(tmp_path / "items.csv")  # there is none
 
 
 def test_one_in_use_stays(tmp_path: Path) -> None:

@@ -33,11 +33,16 @@ def test_rows(text: str, expected: list[tuple[str, str, int, int]]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("url scope color\n", "line 1: there is no column 'color'; the columns are url, scope, depth, limit"),
+        (
+            "url scope color\n",
+            "line 1: there is no column 'color'; the columns are url, scope, depth, limit, render",
+        ),
         ("url url\n", "column url is given twice"),
         ("\nhttp://a/ hots", "line 2: scope 'hots' is not one of page, prefix, host, domain"),
         ("http://a/ host many", "depth 'many' is not a whole number"),
-        ("http://a/ host 1 2 3", "'3' has no column"),
+        ("http://a/ host 1 2 auto 3", "'3' has no column"),
+        ("http://a/ host 1 2 often", "render 'often' is not one of never, auto, always"),
+        ("http://a/ any - - auto", "--scope any"),
         ("http://a/ any", "--scope any"),
         ("http://a/ page 1", "neither depth nor limit"),
         ("+example", "nor a SURT prefix"),

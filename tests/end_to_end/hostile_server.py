@@ -11,14 +11,14 @@ hostile ones: requests) are written to a file twice a second, one line
     tar-pit          every answer sends one byte a second
     hang             no request is ever answered
     robots-redirect  each robots.txt redirects to one host, 127.91.0.1, that answers after 10 s
-    link-farm        pages of 10 MB with 450,000 links, none of them met before
+    link-farm        pages of 10 MB with 450,000 links, all different
     big-map          robots.txt names sitemaps of 50 MiB with 50,000 URLs
     packed-map       the same, gzipped
     dead-ports       pages link to closed ports of the healthy hosts
     chunks           endless bodies in chunks of two bytes
     robots-rules     a robots.txt of 42,000 wildcard rules, and URLs of 8 kB
     soft-404         a robots.txt of 500 kB, and one text with links under every URL
-    bad-tls          nothing that is TLS behind https links
+    bad-tls          ports that https links name but that do not speak TLS
 """
 
 import argparse
@@ -34,8 +34,8 @@ from typing import Any
 
 import uvloop
 
-DELAY = 0.02  # s until a healthy answer
-SLOW = 10.0  # s until the one slow host answers
+DELAY = 0.02  # seconds until a healthy host answers
+SLOW = 10.0  # seconds until the slow host answers
 FARM_BYTES = 10 << 20
 MAP_BYTES = 50 << 20
 MAP_URLS = 50_000

@@ -42,7 +42,7 @@ def test_pages_come_with_content_links_and_title(tmp_path: Path) -> None:
     assert report["conservation"] == "holds" and report["stopped_by"] == "done"
 
 
-def test_an_iteration_may_be_left_early_and_taken_up_later(tmp_path: Path) -> None:
+def test_an_iteration_can_be_left_early_and_continued(tmp_path: Path) -> None:
     """Leaving the loop stops the crawl cleanly; the next run fetches nothing again."""
 
     async def first(web: Web) -> str:
@@ -61,7 +61,9 @@ def test_an_iteration_may_be_left_early_and_taken_up_later(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("opens", [True, False])
-def test_behind_a_crawl_nothing_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool) -> None:
+def test_a_crawl_that_has_ended_listens_on_no_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool
+) -> None:
     """A finished crawl leaves no port open in the program, nor does a crawl that failed to open."""
     ports: list[int] = []
 

@@ -300,7 +300,11 @@ def test_changing_a_crawl_at_rest(tmp_path: Path) -> None:
         assert web.paths() == ["/", "/x"]
         run("unblock", "b.localhost", "--dir", tmp_path)
         crawl(tmp_path)
-        assert web.paths("b.localhost") == ["/", "/x", "/y"]  # retired was what was to do at that time
+        assert web.paths("b.localhost") == [
+            "/",
+            "/x",
+            "/y",
+        ]  # the retirement covered the URLs that were queued at that time
 
 
 @pytest.mark.parametrize(
@@ -357,7 +361,7 @@ def test_a_mistake_is_one_line_and_an_exit_code(
     assert "Traceback" not in ran.err and ran.out == b""
 
 
-def test_a_bad_value_is_not_kept(tmp_path: Path) -> None:
+def test_a_bad_value_is_not_stored(tmp_path: Path) -> None:
     """The directory is created before all settings are checked; bad settings must not remain in its crawl.toml."""
     for wrong in (("--allow-network", "10.0.0.0/99"), ("--include", "("), ("--proxy", "nonsense")):
         assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, "--progress", "none", *wrong).code == 2
@@ -378,7 +382,7 @@ def test_a_crawl_that_never_began(tmp_path: Path) -> None:
         assert ran.code == 3 and "nothing was crawled here yet" in ran.err, ran
 
 
-def test_words_that_are_no_text(crawled: tuple[Path, Web]) -> None:
+def test_arguments_that_are_not_utf_8(crawled: tuple[Path, Web]) -> None:
     """Bytes of the command line that are not UTF-8 arrive as lone surrogates."""
     assert run("why", "http://x/\udcff", "--dir", crawled[0]).code == 0
     ran = run("seed", "\udcff", "--dir", crawled[0])
@@ -431,7 +435,7 @@ def test_help_of_every_command() -> None:
 def test_what_a_crawl_refuses_the_check_of_its_configuration_refuses(
     tmp_path: Path, text: str, flags: tuple[str, ...]
 ) -> None:
-    """In the same words. `config check` did not look at flags and fetchers."""
+    """The messages are the same. `config check` once ignored flags and fetchers."""
     file = tmp_path / "own.toml"
     file.write_text(text)
     checked = run("config", "check", file, *flags)

@@ -20,6 +20,7 @@ from crawler.export.archives import opened
 from crawler.pages import reading
 from crawler.pages.captures import fingerprint_of
 from tests.end_to_end.test_live import CRAWLER, Running, ask
+from tests.end_to_end.test_tour import DIFFERS
 from tests.end_to_end.test_withdraw import serving
 from tests.end_to_end.web import FAST, ReceivedRequest, Web, crawl, page, run
 
@@ -31,6 +32,10 @@ Content-Usage: /open/ train-ai=y
 # Hosts at loopback addresses; what each says, and the pages that allow training.
 OPEN, MIXED, SILENT, LICENSED = "127.3.0.1", "127.3.0.2", "127.3.0.3", "127.3.0.4"
 HOSTS = (OPEN, MIXED, SILENT, LICENSED)
+REFRESH_FAST = (
+    "--allow-network", "127.0.0.0/8", "--delay", "0", "--delay-factor", "0", "--progress", "none",
+    "--set", "refresh.min_age=0",
+)  # fmt: skip
 RSL = """<rsl xmlns="https://rslstandard.org/rsl"><content url="/"><license>
 <permits type="usage">train-ai</permits></license></content></rsl>"""
 
@@ -82,7 +87,7 @@ def crawled(
 
 
 def wanted(web: Web, *, known: bool = True) -> set[str]:
-    """Return the URLs that may be used for training; with the unknown too, if `known` is False."""
+    """Return the URLs that may be used for training; if `known` is False, also those whose use is unknown."""
     found = {web.url(path, host) for host, paths in TRAINS.items() for path in paths}
     silent = {web.url(path, SILENT) for path in ("/", "/open/a", "/b", "/private/x")}
     return found if known else found | silent
@@ -294,19 +299,31 @@ def test_a_running_crawl_tells_and_withholds(tmp_path: Path, processes: int) -> 
 
 
 PAGE = (Path(__file__).resolve().parents[2] / "crawler" / "consent" / "README.md").read_text(encoding="utf-8")
+# (command, the output that the page shows; "" if it shows none)
 WALK = re.findall(
-    r"^    \$ crawler (.*)$", PAGE.partition("## A corpus, command by command")[2], re.MULTILINE
+    r"^    \$ crawler (.*)\n((?:    (?!\$).*\n)*)",
+    PAGE.partition("## A corpus, command by command")[2].partition("\n## ")[0],
+    re.MULTILINE,
 )
 SHOWN = [  # a part of what each command of the walk prints
     ("pages fetched",),
     ("train-ai", "4 / 2 / 0"),
     (),
+    ("train_ai=content-usage-robots",),
     ("train_ai: y", "content-usage-robots", "search: y"),
     ("train_ai: y", "/open/ train-ai=y", "search: unknown"),
     ("train_ai: n", "page-names", "value: noai"),
     ("train_ai: unknown", "status: 200"),
     ("train_ai: y", "rsl", "kind: rsl"),
 ]
+
+
+def _renamed(text: str, sites: dict[str, str]) -> str:
+    """Return the text with the sites' addresses in place of their names."""
+    for name, address in sites.items():
+        text = text.replace(name, address)
+        text = text.replace(name.partition("://")[2], address.partition("://")[2].partition(":")[0])
+    return text
 
 
 def test_the_walk_of_a_corpus_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,13 +334,14 @@ def test_the_walk_of_a_corpus_builder(tmp_path: Path, monkeypatch: pytest.Monkey
         sites = {
             f"https://{letter}.example": web.url("", host) for letter, host in zip("abcd", HOSTS, strict=True)
         }
-        for line, shown in zip(WALK, SHOWN, strict=True):
-            for name, address in sites.items():
-                line = line.replace(name, address)
-            words = shlex.split(line)
+        for (line, printed), parts in zip(WALK, SHOWN, strict=True):
+            words = shlex.split(_renamed(line, sites))
             ran = run(*words, *(FAST if words[0] == "crawl" else ()))
             assert ran.code == 0 and "Traceback" not in ran.err, (line, ran)
-            assert all(part in ran.text for part in shown), (line, ran.text)
+            assert all(part in ran.text for part in parts), (line, ran.text)
+            if printed:
+                expected = _renamed(re.sub("^    ", "", printed, flags=re.MULTILINE), sites)
+                assert DIFFERS.sub("N", ran.text).rstrip() == DIFFERS.sub("N", expected).rstrip(), line
         rows = [json.loads(row) for row in (tmp_path / "train.jsonl").read_text().splitlines()]
         assert {row["url"] for row in rows} == wanted(web)
         assert all(row["text"] and "train_ai=" in row["consent_sources"] for row in rows)
@@ -344,27 +362,28 @@ def test_callbacks_see_the_receipt(tmp_path: Path) -> None:
     assert set(USE_NAMES.values()) <= set(seen[web.url()])
 
 
-def test_no_page_without_a_receipt_after_kills(tmp_path: Path) -> None:
-    """Twenty kills during a crawl and its refreshes: each stored page has its receipt, and `check` agrees."""
+@pytest.mark.parametrize(("processes", "kills"), [(1, 20), (3, 5)])
+def test_no_page_without_a_receipt_after_kills(tmp_path: Path, processes: int, kills: int) -> None:
+    """Kills during a crawl and its refreshes: each stored page has its receipt, and `check` agrees."""
     directory, count = tmp_path / "crawl", 400
     other = (200, {"Content-Usage": "search=y"}, page(*(f"/{n}" for n in range(count)), text="x"))
     with Web({"/robots.txt": text(ROBOTS)}, address="0.0.0.0", other=other) as web:
-        for number in range(20):
-            command = [
-                *CRAWLER,
-                "crawl" if number < 12 else "refresh",
-                *([web.url("/", OPEN)] if not number else []),
-            ]
-            command += ["--dir", str(directory), *FAST, "-q", "--admin", "off"]
-            process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        seeds = [web.url("/", f"127.3.0.{number}") for number in range(1, processes + 1)]
+        for number in range(kills):
+            words = ["crawl", *FAST] if number < 0.6 * kills else ["refresh", *REFRESH_FAST]
+            words += [*seeds, "--processes", str(processes)] if not number else []
+            command = [*CRAWLER, *words, "--dir", str(directory), "-q", "--admin", "off"]
+            process = subprocess.Popen(
+                command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+            )
             asked = len(web.asked)
             while process.poll() is None and len(web.asked) < asked + 5 + 3 * number:
                 os.sched_yield()
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            assert process.poll() is None, process.communicate()
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
             if number % 4 == 3:
                 assert _without_receipt(directory) == []
-        assert _without_receipt(directory) == []
     assert run("check", "--dir", directory).code == 0
 
 

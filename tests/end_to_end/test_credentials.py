@@ -63,7 +63,7 @@ def test_the_secret_is_in_one_file_that_only_the_user_may_read(tmp_path: Path) -
 def test_a_session_is_in_no_record_whoever_sends_the_cookie(
     tmp_path: Path, by: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A cookie set by hand, one of the jar, one of a file: archive, logs, exports and `why` show none of its value."""
+    """A cookie is set by hand, by the jar, or from a file: archive, logs, exports and `why` do not show its value."""
 
     def visited(asked: ReceivedRequest) -> Answer:
         return 200, {"Set-Cookie": "sid=s3cr3t; Path=/", "Content-Type": "text/html"}, page("/in")
@@ -95,7 +95,10 @@ def test_a_session_is_in_no_record_whoever_sends_the_cookie(
     holding = [
         each for each in tmp_path.rglob("*") if each.is_file() and b"s3cr3t" in _plain(each.read_bytes())
     ]
-    private = {"credentials", "cookies.txt"}  # each for its user only, and the file that was given
+    private = {
+        "credentials",
+        "cookies.txt",
+    }  # only the user may read the first two files; the third is the one that was given
     assert {each.name for each in holding} <= private
     records = b"".join(_plain(each.read_bytes()) for each in directory.rglob("*.warc.gz"))
     assert b"ookie: [redacted]" in records

@@ -41,7 +41,7 @@ def is_erased(directory: Path, name: str) -> bool:
 
 
 def test_each_host_may_be_erased_in_turn(web: Web, tmp_path: Path) -> None:
-    """Equal leaves are stored once: each erasure may take the response that those of other hosts repeat."""
+    """Equal leaves are stored once, so an erasure may remove the response to which pages of other hosts refer."""
     left = crawled(web, tmp_path / "crawl")
     for number in range(HOSTS):
         done = run("withdraw", "--host", host(number), "--erase", "--dir", tmp_path / "crawl")

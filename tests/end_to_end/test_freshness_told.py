@@ -23,7 +23,7 @@ RATE = 60.0
 
 
 class At:
-    """A stopped clock."""
+    """A clock that stands still."""
 
     def __init__(self, now: float) -> None:
         self._now = now
@@ -75,7 +75,7 @@ def _rows(directory: Path, target: Path, now: float) -> dict[str, Any]:
 def test_all_say_the_same_number(
     crawled: tuple[Path, float, dict[str, float | None]], tmp_path: Path, refreshes: bool
 ) -> None:
-    """At rest it was another estimator's; `refreshes` off: the latest run was a plain one."""
+    """At rest, the number once came from another estimator. With `refreshes` off, the latest run did not refresh."""
     directory, now, live = crawled
     config = _config(directory, refreshes=refreshes)
     with at_rest(config, CrawlDirectory(directory), "p0", clock=At(now)) as stages:  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def test_a_session_that_cannot_be_copied(tmp_path: Path) -> None:
 
 BAD = "bad.localhost"
 
-# Where a bug may lie in a fetch task or in what is decided at its end.
+# Places of a planted bug: in a fetch task, or in the decisions at its end.
 PLACES: list[tuple[Any, str]] = [
     (Resolver, "resolve"),
     (Client, "fetch"),
@@ -56,7 +56,7 @@ PLACES: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("where", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value))
-def test_a_bug_on_one_host_is_its_own(
+def test_a_bug_on_one_host_does_not_affect_others(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is raised for a host, the crawl continues with the others, counts correctly and ends by itself."""
@@ -123,7 +123,7 @@ def test_a_shutdown_that_hangs_is_left_alone(
     with Web({"/": page("/a"), "/a": page(text="a")}) as web:
         monkeypatch.setattr(where, name, hang)
         report = crawl(tmp_path, web.url(), "--set", "crawl.shutdown_step_max=0.05")
-    with warnings.catch_warnings():  # what hangs is never closed: it is collected here, where that is meant
+    with warnings.catch_warnings():  # the step that hangs never closes its resources: collect them here
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
     assert report["stopped_by"] == "done" and report["pages"]["fetched"] == 2
@@ -200,7 +200,7 @@ def hostile(kind: str, hosts: int, port: int) -> Iterator[None]:
 def test_hosts_that_hang_hold_no_place_that_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """20 of them come first, for 10 places, and no limit of time ends their requests: 20 others come whole."""
+    """20 hosts that hang come first. With 10 slots and no time limit for requests, 20 other hosts are still crawled."""
     monkeypatch.setattr(slot_shares, "PROMPT_MAX", 0.1)
     port = free_port(address(80, 0))
     with hostile("hang", 20, port), hostile("healthy", 20, port):

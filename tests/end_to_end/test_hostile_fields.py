@@ -188,7 +188,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Told]]:
 
 
 def test_the_pages_are_shared(told: dict[int, Told]) -> None:
-    """Otherwise three processes would test no more than one."""
+    """If one process owned all pages, three processes would test no more than one."""
     assert told[1].owners == {"p0"} and len(told[3].owners) > 1
     paths = {path for path, cookie, key in Hostile.brought if SECRET in cookie and key == AUTHORIZATION}
     assert "/in" in paths, "cookie and Authorization went out"
@@ -217,7 +217,7 @@ def test_credentials_stand_in_no_record(told: dict[int, Told], processes: int) -
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_no_terminal_is_driven(told: dict[int, Told], processes: int) -> None:
-    """Each command, live and at rest, the crawl's own output and its log."""
+    """Checked: each command, live and at rest, the crawl's own output, and its log."""
     crawl = told[processes]
     for entrance, text in crawl.texts.items():
         assert not {each for each in text if each not in "\t\n" and is_hidden(each)}, entrance

@@ -72,7 +72,7 @@ def clean(ran: Ran) -> None:
         assert not hidden, (hidden, text)
 
 
-# Command -> its arguments here, beside --dir. What writes data files to standard output is in `test_on_a_terminal`.
+# Command -> its arguments here, beside --dir. Commands that write data to standard output are in `test_on_a_terminal`.
 COMMAND_LINES: dict[str, list[list[str]]] = {
     "crawl": [["{url}", "--dry-run"], [EVIL], ["{url}", "--set", f"fetch.{EVIL}=1"], ["{url}", "--max-time", "1", "-v"]],
     "refresh": [["--max-time", "1", "-v"], [f"--{EVIL}"]],
@@ -140,7 +140,7 @@ def test_a_refused_command_leaves_the_crawl_usable(hostile: tuple[Path, str]) ->
 
 
 def test_what_was_said_can_still_be_read(hostile: tuple[Path, str]) -> None:
-    """It is escaped, not lost."""
+    """Hostile text is escaped, not dropped."""
     directory, url = hostile
     ran = run("get", url, "--headers", "--dir", directory)
     assert "X-Said" in ran.text and "\\u001b]0;owned\\u0007" in ran.text, ran

@@ -115,7 +115,7 @@ def _measured(*arguments: object) -> int:
 
 
 def test_a_file_of_200_mb_takes_no_memory(tmp_path: Path) -> None:
-    """Also the files of the mirror, `check` and exports are written in pieces."""
+    """The mirror, `check` and exports also handle the file in pieces."""
     with files(1000) as (url, _):
         small = _measured("--dir", tmp_path / "small", url + "file.bin")
     with files(200 * MB) as (url, _):
@@ -151,11 +151,21 @@ def test_a_file_that_breaks_off_is_resumed_in_the_same_run(tmp_path: Path) -> No
 
 
 def test_a_file_that_stays_incomplete_is_an_exit_code(tmp_path: Path) -> None:
-    """Without a validator nothing can be resumed: what came is stored, and the command says so."""
+    """Without a validator, the file cannot be resumed: the part that arrived is stored, and the command says so."""
     with files(10 * MB, cut=4 * MB, etag="") as (url, ranges):
         crawl(tmp_path, url + "file.bin", code=16)
     assert set(ranges) == {""}
     assert responses(tmp_path)["/file.bin"] == expected(4 * MB)
+
+
+def test_a_file_that_waits_for_its_next_try_is_an_exit_code(tmp_path: Path) -> None:
+    """The run ends by patience before the file is whole, and says so."""
+    with files(10 * MB, cut=2 * MB) as (url, _):
+        late = ("--set", "frontier.retry_delays=[60]", "--patience", "1")
+        arguments = (url + "file.bin", "--set", "fetch.resumes_max=1", *late, "-q")
+        ran = run("crawl", "--dir", tmp_path, *FAST, *arguments)
+    assert ran.code == 16 and "files that broke off, to be resumed: 1" in ran.err
+    assert list(tmp_path.glob("*/parts/*.part"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])

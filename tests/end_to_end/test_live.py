@@ -26,7 +26,7 @@ CRAWLER = [sys.executable, "-m", "crawler"]
 def ask(
     port: int, target: str, method: str = "GET", body: Any = None, **fields: str
 ) -> tuple[int, dict[str, str], bytes]:
-    """One request; (status, fields, body)."""
+    """Send a request; return (status, fields, body)."""
     link = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     data = None if body is None else json.dumps(body)
     headers = {name.replace("_", "-"): value for name, value in fields.items()}
@@ -53,7 +53,7 @@ class Running:
         self.process = subprocess.Popen(program, stderr=pipe, stdout=pipe, start_new_session=True)
 
     def until(self, found: Any) -> Any:
-        """Wait until the call gives something; it may fail meanwhile."""
+        """Repeat the call until it returns a true value; it may fail before that."""
         give_up = time.monotonic() + 30
         while time.monotonic() < give_up:
             assert self.process.poll() is None, self.process.communicate()
@@ -96,7 +96,7 @@ PAGES, HOSTS = 100_000, 6
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[list[str]]:
-    """A web of six hosts that no test sees the end of; the first page of each."""
+    """A web of six hosts, larger than any test crawls; yield the first page of each."""
     words = ["--pages", str(PAGES), "--hosts", str(HOSTS), "--log", str(tmp_path / "log")]
     program = [sys.executable, "-m", "tests.end_to_end.tree_server", *words]
     process = subprocess.Popen(
@@ -112,7 +112,7 @@ def tree(tmp_path: Path) -> Iterator[list[str]]:
 
 
 def test_one_process(tmp_path: Path, tree: list[str]) -> None:
-    """Pages are served while they come; settings, pause and stop work from the command line and over HTTP."""
+    """Pages are served during the crawl; settings, pause and stop work from the command line and over HTTP."""
     running = Running(tmp_path, tree, "--delay", "0.02")
     try:
         running.until(lambda: running.fetched() > 5)

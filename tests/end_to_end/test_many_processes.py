@@ -1,4 +1,4 @@
-"""Crawls of two and three real processes: complete, disjoint, ended by themselves, and one crawl to those who ask."""
+"""Crawls of two and three real processes: complete, no page twice, one answer to commands."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def report_of(directory: Path) -> dict[str, Any]:
 
 
 def stored_by(folder: Path) -> set[str]:
-    """The URLs whose responses lie in a process's archive."""
+    """Return the URLs whose responses are in a process's archive."""
     urls = set()
     for segment in folder.glob("warc/*.warc.gz*"):
         with segment.open("rb") as file:

@@ -35,7 +35,7 @@ class Nodes:
     def start(
         self, name: str, *arguments: str, secret: Path | None = None, folder: str = ""
     ) -> "subprocess.Popen[str]":
-        """The node `name`, in the folder of that name or another."""
+        """Start the node `name` in the folder of that name, or in another one."""
         common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
         line = ["node", "--dir", str(self.folder / (folder or name)), "--name", name, *common, *arguments]
         return subprocess.Popen(
@@ -93,11 +93,11 @@ def _left_of_two(
 
 
 def test_of_a_live_node_and_its_copy_one_stops(tmp_path: Path) -> None:
-    """Two nodes of one name went on side by side: pages twice, hosts with two owners, gaps of 0.1 ms.
+    """Two nodes of one name once ran side by side: pages were fetched twice, hosts had two owners, gaps were 0.1 ms.
 
-    Method: `cp -a` of a folder whose process runs, started as the same name at another port: the newer start. If the
-    peer has handed links to the original meanwhile, which the copy never had, the peer refuses the copy, and the original
-    goes on. Otherwise the original stops. The copy goes on after `recover`.
+    Method: copy the folder of a running process with `cp -a`, and start the copy under the same name at another port,
+    as the newer start. If the peer has given the original links that the copy lacks, the peer refuses the copy, and the
+    original continues. Otherwise the original stops. The copy continues after `recover`.
     """
     nodes = Nodes(tmp_path, "ab")
     slow, pages = ("--rate", "8"), 150
@@ -166,7 +166,7 @@ def test_a_crawl_that_one_process_began_goes_on_as_nodes(tmp_path: Path) -> None
     table.write_text('{"epoch": 2, "ranges": [["a", 0, 32768], ["b", 32768, 65536]]}')
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         assert crawl(begun, web.seed, *settings("--max-pages", "100")).code == 0
-        peers = 'splitter.peers=["a=127.0.0.1:1", "b=127.0.0.1:2"]'  # flags say where they are, later
+        peers = 'splitter.peers=["a=127.0.0.1:1", "b=127.0.0.1:2"]'  # flags give their addresses later
         resharded = command(begun, "reshard", "--to", str(table), "--set", peers)
         assert resharded.code == 0, resharded
         moved = tmp_path / "b"

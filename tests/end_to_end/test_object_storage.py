@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 import pytest
 
+import crawler
+from crawler.errors import UsageError
 from crawler.pages import shipping
 from crawler.pages.shipping import NOTE
 from tests.end_to_end.web import Web, crawl, page, run
@@ -24,7 +27,7 @@ BUCKET = "archive"
 
 
 class S3:
-    """A server of S3, and a client of another project that looks into it."""
+    """An S3 server, and a client of another project that reads it."""
 
     def __init__(self) -> None:
         import boto3
@@ -122,7 +125,7 @@ def test_segments_deleted_here_come_back(web: Web, s3: S3, place: str, tmp_path:
     assert run("check", "--dir", directory).code == 0
     erased = run("withdraw", web.url("/3"), "--erase", "--dir", directory)
     assert erased.code == 3 and "ship --fetch" in erased.err
-    crawl(directory, web.url())  # opens the directory and goes on
+    crawl(directory, web.url())  # opens the directory and continues
     assert run("ship", "--dir", directory, "--list").text.count("not here") == len(made)
     assert run("ship", "--dir", directory, "--fetch").code == 0
     assert made.items() <= segments(directory).items()
@@ -208,7 +211,7 @@ def test_a_segment_larger_than_one_request_is_uploaded_in_parts(
     assert run("ship", "--dir", directory, "--to", place).code == 0
     assert s3.objects(prefix_of(request)) == segments(directory)
     for path in directory.glob(f"*/warc/*{NOTE}"):
-        path.unlink()  # as if killed before the note
+        path.unlink()  # as if killed before the note was written
     assert run("ship", "--dir", directory, "--to", place).code == 0
     assert s3.objects(prefix_of(request)) == segments(directory)
 
@@ -252,3 +255,13 @@ def test_a_place_that_cannot_be_used_is_refused(
     told = run(*arguments)
     assert told.code == 2 and message in told.err and len(told.err.strip().splitlines()) == 1
     assert not (tmp_path / "s3:").exists()
+
+
+@pytest.mark.parametrize("call", [partial(crawler.run, "http://127.0.0.1:9/"), crawler.Crawl])
+def test_python_refuses_a_directory_in_object_storage(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="s3://bucket/a: a crawl directory must be a local folder"):
+        call(directory="s3://bucket/a")
+    assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,7 @@
 
 The judge is the server's log, which says when each request came and when its
 answer left. Real time passes, so delays are small; a gap may look shorter in
-the log than it was by what scheduling the two processes took (`SLACK`).
+the log than it was, by the scheduling delays of the two processes (`SLACK`).
 """
 
 import json

@@ -23,7 +23,7 @@ READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" "$1" || exi
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("processes", [1, 3])
 def test_beside_a_page_server_at_rest(tmp_path: Path, engine: str, processes: int) -> None:
-    """`status` and `check` ended with 75, `check` after 30 s; so did a second page server."""
+    """`status`, `check` and a second page server once ended with 75, `check` after 30 s."""
     directory = tmp_path / "crawl"
     with Web(ROUTES) as web:
         crawl(directory, web.url(), "--processes", processes, "--set", f"store.engine={engine}")
@@ -65,7 +65,7 @@ def test_beside_a_running_crawl(tmp_path: Path, tree: list[str]) -> None:  # noq
 
 
 def test_on_a_read_only_file_system(tmp_path: Path) -> None:
-    """Each command ended with "cannot lock: Read-only file system"."""
+    """Each command once ended with "cannot lock: Read-only file system"."""
     directory, port = tmp_path / "crawl", free_port()
     with Web(ROUTES) as web:
         crawl(directory, web.url())

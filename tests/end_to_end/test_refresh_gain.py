@@ -1,4 +1,4 @@
-"""Test on a small web that the refresh frontier's gain over HTTP shows in the log, and that its loss would."""
+"""Test on a small web over HTTP that the log shows the gain of the refresh frontier, and would show its loss."""
 
 import asyncio
 from pathlib import Path
@@ -26,10 +26,8 @@ def played(folder: Path, *arms: Arm) -> list[Played]:
     return came
 
 
-def test_word_of_changes_is_followed_and_a_lost_one_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With word of every change nearly all copies are current; planted: the schedule never hears."""
+def test_signals_are_followed_and_their_loss_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a signal for every change, nearly all copies are current; in the planted bug, no signal arrives."""
     told, deaf = played(tmp_path, LEARNED, DEAF)
     assert told.freshness > deaf.freshness + 0.04
     monkeypatch.setattr(
@@ -43,7 +41,7 @@ def test_word_of_changes_is_followed_and_a_lost_one_is_seen(
 def test_a_liar_costs_the_other_pages_of_its_host_nothing(
     tmp_path: Path, exceptions: tuple[tuple[str, str], ...]
 ) -> None:
-    """One page, or one directory, that lied turned conditional requests off for its whole host."""
+    """One page, or one directory, with a lying validator once turned conditional requests off for its whole host."""
     host = HostSpec("a", pages=20, directories=4, rate=1.0, lastmod="none", exceptions=exceptions)
     game = GainGame((host,), visits=24.0, rate=60.0, budget=4.0, patience=20.0)
     came = asyncio.run(play(game, DEAF, tmp_path))

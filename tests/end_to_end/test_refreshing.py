@@ -15,7 +15,7 @@ from crawler.lab.changing.web import ChangingWeb, HostSpec
 from tests.faults import refreshing as killed
 
 DAY = 86_400.0
-SPEED = 2 * 86_400  # two days a second
+SPEED = 2 * 86_400  # two days pass in a second
 DELAY = 0.05
 SETTINGS: dict[str, Any] = {
     "network": {"allow_networks": ["127.0.0.0/8"]},
@@ -92,7 +92,7 @@ def test_discovery_ends_though_known_pages_are_asked_beside_it(tmp_path: Path) -
 
 
 def test_killed_again_and_again(tmp_path: Path) -> None:
-    """The state is what was committed; no host is asked too soon, no page forgotten (`faults/refreshing.py`)."""
+    """The state is the committed one; no host is asked too soon, and no page is forgotten (`faults/refreshing.py`)."""
     web = killed.changing_web(SystemClock().now())
     verdict = asyncio.run(
         killed.run(web, tmp_path, ["committed:3", "25", "batch written:2", "fetch begun:9"], 5.0)

@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -88,8 +89,11 @@ def browsers() -> set[int]:
 
 
 @pytest.fixture
-def no_orphan(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give browsers a folder by which they are known, which the user `nobody` may enter; assert that none is left."""
+def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Give browsers a folder by which they are known, which the user `nobody` may enter; assert that none is left.
+
+    `tmp_path` comes first: otherwise the folder of all tests would be made in this one.
+    """
     folder = tempfile.mkdtemp()
     os.chmod(folder, 0o755)
     monkeypatch.setenv("TMPDIR", folder)
@@ -112,7 +116,10 @@ def test_a_site_that_shows_nothing_without_its_script_is_crawled_whole(tmp_path:
         assert "<h1>Item 3</h1>" in shown(web, tmp_path, "/item/3")
         assert shown(web, tmp_path, "/item/3", "--static") == SHELL
         assert "what a browser showed" in run("why", web.url("/item/3"), "--dir", tmp_path).text
-    assert "7 pages, 7 of them gained" in run("status", "--dir", tmp_path).text
+        why = json.loads(run("why", web.url("/item/3"), "--json", "--dir", tmp_path).text)["record"]["shown"]
+        assert (why["why"], why["requests"], why["added"]) == ("always", 2, True) and why["cpu"] > 0
+    status = run("status", "--dir", tmp_path).text
+    assert "7 pages, 7 of them gained links or text (all are shown 7)" in status and " CPU s and " in status
     assert "no problems found" in run("check", "--dir", tmp_path).text
     titles = {line["url"].rpartition("/")[2]: line["title"] for line in lines(tmp_path)}
     assert titles["3"] == "Item 3"
@@ -126,6 +133,25 @@ def test_without_rendering_the_same_site_has_one_page(tmp_path: Path) -> None:
     with Web(shop()) as web:
         webs.crawl(tmp_path, web.url())
         assert web.paths() == ["/"]
+
+
+def test_a_crawl_that_does_not_render_imports_nothing_of_it(tmp_path: Path) -> None:
+    with Web(shop()) as web:
+        command = [
+            sys.executable,
+            "-X",
+            "importtime",
+            "-m",
+            "crawler",
+            "crawl",
+            "--dir",
+            str(tmp_path),
+            *FAST,
+        ]
+        never = subprocess.run([*command, web.url()], capture_output=True, text=True, check=True)
+    assert "crawler.process.fetching.fetch_tasks" in never.stderr
+    assert "crawler.render" not in never.stderr
+    assert "page_rendering" not in never.stderr
 
 
 def test_what_a_page_asks_for_is_archived_with_it(tmp_path: Path) -> None:
@@ -168,7 +194,7 @@ def test_requests_of_a_page_obey_robots_txt_on_every_host(tmp_path: Path) -> Non
 
 
 def test_requests_of_a_page_pass_the_address_guard_and_nothing_passes_it_by(tmp_path: Path) -> None:
-    """Addresses that are not allowed, other schemes, sockets and beacons: none reaches a server."""
+    """Requests to forbidden addresses, other schemes, sockets and beacons reach no server."""
     app = """
     const tried = ['http://127.0.0.2:%(inner)d/', 'http://[::1]:%(inner)d/', 'http://169.254.169.254/latest',
                    'file:///etc/passwd', 'chrome://version'];
@@ -197,6 +223,80 @@ def test_requests_of_a_page_pass_the_address_guard_and_nothing_passes_it_by(tmp_
     assert '<p id="end">done</p>' in dom
 
 
+WAYS_OUT = Path(__file__).with_name("ways_out.html").read_text()
+SENDS = """
+import ctypes, fcntl, socket, struct
+assert ctypes.CDLL(None).unshare(0x40000000) == 0
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+    fcntl.ioctl(udp, 0x8914, struct.pack("16sH14x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+    udp.sendto(b"x", ("127.0.0.1", 9))
+print(open("/proc/self/net/dev").read())
+"""
+
+
+def packets(table: str) -> int:
+    """Return the packets received and sent by all interfaces of a /proc/PID/net/dev."""
+    rows = [line.partition(":")[2].split() for line in table.splitlines() if ":" in line]
+    return sum(int(row[1]) + int(row[9]) for row in rows)
+
+
+def traces(pid: int) -> dict[str, object]:
+    """Return what the kernel has counted in the network namespace of a process, without zeros."""
+    net = Path(f"/proc/{pid}/net")
+    found: dict[str, object] = {"packets": packets((net / "dev").read_text())}
+    for name in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6", "packet"):
+        found[name] = len((net / name).read_text().splitlines()) - 1
+    heads, values = (
+        (net / "snmp").read_text().splitlines()[0::2],
+        (net / "snmp").read_text().splitlines()[1::2],
+    )
+    for head, row in zip(heads, values, strict=True):
+        kind, *counts = row.split()
+        found |= {kind + name: int(n) for name, n in zip(head.split()[1:], counts, strict=True)}
+    settings = {
+        "Ip:Forwarding",
+        "Ip:DefaultTTL",
+        "Tcp:RtoAlgorithm",
+        "Tcp:RtoMin",
+        "Tcp:RtoMax",
+        "Tcp:MaxConn",
+    }
+    refused = {
+        "Ip:OutNoRoutes"
+    }  # WebRTC asks for the route to its server, and there is none: nothing is sent
+    return {name: n for name, n in found.items() if n and name not in settings | refused}
+
+
+@pytest.mark.usefixtures("no_orphan")
+def test_the_kernel_has_counted_no_packet_in_the_network_of_the_browser(tmp_path: Path) -> None:
+    """Sockets, packets and datagrams, as the namespace itself counts them after a page has tried every way out."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may look into the network namespace of the browser")
+    sent = subprocess.run([sys.executable, "-c", SENDS], capture_output=True, text=True, check=False)
+    if sent.returncode:
+        pytest.skip("this system does not allow network namespaces")
+    assert packets(sent.stdout) > 0, "the counters would show a packet"
+    seen: list[dict[str, object]] = []
+
+    def end(_: ReceivedRequest) -> Answer:
+        for pid in browsers():
+            assert os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
+            seen.append(traces(pid))
+        return "the end"
+
+    more: dict[str, Route] = {"/end": end, "/worker.js": (200, SCRIPT, "fetch('/from-service-worker')")}
+    with Web({}, address="127.0.0.2") as inner, Web(more | {"/robots.txt": ROBOTS}) as web:
+        web.routes["/"] = WAYS_OUT.replace("SERVER", f"127.0.0.2:{inner.port}")
+        only_own = [flag.replace("127.0.0.0/8", "127.0.0.1/32") for flag in FAST]
+        flags = ("--render", "always", "--set", "render.images=true", "--set", "render.quiet=4")
+        ran = run("crawl", "--dir", tmp_path, *only_own, *flags, web.url())
+        assert ran.code == 0, ran
+        assert "the end" in shown(web, tmp_path, "/")
+        assert "/from-service-worker" not in web.paths()
+    assert inner.asked == []
+    assert seen == [{}]
+
+
 SHOW = "document.body.append('shown'); "
 
 
@@ -211,7 +311,8 @@ SHOW = "document.body.append('shown'); "
         (SHOW + "location.href = '/next'", False),
         (SHOW + "setInterval(() => { location.reload() }, 1)", False),
         (SHOW + "const a = document.createElement('a'); a.href = '/f.bin'; a.download = 'x'; a.click()", False),
-        (SHOW + "for (let i = 0; i < 300; i++) fetch('/many' + i)", False),
+        (SHOW + "for (let i = 0; i < 10_000; i++) fetch('/many' + i)", False),
+        (SHOW + "for (let i = 0; i < 10_000; i++) { new Image().src = '/many' + i }", False),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_orphan")
@@ -229,8 +330,48 @@ def test_hostile_pages_reach_a_limit_and_the_crawl_goes_on(
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 
+def test_the_work_of_workers_counts_as_work_of_the_page(tmp_path: Path) -> None:
+    """The main thread waits for a script that never comes, while two workers run in circles."""
+    over = threading.Event()
+
+    def late(_: ReceivedRequest) -> Answer:
+        over.wait(60)
+        return 404, {}, ""
+
+    spin = "for (let i = 0; i < 2; i++) new Worker(URL.createObjectURL(new Blob(['for (;;) {}'])))"
+    page = (
+        f'<!doctype html><title>h</title><p>shown</p><script>{spin}</script><script src="/late.js"></script>'
+    )
+    with Web({"/robots.txt": ROBOTS, "/": page, "/late.js": late}) as web:
+        crawl(web, tmp_path, "--set", "render.cpu_max=2", "--set", "render.wall_max=50")
+        over.set()
+        (line,) = lines(tmp_path)
+        assert line["cut_by"] == "cpu"
+        assert "<p>shown</p>" in shown(web, tmp_path, "/")
+
+
+@pytest.mark.usefixtures("no_orphan")
+def test_a_page_that_crashes_keeps_its_answer_and_the_answers_to_its_requests(tmp_path: Path) -> None:
+    bomb = "const held = []; for (;;) held.push(new Array(1e6).fill(Math.random()))"
+    page = f'<!doctype html><script src="/lib.js"></script><script>{bomb}</script>'
+    with Web({"/robots.txt": ROBOTS, "/": page, "/lib.js": (200, SCRIPT, "var lib = 1")}) as web:
+        crawl(web, tmp_path)
+        (line,) = lines(tmp_path)
+        assert line["cut_by"] == "crash" and "rendered" not in line
+        assert shown(web, tmp_path, "/") == page
+        assert shown(web, tmp_path, "/lib.js") == "var lib = 1"
+
+
+def test_a_script_is_found_in_the_archive_after_a_restart(tmp_path: Path) -> None:
+    with Web(shop()) as web:
+        crawl(web, tmp_path, seed=f"/item/{LAST}")
+        crawl(web, tmp_path)
+        assert web.paths().count("/app.js") == 1
+        assert rendered(tmp_path).keys() >= {"", "item/1", f"item/{LAST}"}
+
+
 def test_auto_renders_the_pages_that_gain_by_it(tmp_path: Path) -> None:
-    """Pages of the application are shown, those that are whole without it are not."""
+    """Pages of the application are rendered; pages that are complete without scripts are not."""
     plain = {f"/doc/{n}": WORDS + f'<script>1</script><a href="/doc/{n + 1}">next</a>' for n in range(30)}
     with Web(shop(more={**plain})) as web:
         webs.crawl(tmp_path, web.url(), web.url("/doc/0"), "--render", "auto", "--set", "render.chance=0")
@@ -294,7 +435,7 @@ def test_without_a_browser_the_crawl_says_so_once_and_goes_on(tmp_path: Path) ->
 
 
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
-    """The answer never changes, its data does: the page is not asked conditionally, and equal bytes say nothing."""
+    """Only the data changes, never the HTML: requests are unconditional, and equal bytes prove nothing."""
     words = ["first words"]
     tag = {"ETag": '"shell"', "Content-Type": "text/html"}
     routes: dict[str, Route] = {
@@ -325,3 +466,164 @@ def test_the_python_api_gives_what_the_browser_showed(tmp_path: Path) -> None:
         crawler.run(web.url(), parse, directory=tmp_path, config=config)
         assert pages[web.url("/item/2")] == (True, "Item 2")
     assert len(pages) == LAST + 1
+
+
+def _two(
+    request_of: Callable[[str], crawler.Request | str], web: Web, directory: Path, when: str
+) -> dict[str, str]:
+    """Crawl the two pages of a site, of which a callback asks for the second; return the heading of each."""
+    pages: dict[str, str] = {}
+
+    def parse(page: crawler.Page) -> Iterator[crawler.Request | str]:
+        pages[page.url.rpartition("/")[2]] = page.css("h1").text
+        if page.url == web.url():
+            yield request_of(web.url("/item/5"))
+
+    config = SETTINGS | {"render": {"when": when}, "politeness": {"delay": 0.5, "delay_factor": 0}}
+    crawler.run(web.url(), parse, directory=directory, config=config)
+    return pages
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_request_says_whether_a_browser_shows_its_page(tmp_path: Path, linked: bool) -> None:
+    """Also if the page that asks has a link to it, which is queued first."""
+    start = (WORDS + '<a href="/item/5">five</a>') if linked else WORDS
+    with Web(shop(more={"/": start})) as web:
+        shown = _two(lambda url: crawler.Request(url, render=True), web, tmp_path / "a", "never")
+        assert shown == {"": "", "5": "Item 5"}
+        hidden = _two(lambda url: crawler.Request(url, render=False), web, tmp_path / "b", "always")
+        assert hidden == {"": "", "5": ""}
+        assert set(rendered(tmp_path / "b")) == {""}
+
+
+def test_a_request_with_a_form_is_shown_as_it_was_answered(tmp_path: Path) -> None:
+    pages: list[tuple[bool, str]] = []
+
+    def form(request: ReceivedRequest) -> Answer:
+        return 200, {"Content-Type": "text/html"}, f"<p>{request.method}</p><script src=/end.js></script>"
+
+    def parse(page: crawler.Page) -> None:
+        pages.append((page.rendered, page.css("p").text))
+
+    routes: dict[str, Route] = {
+        "/robots.txt": ROBOTS, "/form": form,
+        "/end.js": (200, SCRIPT, "document.querySelector('p').append(' and shown')"),
+    }  # fmt: skip
+    with Web(routes) as web:
+        seed = crawler.Request(web.url("/form"), body={"q": "tea"}, render=True)
+        crawler.run(seed, parse, directory=tmp_path, config=SETTINGS)
+        assert [asked.method for asked in web.asked if asked.path == "/end.js"] == ["GET"]
+    assert pages == [(True, "POST and shown")]
+
+
+def test_the_wish_of_a_request_outlives_a_redirect_a_retry_and_a_restart(tmp_path: Path) -> None:
+    """It is stored with the URL; the run that fetches the page knows nothing of the request."""
+    tries: list[str] = []
+
+    def moves(_: ReceivedRequest) -> Answer:
+        tries.append("")
+        return (500, {}, "") if len(tries) == 1 else (301, {"Location": "/item/5"}, "")
+
+    with Web(shop(more={"/": WORDS, "/moved": moves})) as web:
+        config = SETTINGS | {"crawl": {"max_pages": 1, "patience": 5}, "frontier": {"retry_delays": [0.05]}}
+        seeds = [web.url("/"), crawler.Request(web.url("/moved"), render=True)]
+        crawler.run(seeds, directory=tmp_path, config=config)
+        assert "/item/5" not in web.paths()
+        assert run("crawl", "--dir", tmp_path, *FAST, "--set", "crawl.max_pages=0").code == 0
+        assert len(tries) == 2
+        assert set(rendered(tmp_path)) == {"item/5"}
+        assert "<h1>Item 5</h1>" in shown(web, tmp_path, "/item/5")
+
+
+def test_a_seeds_file_says_which_sites_are_shown(tmp_path: Path) -> None:
+    with Web(shop()) as web:
+        seeds = tmp_path / "seeds.txt"
+        hosts = {name: web.url(host=f"{name}.localhost") for name in ("shop", "plain")}
+        seeds.write_text(f"url render\n{hosts['shop']} always\n{hosts['plain']} -\n")
+        for command in (("--seeds", seeds), ()):  # the second run reads what the directory remembers
+            assert run("crawl", "--dir", tmp_path / "c", *FAST, *command, "--max-pages", "4").code in (
+                0,
+                14,
+                15,
+            )
+        assert len(web.paths("shop.localhost")) > 2 and web.paths("plain.localhost") == ["/"]
+
+
+def test_a_page_that_no_browser_can_show_again_keeps_its_copy(tmp_path: Path) -> None:
+    """The shell is not the page: neither a change, nor its copy, nor without its links; each failure is one try."""
+    with Web(shop()) as web:
+        crawl(web, tmp_path)
+        before = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
+        ran = run("crawl", "--dir", tmp_path, *FAST, "--timestamping", "--render", "always",
+                  "--set", "render.browser=/nowhere", "--set", "frontier.tries=1", web.url())  # fmt: skip
+        assert ran.err.count("no such program") == 1
+        after = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
+        assert (after["state"], after["outcome"]) == ("stored", "not_rendered")
+        assert after["attempts"] == before["attempts"] + 1
+        for field in ("changes", "fetches", "rendered", "content_digest", "changed_at", "links"):
+            assert after[field] == before[field], field
+        assert "<h1>Item 0</h1>" in shown(web, tmp_path, "/")
+        assert "no problems found" in run("check", "--dir", tmp_path).text
+        crawl(web, tmp_path, "--timestamping", "--set", "render.browser=")
+        again = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
+        assert (again["outcome"], again["changes"]) == ("fetched", before["changes"])
+
+
+def test_what_auto_has_learned_survives_a_restart(tmp_path: Path) -> None:
+    """A pattern without success is given up after three renderings, whatever the crawl goes through between them."""
+    idle = {f"/p/{n}": f'<script>1</script><a href="/p/{n + 1}">next</a>' for n in range(12)}
+    with Web({"/robots.txt": ROBOTS, **idle}) as web:
+        flags = ("--render", "auto", "--set", "render.chance=0", "--max-pages", "2")
+        for part in range(6):
+            run("crawl", "--dir", tmp_path, *FAST, *flags, web.url("/p/0"))
+            if part == 3:
+                assert run("reshard", "--dir", tmp_path, "--to", "2").code == 0
+        assert len(web.paths()) == 12
+    assert len(rendered(tmp_path)) == 3
+    assert "no problems found" in run("check", "--dir", tmp_path).text
+
+
+def test_links_and_text_in_shadow_roots_are_found(tmp_path: Path) -> None:
+    """They are found in roots that a script attaches (open, closed, nested) and in those that the HTML declares."""
+    app = """
+    const define = (name, mode, html) => customElements.define(name, class extends HTMLElement {
+      constructor() { super(); this.attachShadow({mode}).innerHTML = html; }
+    });
+    define('x-outer', 'open', '<a href="/open">an open root</a><x-inner></x-inner>');
+    define('x-inner', 'open', '<a href="/nested">a nested root</a>');
+    define('x-closed', 'closed', '<a href="/closed">a closed root</a>');
+    """
+    page = (
+        '<script src="/app.js"></script><x-outer></x-outer><x-closed></x-closed><template><a href="/no">no</a></template>'
+        '<div><template shadowrootmode="open"><a href="/declared">declared</a></template></div>'
+    )
+    found = {"/open", "/nested", "/closed", "/declared"}
+    with Web({"/robots.txt": ROBOTS, "/": page, "/app.js": (200, SCRIPT, app)}, other=WORDS) as web:
+        webs.crawl(tmp_path / "static", web.url())
+        assert set(web.paths()) == {"/", "/declared"}
+        crawl(web, tmp_path / "shown")
+        assert found < set(web.paths()) and "/no" not in web.paths()
+        for command in (("links",), ("text",)):
+            ran = run("export", "--dir", tmp_path / "shown", "--format", *command)
+            assert ran.code == 0
+            assert ("/nested" if command == ("links",) else "a nested root") in ran.text
+
+
+def test_the_picture_of_a_page_is_printed(tmp_path: Path) -> None:
+    """A picture that was taken is a PNG of the page; without one, and for a terminal, there is one clear line."""
+    with Web(shop(more={"/": "<body style='background:#f00'><script>1</script>"})) as web:
+        crawl(web, tmp_path / "with", "--set", "render.screenshot=true")
+        crawl(web, tmp_path / "without")
+        out = tmp_path / "page.png"
+        ran = run("get", web.url(), "--dir", tmp_path / "with", "--screenshot", "-o", out)
+        assert (ran.code, ran.out) == (0, b"")
+        assert out.read_bytes().startswith(b"\x89PNG\r\n") and out.stat().st_size > 1000
+        assert run("get", web.url(), "--dir", tmp_path / "with", "--screenshot").out == out.read_bytes()
+        assert run("get", web.url(), "--dir", tmp_path / "with").text.startswith(
+            "<html><head></head><body style"
+        )
+        ran = run("get", web.url(), "--dir", tmp_path / "without", "--screenshot", "-o", out)
+        assert ran.code == 1 and "no picture" in ran.err and ran.err.count("\n") == 1
+        ran = run("get", web.url(), "--dir", tmp_path / "with", "--screenshot", "--static")
+        assert ran.code == 2 and ran.err.count("\n") == 1
+        assert "no problems found" in run("check", "--dir", tmp_path / "with").text

@@ -115,7 +115,7 @@ def test_a_reshard_that_is_cut_off_is_finished_or_void(
     assert fault.partition(":")[0] in POINTS
     directory = tmp_path / "crawl"
     shutil.copytree(half_done, directory, ignore=shutil.ignore_patterns("*.sock"))
-    reshard(directory, "2")  # what was on its way is applied
+    reshard(directory, "2")  # links on their way are applied
     before = content(directory)
     monkeypatch.setenv("CRAWLER_FAULT", fault)
     assert command(directory, "reshard", "--to", "3").code == -signal.SIGKILL

@@ -166,14 +166,14 @@ def page_of(crawl: Crawl) -> Any:
 def test_a_url_survives_a_kill_whichever_way_it_is_signalled(
     tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]
 ) -> None:
-    """A page with the link pauses between two portions, the URL is signalled, the page is committed, the process
-    killed: the page is stored, so it would not be read again, and the link counted as met."""
+    """A page with the link pauses between two portions, the URL is signalled, the page is committed, and the process is
+    killed. The stored page is not read again, and its link once counted as seen, so the URL was lost."""
 
     async def play() -> None:
         tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
         async with Crawl(tree, directory=tmp_path / "crawl", seeds=[HOME]) as crawl:
             stages = crawl.stages
-            crawl.process._loops_run = True  # the test is the commit loop
+            crawl.process._loops_run = True  # the test replaces the commit loop
             stages.point.add(page_of(crawl))
             stages.point.step()
             assert stages.point.made == 0, "the page pauses"
@@ -254,7 +254,7 @@ def test_no_signal_is_lost_whichever_of_three_processes_it_reaches(tmp_path: Pat
             running.until(lambda: all_heard(running, urls, "feed", 1))
             pids = [each["pid"] for each in running.status()["processes"]]
             ask_unix(running.folder / "p1" / "serve.sock", body)
-            for pid in [running.process.pid, *pids]:  # what was answered is on disk
+            for pid in [running.process.pid, *pids]:  # signals that were answered are on disk
                 os.kill(pid, signal.SIGKILL)
         finally:
             running.end()
@@ -270,7 +270,7 @@ def test_no_signal_is_lost_whichever_of_three_processes_it_reaches(tmp_path: Pat
     assert report["conservation"] == "holds", report["conservation"]
     at_rest_said = again.command("signal", *urls, "--source", "indexnow")
     assert at_rest_said.returncode == 0 and "sent to their processes" in at_rest_said.stdout
-    resharded = again.command("reshard", "--to", "2")  # applies what waits in the outboxes
+    resharded = again.command("reshard", "--to", "2")  # applies the links that wait in the outboxes
     assert resharded.returncode == 0, resharded
     directory, counted = CrawlDirectory(again.folder), 0
     for name in ("p0", "p1"):
@@ -302,8 +302,8 @@ class HubbedWeb(Web):
 
 
 def test_indexnow_and_websub_reach_whichever_process_has_the_key_or_the_subscription(tmp_path: Path) -> None:
-    """A key file of another process's host never came, and a delivery to another's token was answered 410, upon
-    which a hub forgets its subscriber; each process subscribed to every topic."""
+    """A key file on a host of another process was once never fetched; a delivery to another process's token was answered
+    410, which makes a hub forget its subscriber; and each process subscribed to every topic."""
     with HubbedWeb() as web:
         urls = [web.url("/", host) for host in HOSTS]
         flags = (*ENDLESS, "--processes", "3", "--scope", "host")
@@ -410,7 +410,7 @@ def test_a_signal_outside_of_the_run_is_kept_too(tmp_path: Path, when: str, entr
 
 
 def test_one_verdict_on_a_url_is_told_by_all(tmp_path: Path) -> None:
-    """`refresh=1` said "queued" of a host that is blocked and of what robots.txt forbids; `seed` of `ftp:` was done."""
+    """`refresh=1` once said "queued" for blocked hosts and for URLs that robots.txt forbids; `seed` accepted `ftp:`."""
     tree = SETTINGS | {
         "politeness": {"delay": 0, "delay_factor": 0},
         "refresh": {"endless": True, "share": 0.5, "min_age": 1e8},
@@ -426,7 +426,7 @@ def test_one_verdict_on_a_url_is_told_by_all(tmp_path: Path) -> None:
                     await asyncio.sleep(0.05)
 
             async def told(url: str) -> tuple[int, str, str, str]:
-                """Status and state of `refresh=1`, its reason, and the verdict of `why`."""
+                """Return the status and state of `refresh=1`, its reason, and the verdict of `why`."""
                 status, _, said = await asyncio.to_thread(
                     ask, port_of(crawl), f"/page?url={quote(url, safe='')}&refresh=1"
                 )

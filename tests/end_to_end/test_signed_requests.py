@@ -27,7 +27,7 @@ ASKS = {"Accept-Signature": 'sig1=("@authority" "signature-agent");tag="web-bot-
 
 
 class Published(HTTPSignatureKeyResolver):
-    """Knows the keys of a key directory, as a site does that has fetched it."""
+    """The keys of a key directory, as a site knows them after fetching it."""
 
     def __init__(self, directory: str) -> None:
         self.rows = {row["kid"]: row for row in json.loads(directory)["keys"]}
@@ -166,7 +166,7 @@ def test_a_site_that_always_refuses_is_asked_twice_at_first_and_then_once(direct
 
 @pytest.mark.parametrize("path", ["/map.xml"])
 def test_a_challenged_sitemap_is_read(directory: Path, path: str) -> None:
-    """The answer that is parsed is the second one."""
+    """The parsed answer is the second one."""
     with Web({"/robots.txt": (404, {}, ""), "/": page(), "/in": page(text="in")}) as web:
         site = site_of(directory)
         maps = f"<urlset><url><loc>{web.url('/in')}</loc></url></urlset>"

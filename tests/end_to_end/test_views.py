@@ -22,7 +22,7 @@ from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.web import Web, page
 
 HOSTS = 9
-SILENT = "silent.localhost"  # its robots.txt cannot be had
+SILENT = "silent.localhost"  # its robots.txt cannot be fetched
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ class _Endless(dict[str, Any]):
 
 
 def _started(folder: Path, web: Web, processes: int) -> Running:
-    """A paused crawl that has fetched from all hosts and waits for the robots.txt of one."""
+    """Start a crawl and pause it when it has fetched from all hosts and waits for the robots.txt of one."""
     seeds = [web.url("/", f"h{n}.localhost") for n in range(HOSTS)] + [web.url("/", SILENT)]
     running = Running(folder, seeds, "--delay", "0.05", "--processes", str(processes))
     running.until(
@@ -175,7 +175,7 @@ def test_all_entrances_say_the_same(tmp_path: Path, web: Web, processes: int) ->
         running.end()
 
 
-def test_a_killed_process_is_missed_by_all(tmp_path: Path, web: Web) -> None:
+def test_all_views_report_a_killed_process(tmp_path: Path, web: Web) -> None:
     """The process once vanished silently from the dashboard, and the totals fell."""
     running = _started(tmp_path, web, 3)
     supervisor = running.process.pid

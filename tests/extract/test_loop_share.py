@@ -19,7 +19,7 @@ class Readers:
 
     async def one(self, number: int) -> None:
         await self.share.mine()
-        with self.share.spending():
+        with self.share:
             self.now += self.cost
             self.read.append((self.turn, number))
 

@@ -87,7 +87,7 @@ def beside(folder: Path, setting: Setting) -> Judgement:
 
 @contextmanager
 def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
-    """Read the crawl in several processes until the block ends; yield the list of their ends, filled then."""
+    """Read the crawl in several processes until the block ends; yield a list that receives their results at the end."""
     words = [sys.executable, "-m", "tests.faults.around", str(directory), setting.bug]
     pipe = subprocess.PIPE
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -134,7 +134,7 @@ def read(directory: Path) -> list[str]:
 
 
 def clock_ahead(folder: Path, setting: Setting) -> Judgement:
-    """The clock is a year ahead in two runs, one of them killed; the next run neither waits nor loses anything."""
+    """The clock is a year ahead in two runs, and one of them is killed; the next run neither waits nor loses anything."""
     return _clocks(folder, setting, f"clock+{YEAR}", "")
 
 
@@ -161,7 +161,7 @@ def _clocks(folder: Path, setting: Setting, first: str, second: str) -> Judgemen
 
 
 def put_back(folder: Path, setting: Setting) -> Judgement:
-    """A process is put back to a backup: that is noticed, and a repair brings everything back."""
+    """A process is put back to a backup: its peers notice, and a repair restores everything."""
     directory, name = folder / "crawl", f"p{min(1, setting.processes - 1)}"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 3)).code == 0
@@ -246,7 +246,7 @@ def resharded(folder: Path, setting: Setting) -> Judgement:
 
 
 def hostile(folder: Path, setting: Setting) -> Judgement:
-    """A file of the directory is a link to a file elsewhere, or a pipe: each command refuses it; nothing is written."""
+    """One file of the directory is a link to a file elsewhere, or a pipe: every command refuses it and writes nothing."""
     directory, outside = folder / "crawl", folder / "outside"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web).code == 0

@@ -1,4 +1,4 @@
-"""Kills a command before its n-th write: of a file, of a name, of a batch to a store.
+"""Kills a command before its n-th write: a write to a file, a rename, or a batch to a store.
 
 The command runs in a fork of a server that has imported everything it needs and never
 opened a store. The fork counts Python's file operations (audit events) and batches, and
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from crawler.storage.kv import DiskStore
 
-STUCK = 120.0  # seconds after which a command that hangs says where
+STUCK = 120.0  # seconds after which a command that hangs prints its stack
 _CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.truncate", "os.mkdir", "os.link", "shutil.rmtree"}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _context = multiprocessing.get_context("forkserver")

@@ -6,7 +6,7 @@ The store, opened as a kill left it, must say what the web's log says:
     pages credited               the pages of its records that a page asked again had shown: none lost, none twice
     a hub's `found`              the sum over those pages, each faded since the hub's crawl before it
     births                       of URLs without a record only
-    validators, sources          what was known before is known still
+    validators, sources          what was known before is still known
 """
 
 import math
@@ -27,7 +27,7 @@ from crawler.upkeep.check import check
 
 DAY = 86_400.0
 MEAN_LIFE = 90.0 * DAY / math.log(2.0)  # of credit
-OFF = 0.5  # credits by which a hub's sum may differ: where a crawl of the hub was lost by a kill
+OFF = 0.5  # tolerance of a hub's sum, in credits: a kill may have lost a crawl of the hub
 _NEWS = LinkFlag.NEWS
 
 
@@ -56,7 +56,7 @@ class Left(NamedTuple):
 
 
 def living_web(start: float, speed: float, pages: int, horizon: float = 300.0) -> ChangingWeb:
-    """Three hosts with articles: one has a feed and honest dates, one validators that lie, one nothing but its hubs."""
+    """Three hosts with articles: one has a feed and honest dates, one has validators that lie, one has only its hubs."""
     common: dict[str, Any] = {"pages": pages, "directories": 3, "rate": speed / (8 * DAY), "hubs": 4}
     rare = {"exceptions": (("/d1/", "etag-fixed"), ("/n1/", "none")), "lastmod": "none"}
     hosts = [

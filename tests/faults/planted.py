@@ -5,8 +5,8 @@ several, separated by commas.
 
     readers-recover     a reader cuts and moves segments as a process does when it opens them
     future-kept         stored instants that lie in the future are believed
-    behind-unseen       processes do not notice that one of them is of an earlier state
-    repair-unnoted      a repair leaves no note while it changes a crawl
+    behind-unseen       processes do not notice that one of them was put back to an earlier state
+    repair-unnoted      a repair writes no journal while it changes a crawl
     cut-unseen          opening does not notice that segments are too short
     segments-shared     a reshard links segments into each process that has some of their pages
     links-followed      a crawl directory is not examined

@@ -6,7 +6,7 @@ After each kill the store, read from a copy, must say what the log says:
     its last crawl           that of its record, and a request that the log has
     against the kill before  never older, and nothing learned is forgotten
 
-and of a web with new pages what `living.py` says. At the end: no host was asked within its gap, over all starts,
+For a web with new pages, `living.py` adds its rules. At the end, no host was asked within its gap in any of the runs,
 and no page was forgotten.
 """
 
@@ -39,9 +39,9 @@ from tests.faults.living import Left, left
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DAY = 86_400.0
-SPEED = 2 * 86_400  # two days of the sites a second
+SPEED = 2 * 86_400  # two days of the sites pass in a second
 DELAY = 0.05
-LATE = 0.25  # seconds by which a request may enter the log after it began
+LATE = 0.25  # seconds between the start of a request and its entry in the log, at most
 CONFIG = f"""
 [network]
 allow_networks = ["127.0.0.0/8"]

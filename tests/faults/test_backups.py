@@ -22,7 +22,7 @@ def put_back(backup: Path, folder: Path) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kept", ["state known", "state put back", "store only"])
 def test_a_process_put_back_to_a_backup_loses_no_page(tmp_path: Path, kept: str, engine: str) -> None:
-    """One of three in a directory; with its number of states, which alone would reveal it, or without."""
+    """One of three processes is put back, with and without its state number, which alone would reveal it."""
     directory, backup = tmp_path / "crawl", tmp_path / "backup"
     flags = settings("--processes", "3", *QUICK, "--set", f"store.engine={engine}")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:

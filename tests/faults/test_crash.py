@@ -22,7 +22,7 @@ from tests.faults.harness import (
 )
 
 PAGES = 1500
-# Everything often: segments of a few dozen pages, a flush and a merge of runs after few links.
+# Make everything happen often: segments of a few dozen pages, a flush and a merge of runs after a few links.
 SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=16")
 FAULTS = [
     "seeds loading:1",
@@ -106,7 +106,7 @@ def test_kills_at_random_instants_lose_nothing(tmp_path: Path) -> None:
 def test_the_judge_sees_a_planted_bug(tmp_path: Path, bug: str, faults: list[str]) -> None:
     """A crash test that cannot fail proves nothing.
 
-    A segment is only cut where a group of the same process named it before: hence not the first groups.
+    A segment is cut only if an earlier group of the same process named it, so the first groups are spared.
     """
     with TreeWeb(tmp_path, 800, "--fanout", "2") as web:
         kills = run_with_kills(web, tmp_path / "crawl", faults, module=("tests.faults.planted", bug))

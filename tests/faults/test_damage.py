@@ -61,7 +61,7 @@ def segments(directory: Path) -> list[Path]:
 
 
 def within_response(path: Path, place: int) -> int:
-    """Return a place in the first response that begins at `place` or later; nothing of it can be read."""
+    """Return a position within the first response from `place` on; if it is cut there, nothing of it can be read."""
     members = contents(path, bytes_max=1 << 20)
     return next(
         offset + 15
@@ -219,7 +219,7 @@ def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
 
 @pytest.mark.parametrize("byte", [5, 100])
 def test_damage_in_the_middle_of_the_store_is_refused(site: Site, directory: Path, byte: int) -> None:
-    """In the content of a record as in its length: a record longer than the file is not the end of the log."""
+    """The content or the length of a record is damaged: a record longer than the file is not the end of the log."""
     leave_log(directory)
     log = newest_log(directory)
     data = log.read_bytes()
@@ -241,7 +241,7 @@ def test_the_secret_of_the_admin_server_is_checked_and_made_anew(site: Site, dir
 
 
 def test_a_log_that_was_cut_between_two_records_is_refused(site: Site, directory: Path) -> None:
-    """It is a log like any other; but the last clean end is not in it."""
+    """The log looks whole, but it lacks the entry of the last clean shutdown."""
     log = newest_log(directory)
     data = log.read_bytes()
     if not data:
@@ -272,7 +272,7 @@ def test_a_log_that_was_cut_between_two_records_is_refused(site: Site, directory
     ],
 )
 def test_nothing_is_lost_in_silence(site: Site, directory: Path, pattern: str, how: str) -> None:
-    """Damage is refused with exit 3; `repair` removes it; the crawl then lacks no page and fetches few again."""
+    """A damaged directory is refused with exit 3; after a repair, the crawl lacks no page and fetches few again."""
     assert command("check", "--dir", directory).returncode == 0
     open_store(directory / "p0" / "store").close()  # an opening turns the log into a table
     path = max(directory.glob(pattern), key=lambda path: path.stat().st_size)

@@ -43,7 +43,7 @@ def test_damage_is_refused_and_mended(tmp_path: Path, engine: str, monkeypatch: 
     with TreeWeb(tmp_path, 60) as web:
         sound = tmp_path / "sound"
         assert crawl(sound, web.seed, *settings(*SMALL)).code == 0
-        monkeypatch.delenv("CRAWLER_STORE__ENGINE")  # recorded with the crawl, and told by its store
+        monkeypatch.delenv("CRAWLER_STORE__ENGINE")  # recorded with the crawl, and reported by its store
         assert f'engine = "{engine}"' in (sound / "crawl.toml").read_text()
         for harm in ("torn", "log", "table", "manifest", "store"):
             directory = Path(shutil.copytree(sound, tmp_path / harm))

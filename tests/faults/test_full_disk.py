@@ -1,4 +1,4 @@
-"""A disk that is full for real: a small tmpfs. Needs the right to mount one; else these tests are skipped."""
+"""A disk that is really full: a small tmpfs. Without the right to mount one, these tests are skipped."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.faults.harness import TreeWeb, crawl, judge, settings
 
 PAGES = 60
-# No marks that stop the crawl before a write fails, no file to free.
+# Disable the limits on free space, so that writes fail, and the file that would be deleted to free space.
 BARE = settings(
     *("--set", "store.low_water_bytes=0", "--set", "store.stop_water_bytes=0"),
     *("--set", "store.ballast_bytes=0"),
@@ -43,7 +43,7 @@ def fill(disk: Path, left: int) -> None:
 def test_a_full_disk_is_exit_75_and_nothing_is_lost(
     tmp_path: Path, disk: Path, begun: bool, left: int
 ) -> None:
-    """Goal: wherever the first write fails (seed, store, settings, archive): one line, and the next run is whole."""
+    """Wherever the first write fails (seed, store, settings, archive), one line says so, and the next run completes."""
     with TreeWeb(tmp_path, PAGES) as web:
         if begun:
             assert crawl(disk / "crawl", web.seed, *BARE, "--max-pages", "20").code == 0

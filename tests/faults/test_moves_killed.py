@@ -37,13 +37,13 @@ def ran(folder: Path, call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def kill_points(writes: int) -> list[int]:
-    """`CRAWLER_KILLS=1` kills before each write, N before each Nth; else a few are tried, and the last ones."""
+    """`CRAWLER_KILLS=1` kills before each write, N before each Nth; by default, a few and the last ones are tried."""
     step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 3)))
     return sorted({*range(step // 2 + 1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 
 
 def is_refused_or_clean(directory: Path) -> None:
-    """Any other command refuses the directory and says how to go on, or finds nothing of the one that was cut off."""
+    """Any other command refuses the directory and names the remedy, or finds no trace of the command that was killed."""
     try:
         ready(CrawlDirectory(directory))
     except DirectoryError as error:
@@ -112,7 +112,7 @@ def test_what_was_being_built_is_removed_by_the_next_command(
 
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Path, str]]:
-    """A crawl of three processes that is done, one of which has lost its disk: the web, the directory, its name."""
+    """A finished crawl of three processes, one of which has lost its disk: (web, directory, name of the process)."""
     folder = tmp_path_factory.mktemp("lost")
     directory = folder / "crawl"
     with TreeWeb(folder, PAGES, "--fanout", "3", hosts=30) as web:
@@ -125,7 +125,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Pa
 
 
 def test_the_crawl_goes_on_behind_it(lost: tuple[TreeWeb, Path, str], tmp_path: Path) -> None:
-    """Killed between the two survivors: all pages are there at the end."""
+    """`recover` is killed between the two survivors; in the end all pages are there."""
     web, source, name = lost
     directory = copy_of(source, tmp_path / "crawl")
     recover = partial(command, "recover", name, "--dir", str(directory))

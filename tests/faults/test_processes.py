@@ -44,7 +44,7 @@ def pids(directory: Path) -> list[int]:
 
 
 def kill_one(directory: Path, rng: random.Random) -> list[float]:
-    """Kill one of the processes; return the instant, [] if none runs."""
+    """Kill one of the processes; return the instant in a list, [] if none runs."""
     running = pids(directory)
     if not running:
         return []
@@ -82,9 +82,9 @@ def test_kills_of_random_processes_lose_nothing(tmp_path: Path) -> None:
 
 
 def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence[str] = ("crawler",)) -> bool:
-    """Return whether the crawl ended well within 60 seconds; if it did not end, kill it, and its children follow.
+    """Return whether the crawl ended cleanly within 60 seconds; otherwise kill it, which ends its children too.
 
-    A process that has lost links which its peers know to be confirmed does not crawl on: exit code 3.
+    A process that has lost links that it had confirmed to its peers stops with exit code 3.
     """
     process = start(directory, web.seed, *settings(*FLAGS), fault=fault, module=module)
     try:
@@ -99,7 +99,7 @@ def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence
 
 @pytest.mark.parametrize("fault", ["entries sent:3", "entries accepted:3", "acks sent:3"])
 def test_kills_at_the_steps_of_the_exchange_lose_nothing(tmp_path: Path, fault: str) -> None:
-    """Every process ends itself there once."""
+    """Each process kills itself once at each step."""
     with TreeWeb(tmp_path, PAGES // 3, "--fanout", "3") as web:
         assert crawl_with_fault(web, tmp_path / "crawl", fault)
         found = judge(web, tmp_path / "crawl")
@@ -111,10 +111,10 @@ def test_kills_at_the_steps_of_the_exchange_lose_nothing(tmp_path: Path, fault: 
     ("bug", "point"), [("ack-before-commit", "acks sent"), ("outbox-in-memory", "batch written")]
 )
 def test_the_judge_sees_a_planted_bug(tmp_path: Path, bug: str, point: str) -> None:
-    """A crash test that cannot fail proves nothing. Not every crash meets what the bug leaves undone: one of six.
+    """A crash test that cannot fail proves nothing. Not every crash shows the bug, so six crawls are tried.
 
-    It is seen in links that are lost, in a process that its peers refuse because it has lost them, or in a crawl that
-    waits for them without an end.
+    It shows as lost links, as a process that its peers refuse because it has lost links, or as a crawl that waits for
+    them forever.
     """
     for times in (3, 5, 8, 12, 17, 23):
         folder = tmp_path / str(times)

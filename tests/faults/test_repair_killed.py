@@ -41,7 +41,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         ended = crawl(folder / "crawl", web.seed, *settings(*SMALL), fault="links synced:9")
         assert ended.code == -signal.SIGKILL, ended.err
         (folder / "crawl" / "p0" / "control.sock").unlink()
-        # What is known is read from a copy: opening a store changes it.
+        # Read what is known from a copy, because opening a store changes it.
         copy = Path(shutil.copytree(folder / "crawl", folder / "copy"))
         yield Site(web, folder / "crawl", run_to_end(copy, known, copy)[0])
 
@@ -80,7 +80,7 @@ def run_to_end(folder: Path, command: Callable[..., Any], *arguments: Any) -> An
 
 
 def known(directory: Path) -> tuple[set[int], set[int]]:
-    """(fingerprints of URLs that are stored or queued, those of records without a copy); its store must be closed."""
+    """Return the fingerprints of known URLs, and those of records without a copy; the store must be closed."""
     with closing(open_store(directory / "p0" / "store")) as store:
         queued = {
             decode(key, value).fingerprint
@@ -102,10 +102,10 @@ def known(directory: Path) -> tuple[set[int], set[int]]:
 
 @pytest.mark.parametrize("damage", [no_manifest, no_store, no_segment], ids=lambda damage: damage.__name__)
 def test_a_repair_that_was_killed_goes_on(site: Site, tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    """No URL is forgotten that a repair left alone finds, many of them in the links log only; no record stays
-    without its copy, and nothing of the repair is left behind.
+    """A killed repair that is repeated finds every URL that an undisturbed one finds, many of them only in the links
+    log; no record stays without its copy, and no file of the repair remains.
 
-    `CRAWLER_KILLS=1` kills before each write, N before each Nth; else a few are tried.
+    `CRAWLER_KILLS=1` kills before each write, N before each Nth; without it, a few writes are tried.
     """
     directory = Path(shutil.copytree(site.directory, tmp_path / "crawl"))
     damage(directory)
@@ -130,7 +130,7 @@ def test_a_repair_that_was_killed_goes_on(site: Site, tmp_path: Path, damage: Ca
 
 @pytest.mark.parametrize("kill_at", [12, 30])
 def test_the_crawl_goes_on_behind_it(site: Site, tmp_path: Path, kill_at: int) -> None:
-    """Meanwhile every other command refuses the directory; at the end all pages are there."""
+    """Until the repair is complete, every other command refuses the directory; in the end all pages are there."""
     directory = Path(shutil.copytree(site.directory, tmp_path / "crawl"))
     no_manifest(directory)
     assert run(directory, repair, directory, kill_at=kill_at) is None
@@ -143,7 +143,7 @@ def test_the_crawl_goes_on_behind_it(site: Site, tmp_path: Path, kill_at: int) -
 
 
 def content(directory: Path) -> dict[str, bytes]:
-    """Return the files of the crawl without its locks, and without what only repairs write."""
+    """Return the files of the crawl, except its locks and the files that only repairs write."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return {
         str(path.relative_to(directory)): path.read_bytes()
@@ -156,8 +156,8 @@ def content(directory: Path) -> dict[str, bytes]:
 def test_no_crawl_runs_after_a_repair_was_killed(
     site: Site, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    """A repair that was killed while it examined left no note; a crawl then ran on the damaged store, and one page
-    was stored twice. From its first change to its end, the note is there."""
+    """A repair that was killed while it examined left no journal; a crawl then ran on the damaged store, and one page
+    was stored twice. The journal must exist from the first change of a repair to its end."""
     directory = tmp_path / "crawl"
     shutil.copytree(site.directory, directory)
     damage(directory)

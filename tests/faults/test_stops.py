@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from crawler.storage.commit import CommitPoint
 from tests.faults.harness import CONCURRENCY, TreeWeb, crawl, end, finish, judge, settings, start
 
 PAGES = 300
+IN_TERMINAL = ("tests.faults.terminal", "crawler")
+NO_TERMINAL = ("tests.faults.terminal", "--none", "crawler")
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def web(tmp_path: Path) -> Iterator[TreeWeb]:
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    """Until something has happened that the crawl itself takes its time for."""
+    """Wait until `condition` holds; the process must be running meanwhile."""
     give_up = time.monotonic() + 60
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -40,18 +42,20 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") ->
         time.sleep(0.01)
 
 
-def begin(web: TreeWeb, directory: Path, *arguments: str, pages: int = 40) -> "subprocess.Popen[str]":
-    """A crawl that has fetched some pages and is far from its end."""
+def begin(
+    web: TreeWeb, directory: Path, *arguments: str, pages: int = 40, module: Sequence[str] = ("crawler",)
+) -> "subprocess.Popen[str]":
+    """Start a crawl and wait until it has fetched some pages, far from its end."""
     before = web.fetched().total()
-    process = start(directory, web.seed, *settings("--concurrency", "5", *arguments))
+    process = start(directory, web.seed, *settings("--concurrency", "5", *arguments), module=module)
     wait_for(lambda: web.fetched().total() >= before + pages, process)
     return process
 
 
 def test_first_signal_stops_in_order(web: TreeWeb, tmp_path: Path) -> None:
-    """SIGINT, then SIGTERM and SIGHUP in the next runs: exit 0, how to go on is said, nothing is fetched again."""
+    """SIGINT, then SIGTERM and SIGHUP in the next runs: exit 0, a line says how to continue, nothing is fetched again."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        process = begin(web, tmp_path / "crawl")
+        process = begin(web, tmp_path / "crawl", module=IN_TERMINAL)
         process.send_signal(number)
         ended = end(process)
         assert ended.code == 0 and "continue later with" in ended.err, ended
@@ -61,13 +65,17 @@ def test_first_signal_stops_in_order(web: TreeWeb, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_crawl_under_nohup_survives_sighup_and_any_crawl_sigusr1(
-    web: TreeWeb, tmp_path: Path, processes: str
+@pytest.mark.parametrize("nohup", [True, False])
+def test_a_service_and_a_crawl_under_nohup_survive_sighup_and_any_crawl_sigusr1(
+    web: TreeWeb, tmp_path: Path, processes: str, nohup: bool
 ) -> None:
-    """Goal: the run goes on to its end, which nothing stopped; every process of the crawl gets the signals."""
-    kept = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; the child inherits it
+    """Goal: the run continues to its end. Every process of the crawl gets the signals. A service has no terminal."""
+    kept = signal.getsignal(signal.SIGHUP)
+    if nohup:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the child inherits it
     try:
-        process = begin(web, tmp_path / "crawl", "--processes", processes)
+        module = IN_TERMINAL if nohup else NO_TERMINAL
+        process = begin(web, tmp_path / "crawl", "--processes", processes, module=module)
     finally:
         signal.signal(signal.SIGHUP, kept)
     for pid in (process.pid, *_children(process.pid)):
@@ -114,7 +122,7 @@ def test_stopped_for_a_while(web: TreeWeb, tmp_path: Path) -> None:
 
 
 def test_the_parser_is_killed(web: TreeWeb, tmp_path: Path) -> None:
-    """Its page gets a plain scan and the next one a new parser."""
+    """The page that it parsed is scanned without a tree, and the next page gets a new parser."""
     process = begin(web, tmp_path / "crawl", "--set", "extract.inline_bytes_max=1")
     for _ in range(3):
         _kill_parser(process)
@@ -131,7 +139,7 @@ def _kill_parser(process: "subprocess.Popen[str]") -> None:
 
 
 def _parsers(pid: int) -> list[int]:
-    """Child processes, which are parsers only; one that was killed and not waited for has no command line."""
+    """Return the child processes, all of them parsers; a killed child that was not waited for has no command line."""
     return [child for child in _children(pid) if Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
@@ -159,7 +167,7 @@ def test_second_process_on_a_directory(tmp_path: Path) -> None:
     ],
 )
 def test_no_room(web: TreeWeb, tmp_path: Path, arguments: tuple[str, ...], size: int, named: str) -> None:
-    """A write of WARC or store fails: exit 75, one line, and with room again all is there."""
+    """A write of the WARC or the store fails: exit 75 and one line; once there is space, the next run completes."""
     full = crawl(tmp_path / "crawl", web.seed, *settings(*arguments), file_bytes_max=size)
     killed = time.time()
     assert full.code == 75 and full.err.count("\n") == 1 and named in full.err, full
@@ -169,7 +177,7 @@ def test_no_room(web: TreeWeb, tmp_path: Path, arguments: tuple[str, ...], size:
 
 
 def test_no_room_for_runs(web: TreeWeb, tmp_path: Path) -> None:
-    """Nothing rests on a run yet: the crawl goes on and writes it later."""
+    """Nothing depends on a run yet, so the crawl continues and writes it later."""
     module = ("tests.faults.planted", "no-room-for-runs")
     ended = crawl(tmp_path / "crawl", web.seed, *settings("--set", "due.max_wait=0.1"), module=module)
     assert ended.code == 0 and ended.err.count("No space left") == 3, ended
@@ -224,7 +232,7 @@ def test_stop_water(web: TreeWeb, tmp_path: Path) -> None:
 def test_a_bug_in_the_writer_thread_costs_one_body(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: logged once, counted, and the crawl goes on to its end; the page has a record."""
+    """Goal: the bug is logged once and counted, the crawl continues to its end, and the page has a record."""
     request = warc.request
 
     def broken(*arguments: bytes) -> bytes:
@@ -243,7 +251,7 @@ def test_a_bug_in_the_writer_thread_costs_one_body(
 def test_a_bug_that_no_page_is_to_blame_for_ends_the_run_and_is_logged(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: whoever runs the crawl, its log says where; nothing is lost, the next run goes on."""
+    """Goal: the log says where the bug is, nothing is lost, and the next run continues."""
 
     def broken(*_: object) -> None:
         raise RuntimeError("planted")
@@ -276,7 +284,7 @@ def test_a_clock_that_jumps(
 
 
 def test_a_fetch_that_outlasts_the_grace_of_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is cut off, its host was held until then; the stop is a clean one, and the page comes later."""
+    """The fetch is cut off and its host is held until then; the stop is clean, and the next run fetches the page."""
     monkeypatch.setattr(process_module, "STOP_GRACE", 0.05)
     monkeypatch.setattr(Environment, "watch_interval", 0.05)
     limits = {"scope": "any", "depth": 1000, "max_time": 0.3}
@@ -302,8 +310,9 @@ def test_a_fetch_that_outlasts_the_grace_of_a_stop(tmp_path: Path, monkeypatch: 
 def test_a_signal_in_the_imports_stops_in_order(
     web: TreeWeb, tmp_path: Path, number: str, module: str
 ) -> None:
-    """Goal: exit 0 as ever, the seeds kept: the next run needs none. The process signals itself, so it comes in time."""
-    first = crawl(tmp_path / "crawl", web.seed, *settings(), module=("tests.faults.early", number, module))
+    """Goal: exit 0, and the seeds are kept, so the next run needs none. The process signals itself, to be on time."""
+    early = (IN_TERMINAL[0], "tests.faults.early", number, module)
+    first = crawl(tmp_path / "crawl", web.seed, *settings(), module=early)
     assert first.code == 0 and "stopping as soon" in first.err, first
     assert web.fetched().total() <= CONCURRENCY
     finish(web, tmp_path / "crawl")
@@ -312,9 +321,9 @@ def test_a_signal_in_the_imports_stops_in_order(
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
 def test_a_signal_in_the_imports_of_several_processes(web: TreeWeb, tmp_path: Path, number: str) -> None:
-    """Goal: the children, forked behind the signal, stop with their supervisor."""
+    """Goal: children that are forked after the signal stop with their supervisor."""
     several = settings("--processes", "2")
-    early = ("tests.faults.early", number, "crawler.supervision.supervisor")
+    early = (IN_TERMINAL[0], "tests.faults.early", number, "crawler.supervision.supervisor")
     first = crawl(tmp_path / "crawl", web.seed, *several, module=early)
     assert first.code == 0, first
     ended = crawl(tmp_path / "crawl", *several)
@@ -323,13 +332,13 @@ def test_a_signal_in_the_imports_of_several_processes(web: TreeWeb, tmp_path: Pa
 
 
 def test_a_signal_before_a_command_that_has_nothing_to_stop(tmp_path: Path) -> None:
-    """Goal: `crawler status` ends by the signal, as any program does."""
+    """Goal: the signal ends `crawler status`, as it ends any program."""
     words = ["-m", "tests.faults.early", "SIGTERM", "crawler.cli", "status", "--dir", str(tmp_path)]
     assert subprocess.run([sys.executable, *words], check=False, capture_output=True).returncode == -15
 
 
 def test_nothing_of_ours_is_imported_before_signals_are_noted() -> None:
-    """Goal: the time without a handler is that of the interpreter's own start."""
+    """Goal: signals are handled from the end of the interpreter's own start on."""
     code = "import sys, crawler.__main__; print([name for name in sys.modules if name.startswith('crawler')])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert (

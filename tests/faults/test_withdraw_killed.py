@@ -1,7 +1,7 @@
 """`withdraw` and `withdraw --erase`, killed before any write and repeated: nothing withdrawn is shown, nothing else lost.
 
-The site is a tree, so a page that is lost would stay lost, and has equal pages on several
-hosts: copies of pages that stay repeat responses of pages that are erased.
+The site is a tree, so a page that is lost would stay lost, and several hosts have equal
+pages: copies that stay refer to responses of pages that are erased.
 """
 
 import os
@@ -83,7 +83,7 @@ def holder(directory: Path) -> str:
 
 
 def records_of(directory: Path, name: str) -> int:
-    """Return the number of WARC records in the directory that are of a host, or refer to one of its pages."""
+    """Return the number of WARC records in the directory that are of a host or refer to one of its pages."""
     return sum(
         any(
             f"//{name}:" in record.fields.get(field, "")
@@ -115,7 +115,7 @@ def ran(folder: Path, call: object, *arguments: object) -> object:
 
 
 def kill_points(writes: int) -> list[int]:
-    """`CRAWLER_KILLS=1` kills before each write, N before each Nth; else a few are tried, and the last ones."""
+    """`CRAWLER_KILLS=1` kills before each write, N before each Nth; by default, a few and the last ones are tried."""
     step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 4)))
     return sorted({*range(1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 
@@ -152,7 +152,7 @@ def test_killed_before_any_write(crawled: tuple[Web, Path], tmp_path: Path, flag
 def test_killed_within_a_write(
     crawled: tuple[Web, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """A record that is half overwritten is completed at the next opening, whatever command that is."""
+    """A record that is half overwritten is completed by the next command that opens the crawl."""
     _, source = crawled
     name = holder(source)
     directory = copy_of(source, tmp_path / "crawl")
@@ -186,7 +186,7 @@ def test_killed_within_a_write(
 def test_a_running_crawl_is_killed_while_it_erases(
     crawled: tuple[Web, Path], tmp_path: Path, fault: str
 ) -> None:
-    """The next opening completes what was listed; the command, repeated, does the rest."""
+    """The next opening completes the listed erasures; the repeated command does the rest."""
     _, source = crawled
     directory = copy_of(source, tmp_path / "crawl")
     if len(list(directory.glob("p*/store"))) > 1:

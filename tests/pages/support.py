@@ -56,7 +56,9 @@ class Site:
 
     def __init__(self, directory: Path, store: KeyValue | None = None, **options: Any) -> None:
         config: dict[str, Any] = {
-            name: options.pop(name) for name in ("segment_bytes", "gzip_level") if name in options
+            name: options.pop(name)
+            for name in ("segment_bytes", "gzip_level", "block_digests", "request_bodies")
+            if name in options
         }
         config["store"] = options.pop("bodies", "raw")
         self.store = store if store is not None else MemoryStore(keep_durable=True)

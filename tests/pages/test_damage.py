@@ -175,7 +175,7 @@ def test_check_finds_a_flipped_bit(tmp_path: Path) -> None:
 
 def test_check_finds_a_wrong_digest(tmp_path: Path) -> None:
     """The member's own checksum is right, but its payload differs from the fetched one."""
-    site = Site(tmp_path)
+    site = Site(tmp_path, block_digests=True)
     site.visit(fetch(URL, b"payload"))
     site.cache.close()
     [path] = site.segments()

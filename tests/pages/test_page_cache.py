@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from crawler.config import PagesConfig
 from crawler.errors import ConfigError, DamageError
-from crawler.pages import warc
+from crawler.pages import reading, warc
 from crawler.pages.captures import capture_key, newest_of
 from crawler.pages.change_detection import Comparison, compile_patterns
 from crawler.pages.formats import rows
 from crawler.pages.formats.selection import Selection
 from crawler.pages.formats.warc_stream import cdxj_lines
 from crawler.pages.page_cache import PageCache
-from crawler.records import Extracted, LinkFlag, Outcome, PageState, Rendering, TaskKind
+from crawler.records import Extracted, LinkFlag, Outcome, PageState, ReceiptStamp, Rendering, TaskKind
 from crawler.storage.kv import MemoryStore, seal
 from tests.pages.support import HTML, START, Site, fetch, fetch_task, not_modified
 
@@ -565,3 +565,55 @@ def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(tmp_path: Path) ->
         assert list(site.cache.newest_captures()) == [(1, newest)]
     page = site.cache.get(1, at=now + 366 * 86_400.0)
     assert page is not None and page.content == b"from the future", "asked for by its instant"
+
+
+def test_requests_that_are_no_plain_get_are_told_apart(tmp_path: Path) -> None:
+    """Two POSTs to one URL and the redirect of one: bodies in the records, the request in the index."""
+    head = b"POST /s HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\n"
+    site = Site(tmp_path)
+    own = LinkFlag.OWN_REQUEST
+    hop = fetch(body=b"moved", request_head=head, request_body=b"q=tea", outcome=Outcome.REDIRECT, status=302)
+    last = fetch(URL + "home", b"home", began=START + 1)
+    site.commit(
+        site.decide(hop, 7, task=TaskKind.HOP, flags=own, depth=2),
+        site.decide(last, 7, flags=own, depth=2, redirects=1),
+        site.decide(fetch(body=b"pots", request_head=head, request_body=b"q=pot"), 8, flags=own),
+    )
+    assert site.cache.record(7).url == last.url  # type: ignore[union-attr]
+    found = [capture.query for _, capture in site.cache.all_captures()]
+    assert sorted(found) == ["", "__wb_method=POST&q=pot", "__wb_method=POST&q=tea"]
+    site.cache.close()
+    records = list(reading.records(site.segments()[0]))
+    bodies = [record.block.partition(b"\r\n\r\n")[2] for record in records if record.kind == "request"]
+    assert bodies == [b"q=tea", b"", b"q=pot"]
+    facts = [record.block for record in records if record.kind == "metadata"]
+    assert [b"requestKey: 0000000000000007\r\n" in each for each in facts] == [True, True, False]
+
+
+def test_bodies_of_requests_can_be_left_out(tmp_path: Path) -> None:
+    site = Site(tmp_path, request_bodies=False)
+    head = b"POST /s HTTP/1.1\r\nHost: a\r\n\r\n"
+    site.visit(fetch(request_head=head, request_body=b"q=tea"))
+    assert [capture.query for _, capture in site.cache.all_captures()] == ["__wb_method=POST"]
+    site.cache.close()
+    assert [record.block for record in reading.records(site.segments()[0]) if record.kind == "request"] == [
+        head
+    ]
+
+
+def test_each_segment_explains_its_captures(tmp_path: Path) -> None:
+    """Records name their segment's warcinfo record; a segment holds each receipt that it names, the first included."""
+    site = Site(tmp_path, segment_bytes=1000)
+    for number in range(6):
+        capturing = site.decide(fetch(URL + str(number), b"body %d" % number), number)
+        capturing.stamp = ReceiptStamp(bytes(16), "search=y", b"{}")
+        site.commit(capturing)
+    site.cache.close()
+    assert len(site.segments()) >= 3
+    for segment in site.segments():
+        first, *records = reading.records(segment)
+        assert first.kind == "warcinfo"
+        identities = {record.fields.get("warc-warcinfo-id") for record in records}
+        assert identities == {first.fields["warc-record-id"]}
+        uris = [record.fields["warc-target-uri"] for record in records if record.kind == "metadata"]
+        assert uris.count(f"urn:consent:{bytes(16).hex()}") == 1, segment

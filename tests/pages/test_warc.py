@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
+from crawler.fetcher.framing import parse_head
 from crawler.pages import gzip_members, reading, warc
 from crawler.records import Extracted
 from tests.pages.support import HTML, START, Site, fetch, not_modified
@@ -83,6 +84,41 @@ def test_eight_bit_values_are_kept() -> None:
     assert message.headers == (header,)
 
 
+@pytest.mark.parametrize(
+    ("block", "payload_length", "stored"),
+    [
+        (b"HTTP/1.1 200 OK\r\nA:b \r\nx-C:  d\r\n\r\n", 5, b"HTTP/1.1 200 OK\r\nA:b \r\nx-C:  d\r\n\r\n"),
+        (b"HTTP/1.0 200\r\n\r\n", 5, b"HTTP/1.0 200\r\n\r\n"),
+        (b"HTTP/1.1 200 \r\ncontent-length:5\r\n\r\n", 5, b"HTTP/1.1 200 \r\ncontent-length:5\r\n\r\n"),
+        (b"HTTP/1.1 304 X\r\nContent-Length: 9\r\n\r\n", None, b"HTTP/1.1 304 X\r\nContent-Length: 9\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding:chunked\r\nA:b\r\n\r\n", 5,
+         b"HTTP/1.1 200 OK\r\nX-Crawler-Transfer-Encoding:chunked\r\nA:b\r\nContent-Length: 5\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", 5, b""),  # cut off
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n", 5, b""),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", 5, b""),
+        (b"HTTP/1.1 200 OK\nA: b\n\n", 5, b""),
+        (b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", 5, b""),  # folded
+        (b"HTTP/1.1 200 OK\r\n \r\nA: b\r\n\r\n", 5, b""),  # a line that some readers take for the end
+        (b"HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n", 5, b""),
+        (b"HTTP/1.1 200 OK\r\nA: b\0\r\n\r\n", 5, b""),
+        (b"HTTP/1.1 200 OK\r\nA : b\r\n\r\n", 5, b""),
+        (b"HTTP/1.1 200 OK\r\nno field\r\n\r\n", 5, b""),
+        (b"", 5, b""),
+    ],
+)  # fmt: skip
+def test_a_well_formed_head_is_stored_as_received(
+    block: bytes, payload_length: int | None, stored: bytes
+) -> None:
+    """Otherwise it is rebuilt from its fields; both have the fields that the fetcher read."""
+    fields = parse_head(block, fields_max=9, field_bytes_max=99).fields if block else ()
+    head = warc.received_head(block, fields, payload_length)
+    assert head == stored
+    rebuilt = warc.http_head(b"HTTP/1.1 200 OK", warc.stored_headers(fields, payload_length))
+    if head:
+        found = (reading.parse_http(each).headers for each in (head, rebuilt))
+        assert len({tuple((name.lower(), value) for name, value in each) for each in found}) == 1
+
+
 def test_a_hostile_url_or_reason_ends_no_line() -> None:
     lines = warc.target_fields("http://a/\r\nWARC-Type: x y", "1\n2", "HTTP/1.1\r")
     assert lines.count(b"\r\n") == 3
@@ -148,8 +184,9 @@ def _stored_answers(site: Site) -> None:
 
 
 @pytest.mark.parametrize("level", [1, 9])
-def test_warcio_and_fastwarc_read_our_records(tmp_path: Path, level: int) -> None:
-    site = Site(tmp_path, gzip_level=level)
+@pytest.mark.parametrize("block_digests", [False, True])
+def test_warcio_and_fastwarc_read_our_records(tmp_path: Path, level: int, block_digests: bool) -> None:
+    site = Site(tmp_path, gzip_level=level, block_digests=block_digests)
     _stored_answers(site)
     [segment] = site.segments()
     checker = Checker(_CheckArguments())
@@ -161,11 +198,13 @@ def test_warcio_and_fastwarc_read_our_records(tmp_path: Path, level: int) -> Non
             for found in ArchiveIterator(file)
         ]
     with segment.open("rb") as file:
-        fast = [found for found in FastIterator(file, parse_http=False) if found.verify_block_digest()]
-        assert len(fast) == len(kinds) == 1 + 9 * 3
+        fast = [found.verify_block_digest() for found in FastIterator(file, parse_http=False)]
+        assert fast == [True] + [block_digests] * 27 and len(fast) == len(kinds)
     assert [kind for kind, _ in kinds].count("revisit") == 2
     ours = list(reading.records(segment))
     assert [record.kind for record in ours] == [kind for kind, _ in kinds]
+    stated = ["warc-block-digest" in record.fields for record in ours if record.kind != "warcinfo"]
+    assert stated == [block_digests] * 27
     assert [problem for record in ours for problem in reading.check_digests(record)] == []
 
 
@@ -194,6 +233,7 @@ def test_the_records_of_a_capture_refer_to_each_other(tmp_path: Path) -> None:
         "outcome": "fetched",
         "robots": "nofollow noarchive",
         "tls": "not verified",
+        "httpHead": "rebuilt",
     }
 
 

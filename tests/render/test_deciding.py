@@ -4,10 +4,14 @@ import pytest
 
 from crawler.config import RenderConfig
 from crawler.render.deciding import Deciding, Signs, adds, pattern_of, signs
+from crawler.storage import keys
+from crawler.storage.commit import Change
+from crawler.storage.kv import MemoryStore, scan_prefix
 
 SHELL = b'<html><head><script src="/app.js"></script></head><body><div id="root"></div></body></html>'
 TEXT = b"<p>" + b"word " * 100 + b"</p>"
 NEVER_BY_CHANCE = RenderConfig(when="auto", chance=0.0)
+HOST = 7 << 48 | 3
 CANDIDATE = Signs(text_bytes=0, script=True, mark=True)
 ORDINARY = Signs(text_bytes=5000, script=True, mark=False)
 
@@ -51,34 +55,37 @@ def test_a_pattern_without_success_is_given_up_after_three() -> None:
     deciding = Deciding(NEVER_BY_CHANCE)
     for number in range(3):
         url = f"http://a.test/item/{number}"
-        assert deciding.why(url, CANDIDATE) == "mark"
-        deciding.learn(url, candidate=True, added=False)
-    assert deciding.why("http://a.test/item/4", CANDIDATE) == ""
-    assert deciding.why("http://b.test/item/4", CANDIDATE) == "mark", "another host is not concerned"
+        assert deciding.why(HOST, url, CANDIDATE) == "mark"
+        deciding.learn(HOST, url, candidate=True, added=False, batch=Change())
+    assert deciding.why(HOST, "http://a.test/item/4", CANDIDATE) == ""
+    assert deciding.why(HOST + 1, "http://b.test/item/4", CANDIDATE) == "mark", (
+        "another host is not concerned"
+    )
 
 
 def test_a_pattern_with_success_goes_on_even_without_marks() -> None:
     deciding = Deciding(NEVER_BY_CHANCE)
     url = "http://a.test/item/1"
-    assert deciding.why(url, ORDINARY) == ""
-    deciding.learn(url, candidate=False, added=True)
-    assert deciding.why("http://a.test/item/2", ORDINARY) == "learned"
+    assert deciding.why(HOST, url, ORDINARY) == ""
+    deciding.learn(HOST, url, candidate=False, added=True, batch=Change())
+    assert deciding.why(HOST, "http://a.test/item/2", ORDINARY) == "learned"
 
 
 def test_a_host_without_success_makes_new_patterns_unlikely() -> None:
     deciding = Deciding(NEVER_BY_CHANCE)
     for number in range(30):
-        deciding.learn(f"http://a.test/{'x' * (number + 1)}", candidate=True, added=False)
-    before = Deciding(NEVER_BY_CHANCE).probability("http://a.test/new", candidate=True)
-    assert deciding.probability("http://a.test/new", candidate=True) == pytest.approx(before / 2)
+        url = f"http://a.test/{'x' * (number + 1)}"
+        deciding.learn(HOST, url, candidate=True, added=False, batch=Change())
+    before = Deciding(NEVER_BY_CHANCE).probability(HOST, "http://a.test/new", candidate=True)
+    assert deciding.probability(HOST, "http://a.test/new", candidate=True) == pytest.approx(before / 2)
 
 
 def test_some_pages_are_drawn_by_chance_and_always_the_same_ones() -> None:
     urls = [f"http://a.test/{number}" for number in range(3000)]
-    drawn = [url for url in urls if Deciding(RenderConfig(chance=0.01)).why(url, ORDINARY) == "chance"]
+    drawn = [url for url in urls if Deciding(RenderConfig(chance=0.01)).why(HOST, url, ORDINARY) == "chance"]
     assert 10 <= len(drawn) <= 60
-    assert drawn == [url for url in urls if Deciding(RenderConfig(chance=0.01)).why(url, ORDINARY)]
-    assert not Deciding(RenderConfig(chance=1.0)).why(urls[0], Signs(5000, script=False, mark=False))
+    assert drawn == [url for url in urls if Deciding(RenderConfig(chance=0.01)).why(HOST, url, ORDINARY)]
+    assert not Deciding(RenderConfig(chance=1.0)).why(HOST, urls[0], Signs(5000, script=False, mark=False))
 
 
 def test_what_counts_as_something_new() -> None:
@@ -90,9 +97,65 @@ def test_what_counts_as_something_new() -> None:
     assert not adds(Signs(10, True, True), Signs(60, True, True), new_links=0), "a clock is no content"
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawler.render.deciding._PATTERNS_MAX", 10)
+def apply(store: MemoryStore, change: Change) -> None:
+    batch = store.batch()
+    for key, value in change.operations:
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value)
+    store.write(batch)
+
+
+def test_what_was_learned_survives_a_restart() -> None:
+    store, first = MemoryStore(), Deciding(NEVER_BY_CHANCE)
+    for number in range(3):
+        change = Change()
+        url = f"http://a.test/item/{number}"
+        first.learn(HOST, url, candidate=True, added=False, batch=change)
+        first.learn(HOST, "http://a.test/shop", candidate=False, added=True, batch=change)
+        apply(store, change)
+    second = Deciding(NEVER_BY_CHANCE)
+    second.load(store)
+    for url, seen in (("http://a.test/item/9", CANDIDATE), ("http://a.test/shop", ORDINARY)):
+        assert second.why(HOST, url, seen) == first.why(HOST, url, seen)
+        assert second.probability(HOST, url, candidate=seen.candidate) == first.probability(
+            HOST, url, candidate=seen.candidate
+        )
+    assert second.why(HOST, "http://a.test/item/9", CANDIDATE) == "", "not tried three times again"
+
+
+def test_keys_begin_with_the_bucket_of_the_host() -> None:
+    change = Change()
+    Deciding(NEVER_BY_CHANCE).learn(HOST, "http://a.test/1", candidate=True, added=True, batch=change)
+    assert {keys.bucket(key) for key, _ in change.operations} == {HOST >> 48}
+    assert all(keys.family(key) is not None for key, _ in change.operations)
+
+
+def test_a_damaged_value_is_learned_again() -> None:
+    store, change = MemoryStore(), Change()
+    Deciding(NEVER_BY_CHANCE).learn(HOST, "http://a.test/1", candidate=False, added=True, batch=change)
+    change.operations = [(key, b"\0" + (value or b"")) for key, value in change.operations]
+    apply(store, change)
     deciding = Deciding(NEVER_BY_CHANCE)
-    for number in range(100):
-        deciding.learn(f"http://h{number}.test/", candidate=True, added=True)
-    assert len(deciding._seen) <= 10
+    deciding.load(store)
+    assert deciding.why(HOST, "http://a.test/1", ORDINARY) == ""
+
+
+def test_what_is_remembered_is_bounded_in_memory_and_in_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when a merged process begins with more than one may keep."""
+    store, deciding = MemoryStore(), Deciding(NEVER_BY_CHANCE)
+
+    def learn(numbers: range) -> None:
+        for number in numbers:
+            change = Change()
+            url = f"http://h{number}.test/"
+            deciding.learn(HOST + number, url, candidate=True, added=True, batch=change)
+            apply(store, change)
+
+    learn(range(50))
+    monkeypatch.setattr("crawler.render.deciding.PATTERNS_MAX", 10)
+    deciding = Deciding(NEVER_BY_CHANCE)
+    deciding.load(store)
+    learn(range(50, 60))
+    assert len(deciding._seen) == len(list(scan_prefix(store, keys.RENDERED))) == 10

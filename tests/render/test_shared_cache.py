@@ -23,6 +23,9 @@ def answer(content: bytes = b"x", **fields: str) -> Fetch:
         ({"cache_control": "max-age=60"}, 60.0),
         ({"cache_control": "Public, Max-Age=60"}, 60.0),
         ({"cache_control": "max-age=60, s-maxage=120"}, 120.0),
+        ({"cache_control": "max-age=60", "age": "45"}, 15.0),
+        ({"cache_control": "max-age=60", "age": "90"}, 0.0),
+        ({"cache_control": "max-age=99999999999999999999"}, 7 * DAY),
         ({"cache_control": "immutable"}, 7 * DAY),
         ({"cache_control": "max-age=31536000, immutable"}, 7 * DAY),
         ({"cache_control": "no-store"}, 0.0),
@@ -34,6 +37,7 @@ def answer(content: bytes = b"x", **fields: str) -> Fetch:
         ({"expires": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
         ({"expires": "Fri, 01 Jan 2100 00:00:00 GMT"}, 7 * DAY),
         ({"cache_control": "max-age=60", "expires": "0"}, 60.0),
+        ({"date": "Thu, 01 Jan 1970 01:00:00 GMT", "expires": "Thu, 01 Jan 1970 01:10:00 GMT"}, 600.0),
         ({"vary": "Accept-Encoding"}, HOUR),
         ({"vary": "Cookie"}, 0.0),
         ({"vary": "*"}, 0.0),
@@ -46,6 +50,20 @@ def test_an_answer_is_fresh_as_long_as_it_says(fields: dict[str, str], seconds: 
 def test_failures_are_not_kept() -> None:
     assert fresh_for(Fetch("http://a.test/", Outcome.GONE, status=404), NOW) == 0.0
     assert fresh_for(Fetch("http://a.test/", Outcome.TRUNCATED, status=200, content=b"x"), NOW) == 0.0
+
+
+def test_the_lines_of_a_field_count_as_one_list() -> None:
+    fields = ((b"Cache-Control", b"max-age=60"), (b"cache-control", b"no-store"))
+    assert fresh_for(Fetch("http://a.test/", Outcome.FETCHED, status=200, headers=fields), NOW) == 0.0
+
+
+def test_an_answer_of_earlier_is_fresh_for_the_rest_of_its_time() -> None:
+    cache = SharedCache(1000)
+    cache.add("u", answer(cache_control="max-age=60"), NOW, NOW - 50)
+    assert cache.get("u", NOW + 9) is not None
+    assert cache.get("u", NOW + 10) is None
+    cache.add("u", answer(cache_control="max-age=60"), NOW, NOW - 60)
+    assert cache.get("u", NOW) is None
 
 
 def test_an_answer_is_used_until_it_is_stale() -> None:

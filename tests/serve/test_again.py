@@ -77,6 +77,32 @@ def test_the_second_answer_is_that_of_the_first(served: Served) -> None:
     served.run(talk)
 
 
+def test_the_store_is_read_again_only_after_a_write(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cached answer is current while nothing was written; a write of another page costs one read of the record."""
+    keys: list[bytes] = []
+    store = served.site.store
+    real = store.get
+
+    def noted(key: bytes) -> bytes | None:
+        keys.append(key)
+        return real(key)
+
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        for expected in (None, 0, 0, 1, 0):
+            if expected == 1:
+                served.store(PAGE + "other", body=b"other")
+            monkeypatch.setattr(store, "get", noted)
+            keys.clear()
+            writer.write(asks())
+            assert (await answers(reader, 1))[0].body == b"page "
+            assert expected is None or len(keys) == expected, (expected, keys)
+            monkeypatch.setattr(store, "get", real)
+        writer.close()
+
+    served.run(talk)
+
+
 # (header lines; whether the request is answered without being parsed, once its other fields are known)
 CONDITIONS = [
     ([], True),

@@ -45,7 +45,9 @@ def test_both_stores_agree_with_a_dict(tmp_path_factory, engine, batches, start,
     ]
     disk = open_store(tmp_path_factory.mktemp("store"), engine)
     for store in (disk, MemoryStore()):
+        before = store.writes
         apply(store, batches)
+        assert store.writes == before + len(batches)
         assert list(store.scan(start, stop)) == expected
         assert list(store.scan(start, stop, reverse=True)) == expected[::-1]
         assert all(store.get(key) == value for key, value in model.items())
@@ -94,9 +96,11 @@ def test_after_a_failed_write_every_write_fails(
         raise store._errors[0]("No space left on device")
 
     monkeypatch.setattr(store, "_write", full)
+    before = store.writes
     with pytest.raises(StoreError, match="No space left"):
         store.write(store.batch())
     monkeypatch.undo()
+    assert store.writes == before + 1, "what a failed write left behind must be read again"
     with pytest.raises(StoreError, match="closed after a failed write"):
         store.write(store.batch())
     store.close()

@@ -234,6 +234,23 @@ def test_take_never_raises(page: list[str], base: str, encoding: str) -> None:
     links._check()
 
 
+def test_directories_share_what_is_known_of_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URL is judged once, however many directories link to it; a wider scope, and too many URLs, forget it."""
+    links, asked = intake("any"), list[str]()
+    verdict = links.filter.verdict
+    monkeypatch.setattr(
+        links.filter, "verdict", lambda url, flags=0: asked.append(url) or verdict(url, flags)
+    )
+    results = [links.filter_links(f"http://h.example/{n}/", ["../x", "/y.zip"]) for n in range(3)]
+    assert asked == ["http://h.example/x", "http://h.example/y.zip"]
+    assert len({tuple(each.urls) for each in results}) == 1
+    monkeypatch.setattr("crawler.urlfilter.link_filter._JUDGED_MAX", 2)
+    links.filter_links("http://h.example/4/", ["../z", "../x"])
+    assert asked[2:] == ["http://h.example/z", "http://h.example/x"] and len(links._judged) == 2
+    links.filter_links("http://h.example/5/", ["../x"], flags=LinkFlag.SITEMAP)
+    assert asked[4:] == ["http://h.example/x"]
+
+
 def test_memory_is_bounded_by_bytes() -> None:
     """Hostile pages: always new directories without links, and hrefs of the largest length."""
     links = intake("any", memo_bytes_max=50_000)

@@ -104,6 +104,22 @@ def verdict(url: str, flags: int = 0, **options: bool) -> str:
     return UrlFilter(Scope("host", seeds), CONFIG, TrapsConfig(), **options).verdict(url, flags)
 
 
+def test_external_links_are_those_out_of_scope() -> None:
+    """Their kind does not matter, because only their status is of interest; `include` is about the crawl's pages."""
+    config = FilterConfig(
+        exclude_extensions=(".pdf",), accept=("png",), include=("docs",), exclude=("secret",)
+    )
+    url_filter = UrlFilter(Scope("host", ["http://a.example/"]), config)
+    verdicts = {
+        "http://www.a.example/x": "in_scope",
+        "http://b.example/x.pdf": "",
+        "http://b.example/secret": "exclude",
+        "http://b.example:25/": "port",
+    }
+    for url, rule in verdicts.items():
+        assert url_filter.verdict(url, LinkFlag.EXTERNAL) == rule, url
+
+
 @pytest.mark.parametrize("flags", [0, LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.REQUISITE])
 def test_ports_of_other_protocols(flags: int) -> None:
     """The rule applies to every link and names the setting that allows the port; allowed ports are accepted."""

@@ -10,6 +10,7 @@ const CURVES = [
   ["todo", "Waiting to be fetched", "URLs", count],
   ["failing", "Failing hosts", "hosts", count],
   ["in_flight", "Requests under way", "requests", count],
+  ["again", "Known pages fetched again", "pages/s", rate, true],
   ["requests", "Page server", "requests/s", rate, true],
   ["fresh", "Copies expected to be current", "share", percent, true],
   ["found", "New pages published", "pages/day", rate, true],

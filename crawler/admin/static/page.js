@@ -24,6 +24,13 @@ const LINKS = {
   accepted: "accepted by the URL filter", cache_hits: "dropped as recently seen", received: "received from other processes",
   resharded: "moved here from other processes", to_due: "passed to duplicate elimination", to_outbox: "queued for other processes",
 };
+// The reasons are those of `render_reasons.py`.
+const RENDERED = {
+  pages: "pages", added: "gained links or text", failed: "no browser could show", cut: "stopped at a limit",
+  why_mark: "because: looked unfinished", why_learned: "because: pages of their kind gain by it", why_chance: "because: drawn by chance",
+  why_always: "because: all are shown", why_request: "because: their requests say so",
+  requests: "requests of pages", cached: "requests answered from the cache", missing: "requests without an answer",
+};
 const DUE = { known: "known URLs", new: "new URLs", pending: "waiting for the next flush", runs: "sorted runs" };
 
 // -- the verdict ------------------------------------------------------------------
@@ -97,14 +104,16 @@ function show(sample) {
   const { status, point } = sample;
   const frontier = status.frontier || {}, pages = status.pages || {}, health = status.health || {}, members = status.members || [];
   const started = Math.min(...(status.processes || []).map((process) => process.started));
-  document.title = `${rate(point.pages || 0)} pages/s - crawler`;
+  const speed = rate((point.pages || 0) + (point.again || 0)), again = (status.refresh || {}).done || 0;
+  document.title = `${speed} pages/s - crawler`;
   crawl(status.crawl);
   failures(health.failures || []);
   say($("left"), left(status.outlook || {}));
   fill($("tiles"), [
-    ["Pages/s", rate(point.pages || 0)],
+    ["Pages/s", speed],
     ["Received/s", bytes(point.bytes || 0)],
     ["Fetched", count(pages.fetched || 0)],
+    ...(again ? [["Fetched again", count(again)]] : []),
     ["To fetch", count(frontier.todo || 0)],
     ["Hosts", count(frontier.hosts || 0)],
     ["Failing hosts", count(frontier.hosts_failing || 0)],
@@ -130,7 +139,16 @@ function processes(status, missing) {
 const numbers = (section, prefix, labels = {}) => Object.entries(section || {}).filter(([, n]) => typeof n === "number")
   .map(([name, n]) => [`${prefix}: ${labels[name] || words(name)}`, n < 1 && n > 0 ? n.toExponential(1) : n]);
 
+function rendered(counts) {
+  const pages = counts.pages || 0;
+  const costs = pages ? [["CPU time", duration((counts.cpu_ms || 0) / 1000) || "0 s"],
+    ["CPU time a page", `${((counts.cpu_ms || 0) / pages / 1000).toFixed(2)} s`], ["time a page", `${((counts.ms || 0) / pages / 1000).toFixed(1)} s`]] : [];
+  const known = Object.entries(RENDERED).filter(([name]) => counts[name]).map(([name, label]) => [label, counts[name]]);
+  table($("rendered"), ["figure", "value#"], [...known, ...costs], "none; the flag --render shows pages in a browser");
+}
+
 function details(status) {
+  rendered(status.rendered || {});
   const frontier = status.frontier || {}, urls = status.urls || {};
   const outcomes = Object.entries(status.pages || {}).sort((a, b) => b[1] - a[1]);
   table($("outcomes"), ["outcome", "fetches#"], outcomes.map(([name, n]) => [

@@ -24,7 +24,7 @@ REFUSALS = frozenset({401, 403, 406, 451})
 CAUSES = (
     "", "no_answer", "dns_not_found", "address_denied", "refusals",
     "connect_error", "tls_error", "dns_error", "host_busy", "temporary", "header_timeout", "reset", "truncated",
-    "framing", "proxy_error", "internal_error",
+    "framing", "proxy_error", "internal_error", "not_rendered",
 )  # fmt: skip
 _CAUSE_OF = {cause: index for index, cause in enumerate(CAUSES)}
 NO_OVERRIDE = Override()
@@ -54,8 +54,13 @@ class HostPoliteness:
     ) -> float:
         """Charge the end of a request to its host; return the instant from which it may be requested again.
 
+        A cached answer was not requested, so it costs nothing.
+
         If not `charged`, the failure belongs to one authority of the host, and the host waits only its gap.
         """
+        if fetch.is_cached:
+            self._hosts.ready[slot] = max(self._hosts.ready[slot], now)
+            return float(self._hosts.ready[slot])
         wait = 0.0
         if charged and fetch.blame is not Blame.NONE:
             self._hosts.cause[slot] = _CAUSE_OF.get(fetch.outcome, 0)

@@ -28,13 +28,13 @@ from crawler.records import FetchTask, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch
 
 _HOPS_MAX = 20  # redirects between a hub and the page that it showed
-_OWN_REQUEST = LinkFlag.OWN_REQUEST
+_NEVER_REFRESHED = LinkFlag.OWN_REQUEST | LinkFlag.EXTERNAL
 _SHOWN = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 _FAILURES = frozenset(
     {
         Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.TRUNCATED, Outcome.FRAMING, Outcome.HEADER_TIMEOUT,
         Outcome.DNS_ERROR, Outcome.CONNECT_ERROR, Outcome.TLS_ERROR, Outcome.RESET, Outcome.PROXY_ERROR,
-        Outcome.INTERNAL_ERROR,
+        Outcome.NOT_RENDERED, Outcome.INTERNAL_ERROR,
     }
 )  # fmt: skip
 
@@ -54,7 +54,7 @@ def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> Refr
 
 def is_fit(record: PageRecord) -> bool:
     """Return whether the page has a copy to keep fresh that a plain GET can renew."""
-    return record.state is PageState.STORED and not record.noarchive and not record.flags & _OWN_REQUEST
+    return record.state is PageState.STORED and not record.noarchive and not record.flags & _NEVER_REFRESHED
 
 
 class RefetchOutcomes:

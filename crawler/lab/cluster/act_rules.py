@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from crawler.lab.cluster.cluster_settings import START, Act, ClusterSettings, Observed
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.judge_notes import TRIES, Notes
-from crawler.lab.cluster.synthetic_web import SITEMAP, SyntheticWeb
+from crawler.lab.cluster.synthetic_web import SITEMAP, SyntheticWeb, is_subresource
 
 HEARD_WITHIN = 900.0  # seconds after a signal within which a known page is requested again
 ROBOTS = "/robots.txt"
@@ -59,7 +59,7 @@ def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observ
     depths, known, most = web.depths(), dict[str, set[str]](), 0.0
     for row in sorted(rows, key=lambda row: row.at):
         most = max(most, observed.limits.get(row.life, math.inf))
-        if row.path in (ROBOTS, SITEMAP):
+        if row.path in (ROBOTS, SITEMAP) or is_subresource(row.path):
             continue
         where = f"{row.host}{row.path} at {row.at - START:.1f}"
         paths = known.setdefault(row.host, set())

@@ -112,6 +112,8 @@ def config_of(settings: ClusterSettings, web: SyntheticWeb) -> Config:
             "address_delay_share": 0.0
         },  # no hosts share an address, so only a host's own gap matters
     }
+    if web.spec.scripted:
+        tree["render"] = {"when": "always"}
     if settings.refresh:
         tree["refresh"] = {"share": 0.3, "endless": True, "min_age": 60.0}
     for section, values in settings.tree.items():

@@ -83,6 +83,7 @@ class JournalStore:
         self._disk = disk
         self._machine = machine
         self._failed = False
+        self.writes = 0
 
     def get(self, key: bytes) -> bytes | None:
         return self._disk.data.get(key)
@@ -97,6 +98,7 @@ class JournalStore:
             self._failed = True
             raise StoreError("store: write failed: No space left on device")
         self._disk.write(batch)
+        self.writes += 1
 
     def scan(
         self, start: bytes, stop: bytes | None = None, *, reverse: bool = False

@@ -3,6 +3,7 @@
 lost              a page was never answered although its parent, or the sitemap that lists it, was; pages that were
                   given up or exceed a budget are exempt. Or a sitemap was not requested although its host answered
 unstored          an answered page is in no WARC file
+unrendered        the archive lacks what a browser showed of a page, or the data that the page showed
 stored twice      a version of a page is in the WARC files more than once
 torn              a WARC file cannot be read to its end
 fetched too often a kill voided more fetches than were in flight; without kills, any repeated fetch
@@ -37,7 +38,7 @@ from crawler.lab.cluster.cluster_settings import START, ClusterSettings, Observe
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.judge_notes import TRIES, Notes
 from crawler.lab.cluster.population import STOPPED
-from crawler.lab.cluster.synthetic_web import MISSING_EVERY, SITEMAP, SyntheticWeb
+from crawler.lab.cluster.synthetic_web import DATA, MISSING_EVERY, SITEMAP, SyntheticWeb, is_subresource
 
 SLACK = 1e-3  # seconds by which clocks and floats may differ
 RATE_WINDOW = 20.0  # seconds over which the rate is measured
@@ -47,7 +48,7 @@ CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")  # faults after which 
 AWAY = ("kill", "power", "partition", "stop", "clock", "loss")  # faults that keep messages from a process
 STALL_MAX = 900.0  # seconds without a request; a host that is down is retried after 60, 120, 240
 STALE_AFTER = 4.0  # factor on the configured maximum age
-_RECORD = re.compile(rb"page (\d+) version (\d+)\.")
+_RECORD = re.compile(rb"<p>(page|shown) (\d+) version (\d+)\.|<p>(data) of (\d+)\.")
 
 
 class RunVerdict(msgspec.Struct, frozen=True):
@@ -138,13 +139,24 @@ def _has(answers: Sequence[WebAsk], since: float = math.inf) -> bool:
 
 
 def _led_to(web: SyntheticWeb, rows: Sequence[WebAsk], asked: list[list[WebAsk]]) -> list[Sequence[WebAsk]]:
-    """Return, for each page, the requests whose answers link to it: those for its parent or its sitemap."""
+    """Return, for each page, the requests whose answers link to it: those for its parent or its sitemap.
+
+    If the parent shows its links only in a browser, the last request for its data counts.
+    """
     maps: dict[str, list[WebAsk]] = {host.name: [] for host in web.hosts}
     for row in rows:
         if row.path == SITEMAP:
             maps[row.host].append(row)
+    data = {(row.host, row.path): row for row in rows if row.path.startswith(DATA)}
+
+    def of_parent(parent: int) -> list[WebAsk]:
+        if not web.is_scripted(parent):
+            return asked[parent]
+        row = data.get((web.hosts[web.host_of[parent]].name, f"{DATA}{web.place[parent]}"))
+        return [row] if row is not None else []
+
     return [
-        maps[web.hosts[web.host_of[page]].name] if web.is_orphan(page) else asked[web.parent[page]]
+        maps[web.hosts[web.host_of[page]].name] if web.is_orphan(page) else of_parent(web.parent[page])
         for page in range(len(asked))
     ]
 
@@ -176,14 +188,17 @@ def _judge_pages(
         answered = any(_has(asked[page], since) for page in host.pages)
         if host.sitemap and answered and (host.name, SITEMAP) not in paths:
             notes.add("lost", f"{host.name}{SITEMAP}")
-    stored = Counter[tuple[int, int]]()
+    found = Counter[tuple[str, int, int]]()
     for machine in cluster.machines:
         for path in sorted(machine.folder.rglob("warc/*.gz*")):
-            pages, whole = _records(path)
-            stored.update(pages)
+            records, whole = _records(path)
+            found.update(records)
             if not whole:
                 notes.add("torn", path.name)
+    stored = {(page, version): count for (kind, page, version), count in found.items() if kind == "page"}
     pages_stored = {page for page, _ in stored}
+    if web.spec.scripted:
+        _judge_renderings(notes, web, rows, found, pages_stored)
     for page, answers in enumerate(asked):
         withdrawn = web.url(page) in exempt
         if withdrawn and page in pages_stored and _is_erased(cluster.observed, web.url(page)):
@@ -193,6 +208,24 @@ def _judge_pages(
     for (page, version), count in stored.items():
         if count > 1:
             notes.add("stored twice", f"page {page} version {version}: {count} times")
+
+
+def _judge_renderings(
+    notes: Notes,
+    web: SyntheticWeb,
+    rows: Sequence[WebAsk],
+    found: Counter[tuple[str, int, int]],
+    pages_stored: set[int],
+) -> None:
+    """Note stored pages without a DOM, and scripted pages whose data was answered but is not stored."""
+    shown = {page for kind, page, _ in found if kind == "shown"}
+    data = {page for kind, page, _ in found if kind == "data"}
+    answered = {row.page for row in rows if row.path.startswith(DATA) and row.status == 200}
+    for page in sorted(pages_stored):
+        if page not in shown:
+            notes.add("unrendered", f"page {page}, {web.url(page)}: no DOM")
+        if web.is_scripted(page) and page in answered and page not in data:
+            notes.add("unrendered", f"page {page}, {web.url(page)}: its data is not stored")
 
 
 def _is_erased(observed: Observed, url: str) -> bool:
@@ -217,14 +250,20 @@ def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) 
             notes.add("lost", f"page {page}, {web.url(page)}, requested {len(answers)} times")
 
 
-def _records(path: Path) -> tuple[Iterator[tuple[int, int]], bool]:
-    """Return (a (page, version) pair per response in a WARC file, True if it can be read to its end)."""
+def _records(path: Path) -> tuple[Iterator[tuple[str, int, int]], bool]:
+    """Return (a (kind, page, version) triple per record in a WARC file, True if it can be read to its end).
+
+    The kind is "page" for an answer, "shown" for a DOM, "data" for the data of a page, whose version is 0.
+    """
     data, whole = b"", True
     try:
         data = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, ValueError):
         whole = False
-    return ((int(found[1]), int(found[2])) for found in _RECORD.finditer(data)), whole
+    return (
+        ((found[1] or found[4]).decode(), int(found[2] or found[5]), int(found[3] or 0))
+        for found in _RECORD.finditer(data)
+    ), whole
 
 
 def _judge_refetches(
@@ -272,16 +311,23 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
         if life.how == STOPPED or (life.killed and not life.how.startswith("power"))
     }
     last: dict[tuple[str, str], WebAsk] = {}
+    busy: dict[
+        tuple[str, str], float
+    ] = {}  # seconds for which a page and the requests that it makes keep a host busy
     names: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: row.at):
         before = last.get((row.host, row.machine))
         last[row.host, row.machine] = row
+        took = busy.get((row.host, row.machine), 0.0)
+        within = is_subresource(row.path) and before is not None and row.life == before.life
+        busy[row.host, row.machine] = row.end - row.at + (took if within else 0.0)
         where = f"{row.host}{row.path} at {row.at - START:.2f}"
         if names.setdefault(row.host, row.name) != row.name:
             notes.add("two owners", f"{where}: {names[row.host]}, then {row.name}")
         if before is None:
             continue
-        gap = min(max(delay, factor * (before.end - before.at)), most) if row.life == before.life else delay
+        gap = min(max(delay, factor * took), most) if row.life == before.life else delay
+        gap = 0.0 if within else gap  # a page's own requests follow one another without the gap
         end = min(before.end, ends.get(before.life, math.inf))
         if row.at < end - SLACK:
             notes.add("impolite", f"{where}: during the answer to {before.path}")

@@ -5,6 +5,7 @@ from collections import Counter
 RULES = (
     "lost",
     "unstored",
+    "unrendered",
     "stored twice",
     "torn",
     "fetched too often",

@@ -12,6 +12,7 @@ redundancy does not hide a loss.
     /private/17       forbidden by robots.txt, linked from one page in 16
     /missing/17       404
     /broken/17        500, always, if the web has `broken` pages; linked from one page in 16
+    /app.js /data/17  if the web has `scripted` pages: the script of one page in three, and the links that it shows
     /days/17          an endless calendar, on hosts that are traps
     /sitemap.xml      on some hosts: their pages with even numbers, with dates, and pages that nothing links to
     http://goneN...   a name that does not exist
@@ -36,7 +37,8 @@ from crawler.lab.caches.link_locality import LinkLocality
 from crawler.records import Outcome
 
 RESET_EVERY, FLAKY_EVERY, REDIRECT_EVERY, PRIVATE_EVERY, MISSING_EVERY, ORPHAN_EVERY = 67, 23, 16, 16, 29, 31
-SITEMAP = "/sitemap.xml"
+SCRIPTED_EVERY = 3
+SITEMAP, APP, DATA = "/sitemap.xml", "/app.js", "/data/"
 DEAD_NAMES = 50
 RATE_SPREAD = 1.0  # sigma of the log-normal distribution of change rates
 LATENCY_SPREAD = 0.6  # sigma of the log-normal distribution of latencies
@@ -67,6 +69,7 @@ class WebSpec(msgspec.Struct, frozen=True):
     phrases: int = 1  # runs of four words in each tag
     flaws: bool = True  # whether some pages fail the first time
     broken: bool = False  # whether some pages always fail
+    scripted: bool = False  # whether some pages show their links only in a browser
     scheme: str = "http"
 
 
@@ -227,11 +230,20 @@ class SyntheticWeb:
                 found.append(self.url(target))
         return found
 
+    def is_scripted(self, page: int) -> bool:
+        """Return whether a page shows its links only in a browser."""
+        return self.spec.scripted and page % SCRIPTED_EVERY == 0
+
     def body(self, page: int, version: int) -> bytes:
         """Return the HTML of a version of a page."""
-        links = "".join(f'<a href="{url}">x</a> ' for url in self.links(page))
+        links = self._anchors(page)
+        if self.is_scripted(page):
+            links = f'<script src="{APP}"></script><div id="root"></div>'
         padding = _text(self.seed, page, self.spec.padding, self.spec.phrases) if self.spec.padding else ""
         return f"<!doctype html><title>{page}</title><p>{token(page, version)}<p>{padding}{links}".encode()
+
+    def _anchors(self, page: int) -> str:
+        return "".join(f'<a href="{url}">x</a> ' for url in self.links(page))
 
     # -- changes ------------------------------------------------------------------
 
@@ -276,6 +288,11 @@ class SyntheticWeb:
             return self._sitemap(host, delay, now, etag)
         if path.startswith("/days/") and host.trap:
             return self._calendar(host, path, delay)
+        if path == APP:
+            return WebReply(delay, 200, b"build()", "text/javascript")
+        if path.startswith(DATA):
+            page = host.pages[int(path.removeprefix(DATA))]
+            return WebReply(delay, 200, f"<p>data of {page}.{self._anchors(page)}".encode(), page=page)
         if path.startswith("/broken/"):
             return WebReply(delay, 500, b"<title>500</title>")
         if path.startswith("/r"):
@@ -345,6 +362,11 @@ def _text(seed: int, page: int, size: int, phrases: int = 1) -> str:
         length += len(found[-1])
     last = found.pop()
     return "".join(found) + " " * (size - length + len(last))
+
+
+def is_subresource(path: str) -> bool:
+    """Return whether only a page that a browser shows asks for a path."""
+    return path == APP or path.startswith(DATA)
 
 
 def token(page: int, version: int) -> str:

@@ -18,11 +18,14 @@ from crawler.fetcher.fetchers import FetcherNeeds, MakeFetcher, make_fetcher
 from crawler.lab.cluster.cluster_settings import ClusterSettings
 from crawler.lab.cluster.fetching import VirtualClient, VirtualResolver, WebLog
 from crawler.lab.cluster.machine import Life, SystemCalls
+from crawler.lab.cluster.rendering import VirtualRenderer
 from crawler.lab.cluster.synthetic_web import SyntheticWeb
 from crawler.lab.cluster.virtual_network import VirtualListener, VirtualNetwork
 from crawler.process.fetching.fetch_tasks import Network
 from crawler.process.fetching.reader import Reader
 from crawler.process.opening.environment import Environment
+from crawler.render.shared_answers import SharedAnswers, Stored
+from crawler.render.shared_cache import SharedCache
 from crawler.storage.kv import KeyValue
 
 LONG, RARE_WATCH = (
@@ -70,6 +73,11 @@ class VirtualEnvironment(Environment):
         resolver = VirtualResolver(world.web, clock.now)
         own = Reader(config, share=share, reads_anchors=reader.reads_anchors)
         return Network(make_fetcher(table, needs), resolver, own)
+
+    def renderer(
+        self, config: Config, stored: Stored, now: Callable[[], float], unexpected: Unexpected
+    ) -> VirtualRenderer:
+        return VirtualRenderer(SharedAnswers(SharedCache(config.render.cache_bytes_max), stored, now))
 
     @property
     def listen(self) -> Callable[[str, int], Any]:

@@ -93,6 +93,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="run for this many virtual days; pages change and are fetched again",
     )
+    add(
+        "--render",
+        action="store_true",
+        help="a third of the pages show their links only in a (virtual) browser",
+    )
     add("--changes", type=float, default=1.0, metavar="X", help="with --days: changes per page and day (1)")
     synthetic.add_web(parser)
     add(
@@ -203,7 +208,7 @@ def _settings(args: argparse.Namespace) -> ClusterSettings:
     points = tuple(part for part in args.points.split(",") if part)
     synthetic.check(args)
     fault_plan.draw(1, kinds, 0, machines=args.processes, within=1.0, points=points)
-    web = WebSpec(hosts=args.hosts, pages=args.pages, sitemaps=args.sitemaps)
+    web = WebSpec(hosts=args.hosts, pages=args.pages, sitemaps=args.sitemaps, scripted=args.render)
     if links := synthetic.links_of(args):
         web = msgspec.structs.replace(web, links=links)
     settings = ClusterSettings(

@@ -11,7 +11,8 @@ Internet Archive's `surt`, found by comparing its results (`tests/pages/formats`
 the canonical http URLs that a crawl stores.
 
 Fields and their form (strings, digest without `sha1:`) follow the sample
-indexes of pywb. A revisit has the mime `warc/revisit`.
+indexes of pywb. A revisit has the mime `warc/revisit`. The key of a request that is not
+a plain GET ends in its method and body (`pages/request_query.py`), as pywb looks it up.
 
 `sorted_lines` merges the lines of many processes in bounded memory: it sorts and
 spills runs that fit, then merges a bounded number of runs at a time.
@@ -30,10 +31,12 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from crawler.pages import warc
+from crawler.pages.request_query import parts_of
 from crawler.records import Capture
 
 _NO_CONSENT: Mapping[str, Any] = {}
 _RUNS_MERGED_MAX = 64  # files open at once
+_LINE_ENDS = re.compile(r"[\t\r\n]")  # which URLs lose (WHATWG)
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?", re.I)
 _WWW = re.compile(r"www\d*\.")
@@ -133,9 +136,20 @@ def line(capture: Capture, *, filename: str = "", consent: Mapping[str, Any] = _
     }
     if revisit:
         del fields["status"]
+    if capture.query:
+        fields["method"], body = parts_of(capture.query)
+        fields |= {"requestBody": body} if body else {}
     fields |= {name: value for name, value in consent.items() if value and value != "unknown"}
-    key = f"{surt(capture.url)} {timestamp(capture.fetched_at)} "
+    key = f"{surt(_asked(capture))} {timestamp(capture.fetched_at)} "
     return key.encode("utf-8", "replace") + msgspec.json.encode(fields) + b"\n"
+
+
+def _asked(capture: Capture) -> str:
+    """Return the URL of a capture with the method and body of its request, if it was not a plain GET."""
+    if not capture.query:
+        return capture.url
+    query = _LINE_ENDS.sub("", capture.query)
+    return f"{capture.url}{'&' if '?' in capture.url else '?'}{query}"
 
 
 def sorted_lines(

@@ -12,6 +12,8 @@ import re
 from functools import cache
 from typing import Any
 
+from crawler.shadow_roots import open_shadow_roots
+
 # Limits on inputs for which the parser under resiliparse is quadratic.
 PARSED_BYTES_MAX = 2 << 20
 UNCLOSED_TAGS_MAX = 2_000
@@ -45,14 +47,14 @@ def text_of(utf8: bytes, *, tame: bool, main_content: bool = False) -> str:
 def tree_of(utf8: bytes, *, tame: bool) -> Any:
     """Return resiliparse's tree of a page; None if it may not be parsed, or if the library is not installed."""
     library = _library() if tame else None
-    return library[0](utf8, "utf-8") if library is not None else None
+    return library[0](open_shadow_roots(utf8), "utf-8") if library is not None else None
 
 
 def text_in(tree: Any, utf8: bytes, *, main_content: bool = False) -> str:
     """Return the text of a page whose tree, from `tree_of`, may be None."""
     library = _library()
     if tree is None or library is None:
-        return _scanned(utf8.decode("utf-8", "replace"))
+        return _scanned(open_shadow_roots(utf8).decode("utf-8", "replace"))
     whole: str = library[1](tree)
     return _main(library, tree, whole) if main_content else whole
 

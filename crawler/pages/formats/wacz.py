@@ -25,14 +25,13 @@ from crawler.pages.archive import Archive
 from crawler.pages.formats import cdxj
 from crawler.pages.formats.selection import Say, Selection, ignore
 from crawler.pages.formats.warc_stream import ReceiptOf, warc_chunks
-from crawler.records import LinkFlag, PageState
+from crawler.records import NO_PAGE, PageState
 from crawler.storage.files import named_output
 
 _ARCHIVE = "data.warc.gz"
 _PAGES_HEADER = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
 # Types of the pages that a reader may start from: documents, not their requisites.
 _PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/plain", "application/pdf"})
-NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
 
 
 def write_wacz(

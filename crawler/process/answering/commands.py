@@ -166,10 +166,12 @@ class Commands:
         with_noarchive: bool = False,
         static: bool = False,
         allow: str = "",
+        screenshot: bool = False,
     ) -> dict[str, Any] | None:
         """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy.
 
-        With `static`, the server's answer also of a page that a browser showed. With `allow`, no copy that may not
+        With `static`, the server's answer also of a page that a browser showed. With `screenshot`, the content
+        is the picture that the browser took, empty if it took none. With `allow`, no copy that may not
         be used for this purpose.
         """
         rule = UseRule.of(allow, self._context.config.consent)
@@ -191,7 +193,7 @@ class Commands:
             "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in page.headers],
             "fetched_at": iso_time(page.capture.fetched_at),
             "consent": in_plain(self._pages.store, fingerprint, page.capture),
-            "content": b"" if headers else page.content,
+            "content": b"" if headers else self._pages.view(page.capture) if screenshot else page.content,
         }
 
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:

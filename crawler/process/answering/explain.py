@@ -6,8 +6,9 @@ Both are derived from the same facts (`Commands.why`), so `why`, `refresh=1`, si
 from collections.abc import Mapping
 from typing import Any
 
+from crawler.admin.render_reasons import REASONS
 from crawler.admin.wait_causes import describe_cause
-from crawler.records import PageState
+from crawler.records import Outcome, PageState
 from crawler.serve.interfaces import Ahead, AheadState
 from crawler.urlfilter.rule_names import WITHDRAWN
 
@@ -97,6 +98,13 @@ _WANTS = {
 }
 
 
+def _wants(record: Mapping[str, Any]) -> str:
+    """Return the clause about what the answer requires; "" if it requires nothing that a flag provides."""
+    if record["outcome"] == Outcome.LICENSE_REQUIRED:
+        return "; the site demands a licence token (RSL), and the crawler buys none"
+    return _WANTS.get(record["status"], "")
+
+
 def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
     state, status, at = record["state"], record["status"], record["fetched_at"]
     robots, kept = answer.get("robots", {}), _kept(answer)
@@ -113,14 +121,24 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
         ),
         PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
         PageState.GONE: f"Gone: {answered}.",
-        PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_WANTS.get(status, '')}{kept}.",
+        PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_wants(record)}{kept}.",
         PageState.RETIRED: "Not fetched: the operator had withdrawn it, or erased its copies, when its turn came.",
     }[PageState(state)]
 
 
 def _shown(record: Mapping[str, Any]) -> str:
-    """Return the clause about a page that a browser showed; "" for others."""
-    return "; its content is what a browser showed" if record.get("rendered") else ""
+    """Return the clause about a page that a browser showed: why, and what that cost; "" for others."""
+    if not record.get("rendered"):
+        return ""
+    text, facts = "; its content is what a browser showed", record.get("shown")
+    if not facts:
+        return text
+    missing = f", {facts['missing']} of them without an answer" if facts["missing"] else ""
+    requests = f"{facts['requests']} request{'' if facts['requests'] == 1 else 's'}{missing}"
+    cut = f"; stopped at its limit of {facts['broke']}" if facts["broke"] else ""
+    gained = "gained links or text by it" if facts["added"] else "gained nothing by it"
+    why = REASONS.get(facts["why"], facts["why"])
+    return f"{text} ({why}; it {gained}; {facts['cpu']:.2f} CPU s, {facts['took']:.1f} s, {requests}{cut})"
 
 
 def _withdrawn(withdrawn: Mapping[str, Any]) -> str:

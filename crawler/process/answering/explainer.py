@@ -3,6 +3,8 @@
 from collections.abc import Generator, Mapping
 from typing import Any
 
+import msgspec
+
 from crawler.clock import iso_time
 from crawler.consent.describing import in_plain
 from crawler.due.eliminator import Eliminator
@@ -177,6 +179,7 @@ def _plain_record(record: PageRecord) -> dict[str, Any]:
     plain = {name: getattr(record, name) for name in record.__struct_fields__}
     plain["digest"], plain["content_digest"] = record.digest.hex(), record.content_digest.hex()
     plain["receipt"] = record.receipt.hex()
+    plain["shown"] = None if record.shown is None else msgspec.structs.asdict(record.shown)
     plain["via"] = f"{record.via:016x}"
     plain["flags"] = flag_names(record.flags)
     for name in ("fetched_at", "changed_at"):

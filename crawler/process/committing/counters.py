@@ -80,14 +80,16 @@ def count_refresh(change: Change, fetch: Fetch, end: End, *, unchanged: bool) ->
 
 
 def count_rendering(change: Change, rendering: Rendering) -> None:
-    """Count a page that a browser showed, its requests, and the time it took in milliseconds."""
-    change.count("rendered.pages")
+    """Count a page that a browser showed, or failed to show, its requests, and the time it took in milliseconds."""
+    change.count("rendered.pages" if rendering.dom else "rendered.failed")
     change.count("rendered.added", rendering.added)
     change.count("rendered.cut", bool(rendering.broke))
     change.count("rendered.requests", rendering.requests)
     change.count("rendered.cached", rendering.cached)
     change.count("rendered.missing", rendering.missing)
     change.count("rendered.ms", int(rendering.took * 1000))
+    change.count("rendered.cpu_ms", int(rendering.cpu * 1000))
+    change.count(f"rendered.why_{rendering.why}")
     for fetch in rendering.subresources:
         count_connection(change, fetch)
         change.count("bytes.wire", fetch.wire_bytes)

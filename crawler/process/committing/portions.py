@@ -14,6 +14,10 @@ PORTION_CHARS = 64 << 10
 
 def portions(hrefs: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield `hrefs` in order, in pieces of at most `PORTION_LINKS` and about `PORTION_CHARS`; no piece is empty."""
+    if len(hrefs) <= PORTION_LINKS and sum(map(len, hrefs)) < PORTION_CHARS:
+        if hrefs:
+            yield hrefs
+        return
     begin, chars = 0, 0
     for place, href in enumerate(hrefs):
         if place - begin == PORTION_LINKS or chars >= PORTION_CHARS:

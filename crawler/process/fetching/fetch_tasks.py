@@ -44,10 +44,12 @@ from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.storage.faults import reach
+from crawler.storage.kv import KeyValue
 from crawler.urls.canonical import hostname, resolve
 
 if TYPE_CHECKING:
     from crawler.process.fetching.page_rendering import PageRendering
+    from crawler.render.rendering import MakeRenderer
 
 log = logging.getLogger("crawler")
 
@@ -61,7 +63,9 @@ Hops = list[tuple[str, str]]  # the requests of a redirect chain so far: (URL, C
 NextHop = Callable[[FetchRequest, Fetch, Hops], str]
 
 _OWN_REQUEST = LinkFlag.OWN_REQUEST
-_SITEMAP, _REFRESH = LinkFlag.SITEMAP, LinkFlag.REFRESH
+_SITEMAP, _REFRESH, _RENDER = LinkFlag.SITEMAP, LinkFlag.REFRESH, LinkFlag.RENDER
+_EXTERNAL = LinkFlag.EXTERNAL
+HOP_BODY_BYTES_MAX = 64 << 10  # of an earlier answer of a chain, kept until the last one is stored
 HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
 HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # per answer; one in a hundred exceeds them
 HEAVY_ROBOTS = 64 << 10  # bytes; ten times the size of all but one in a thousand
@@ -111,6 +115,7 @@ class FetchTasks:
         clock: Clock,
         frontier: Frontier,
         network: Network,
+        store: KeyValue,
         results: ResultProcessor,
         key: Callable[[str], bytes],
         trusts: Callable[[str], bool],
@@ -119,6 +124,7 @@ class FetchTasks:
         wake: Callable[[], None],
         unexpected: Unexpected,
         files: FileBodies,
+        make_renderer: "MakeRenderer",
         sink: Sink | None = None,
     ) -> None:
         self._files = files
@@ -127,6 +133,7 @@ class FetchTasks:
         self._frontier = frontier
         self._fetcher, self._resolver, self._reader = network
         self._reader.charge(self._fetcher)
+        self._store = store
         self._results = results
         self._key = key
         self._trusts = trusts
@@ -137,7 +144,10 @@ class FetchTasks:
         self.sink = sink
         self.promise: Promise | None = None  # adds to the page's change that the page is due to the sink
         self.request_options_of: RequestOptionsOf | None = (
-            None  # the request options of a fetch task with the flag OWN_WAY
+            None  # the request options of a fetch task with the flag OWN_REQUEST
+        )
+        self.flags_of: Callable[[FetchTask], int] | None = (
+            None  # flags that requests for a page add to its link's
         )
         self._overrides = Overrides(config.override)
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
@@ -147,7 +157,8 @@ class FetchTasks:
             TaskKind.RESOLVE: self._resolve,
             TaskKind.DENIED: self._denied,
         }
-        self._rendering = self._make_rendering() if renders(config) else None
+        self._make_renderer = make_renderer
+        self._made_rendering = self._make_rendering() if renders(config) else None
         self._site_files = SiteFiles(
             self._fetcher,
             frontier,
@@ -169,6 +180,12 @@ class FetchTasks:
         """Run a fetch task to its end; its slot is free once its change is committed."""
         await self._run[fetch_task.kind](fetch_task)
 
+    def _rendering(self, fetch_task: FetchTask) -> "PageRendering | None":
+        """Return the part that may show a page in a browser; None if nothing asks for that."""
+        if self._made_rendering is None and fetch_task.flags & _RENDER:
+            self._made_rendering = self._make_rendering()
+        return self._made_rendering
+
     def _make_rendering(self) -> "PageRendering":
         from crawler.process.fetching.page_rendering import PageRendering
 
@@ -178,7 +195,11 @@ class FetchTasks:
             in_scope=self._results.in_scope,
             subresources=self._subresources,
             step_aside=self._leave_network,
-            unexpected=self._unexpected,
+            was_rendered=self._results.was_rendered,
+            store=self._store,
+            renderer=self._make_renderer(
+                self._config, self._results.stored_answer, self._clock.now, self._unexpected
+            ),
         )
 
     def _subresources(self, fetch_task: FetchTask, request: FetchRequest) -> Subresources:
@@ -207,8 +228,8 @@ class FetchTasks:
     async def close(self) -> None:
         """Close the connection pool and the resolver, and end the parser's child process."""
         limit = self._config.crawl.shutdown_step_max
-        if self._rendering is not None:
-            await within(limit, "browser", self._rendering.close())
+        if self._made_rendering is not None:
+            await within(limit, "browser", self._made_rendering.close())
         await within(limit, "parser", self._reader.close())
         await within(limit, "connections", self._fetcher.close())
         await within(limit, "resolver", self._resolver.close())
@@ -317,7 +338,7 @@ class FetchTasks:
         queue: Callable[[Maker], None],
     ) -> None:
         """Queue the change of a page; if there is a sink, pass it the page once it is durable."""
-        if self.sink is None:
+        if self.sink is None or fetch_task.flags & _EXTERNAL:
             return queue(make)
         self.awaiting_commit += 1
         try:
@@ -337,9 +358,11 @@ class FetchTasks:
     def _promised(
         self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float
     ) -> Making:
-        """Make the page's change, with the promise that the sink will receive the page."""
+        """Make the page's change, with what its rendering taught and the promise that the sink will receive it."""
         change = yield from self._results.page(fetch_task, fetch, extracted, now)
-        if self.promise is not None:
+        if fetch.rendering is not None and self._made_rendering is not None:
+            self._made_rendering.learn(fetch_task, fetch, change)
+        if self.promise is not None and not fetch_task.flags & _EXTERNAL:
             self.promise(fetch_task, fetch, change)
         return change
 
@@ -350,11 +373,15 @@ class FetchTasks:
         request = self._request(fetch_task, owner)
         try:
             fetch, stream = await self._answer(fetch_task, request)
+            if fetch_task.flags & _EXTERNAL:
+                return fetch, None, None
+            if self.flags_of is not None:
+                fetch_task.flags |= self.flags_of(fetch_task)
             self._results.note_site(fetch)
             extracted = await self._read(fetch_task, fetch, stream)
             await self._site_files.fetch(fetch_task, request, fetch, extracted)
-            if extracted is not None and self._rendering is not None:
-                extracted = await self._rendering.render(fetch_task, fetch, extracted, request)
+            if extracted is not None and (rendering := self._rendering(fetch_task)) is not None:
+                extracted = await rendering.render(fetch_task, fetch, extracted, request)
         except BaseException:
             if request.file is not None:
                 request.file.end(resumed_later=True)
@@ -371,7 +398,7 @@ class FetchTasks:
             request.jar = self._jars.of(options.jar) if options.jar else None
             request.proxy = options.proxy
             request.file = self._files.body(request, fetch_task)
-            return await self._follow(fetch_task, request, self._any_hop, options), None
+            return await self._follow(fetch_task, request, self._any_hop, options, keeps_all=True), None
         request.file = file = self._files.body(request, fetch_task)
         if file is not None and file.has_left():
             await asyncio.to_thread(file.reopen)
@@ -421,18 +448,31 @@ class FetchTasks:
     # -- hops -----------------------------------------------------------------
 
     async def _follow(
-        self, fetch_task: FetchTask, request: FetchRequest, next_hop: NextHop, options: RequestOptions = PLAIN
+        self,
+        fetch_task: FetchTask,
+        request: FetchRequest,
+        next_hop: NextHop,
+        options: RequestOptions = PLAIN,
+        *,
+        keeps_all: bool = False,
     ) -> Fetch:
-        """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer."""
+        """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer.
+
+        With `keeps_all`, its `earlier` are the answers before it.
+        """
         fetch = await self._fetcher.fetch(request)
         fetch = await self._signed(fetch_task, request, fetch, options)
         chain = [(fetch_task.url, "")]
+        earlier: list[Fetch] = []
         while fetch.outcome is Outcome.REDIRECT:
             if request.jar is None and self._config.fetch.cookies is not True:
                 self._begin_jar(request, fetch)
             if not (url := next_hop(request, fetch, chain)):
                 break
             chain.append((url, self._cookies(request, url)))
+            if keeps_all:
+                self._results.note_site(fetch)
+                earlier.append(_shortened(fetch))
             fetch.body = fetch.content = b""  # not needed: a waiting hop holds no bytes
             self._fetcher.let_go(request.owner)
             options = redirected_options(
@@ -440,6 +480,7 @@ class FetchTasks:
             )
             fetch = await self._hop(fetch_task, request, url, fetch, options)
             fetch = await self._signed(fetch_task, request, fetch, options)
+        fetch.earlier = earlier
         return fetch
 
     async def _signed(
@@ -567,6 +608,8 @@ class FetchTasks:
             request.fetcher = HTTP
         elif fetch_task.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
+        elif fetch_task.flags & _EXTERNAL:
+            request.body_bytes_max = request.wire_bytes_max = config.fetch.external_bytes_max
         if not robots:
             request.etag, request.last_modified = self._results.conditions(fetch_task, self._clock.now())
         return request
@@ -595,7 +638,7 @@ def _free(file: FileBody | None, fetch: Fetch) -> None:
 
 
 def renders(config: Config) -> bool:
-    """Return whether a browser may show any page of this crawl."""
+    """Return whether the configuration lets a browser show any page."""
     return config.render.when != "never" or any(own.render not in (None, "never") for own in config.override)
 
 
@@ -615,9 +658,16 @@ def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
 
 def _going(request: FetchRequest, options: RequestOptions) -> FetchRequest:
     """Return the request with `options` added to what the configuration says."""
-    request.method, request.body = options.method, options.body
+    request.method, request.body, request.secrets = options.method, options.body, options.secrets
     request.headers = (*request.headers, *options.headers) if options.headers else request.headers
     return request
+
+
+def _shortened(fetch: Fetch) -> Fetch:
+    """Return a copy of an earlier answer of a chain, without the part of its body that is too long to be held."""
+    body = fetch.body[:HOP_BODY_BYTES_MAX]
+    truncated = fetch.truncated if len(body) == len(fetch.body) else "length"
+    return msgspec.structs.replace(fetch, body=body, content=b"", truncated=truncated, payload_digest=b"")
 
 
 def redirected_options(options: RequestOptions, status: int, *, same_host: bool) -> RequestOptions:

@@ -31,7 +31,7 @@ class FileBodies:
 
     def body(self, request: FetchRequest, fetch_task: FetchTask) -> FileBody | None:
         """Return the body for a file at the URL of a page's request; None if it must stay in memory."""
-        if self._off or fetch_task.flags & _SITEMAP:
+        if self._off or fetch_task.flags & (_SITEMAP | LinkFlag.EXTERNAL):
             return None
         plain = request.method == "GET" and not request.conditional and not fetch_task.flags & _OWN_REQUEST
         rule = self._rule(seed=bool(fetch_task.flags & _SEED))

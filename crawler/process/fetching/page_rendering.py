@@ -4,8 +4,11 @@
     yes -> the browser shows it, its requests are asked politely (`subresources.py`)
         -> links, title and directives of the DOM, and the links of the static answer that it lost
 
-The static answer stands if no browser can show the page. This module, and with it the
-browser's, is imported only by a crawl that renders.
+The static answer stands if no browser can show a new page. A page that a browser showed before
+keeps that copy: the answer, usually a shell, would look like a change of it. This module, and
+with it the browser's, is imported only by a crawl that renders.
+
+    whether        the page's request or seed (`LinkFlag.RENDER`, `STATIC`), else `[[override]]`, else `render.when`
 """
 
 import asyncio
@@ -14,17 +17,16 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from crawler.config import Config, Overrides
-from crawler.errors import Unexpected
 from crawler.extract.types import is_page
-from crawler.fetcher.client import user_agent
 from crawler.fetcher.fetch_request import FetchRequest
+from crawler.fetcher.outcome import blame_of
 from crawler.process.fetching.subresources import Subresources
-from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, Rendering
+from crawler.records import NO_PAGE, Extracted, Fetch, FetchTask, LinkFlag, Outcome, Rendering
 from crawler.render.deciding import Deciding, adds, signs
 from crawler.render.rendering import Renderer, StaticPage
+from crawler.storage.commit import Change
+from crawler.storage.kv import KeyValue
 from crawler.urls.canonical import resolve
-
-_NOT_PAGES = LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE | LinkFlag.OWN_REQUEST
 
 Read = Callable[[FetchTask, Fetch], Awaitable[Extracted | None]]
 MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]
@@ -35,7 +37,8 @@ class PageRendering:
 
     `read` extracts from an answer, `in_scope` tells whether a link counts as something new,
     `subresources` makes a page's requests, `step_aside` frees the address
-    of a task and, if few tasks are aside, its fetch slot.
+    of a task and, if few tasks are aside, its fetch slot. `was_rendered` tells whether the stored
+    copy of a task's page is what a browser showed. `store` has what earlier runs have learned.
     """
 
     def __init__(
@@ -46,7 +49,9 @@ class PageRendering:
         in_scope: Callable[[str], bool],
         subresources: MakeSubresources,
         step_aside: Callable[[FetchTask], None],
-        unexpected: Unexpected,
+        was_rendered: Callable[[FetchTask], bool],
+        store: KeyValue,
+        renderer: Renderer,
     ) -> None:
         self._when = config.render.when
         self._overrides = Overrides(config.override)
@@ -54,36 +59,80 @@ class PageRendering:
         self._in_scope = in_scope
         self._subresources = subresources
         self._step_aside = step_aside
+        self._was_rendered = was_rendered
         self._deciding = Deciding(config.render)
-        self._renderer = Renderer(config.render, user_agent(config.identity), unexpected)
+        self._deciding.load(store)
+        self._renderer = renderer
 
     async def render(
         self, fetch_task: FetchTask, fetch: Fetch, static: Extracted, request: FetchRequest
-    ) -> Extracted:
-        """Render a page if that is worth it; put the rendering into `fetch` and return what the DOM shows."""
-        when = self._overrides.for_url(fetch.url, fetch_task.hostname).render or self._when
-        if when == "never" or fetch_task.flags & _NOT_PAGES or fetch.outcome is not Outcome.FETCHED:
+    ) -> Extracted | None:
+        """Render a page if that is worth it; put the rendering into `fetch` and return what the DOM shows.
+
+        Return None for a known page that no browser can show any more; `fetch` is then a failure.
+        """
+        when = self._when_of(fetch_task, fetch)
+        if when == "never" or fetch.outcome is not Outcome.FETCHED:
             return static
-        if not is_page(fetch.content_type, fetch.content) or self._renderer.given_up:
+        if not is_page(fetch.content_type, fetch.content):
             return static
         before = await asyncio.to_thread(signs, fetch.content)
-        if when == "auto" and not self._deciding.why(fetch.url, before):
+        why = when if when != "auto" else self._deciding.why(fetch_task.host, fetch.url, before)
+        if not why:
             return static
+        rendering, shown = await self._show(fetch_task, fetch, request)
+        fetch.rendering = rendering
+        if rendering is not None:
+            rendering.why, rendering.candidate = why, before.candidate
+        if rendering is None or shown is None:
+            return self._not_shown(fetch_task, fetch, static)
+        new_links = self._new_links(static, shown)
+        after = await asyncio.to_thread(signs, rendering.dom)
+        rendering.added = adds(before, after, new_links)
+        return merged(static, shown, rendering.left_for)
+
+    def _when_of(self, fetch_task: FetchTask, fetch: Fetch) -> str:
+        """Return whether a page is rendered: "never", "auto", "always", or "request" if its request says so."""
+        flags = fetch_task.flags
+        if flags & NO_PAGE or flags & LinkFlag.STATIC:
+            return "never"
+        if flags & LinkFlag.RENDER:
+            return "request"
+        if flags & LinkFlag.OWN_REQUEST:
+            return "never"
+        return self._overrides.for_url(fetch.url, fetch_task.hostname).render or self._when
+
+    async def _show(
+        self, fetch_task: FetchTask, fetch: Fetch, request: FetchRequest
+    ) -> tuple[Rendering | None, Extracted | None]:
+        """Return the page as a browser shows it, and what its DOM contains; None for what there is not."""
+        if self._renderer.given_up:
+            return None, None
         self._step_aside(fetch_task)
         subresources = self._subresources(fetch_task, request)
         rendering = await self._renderer.render(StaticPage(fetch, subresources.ask))
         if rendering is None:
-            return static
+            return None, None
         rendering.host_took = subresources.own_host_took
-        shown = await self._read(fetch_task, as_page(fetch, rendering))
+        shown = await self._read(fetch_task, as_page(fetch, rendering)) if rendering.dom else None
         if shown is None:
+            rendering.dom = b""
+        return rendering, shown
+
+    def _not_shown(self, fetch_task: FetchTask, fetch: Fetch, static: Extracted) -> Extracted | None:
+        """Return the links of the static answer; turn the fetch of a page that a browser showed before into a failure."""
+        if not self._was_rendered(fetch_task):
             return static
-        fetch.rendering = rendering
-        new_links = self._new_links(static, shown)
-        after = await asyncio.to_thread(signs, rendering.dom)
-        rendering.added = adds(before, after, new_links)
-        self._deciding.learn(fetch.url, candidate=before.candidate, added=rendering.added)
-        return merged(static, shown, rendering.left_for)
+        fetch.outcome, fetch.blame = Outcome.NOT_RENDERED, blame_of(Outcome.NOT_RENDERED)
+        fetch.error = "no browser could show the page"
+        return None
+
+    def learn(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
+        """Learn from a rendered page whether rendering pages of its kind adds something; the change stores that."""
+        if (shown := fetch.shown) is not None:
+            self._deciding.learn(
+                fetch_task.host, fetch.url, candidate=shown.candidate, added=shown.added, batch=change
+            )
 
     def _new_links(self, static: Extracted, shown: Extracted) -> int:
         """Return how many links in scope only the browser shows."""

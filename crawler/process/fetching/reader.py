@@ -135,7 +135,7 @@ class Reader:
         document = Document.of(kind, fetch, self._config.sitemaps)
         if len(fetch.content) <= INLINE_BYTES_MAX:
             await self._worker.share.mine()
-            with self._worker.share.spending():
+            with self._worker.share:
                 return read_document(fetch.content, document, self._config.extract)
         apart()
         return await self._documents.read(fetch.content, self._context(fetch_task, fetch), document)

@@ -56,7 +56,15 @@ class Subresources:
         if jar is None and not config.fetch.cookies:
             jar = CookieJar()
         self._request = msgspec.structs.replace(
-            request, etag="", last_modified="", listener=None, slot=None, fetcher=HTTP, jar=jar
+            request,
+            etag="",
+            last_modified="",
+            listener=None,
+            slot=None,
+            fetcher=HTTP,
+            jar=jar,
+            body=b"",
+            file=None,  # it receives the page's own body
         )
         self._config = config
         self._clock = clock

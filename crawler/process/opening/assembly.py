@@ -1,6 +1,7 @@
 """Construction of a process's stored stages from its configuration: one function per stage."""
 
 import logging
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,6 +11,7 @@ from crawler.consent.stamping import Stamping
 from crawler.due.eliminator import Eliminator
 from crawler.errors import ConfigError
 from crawler.extract.repeated_links import TAGS
+from crawler.fetcher.fetch_request import user_agent
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.importance import Importance, read_values
@@ -28,7 +30,7 @@ from crawler.splitter.outbox import Outbox
 from crawler.storage.faults import reach
 from crawler.storage.keys import PAGE, PARKED, TODO
 from crawler.storage.kv import KeyValue, scan_prefix
-from crawler.storage.parts import PartFolder, PartHead
+from crawler.storage.parts import PARTS, PartFolder, PartHead
 from crawler.urls.canonical import canonical
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.file_kinds import Kinds
@@ -38,8 +40,6 @@ from crawler.urls.trace import TraceWriter
 from crawler.version import __version__
 
 log = logging.getLogger("crawler")
-
-PARTS = "parts"  # folder of a process: large files while they arrive
 
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
@@ -100,6 +100,8 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
         software=f"crawler/{__version__}",
         operator=config.identity.contact,
         robots_policy=config.robots.policy,
+        hostname=os.uname().nodename,
+        agent=user_agent(config.identity),
         comparison=comparing.comparison,
         fingerprint=fingerprinter.fingerprint,
         keeps=Kinds(config.filter.accept, config.filter.reject).keeps,

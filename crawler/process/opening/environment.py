@@ -24,6 +24,8 @@ from crawler.storage.kv import KeyValue
 if TYPE_CHECKING:
     from crawler.process.fetching.fetch_tasks import Network
     from crawler.process.fetching.reader import Reader
+    from crawler.render.rendering import Renderer
+    from crawler.render.shared_answers import Stored
     from crawler.splitter.peers import Listen
 
 
@@ -61,8 +63,26 @@ class Environment:
         from crawler.process.fetching.fetch_tasks import Network
 
         fetcher = make_fetcher(FETCHERS, FetcherNeeds(config, clock, unexpected, processes))
+        if config.crawl.answers_from:
+            from crawler.export.earlier_answers import EarlierAnswers
+            from crawler.process.fetching.cached_fetcher import CachedFetcher
+
+            answers = EarlierAnswers(config.crawl.answers_from)
+            fetcher = CachedFetcher(fetcher, answers, config.fetch.body_bytes_max)
         guard = AddressGuard(config.network.allow_networks)
         return Network(fetcher, Resolver(config.network, guard, clock), reader)
+
+    def renderer(
+        self, config: Config, stored: "Stored", now: Callable[[], float], unexpected: Unexpected
+    ) -> "Renderer":
+        """Return the part that shows pages in a browser; `stored` returns the newest stored answer of a URL."""
+        from crawler.fetcher.client import user_agent
+        from crawler.render.rendering import BrowserRenderer
+        from crawler.render.shared_answers import SharedAnswers
+        from crawler.render.shared_cache import SharedCache
+
+        shared = SharedAnswers(SharedCache(config.render.cache_bytes_max), stored, now)
+        return BrowserRenderer(config.render, user_agent(config.identity), unexpected, shared)
 
     @property
     def listen(self) -> "Listen":

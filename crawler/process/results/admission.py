@@ -27,7 +27,7 @@ from crawler.records import Extracted, FetchTask, Link, LinkFlag
 from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making
-from crawler.urlfilter.link_filter import LinkFilter
+from crawler.urlfilter.link_filter import Accepted, LinkFilter
 from crawler.urlfilter.rule_names import SCOPE
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
@@ -146,6 +146,32 @@ class Admission:
             )
         for rule, n in accepted.rejected.items():
             change.count(f"urls.filtered.{rule}", n)
+        return self._queue(change, accepted, link_context, scores)
+
+    def external(
+        self,
+        change: Change,
+        base: str,
+        hrefs: Sequence[str],
+        link_context: LinkContext,
+        encoding: str = "utf-8",
+    ) -> Counted:
+        """Queue the raw links that are out of scope, to be checked; pause after each portion, return their number.
+
+        Each accepted one counts as a link again: it was counted as filtered by scope.
+        """
+        found = 0
+        for portion in portions(hrefs):
+            accepted = self._intake.filter_links(base, portion, encoding, link_context.flags)
+            change.count("urls.links", len(accepted.urls))
+            found += self._queue(change, accepted, link_context, None)
+            yield
+        return found
+
+    def _queue(
+        self, change: Change, accepted: Accepted, link_context: LinkContext, scores: Scores | None
+    ) -> int:
+        """Queue those accepted links that were not seen recently, each at its owner; return the number accepted."""
         urls, fingerprints = accepted.urls, accepted.fingerprints
         change.count("urls.accepted", len(urls))
         for owner, places in self._owners.split(fingerprints).items():

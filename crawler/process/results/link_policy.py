@@ -4,12 +4,14 @@
     redirect, meta refresh       its target, one hop further      the page's  the page's, and REDIRECT
     page                         its links                        one more
                                  images, styles, scripts          the page's  REQUISITE
+                                 links out of scope, if checked   the page's  EXTERNAL
     page, nofollow               none, unless robots.policy is "ignore" (decided by the extractor)
     one copy too many of a host  none (a trap: same_digest_pages_max)
     refetched page               its links                        as above    NEWS
     sitemap                      the pages it may name            1
                                  the sitemaps of an index         one more    SITEMAP
     robots.txt                   the sitemaps it names            0           SITEMAP
+    external link                the target of its redirect       the page's  EXTERNAL and REDIRECT, or in scope
 
 The redirect target of a seed is a seed, so it widens the scope.
 """
@@ -31,8 +33,15 @@ from crawler.urls.canonical import authority, target
 _SEED, _SITEMAP = LinkFlag.SEED, LinkFlag.SITEMAP
 _REQUISITE, _REDIRECT = LinkFlag.REQUISITE, LinkFlag.REDIRECT
 _NEWS, _REFRESH = LinkFlag.NEWS, LinkFlag.REFRESH
+_EXTERNAL = LinkFlag.EXTERNAL
 _KEPT_BY_REDIRECTS = int(
-    LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE | LinkFlag.NEWS
+    LinkFlag.SEED
+    | LinkFlag.SITEMAP
+    | LinkFlag.FEED
+    | LinkFlag.REQUISITE
+    | LinkFlag.NEWS
+    | LinkFlag.RENDER
+    | LinkFlag.STATIC
 )
 
 
@@ -49,6 +58,7 @@ class LinkPolicy:
         ordered: bool = False,
     ) -> None:
         self._sitemaps = config.sitemaps
+        self._checks_external = config.crawl.check_external
         self._redirects_max = config.fetch.redirects_max
         self._copies_max = config.traps.same_digest_pages_max
         self._robots = robots
@@ -67,7 +77,7 @@ class LinkPolicy:
         """Follow the links of the last answer for a URL; `digest` is the digest of its content."""
         if fetch.outcome is Outcome.REDIRECT:
             self._knowledge.redirected(change, fetch)
-            return self._redirect(change, fetch_task, fetch_task.url, fetch.location)
+            return (yield from self._redirect(change, fetch_task, fetch_task.url, fetch.location))
         if extracted is None:
             return 0
         self._knowledge.answered(fetch.url)
@@ -94,7 +104,10 @@ class LinkPolicy:
         if extracted.requisites:
             found += yield from self._requisites(change, fetch_task, extracted)
         if extracted.refresh:
-            found += self._redirect(change, fetch_task, base, extracted.refresh)
+            found += yield from self._redirect(change, fetch_task, base, extracted.refresh)
+        if self._checks_external:
+            external = LinkContext(fetch_task.depth, via, flags=_EXTERNAL)
+            found += yield from self._admission.external(change, base, extracted.hrefs, external, encoding)
         return found
 
     def _requisites(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
@@ -141,7 +154,7 @@ class LinkPolicy:
             yield from self._admission.portions(change, fetch_task.url, urls, LinkContext(flags=_SITEMAP))
         )
 
-    def _redirect(self, change: Change, fetch_task: FetchTask, base: str, location: str) -> int:
+    def _redirect(self, change: Change, fetch_task: FetchTask, base: str, location: str) -> Counted:
         """Follow the target of a redirect or meta refresh: a link of the same depth, one hop further."""
         if fetch_task.redirects >= self._redirects_max:
             change.count("urls.filtered.redirect_chain")
@@ -149,9 +162,16 @@ class LinkPolicy:
         flags = fetch_task.flags & _KEPT_BY_REDIRECTS | _REDIRECT
         if flags & _SEED:
             self._admission.spread(change, base, location, flags)
-        link_context = LinkContext(fetch_task.depth, fetch_task.fingerprint, fetch_task.redirects + 1, flags)
+        hops = fetch_task.redirects + 1
+        link_context = LinkContext(fetch_task.depth, fetch_task.fingerprint, hops, flags)
         source = self._source(fetch_task, None, REDIRECT)
-        return self._admission.links(change, base, [location], link_context, source=source)
+        found = self._admission.links(change, base, [location], link_context, source=source)
+        if self._checks_external and not found:
+            external = LinkContext(
+                fetch_task.depth, fetch_task.fingerprint, hops, flags=_EXTERNAL | _REDIRECT
+            )
+            found = yield from self._admission.external(change, base, [location], external)
+        return found
 
     def _source(self, fetch_task: FetchTask, extracted: Extracted | None, kind: str) -> LinkSource:
         """Return the facts about a page that the order needs to score its links."""

@@ -29,7 +29,7 @@ class PageLine(msgspec.Struct, omit_defaults=True, gc=False):
     error: str = ""
     rendered: float = 0.0  # seconds for which a browser showed the page
     gained: bool = False  # the browser showed links or text that the answer lacks
-    cut_by: str = ""  # the limit that ended the page in the browser
+    cut_by: str = ""  # the limit that ended the page in the browser; without `rendered`, why it was not shown
     missing: int = 0  # requests of the page in the browser that got no usable answer
 
 
@@ -51,7 +51,7 @@ def page_line(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, 
         fetch.truncated,
         fetch.location,
         fetch.error,
-        round(fetch.rendering.took, 2) if fetch.rendering else 0.0,
+        round(fetch.shown.took, 2) if fetch.shown else 0.0,
         fetch.rendering.added if fetch.rendering else False,
         fetch.rendering.broke if fetch.rendering else "",
         fetch.rendering.missing if fetch.rendering else 0,

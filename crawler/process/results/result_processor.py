@@ -19,6 +19,8 @@ without its answer, or without its links.
 import re
 from collections.abc import Callable, Generator
 
+import msgspec
+
 from crawler.clock import Clock
 from crawler.config import RefreshConfig
 from crawler.consent.stamping import Stamping
@@ -51,12 +53,14 @@ from crawler.records import (
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
 from crawler.storage.keys import PARKED
-from crawler.urls.canonical import authority
+from crawler.urls.canonical import authority, canonical
 
 _REFRESH = LinkFlag.REFRESH
 _AGAIN = LinkFlag.AGAIN
 _NEWS = LinkFlag.NEWS
 _KNOWN = _REFRESH | _AGAIN
+_EXTERNAL = LinkFlag.EXTERNAL
+_APART = 0.002  # seconds between two captures of one fingerprint: keys have milliseconds
 _ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)  # the statements themselves: they have no receipt
 Pauses = Generator[None, None, None]
 Hear = Callable[
@@ -107,7 +111,9 @@ class ResultProcessor:
         """
         if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
             return "", ""
-        if fetch_task.flags & _KNOWN and (self._is_rendered(fetch_task) or self._lacks_receipt(fetch_task)):
+        if self.was_rendered(fetch_task):  # then an unchanged answer would say nothing about the page
+            return "", ""
+        if fetch_task.flags & _KNOWN and self._lacks_receipt(fetch_task):
             return "", ""
         if fetch_task.flags & _AGAIN:
             record = self._pages.record(fetch_task.fingerprint)
@@ -116,10 +122,12 @@ class ResultProcessor:
             return "", ""
         return self._refresh.outcomes.conditions(fetch_task, now)
 
-    def _is_rendered(self, fetch_task: FetchTask) -> bool:
-        """Return whether a browser showed the known page: then an unchanged answer would say nothing about it."""
+    def was_rendered(self, fetch_task: FetchTask) -> bool:
+        """Return whether the stored copy of a page that is fetched again is what a browser showed."""
+        if not fetch_task.flags & _KNOWN:
+            return False
         record = self._pages.record(fetch_task.fingerprint)
-        return record is not None and record.rendered
+        return record is not None and record.state is PageState.STORED and record.rendered
 
     def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
         """Return whether the known page was stored without a receipt, so that its meta elements must be read once."""
@@ -177,6 +185,24 @@ class ResultProcessor:
             return b""
         return b"" if copy is None else copy.content
 
+    def stored_answer(self, url: str) -> Fetch | None:
+        """Return the newest whole answer of a URL in the archive; None if there is none to read."""
+        form = canonical(url)
+        try:
+            copy = self._pages.answer_of(form) if form is not None else None
+        except DamageError:
+            return None
+        if copy is None:
+            return None
+        return Fetch(
+            url,
+            Outcome.FETCHED,
+            status=copy.status,
+            headers=copy.headers,
+            content=copy.content,
+            began=copy.capture.fetched_at,
+        )
+
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Make the change for the fetch of a page, final or to be retried."""
         change = Change()
@@ -185,6 +211,8 @@ class ResultProcessor:
         fetch.final = decision.end is End.DONE
         before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
         capturing = self._capture(change, fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
+        if fetch.earlier:
+            self._keep_earlier(change, fetch_task, fetch, now, final=decision.end is End.DONE)
         counters.count_kept(change, capturing)
         if fetch.rendering is not None:
             self._keep_rendering(change, fetch.rendering, now)
@@ -207,6 +235,18 @@ class ResultProcessor:
         change.line = page_line(fetch_task, fetch, extracted, decision.end)
         self._release_after(change, decision)
         return change
+
+    def _keep_earlier(
+        self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float, *, final: bool
+    ) -> None:
+        """Store the earlier answers of a chain under the fingerprint of its request, each at an instant of its own."""
+        hops, next_at = [], fetch.began or now
+        for hop in reversed(fetch.earlier):
+            next_at = hop.began = min(hop.began, next_at - _APART)
+            hops.append(hop)
+        for hop in reversed(hops):
+            task = msgspec.structs.replace(fetch_task, kind=TaskKind.HOP, url=hop.url)
+            counters.count_kept(change, self._capture(change, hop, task, None, now, final=final))
 
     def _keep_rendering(self, change: Change, rendering: Rendering, now: float) -> None:
         """Store the answers that a page's rendering needed, and count what it cost."""
@@ -243,14 +283,15 @@ class ResultProcessor:
                 self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
-        """Follow a page's links, and record their number in its page record."""
+        """Follow a page's links, and record their number in its page record; a failure keeps that of the stored copy."""
         fetch_task, fetch = capturing.fetch_task, capturing.fetch
         if fetch.outcome is Outcome.INTERNAL_ERROR:
             extracted = None
         following = self._link_policy.page(change, fetch_task, fetch, extracted, capturing.digest)
         links = yield from self._as_far_as_possible(change, fetch_task, following)
-        if capturing.record is not None:
-            capturing.record.links = links
+        record = capturing.record
+        if record is not None and (fetch.outcome in SUCCESSES or record.state is not PageState.STORED):
+            record.links = links
 
     def _as_far_as_possible(self, change: Change, fetch_task: FetchTask, following: Counted) -> Counted:
         """Follow links; after an exception, keep the links handled so far, because the caches contain them already."""
@@ -377,7 +418,8 @@ class ResultProcessor:
             tags = header_directives(fetch.headers, self._token)
             before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
             capturing = self._pages.capture(fetch, fetch_task, extracted, now, final=final, tags=tags)
-            if final and fetch_task.kind not in _ABOUT_SITES and is_answer(fetch):
+            has_receipt = fetch_task.kind not in _ABOUT_SITES and not fetch_task.flags & _EXTERNAL
+            if final and has_receipt and is_answer(fetch):
                 self._stamp(change, capturing, extracted, before)
             return capturing
         except StoreError:

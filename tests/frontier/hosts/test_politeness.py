@@ -9,7 +9,7 @@ from crawler.frontier.hosts.addresses import Addresses
 from crawler.frontier.hosts.politeness import HostPoliteness, backoff, gap
 from crawler.frontier.hosts.rate import RATE_SLACK, Rate
 from crawler.frontier.hosts.table import HostFlag, HostTable
-from crawler.records import Blame, Fetch, Outcome, Rendering
+from crawler.records import CACHED, Blame, Fetch, Outcome, Rendering
 
 DEFAULTS = PolitenessConfig()
 DAY = 86_400.0
@@ -35,6 +35,15 @@ def silence(took: float = 0.0) -> Fetch:
 def test_gap_is_ten_times_the_answer_within_bounds(took: float, wait: float) -> None:
     rules, _ = politeness()
     assert rules.finish(0, answer(took=took), 100.0) == pytest.approx(100.0 + wait)
+
+
+def test_a_cached_answer_costs_no_gap_and_shortens_none() -> None:
+    rules, hosts = politeness()
+    cached = answer(took=2.0)
+    cached.connection = CACHED
+    assert rules.finish(0, cached, 100.0) == 100.0
+    assert rules.finish(0, answer(), 100.0) == 101.0
+    assert rules.finish(0, cached, 100.5) == 101.0
 
 
 def test_after_a_page_in_a_browser_the_host_rests_for_all_of_its_requests() -> None:

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import msgspec
 
 from crawler.frontier.discovery.intake import Intake
+from crawler.frontier.hosts import politeness
 from crawler.frontier.hosts.budget import Budget
 from crawler.frontier.outcome_policy import OutcomePolicy
 from crawler.frontier.pauses import HostBlocks
@@ -18,10 +19,12 @@ from crawler.pages.segments import SegmentWriter
 from crawler.pages.withdrawals import Withdrawals
 from crawler.process.committing import commit_loop
 from crawler.process.exchange.peer_exchange import PeerExchange
+from crawler.process.fetching import page_rendering
 from crawler.process.process import Process
 from crawler.process.results import link_policy
+from crawler.process.results.result_processor import ResultProcessor
 from crawler.process.results.signal_intake import SignalIntake
-from crawler.records import Link, LinkFlag
+from crawler.records import Link, LinkFlag, Rendering
 from crawler.upkeep.stored_links import StoredLinks
 
 Patches = list[tuple[Any, str, Any]]
@@ -185,6 +188,26 @@ def _recovers_half() -> Patches:
     return [(StoredLinks, "owned_by", owned_by_some)]
 
 
+def _links_shown_are_ignored() -> Patches:
+    """The links that only a browser shows are not followed."""
+    return [(page_rendering, "merged", lambda static, shown, left_for: static)]
+
+
+def _subresources_dropped() -> Patches:
+    """The answers to the requests of a rendered page are not stored."""
+    keep = ResultProcessor._keep_rendering
+
+    def without(self: ResultProcessor, change: Any, rendering: Rendering, now: float) -> None:
+        keep(self, change, msgspec.structs.replace(rendering, subresources=[]), now)
+
+    return [(ResultProcessor, "_keep_rendering", without)]
+
+
+def _visit_not_counted() -> Patches:
+    """After a rendered page, its host rests only for the page's own answer."""
+    return [(politeness, "_busy_time", lambda fetch: fetch.took)]
+
+
 REFRESHING: dict[str, Any] = {
     "web": WebSpec(hosts=6, pages=40, change_rate=1 / HOUR, flaws=False, down=0.0, traps=0.0),
     "refresh": True,
@@ -194,6 +217,10 @@ REFRESHING: dict[str, Any] = {
     "tree": {"splitter": {"heartbeat": 60.0, "silence_max": 300.0}, "refresh": {"max_age": 6 * HOUR}},
 }
 BROKEN = WebSpec(hosts=12, pages=150, broken=True)
+SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True)
+SLOW_SCRIPTED = WebSpec(
+    hosts=12, pages=150, scripted=True, latency=0.5
+)  # the gap depends on the time of answers
 # name -> (rule, patches, settings)
 PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "limits-not-kept": (
@@ -235,6 +262,21 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
         {"faults": ("signal",), **REFRESHING},
     ),
     "signals-ignored": ("a signal leads to a fetch", _signals_ignored, {"faults": ("signal",), **REFRESHING}),
+    "shown-links-ignored": (
+        "links that a browser shows are followed",
+        _links_shown_are_ignored,
+        {"faults": ("kill",), "web": SCRIPTED},
+    ),
+    "subresources-dropped": (
+        "what a rendered page asks for is stored",
+        _subresources_dropped,
+        {"faults": ("kill",), "web": SCRIPTED},
+    ),
+    "visit-not-counted": (
+        "a host rests as long as a visit deserves",
+        _visit_not_counted,
+        {"faults": ("kill",), "web": SLOW_SCRIPTED},
+    ),
     "recovers-half": (
         "recovery finds all lost links",
         _recovers_half,

@@ -55,6 +55,25 @@ def test_lines_look_like_pywb_s() -> None:
     assert "status" not in fields
 
 
+@pytest.mark.parametrize(
+    ("url", "query", "key", "fields"),
+    [
+        ("http://a.example/s", "__wb_method=POST&q=green tea", "example,a)/s?__wb_method=post&q=green%20tea",
+         {"method": "POST", "requestBody": "q=green tea"}),
+        ("http://a.example/s?b=1", "__wb_method=PUT&a=x\ny", "example,a)/s?__wb_method=put&a=xy&b=1",
+         {"method": "PUT", "requestBody": "a=x\ny"}),
+        ("http://a.example/s", "__wb_method=DELETE", "example,a)/s?__wb_method=delete", {"method": "DELETE"}),
+    ],
+)  # fmt: skip
+def test_the_key_of_a_post_ends_in_its_method_and_body(url: str, query: str, key: str, fields: dict) -> None:
+    """Golden: the keys and fields of `cdx-indexer -p -j` of pywb 2.10 for such records."""
+    capture = Capture("s.warc.gz", 0, 1, "response", 1.0, 200, "text/html", b"", url, query=query)
+    found, _, rest = cdxj.line(capture).decode().split(" ", 2)
+    assert found == key
+    line = json.loads(rest)
+    assert {name: line[name] for name in ("method", "requestBody") if name in line} == fields
+
+
 @given(
     st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"") + b"\n"), max_size=60),
     st.integers(1, 200),

@@ -39,6 +39,10 @@ def _record(**values: Any) -> dict[str, Any]:
             "Failed: 401 at T; it requires a login (--http-user and --http-password, --login, --load-cookies).",
         ),
         (
+            _record(state="failed", status=401, outcome="license_required"),
+            "Failed: 401 at T; the site demands a licence token (RSL), and the crawler buys none.",
+        ),
+        (
             _record(state="failed", status=429),
             "Failed: 429 at T; the host requests a slower crawl (--delay, --delay-factor).",
         ),

@@ -28,6 +28,7 @@ from crawler.process.fetching.fetch_tasks import (
 )
 from crawler.process.fetching.reader import Reader
 from crawler.process.opening.assembly import make_file_bodies
+from crawler.process.opening.environment import Environment
 from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
 from crawler.storage.commit import Change, Maker, Making, steps
 from tests.process.support import Joint, fetch, links_of, made, redirect
@@ -98,6 +99,7 @@ class Run:
             clock=joint.clock,
             frontier=joint.frontier,
             network=Network(self.canned, self.canned, Reader(joint.stages.config)),
+            store=joint.stages.store,
             results=joint.results,
             key=joint.stages.fingerprinter.key,
             trusts=joint.stages.knowledge.trusts,
@@ -106,6 +108,7 @@ class Run:
             wake=self._wake,
             unexpected=joint.results.unexpected,
             files=make_file_bodies(joint.stages.context, joint.stages.pages),
+            make_renderer=Environment().renderer,
             **options,
         )
 

@@ -13,6 +13,7 @@ from tests.process.support import Joint, fetch, links_of, redirect
 HOME = "http://a.org/"
 SEED, SITEMAP, FEED = LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.FEED
 REQUISITE, REDIRECT, REFRESH = LinkFlag.REQUISITE, LinkFlag.REDIRECT, LinkFlag.REFRESH
+EXTERNAL = LinkFlag.EXTERNAL
 OpenJoint = Callable[..., Joint]
 
 
@@ -57,6 +58,30 @@ def test_requisites_come_with_their_flag(open_joint: OpenJoint) -> None:
     assert {link.via for link in change.links} == {joint.fingerprint(HOME)}
     record = joint.stages.pages.record(joint.fingerprint(HOME))
     assert record is not None and record.links == 3
+
+
+def test_links_out_of_scope_are_checked_if_configured(open_joint: OpenJoint) -> None:
+    """They are at the page's own depth, so that no limit of depth parks them, and no page of the crawl."""
+    joint = open_joint(crawl={"check_external": True, "depth": 0}, filter={"exclude": ["secret"]})
+    joint.seeds(HOME)
+    found = extracted("/x", "http://b.org/y.pdf", "http://b.org/secret", "mailto:me")
+    change = joint.page(joint.fetch_task(), fetch(HOME), found)
+    assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://b.org/y.pdf", 0, 0, EXTERNAL)]
+    assert change.counts["urls.links"] == 5  # the checked one counts twice
+    assert change.counts["urls.accepted"] == 2
+    assert change.counts["urls.filtered.scope"] == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "flags"), [("http://c.org/", EXTERNAL | REDIRECT), (HOME + "z", REDIRECT)]
+)
+def test_the_redirect_of_an_external_link(open_joint: OpenJoint, target: str, flags: int) -> None:
+    joint = open_joint(crawl={"check_external": True})
+    joint.seeds(HOME)
+    joint.page(joint.fetch_task(), fetch(HOME))
+    url = "http://b.org/y"
+    change = joint.follow(url, redirect(url, target), flags=EXTERNAL)
+    assert links_of(change) == [(target, 0, 1, flags)]
 
 
 def test_a_meta_refresh_is_a_redirect_relative_to_the_base(home: Joint) -> None:

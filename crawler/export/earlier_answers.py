@@ -1,0 +1,57 @@
+"""The stored answers of earlier crawls, for a crawl that uses them again (`crawl.answers_from`)."""
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler.errors import DamageError
+from crawler.export.archives import Crawled, opened
+from crawler.pages.captures import StoredPage, is_copy
+
+log = logging.getLogger("crawler")
+
+
+class EarlierAnswer(NamedTuple):
+    """A stored answer, and the seconds that it took."""
+
+    stored: StoredPage
+    took: float
+
+
+class EarlierAnswers:
+    """Looks answers up in the crawl directories `folders`, in that order; opens copies of their stores.
+
+    Raises:
+        DirectoryError: a folder has no crawl.
+        DamageError: a store cannot be read.
+    """
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._held = contextlib.ExitStack()
+        with contextlib.ExitStack() as opening:
+            self._crawls: list[Crawled] = [opening.enter_context(opened(Path(each))) for each in folders]
+            self._held = opening.pop_all()
+
+    def find(self, url: str, length_max: int) -> EarlierAnswer | None:
+        """Return the newest whole answer for a URL whose record takes at most `length_max` bytes; None without one.
+
+        Failures that may be temporary are left out.
+        """
+        for crawled in self._crawls:
+            fingerprint = crawled.fingerprint(url)
+            for archive in crawled.archives:
+                record = archive.record(fingerprint)
+                capture = archive.newest_capture(fingerprint, record)
+                if capture is None or not is_copy(capture) or capture.length > length_max:
+                    continue
+                try:
+                    return EarlierAnswer(archive.read(capture, static=True), record.took if record else 0.0)
+                except DamageError as error:
+                    log.warning("%s; it is fetched again", error)
+        return None
+
+    def close(self) -> None:
+        """Delete the copies of the stores."""
+        self._held.close()

@@ -1,0 +1,58 @@
+"""The browser of a simulated process: what it shows is a function of the page and of the answers it is given.
+
+A page with the script `APP` asks for that script, which all pages of a host share, and for
+its data; both requests are made by the shipped code. The DOM is the page with its data in
+place. It says "shown" and "built" where the answers say "page" and "data", so that the judge
+can tell them apart.
+"""
+
+import asyncio
+
+from crawler.fetcher.fetch_request import split
+from crawler.lab.cluster.synthetic_web import APP, DATA
+from crawler.records import Fetch, Rendering
+from crawler.render.rendering import StaticPage
+from crawler.render.shared_answers import SharedAnswers
+
+SHOWS_FOR = 0.3  # seconds that a browser works on a page
+_ROOT = b'<div id="root">'
+
+
+class VirtualRenderer:
+    """Shows pages as the real renderer does, without a browser."""
+
+    given_up = False
+
+    def __init__(self, shared: SharedAnswers) -> None:
+        self._shared = shared
+
+    async def render(self, page: StaticPage) -> Rendering:
+        """Return what the page shows once its script has put its data in place."""
+        rendering = Rendering(b"", [], took=SHOWS_FOR)
+        data = b""
+        if APP.encode() in page.fetch.content:
+            target = split(page.fetch.url)
+            site = page.fetch.url.removesuffix(target.path)
+            app = await self._ask(page, f"{site}{APP}", rendering, shared=True)
+            if app.status == 200:
+                data = (await self._ask(page, f"{site}{DATA}{target.path[1:]}", rendering)).content
+        await asyncio.sleep(SHOWS_FOR)
+        html = page.fetch.content.replace(_ROOT, _ROOT + data)
+        rendering.dom = html.replace(b"<p>page ", b"<p>shown ").replace(b"<p>data ", b"<p>built ")
+        return rendering
+
+    async def _ask(self, page: StaticPage, url: str, rendering: Rendering, *, shared: bool = False) -> Fetch:
+        async def ask() -> Fetch:
+            fetch = await page.ask(url, "GET", ())
+            if fetch.status:
+                rendering.subresources.append(fetch)
+            return fetch
+
+        fetch, cached = await self._shared.get(url, ask) if shared else (await ask(), False)
+        rendering.requests += 1
+        rendering.cached += cached
+        rendering.missing += not fetch.status
+        return fetch
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to end."""

@@ -1,0 +1,51 @@
+"""The answers that pages share: from memory, else from the archive, else fetched once for all pages that wait.
+
+    fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
+
+The archive is the part of the cache that is on disk: an answer is stored there once, in its
+WARC, when the page that asked for it is committed. So the cache needs no space of its own,
+it survives a restart, and nothing that is withdrawn or erased is in it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from crawler.records import Fetch
+from crawler.render.shared_cache import SharedCache
+
+Stored = Callable[[str], Fetch | None]  # the newest stored answer of a URL
+
+
+class SharedAnswers:
+    """The shared answers of one process. `now` is the clock of the crawl."""
+
+    def __init__(self, cache: SharedCache, stored: Stored, now: Callable[[], float]) -> None:
+        self._cache = cache
+        self._stored = stored
+        self._now = now
+        self._asking: dict[
+            str, asyncio.Future[None]
+        ] = {}  # URLs that a page has asked for; done when answered
+
+    async def get(self, url: str, ask: Callable[[], Awaitable[Fetch]]) -> tuple[Fetch, bool]:
+        """Return the answer of a URL, and whether it was shared; if it is not, `ask` fetches it."""
+        while (asking := self._asking.get(url)) is not None:
+            await asyncio.wait([asking])
+        if (fetch := self._known(url)) is not None:
+            return fetch, True
+        asking = self._asking[url] = asyncio.get_running_loop().create_future()
+        try:
+            fetch = await ask()
+            self._cache.add(url, fetch, self._now())
+            return fetch, False
+        finally:
+            del self._asking[url]
+            asking.set_result(None)
+
+    def _known(self, url: str) -> Fetch | None:
+        """Return a fresh answer from memory or the archive."""
+        now = self._now()
+        if (fetch := self._cache.get(url, now)) is None and (stored := self._stored(url)) is not None:
+            self._cache.add(url, stored, now, stored.began)
+            fetch = self._cache.get(url, now)
+        return fetch

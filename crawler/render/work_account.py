@@ -1,0 +1,62 @@
+"""Accounts for the CPU time of each page of a browser, with its frames, workers and compositor.
+
+The system counts by process, not by page. A page gets its renderer before the next page is
+opened, so that renderer is its own. A renderer that appears later (a frame of another
+site, a shared worker) counts for every page that is open then. What the browser's other
+processes use, for example the one that composes frames, is divided among the open pages.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+RENDERER = "renderer"
+
+
+class ProcessTime(NamedTuple):
+    """A process of the browser, and the CPU time in seconds that it has used so far."""
+
+    pid: int
+    kind: str
+    seconds: float
+
+
+class WorkAccount:
+    """The CPU time of the open pages of one browser."""
+
+    def __init__(self) -> None:
+        self._pages: dict[str, float] = {}  # the open pages, and the seconds that they have used
+        self._times: dict[int, float] = {}  # of the processes at the last look
+        self._owners: dict[int, frozenset[str]] = {}  # of the renderers
+
+    def opened(self, page: str, processes: Iterable[ProcessTime]) -> None:
+        """Note that a page has been opened: the renderers that are new now are its own."""
+        self._pages[page] = 0.0
+        processes = list(processes)
+        for process in processes:
+            if process.kind == RENDERER and process.pid not in self._owners:
+                self._owners[process.pid] = frozenset((page,))
+        self.look(processes)
+
+    def closed(self, page: str) -> None:
+        """Forget a page."""
+        self._pages.pop(page, None)
+
+    def look(self, processes: Iterable[ProcessTime]) -> None:
+        """Charge what the processes have used since the last look to the pages."""
+        times: dict[int, float] = {}
+        everyone = frozenset(self._pages)
+        for pid, kind, seconds in processes:
+            times[pid] = seconds
+            used = max(0.0, seconds - self._times.get(pid, 0.0))
+            if kind == RENDERER:
+                for page in self._owners.setdefault(pid, everyone) & everyone:
+                    self._pages[page] += used
+            elif pid in self._times:
+                for page in everyone:
+                    self._pages[page] += used / len(everyone)
+        self._times = times
+        self._owners = {pid: owners for pid, owners in self._owners.items() if pid in times}
+
+    def seconds(self, page: str) -> float:
+        """Return the CPU time that a page had used at the last look."""
+        return self._pages.get(page, 0.0)

@@ -1,0 +1,41 @@
+"""Shows the contents of shadow roots to parsers that have none.
+
+A shadow root is written as `<template shadowrootmode="open">` (WHATWG HTML, 4.12.3): by
+sites, and by a browser that writes down what it shows. People see what is in it, but a parser
+without shadow roots takes it for a template, whose contents are not part of the page.
+"""
+
+import re
+
+_MARK = b"shadowrootmode"
+_NAME = b"shadow-root"  # an element that no parser knows, so that its contents are part of the page
+_TOKEN = re.compile(
+    rb"<!--.*?(?:-->|\Z)|<(script|style|textarea|title|xmp)\b.*?(?:</\1|\Z)"
+    rb"|<(?P<end>/?)template\b(?P<attributes>[^<>]{0,1000})>",
+    re.DOTALL | re.IGNORECASE,
+)
+_IS_ROOT = re.compile(rb"[\s/]shadowrootmode\s*=\s*[\"']?(?:open|closed)\b", re.IGNORECASE)
+
+
+def open_shadow_roots(html: bytes) -> bytes:
+    """Return HTML whose shadow roots are elements like others; other templates stay templates. Linear in any input.
+
+    >>> open_shadow_roots(b'<x-a><template shadowrootmode="open"><a href="/1">One</a></template></x-a>')
+    b'<x-a><shadow-root shadowrootmode="open"><a href="/1">One</a></shadow-root></x-a>'
+    """
+    if _MARK not in html:
+        return html
+    open_templates: list[bool] = []  # whether each is a shadow root
+
+    def replace(token: re.Match[bytes]) -> bytes:
+        attributes = token["attributes"]
+        if attributes is None:
+            return token[0]
+        if token["end"]:
+            is_root = bool(open_templates) and open_templates.pop()
+        else:
+            is_root = _IS_ROOT.search(attributes) is not None
+            open_templates.append(is_root)
+        return b"<%b%b%b>" % (token["end"], _NAME, attributes) if is_root else token[0]
+
+    return _TOKEN.sub(replace, html)

@@ -1,0 +1,147 @@
+"""Measure a whole crawl beside the bare loop, in rounds in which all take turns: CPU per page, and ratios.
+
+    BENCH_DATA=... python scripts/bench/beside_loop.py [--set small] [--rounds 5] [--tree ../before ...] [--cpu 1]
+
+A set of the crawl bench (sets/NAME/seeds.txt, whose server runs) is crawled by `bare_loop.py`, by this checkout and by
+each `--tree`, another checkout with its kernels built. So a change is measured beside the code before it. CPU is user
+and system of the whole process tree, start and end included. A ratio is that of one round, so that
+other load affects both alike; the table shows the median over the rounds, with the least and the greatest.
+1.0 means as cheap as the bare loop, 2.0 half as expensive. A crawl that fetched another number of pages than in
+its first round fails the run.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LOOP = "bare loop"
+
+
+class Cost(NamedTuple):
+    """The CPU seconds of one crawl, the pages it fetched, and the largest resident memory of a process in MiB."""
+
+    cpu: float
+    pages: int
+    memory: float
+
+    @property
+    def each(self) -> float:
+        """Return the CPU of a page in microseconds."""
+        return self.cpu / self.pages * 1e6
+
+
+class Set(NamedTuple):
+    """The seeds of a set of the crawl bench, and the pattern of the URLs that belong to it."""
+
+    seeds: Path
+    pattern: str
+
+
+def bench_set(name: str) -> Set:
+    seeds = Path(os.environ["BENCH_DATA"]) / "sets" / name / "seeds.txt"
+    port = re.search(r":(\d+)/", seeds.read_text())
+    assert port is not None, seeds
+    return Set(seeds, rf"^http://127\.0\.[0-9]+\.[0-9]+:{port[1]}/[^?#]*(/|\.html?)$")
+
+
+def loop_command(pages: Set) -> list[str]:
+    return [sys.executable, str(ROOT / "scripts" / "bench" / "bare_loop.py"), str(pages.seeds), pages.pattern]
+
+
+def crawl_command(pages: Set, directory: Path) -> list[str]:
+    limits = ("--depth", "100000", "--pages-per-host", "10000000", "--pages-per-domain", "10000000")
+    quick = ("--concurrency", "64", "--delay", "0", "--delay-factor", "0", "--robots", "ignore")
+    where = (
+        "--dir",
+        str(directory),
+        "--seeds",
+        str(pages.seeds),
+        "--scope",
+        "any",
+        "--include",
+        pages.pattern,
+    )
+    quiet = ("--allow-network", "127.0.0.0/8", "--progress", "none", "-q")
+    return [sys.executable, "-m", "crawler", "crawl", *where, *limits, *quick, *quiet]
+
+
+def measure(command: list[str], root: Path, cpu: str, output: Path) -> tuple[float, float]:
+    """Run a command in the checkout `root`; return its CPU seconds and the MiB of its largest process."""
+    pin = ["taskset", "-c", cpu] if cpu else []
+    with output.open("wb") as file:
+        environ = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": ""}
+        process = subprocess.Popen([*pin, *command], cwd=root, env=environ, stdout=file)
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"failed: exit code {process.returncode} of {' '.join(command)}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def run(name: str, root: Path, pages: Set, cpu: str, folder: Path) -> Cost:
+    """Crawl the set once by the bare loop or a checkout; delete what it stored."""
+    directory = Path(tempfile.mkdtemp(dir=folder))
+    output = directory / "output"
+    if name == LOOP:
+        used, memory = measure(loop_command(pages), root, cpu, output)
+        count = int(output.read_text())
+    else:
+        used, memory = measure(crawl_command(pages, directory / "crawl"), root, cpu, output)
+        report = msgspec.json.decode((directory / "crawl" / "report.json").read_bytes())
+        count = report["pages"]["fetched"]
+    shutil.rmtree(directory)
+    return Cost(used, count, memory)
+
+
+def table(runs: dict[str, list[Cost]]) -> str:
+    """Return a line for each contender, with its ratio to the bare loop and to the checkout in which this runs."""
+    names = list(runs)
+    lines = [f"{'':24}{'pages':>8}{'us a page':>10}{'MiB':>6}  {'to the bare loop':<20}  to {names[1]}"]
+    for name, costs in runs.items():
+        each = statistics.median(cost.each for cost in costs)
+        memory = max(cost.memory for cost in costs)
+        ratios = [_ratios(runs[other], costs) for other in names[:2]]
+        lines.append(f"{name:24}{costs[0].pages:8,}{each:10,.0f}{memory:6,.0f}  {ratios[0]:<20}  {ratios[1]}")
+    return "\n".join(lines)
+
+
+def _ratios(others: list[Cost], costs: list[Cost]) -> str:
+    ratios = [other.each / cost.each for other, cost in zip(others, costs, strict=True)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--set", default="small", help="a set of the crawl bench in $BENCH_DATA (small)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tree", type=Path, nargs="*", default=[], help="other checkouts to compare")
+    parser.add_argument("--cpu", default="", help="core that all share (taskset)")
+    args = parser.parse_args()
+    pages = bench_set(args.set)
+    roots = {LOOP: ROOT, "this": ROOT, **{str(tree): tree.resolve() for tree in args.tree}}
+    runs: dict[str, list[Cost]] = {name: [] for name in roots}
+    with tempfile.TemporaryDirectory(prefix="beside-loop-") as folder:
+        for number in range(args.rounds):
+            for name, root in roots.items():
+                cost = run(name, root, pages, args.cpu, Path(folder))
+                runs[name].append(cost)
+                print(f"# {number} {name}: {cost.cpu:.2f} CPU s, {cost.each:,.0f} us a page", file=sys.stderr)
+    print(table(runs))
+    if any(cost.pages != costs[0].pages for costs in runs.values() for cost in costs):
+        raise SystemExit("failed: the rounds fetched different numbers of pages")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""Hostile pages in the browser, and kills of the browser and of the crawler at random instants.
+
+    python scripts/bench/hostile_pages.py [--kills 10] [--seed 1]
+
+Each hostile page is on a host of its own; one crawl visits all of them, with `render.cpu_max` 5 s and
+`render.wall_max` 20 s. It then asks whether the page was kept as shown or as answered, what cut it, whether
+its link was followed, and whether a server at an address that is not allowed was asked. The second part
+kills the browser or the crawler (SIGKILL) again and again while a site is crawled, then finishes the
+crawl, and looks for lost pages, pages that are not whole, damage, orphans and zombies.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
+
+from render_cost import shop  # noqa: E402
+
+from tests.end_to_end.web import FAST, Route, Web  # noqa: E402
+
+_SPIN = "new Worker(URL.createObjectURL(new Blob(['for (;;) {}'])))"
+_FORK = "const u = URL.createObjectURL(new Blob(['self.onmessage = () => 0'])); for (;;) new Worker(u)"
+# name -> script; AT is the server at an address that is not allowed
+HOSTILE = {
+    "endless loop": "for (;;) {}",
+    "endless loop in a timer": "setTimeout(() => { for (;;) {} }, 50)",
+    "endless microtasks": "const again = () => Promise.resolve().then(again); again()",
+    "workers that loop": f"for (let i = 0; i < 4; i++) {_SPIN}; fetch('/late')",
+    "workers without end": _FORK,
+    "memory bomb": "const held = []; for (;;) held.push(new Array(1e6).fill(Math.random()))",
+    "memory bomb of bytes": "const held = []; for (;;) held.push(new Uint8Array(1 << 26).fill(1))",
+    "DOM without end": "for (;;) document.body.append('x'.repeat(1000), document.createElement('p'))",
+    "10,000 requests": "for (let i = 0; i < 10000; i++) fetch('/many' + i)",
+    "10,000 images": "for (let i = 0; i < 10000; i++) { new Image().src = '/many' + i }",
+    "requests without end": "const ask = () => fetch('/more' + Math.random()).then(ask); ask()",
+    "alerts without end": "for (;;) { alert(1); confirm(2); prompt(3) }",
+    "print and leave": "onbeforeunload = () => 'stay'; print(); location = '/next'",
+    "script redirects": "setInterval(() => { location.href = '/next' + Math.random() }, 1)",
+    "reloads without end": "setInterval(() => location.reload(), 1)",
+    "history without end": "setInterval(() => { for (let i = 0; i < 50; i++) history.pushState(0, '', '/h' + i) }, 1)",
+    "window.open storm": "for (let i = 0; i < 500; i++) window.open('http://AT/popup' + i)",
+    "frames in frames": "for (let i = 0; i < 300; i++) { const f = document.createElement('iframe'); f.src = '/self'; "
+    "document.body.append(f) }",
+    "downloads": "for (let i = 0; i < 50; i++) { const a = document.createElement('a'); a.href = '/f' + i; "
+    "a.download = 'x'; a.click() }",
+    "file: and chrome:": "for (const u of ['file:///etc/passwd', 'chrome://version', 'chrome://crash', 'view-source:/']) "
+    "{ fetch(u).catch(() => 0); window.open(u); try { location = u } catch (e) {} }",
+    "loopback, metadata, peers": "for (const u of ['http://AT/', 'http://169.254.169.254/latest/', 'http://[::1]:8081/', "
+    "'http://127.0.0.2:8081/api/stop']) { fetch(u).catch(() => 0); fetch(u, {method: 'POST', body: 'x'}).catch(() => 0); "
+    "new Image().src = u; navigator.sendBeacon(u, 'x'); try { new WebSocket(u.replace('http', 'ws')) } catch (e) {} }",
+}
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command of the crawler."""
+    command = [sys.executable, "-m", "crawler", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def browsers(folder: str) -> list[int]:
+    """Return the processes of browsers whose profile is below a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if (
+                entry.name.isdigit()
+                and f"{folder}/crawler-browser-".encode() in (entry / "cmdline").read_bytes()
+            ):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def zombies() -> int:
+    """Return the number of zombies among the browsers of this machine."""
+    count = 0
+    for entry in Path("/proc").iterdir():
+        try:
+            stat = (entry / "stat").read_text() if entry.name.isdigit() else ""
+        except OSError:
+            continue
+        count += ") Z " in stat and "headless" in stat
+    return count
+
+
+def left_over(folder: str) -> int:
+    """Return how many browsers are left 10 s after the crawl at most."""
+    until = time.monotonic() + 10
+    while browsers(folder) and time.monotonic() < until:
+        time.sleep(0.1)
+    return len(browsers(folder))
+
+
+def _end(checked: bool, folder: str) -> str:
+    damage = "none" if checked else "found"
+    return f"damage: {damage}, browsers left: {left_over(folder)}, zombies: {zombies()}"
+
+
+def hostile(folder: str) -> None:
+    """Crawl the hostile pages and print the table."""
+    names = list(HOSTILE)
+    with Web({}, address="127.0.0.2") as inner:
+        routes: dict[str, Route] = {"/robots.txt": "", "/after": "after " * 99}
+        for n, script in enumerate(HOSTILE.values()):
+            script = script.replace("AT", f"127.0.0.2:{inner.port}")
+            body = f"<p id=kept></p><script>document.getElementById('kept').append('sh' + 'own'); {script}</script>"
+            routes[f"h{n}.localhost/"] = (
+                f'<!doctype html><title>{n}</title><body>{body}<a href="/after">after</a>'
+            )
+        with Web(routes, other=(200, {"Content-Type": "text/javascript"}, "0")) as web:
+            directory = f"{folder}/hostile"
+            only_own = [flag.replace("127.0.0.0/8", "127.0.0.1/32") for flag in FAST]
+            limits = (
+                "--set",
+                "render.cpu_max=5",
+                "--set",
+                "render.wall_max=20",
+                "--set",
+                "render.images=true",
+            )
+            seeds = [web.url(host=f"h{n}.localhost") for n in range(len(names))]
+            ran = run("crawl", "--dir", directory, *only_own, "--render", "always", *limits, *seeds)
+            lines = {}
+            for text in (Path(directory) / "pages.jsonl").read_text().splitlines():
+                line = json.loads(text)
+                lines[line["url"]] = line
+            print(f"{'page':<28}{'kept':>8}{'cut by':>12}{'s':>7}{'link followed':>15}")
+            for n, name in enumerate(names):
+                line = lines.get(seeds[n], {})
+                dom = run("get", seeds[n], "--dir", directory).stdout
+                kept = "shown" if ">shown<" in dom else "answer" if dom else "nothing"
+                followed = "yes" if f"{seeds[n]}after" in lines else "no"
+                print(
+                    f"{name:<28}{kept:>8}{line.get('cut_by', '-'):>12}{line.get('rendered', 0.0):>7.1f}{followed:>15}"
+                )
+            checked = "no problems found" in run("check", "--dir", directory).stdout
+            print(f"exit code {ran.returncode}, requests at the other address: {len(inner.asked)}")
+            print(_end(checked, folder), flush=True)
+
+
+def kills(folder: str, count: int, rng: random.Random) -> None:
+    """Kill the browser or the crawler `count` times, finish the crawl, and print what is left."""
+    pages, directory = 40, f"{folder}/killed"
+    done = {"browser": 0, "crawler": 0}
+    with Web(shop(pages)) as web:
+        command = [
+            sys.executable,
+            "-m",
+            "crawler",
+            "crawl",
+            "--dir",
+            directory,
+            *FAST,
+            "--render",
+            "always",
+            web.url(),
+        ]
+        process = None
+        for _ in range(count):
+            if process is None or process.poll() is not None:
+                process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(rng.uniform(0.5, 5.0))
+            found = browsers(folder)
+            if rng.random() < 0.5 and found:
+                os.kill(rng.choice(found), signal.SIGKILL)
+                done["browser"] += 1
+            else:
+                process.kill()
+                process.wait()
+                done["crawler"] += 1
+        if process is not None:
+            process.kill()
+            process.wait()
+        last = run(*command[3:])
+        lost = [n for n in range(1, pages) if f"/item/{n}" not in set(web.paths())]
+        doms = [run("get", web.url(f"/item/{n}"), "--dir", directory).stdout for n in range(1, pages)]
+        whole = sum(f"words about item {n} " in dom for n, dom in enumerate(doms, 1))
+    fetched = (Path(directory) / "pages.jsonl").read_text()
+    crashed = sum('"cut_by":"crash"' in text.replace(" ", "") for text in fetched.splitlines())
+    checked = "no problems found" in run("check", "--dir", directory).stdout
+    print(
+        f"kill -9 of the browser {done['browser']} x, of the crawler {done['crawler'] + 1} x; exit code {last.returncode}"
+    )
+    print(
+        f"pages lost: {len(lost)} of {pages}; whole: {whole} of {pages - 1}; kept as answered, marked: {crashed}"
+    )
+    print(_end(checked, folder))
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # as root, the browser runs as the user nobody
+        os.environ["TMPDIR"] = folder
+        hostile(folder)
+        kills(folder, args.kills, random.Random(args.seed))
+
+
+if __name__ == "__main__":
+    main()

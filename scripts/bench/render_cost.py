@@ -1,0 +1,179 @@
+"""Measures the cost of a rendered page: a thousand pages of one host, and the same pages shown by Playwright.
+
+    python scripts/bench/render_cost.py [--pages 1000] [--playwright PYTHON --compared 100]
+
+Each page is empty until its scripts run. It asks for two libraries, a style sheet and an
+application, which all pages share, and for data of its own. PYTHON is that of an environment with
+the package playwright; it shows the first pages in the same browser, two at a time, until the network
+is idle. CPU is that of all processes of the crawl, or of Playwright; memory is the largest sum of
+their proportional set sizes, measured twice a second. Both need control groups, and root.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
+
+from render import Account  # noqa: E402
+
+from crawler.render.browser import find_program  # noqa: E402
+from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Route, Web  # noqa: E402
+
+_FRESH = {"Cache-Control": "max-age=86400"}
+_SCRIPT = {"Content-Type": "text/javascript", **_FRESH}
+_STYLE = {"Content-Type": "text/css", **_FRESH}
+_SHELL = (
+    '<!doctype html><title>shop</title><link rel=stylesheet href="/style.css"><div id="root"></div>'
+    '<script src="/one.js"></script><script src="/two.js"></script><script src="/app.js"></script>'
+)
+_LIBRARY = "".join(f"function unused{{}}_{n}(a) {{{{ return a * {n} + 1 }}}}\n" for n in range(2000))
+_APP = """
+const n = +(location.pathname.split('/')[2] || 0);
+fetch('/api/' + n + '.json').then(a => a.json()).then(page => {
+  document.title = page.title;
+  document.getElementById('root').innerHTML = '<p>' + page.text + '</p>' +
+    page.links.map(link => '<a href="' + link + '">' + link + '</a>').join(' ');
+});
+"""
+_SHARED = ("/one.js", "/two.js", "/app.js", "/style.css")
+
+# Run by the Python of Playwright: (program of the browser, URLs) -> pages whose title their script has set
+_PLAYWRIGHT = """
+import asyncio, json, sys
+from playwright.async_api import async_playwright
+program, *urls = json.load(sys.stdin)
+async def main():
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=program)
+        places, built = asyncio.Semaphore(2), []
+        async def show(url):
+            async with places:
+                context = await browser.new_context()
+                page = await context.new_page()
+                await page.goto(url, wait_until="networkidle")
+                built.append("<p>" in await page.content())
+                await context.close()
+        await asyncio.gather(*map(show, urls))
+        await browser.close()
+        print(sum(built))
+asyncio.run(main())
+"""
+
+
+def _data(request: ReceivedRequest, pages: int) -> Answer:
+    n = int(request.path[5:-5])
+    links = [f"/item/{child}" for child in (2 * n + 1, 2 * n + 2) if child < pages]
+    words = f"words about item {n} " * 40
+    return (
+        200,
+        {"Content-Type": "application/json"},
+        json.dumps({"title": f"Item {n}", "text": words, "links": links}),
+    )
+
+
+def shop(pages: int) -> dict[str, Route]:
+    """Return the routes of a site of `pages` pages."""
+    site: dict[str, Route] = {"/": _SHELL}
+    site |= {f"/item/{n}": _SHELL for n in range(1, pages)}
+    site |= {f"/api/{n}.json": lambda request: _data(request, pages) for n in range(pages)}
+    site |= {f"/{name}.js": (200, _SCRIPT, _LIBRARY.format(*[name] * 2000)) for name in ("one", "two")}
+    return site | {"/app.js": (200, _SCRIPT, _APP), "/style.css": (200, _STYLE, "p { margin: 1em }")}
+
+
+class Memory:
+    """The largest memory of the processes of an account while it is open, in bytes."""
+
+    def __init__(self, account: Account) -> None:
+        self._account, self._over = account, threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.most = 0
+
+    def __enter__(self) -> "Memory":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.5):
+            self.most = max(self.most, sum(map(_proportional, self._account.processes())))
+
+
+def _proportional(pid: int) -> int:
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return 0
+
+
+def measured(command: list[str], **options: Any) -> tuple[float, float, int, str]:
+    """Run a command; return its wall and CPU seconds, its memory and its output."""
+    began = time.perf_counter()
+    with Account() as account, Memory(account) as memory:
+        ran = subprocess.run(
+            [*account.prefix, *command], check=True, stdout=subprocess.PIPE, text=True, **options
+        )
+    return time.perf_counter() - began, account.cpu, memory.most, ran.stdout
+
+
+def main() -> None:
+    """Crawl the site, show its first pages in Playwright, and print both costs."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pages", type=int, default=1000)
+    parser.add_argument("--playwright", default="", metavar="PYTHON")
+    parser.add_argument("--compared", type=int, default=100)
+    args = parser.parse_args()
+    with Web(shop(args.pages)) as web, tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable,
+            "-m",
+            "crawler",
+            "crawl",
+            "--dir",
+            folder,
+            *FAST,
+            "--render",
+            "always",
+            web.url(),
+        ]
+        took, cpu, memory, _ = measured(command, stderr=subprocess.DEVNULL)
+        lines = [json.loads(line) for line in (Path(folder) / "pages.jsonl").read_text().splitlines()]
+        shown = sum("rendered" in line for line in lines)
+        asked = Counter(web.paths())
+        fetched = sum(asked[path] for path in _SHARED)
+        needed = shown * (len(_SHARED) + 1)
+        print(f"{shown} pages of one host rendered, {sum('cut_by' in line for line in lines)} of them cut")
+        print(f"scripts and styles: {fetched} requests for {shown * len(_SHARED)} uses")
+        print(f"subresources from the cache: {1 - (fetched + shown) / needed:.3f} of {needed}")
+        print(f"{'':<12}{'pages':>7}{'s':>8}{'CPU s a page':>14}{'MiB':>7}")
+        print(f"{'crawler':<12}{shown:>7}{took:>8.1f}{cpu / shown:>14.3f}{memory >> 20:>7}", flush=True)
+        if args.playwright:
+            urls = [web.url(), *(web.url(f"/item/{n}") for n in range(1, args.compared))]
+            given = json.dumps([find_program(""), *urls])
+            took, theirs, memory, built = measured([args.playwright, "-c", _PLAYWRIGHT], input=given)
+            print(
+                f"{'playwright':<12}{int(built):>7}{took:>8.1f}{theirs / len(urls):>14.3f}{memory >> 20:>7}"
+            )
+            print(
+                f"CPU: {cpu / shown / (theirs / len(urls)):.2f} of Playwright's, with fetching, archive and links"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Replays rendered pages with pywb, from the WARC files alone, and shows them in a browser.
+
+    python scripts/bench/replay.py FOLDER
+
+FOLDER is the bin folder of an environment with the package pywb. A site that shows nothing without
+its scripts is crawled and its server ended. Then pywb serves the archive, and the browser, whose proxy
+is pywb, shows each page: its script and its data come from the archive. The exit code is 1 if a page is not whole.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
+
+from render_cost import shop  # noqa: E402
+from warcio.archiveiterator import ArchiveIterator  # noqa: E402
+
+from crawler.render.browser import find_program  # noqa: E402
+from tests.end_to_end.web import FAST, Web  # noqa: E402
+
+PAGES = 6
+_START_MAX = 60.0  # seconds until pywb answers
+
+
+def crawl(folder: Path) -> list[str]:
+    """Crawl the site with a browser; return the URLs of its pages."""
+    with Web(shop(PAGES)) as web:
+        command = [
+            sys.executable,
+            "-m",
+            "crawler",
+            "crawl",
+            "--dir",
+            str(folder),
+            *FAST,
+            "--render",
+            "always",
+        ]
+        subprocess.run([*command, web.url()], check=True, capture_output=True)
+        return [web.url(), *(web.url(f"/item/{n}") for n in range(1, PAGES))]
+
+
+def read(files: list[str]) -> int:
+    """Return the number of records, read by warcio, whose digests it verifies."""
+    count = 0
+    for file in files:
+        with open(file, "rb") as stream:
+            for record in ArchiveIterator(stream, check_digests="raise"):
+                record.content_stream().read()
+                count += 1
+    return count
+
+
+def shown(program: str, port: int, url: str) -> str:
+    """Return the DOM of an archived page as the browser shows it; every request goes to pywb."""
+    command = [program, "--no-sandbox", "--disable-gpu", f"--proxy-server=127.0.0.1:{port}"]
+    command += ["--proxy-bypass-list=<-loopback>", "--virtual-time-budget=20000", "--dump-dom", url]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).stdout
+
+
+def wait_for(port: int) -> None:
+    """Wait until pywb answers."""
+    until = time.monotonic() + _START_MAX
+    while time.monotonic() < until:
+        with suppress(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
+            return
+        time.sleep(0.2)
+    raise SystemExit("pywb does not answer")
+
+
+def main() -> int:
+    """Crawl, replay, and print what each page shows."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--port", type=int, default=18089)
+    args = parser.parse_args()
+    if not (args.folder / "wayback").exists():
+        raise SystemExit(
+            f"{args.folder}: no pywb here; install the package pywb in an environment of its own"
+        )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        urls = crawl(folder / "crawl")
+        files = sorted(map(str, (folder / "crawl").glob("*/warc/*.warc.gz")))
+        print(f"{read(files)} records read by warcio, all digests right")
+        manager = str(args.folder / "wb-manager")
+        subprocess.run([manager, "init", "pages"], cwd=folder, check=True, capture_output=True)
+        subprocess.run([manager, "add", "pages", *files], cwd=folder, check=True, capture_output=True)
+        server = subprocess.Popen(
+            [args.folder / "wayback", "-p", str(args.port), "--proxy", "pages"],
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            wait_for(args.port)
+            whole = 0
+            for n, url in enumerate(urls):
+                dom = shown(find_program(""), args.port, url)
+                complete = f"words about item {n} " in dom and f"<title>Item {n}</title>" in dom
+                whole += complete
+                print(json.dumps({"url": url, "bytes": len(dom), "whole": complete}))
+        finally:
+            server.terminate()
+            server.wait()
+    print(f"{whole} of {len(urls)} pages are whole in the replay")
+    return int(whole < len(urls))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

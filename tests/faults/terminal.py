@@ -1,0 +1,21 @@
+"""Runs a module in a session of its own: with a terminal, as a shell does, or without one, as a service manager does.
+
+python -m tests.faults.terminal MODULE ARGUMENTS
+python -m tests.faults.terminal --none MODULE ARGUMENTS
+"""
+
+import fcntl
+import os
+import sys
+import termios
+
+if __name__ == "__main__":
+    os.setsid()
+    words = sys.argv[1:]
+    if words[0] == "--none":
+        words.pop(0)
+    else:
+        window, terminal = os.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+        os.set_inheritable(window, True)  # it closes when the process ends
+    os.execv(sys.executable, [sys.executable, "-m", *words])

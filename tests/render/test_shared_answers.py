@@ -1,0 +1,70 @@
+"""Answers that pages share: each is fetched once, and found again in the archive."""
+
+import asyncio
+
+from crawler.records import Fetch, Outcome
+from crawler.render.shared_answers import SharedAnswers
+from crawler.render.shared_cache import SharedCache
+
+URL = "http://a.test/x.js"
+NOW = 1_795_000_000.0
+
+
+def answer(field: str = "max-age=60", at: float = NOW) -> Fetch:
+    fields = ((b"Cache-Control", field.encode()),)
+    return Fetch(URL, Outcome.FETCHED, status=200, headers=fields, content=b"x", began=at)
+
+
+class Pages:
+    """Pages that ask for one URL; `asked` counts the requests that reach the network."""
+
+    def __init__(self, fetched: Fetch, stored: Fetch | None = None) -> None:
+        self.shared = SharedAnswers(SharedCache(1000), lambda url: stored, lambda: NOW)
+        self.fetched = fetched
+        self.asked = 0
+
+    async def _ask(self) -> Fetch:
+        self.asked += 1
+        await asyncio.sleep(0)
+        return self.fetched
+
+    async def get(self) -> bool:
+        """Return whether the answer was shared."""
+        fetch, shared = await self.shared.get(URL, self._ask)
+        assert fetch.content == b"x"
+        return shared
+
+
+async def _together(pages: Pages, count: int) -> list[bool]:
+    return await asyncio.gather(*(pages.get() for _ in range(count)))
+
+
+def test_pages_that_ask_at_the_same_time_share_one_request() -> None:
+    pages = Pages(answer())
+    assert sorted(asyncio.run(_together(pages, 5))) == [False, True, True, True, True]
+    assert pages.asked == 1
+
+
+def test_an_answer_that_must_not_be_shared_is_fetched_for_each_page() -> None:
+    pages = Pages(answer("no-store"))
+    assert asyncio.run(_together(pages, 3)) == [False] * 3
+    assert pages.asked == 3
+
+
+def test_the_archive_answers_while_its_copy_is_fresh() -> None:
+    fresh = Pages(answer(), stored=answer(at=NOW - 59))
+    assert asyncio.run(fresh.get()) and not fresh.asked
+    stale = Pages(answer(), stored=answer(at=NOW - 60))
+    assert not asyncio.run(stale.get()) and stale.asked
+
+
+def test_a_page_that_ends_while_it_asks_leaves_the_request_to_the_next() -> None:
+    async def run() -> int:
+        pages = Pages(answer())
+        first, second = asyncio.create_task(pages.get()), asyncio.create_task(pages.get())
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second is False
+        return pages.asked
+
+    assert asyncio.run(run()) == 2

@@ -1,0 +1,49 @@
+"""Shadow roots are part of a page; other templates are not."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from crawler.pages.change_detection import visible_text
+from crawler.shadow_roots import open_shadow_roots
+
+OPEN = b"<template shadowrootmode=open>"
+PIECES = [
+    OPEN, b'<TEMPLATE shadowrootmode="closed" class=x>', b"<template>", b"<template shadowrootmode=none>",
+    b"</template>", b"<a href=/1>", b"</a>", b"<script>'</template>'</script>", b"<!-- <template> -->", b"words",
+]  # fmt: skip
+
+
+def hrefs(html: bytes) -> list[str | None]:
+    return [node.attributes["href"] for node in LexborHTMLParser(html).css("a[href]")]
+
+
+def test_templates_in_a_shadow_root_stay_templates_and_roots_in_a_template_stay_hidden() -> None:
+    html = OPEN + b"<template><a href=/no></a></template><a href=/yes></a></template><a href=/after></a>"
+    assert hrefs(open_shadow_roots(html)) == ["/yes", "/after"]
+    html = b"<template>" + OPEN + b"<a href=/no></a></template></template><a href=/after></a>"
+    assert hrefs(open_shadow_roots(html)) == ["/after"]
+
+
+def test_what_only_looks_like_a_template_ends_none() -> None:
+    html = (
+        OPEN
+        + b"<script>'</template>'</script><!--</template>--><template><a href=/no></a></template></template>"
+    )
+    assert hrefs(open_shadow_roots(html)) == []
+    assert visible_text(OPEN + b"seen<template>hidden</template></template>") == b"seen"
+
+
+def test_a_page_without_shadow_roots_is_the_same_object() -> None:
+    html = b"<template><a href=/1></template>"
+    assert open_shadow_roots(html) is html
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join))
+def test_only_the_names_of_tags_change(html: bytes) -> None:
+    assert open_shadow_roots(html).lower().replace(b"shadow-root", b"template") == html.lower()
+
+
+def test_it_is_linear_in_hostile_pages() -> None:
+    for piece in (OPEN, b"<template shadowrootmode ", b"<script>", b"</template>", b"<!--", b"<template "):
+        assert open_shadow_roots(OPEN + piece * 100_000)

@@ -591,24 +591,24 @@ class Crawl:
         return answer
 
     def _build_report(self) -> Report:
-        stages, process = self.stages, self.process
-        now = stages.clock.now()
+        process, now = self.process, self.stages.clock.now()
+        views, hosts, counters = self.stages.views, self.stages.frontier.views, self.stages.point.counters
         return Report(
             crawl_id=self.directory.crawl_id(),
             started=process.started,
             ended=now,
             stopped_by=process.stopped_by,
-            counters=dict(stages.point.counters),
-            run_counters=dict(stages.point.counters - stages.counters_before),
-            frontier=stages.views.frontier_counts(),
-            hosts=list(stages.frontier.views.hosts(now, HOSTS_IN_REPORT)),
-            due=stages.views.due_counts(),
-            splitter=stages.views.splitter_counts(),
-            why_slow=shares(stages.frontier.views.why_slow(now), now - process.started),
+            counters=dict(counters),
+            run_counters=dict(counters - self.stages.counters_before),
+            frontier=views.frontier_counts(),
+            hosts=list(hosts.hosts(now, HOSTS_IN_REPORT)),
+            due=views.due_counts(),
+            splitter=views.splitter_counts(),
+            why_slow=shares(hosts.why_slow(now), now - process.started),
             cpu_seconds=cpu_seconds(),
             peak_rss_bytes=peak_rss_bytes(),
-            refreshing=stages.views.refreshing(now),
-            problems=stages.views.problems() if process.failure is None else ["not checked: the run failed"],
+            refreshing=views.refreshing(now),
+            problems=views.problems() if process.failure is None else ["not checked: the run failed"],
         )
 
 

@@ -104,8 +104,11 @@ class Delivery:
         processors: Sequence[ItemProcessor] = (),
     ) -> None:
         self._process = process
-        self._stages = process.stages
-        self._pages = StoredPages(process.stages.config)
+        stages = process.stages
+        self._store, self._archive, self._admission = stages.store, stages.pages, stages.admission
+        self._fingerprinter = stages.fingerprinter
+        self._content_max = stages.config.fetch.body_bytes_max
+        self._pages = StoredPages(stages.config)
         self._errors = errors
         self._sink = sink
         self._parse = parse
@@ -150,7 +153,7 @@ class Delivery:
         kept = self._handover(fetch_task.fingerprint)
         target = resolve(fetch.url, fetch.location)
         if target is not None and (kept.callback or kept.meta or kept.errback):
-            self._keep(change, self._stages.fingerprinter.fingerprint(target), kept)
+            self._keep(change, self._fingerprinter.fingerprint(target), kept)
 
     def request_options_of(self, fetch_task: FetchTask) -> RequestOptions:
         """Return the request options of a fetch task with the flag OWN_REQUEST."""
@@ -182,7 +185,7 @@ class Delivery:
         change = Change()
         url = canonical(request.url)
         assert url is not None, request
-        yield from self._stages.admission.given(change, [url])
+        yield from self._admission.given(change, [url])
         self._ask(change, url, request, LinkContext(flags=_SEED))
         return change
 
@@ -191,16 +194,15 @@ class Delivery:
         handover = self._handover(fetch_task.fingerprint)
         if fetch.outcome is Outcome.ROBOTS_DENIED and not handover.errback:
             return
-        content_max = self._process.stages.config.fetch.body_bytes_max
         consent = self._consent(fetch_task.fingerprint)
-        page = page_of(fetch_task, fetch, extracted, handover.meta, content_max, consent)
+        page = page_of(fetch_task, fetch, extracted, handover.meta, self._content_max, consent)
         await self._hand_over(fetch_task.fingerprint, page, handover, final=fetch.final)
 
     async def deliver_waiting(self) -> None:
         """Deliver the pages that an earlier run left waiting."""
         waiting = [
             (int.from_bytes(at[2:], "big"), handover)
-            for at, value in scan_prefix(self._stages.store, requests.HANDOVER)
+            for at, value in scan_prefix(self._store, requests.HANDOVER)
             if (handover := requests.unpack(at, value)).waiting
         ]
         for fingerprint, handover in waiting:
@@ -214,25 +216,25 @@ class Delivery:
             url, status, outcome = handover.failed
             return Page(url, status, outcome, handover.depth, 0.0, "", (), b"", meta=handover.meta)
         try:
-            stored = self._stages.pages.get(fingerprint, with_noarchive=True)
+            stored = self._archive.get(fingerprint, with_noarchive=True)
         except DamageError as error:
             log.error("a page that waits for its callback cannot be read: %s", error)
             return None
         if stored is None:
             return None
-        record = self._stages.pages.record(fingerprint)
+        record = self._archive.record(fingerprint)
         flags = record.flags if record is not None else 0
-        consent = in_plain(self._stages.store, fingerprint, stored.capture)
+        consent = in_plain(self._store, fingerprint, stored.capture)
         return stored_page(stored, self._pages, flags, handover.depth, handover.meta, consent)
 
     def _consent(self, fingerprint: int) -> dict[str, Any]:
         """Return the receipt of a page that is durable; {} if it has none."""
-        record = self._stages.pages.record(fingerprint)
-        return {} if record is None else in_plain(self._stages.store, fingerprint, record)
+        record = self._archive.record(fingerprint)
+        return {} if record is None else in_plain(self._store, fingerprint, record)
 
     def _handover(self, fingerprint: int) -> Handover:
         at = requests.key(fingerprint)
-        return requests.unpack(at, self._stages.store.get(at))
+        return requests.unpack(at, self._store.get(at))
 
     # -- the user's side -------------------------------------------------------
 
@@ -331,7 +333,7 @@ class Delivery:
             elif self._ask(change, url, request, link_context, plainly=False):
                 urls.append(url)
         if urls:
-            self._stages.admission.links(change, page.url, urls, link_context)
+            self._admission.links(change, page.url, urls, link_context)
         return change
 
     def _ask(
@@ -339,7 +341,7 @@ class Delivery:
     ) -> bool:
         """Queue a request and store its options with its URL; return True if it is a plain link instead, left to do."""
         self._remember(request)
-        printer = self._stages.fingerprinter
+        printer = self._fingerprinter
         fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)
         handover = Handover.of(request)
         if handover != Handover():
@@ -347,13 +349,13 @@ class Delivery:
         if not request.flags and not plainly:
             return True
         flags = link_context.flags | request.flags
-        self._stages.admission.one(change, url, fingerprint, replace(link_context, flags=flags))
+        self._admission.one(change, url, fingerprint, replace(link_context, flags=flags))
         return False
 
     def _keep(self, change: Change, fingerprint: int, handover: Handover) -> None:
         """Store the handover of a page, unless the page was fetched or an earlier request has stored one."""
         at = requests.key(fingerprint)
-        known = self._stages.pages.record(fingerprint) is not None or self._stages.store.get(at) is not None
+        known = self._archive.record(fingerprint) is not None or self._store.get(at) is not None
         if not known and at not in self._keeping:
             self._keeping.add(at)
             change.put(at, requests.pack(handover))

@@ -115,15 +115,13 @@ class Loader:
         self.watch(f"{step}: committed (loop)", point.committed, group)
 
     def flush(self, *, dry: bool) -> None:
-        stages = self.stages
-        while (plan := stages.commits.flush_begin(dry=dry)) is not None:
+        commits, due = self.stages.commits, self.stages.due
+        while (plan := commits.flush_begin(dry=dry)) is not None:
             self.watch("flush: join and read", plan.run)
-            self.commit(
-                self.watch("flush: frontier (loop)", whole, stages.commits.flush_change(plan)), step="flush"
-            )
-            while (merge := stages.due.begin_compaction()) is not None:
+            self.commit(self.watch("flush: frontier (loop)", whole, commits.flush_change(plan)), step="flush")
+            while (merge := due.begin_compaction()) is not None:
                 self.watch("merge", merge.run)
-                self.commit(stages.commits.compaction_change(merge), step="merge")
+                self.commit(commits.compaction_change(merge), step="merge")
 
 
 def whole(making: Making) -> Change:

@@ -64,7 +64,7 @@ class _Segments:
         self._to = to
         self._receipt_of = receipt_of
         self._folder = to.folder / "warc"
-        self._about = b""  # the facts in the warcinfo record of the segment that is being divided
+        self._about: reading.Record | None = None  # the warcinfo record of the segment that is being divided
         committed = (key[2:].decode() for each in to.sources for key, _ in scan_prefix(each.store, SEGMENT))
         self._writer = SegmentWriter(
             self._folder,
@@ -77,8 +77,11 @@ class _Segments:
         self._linked: set[str] = set()
 
     def _opening(self, name: str, now: float) -> bytes:
-        facts = (line.partition(": ")[::2] for line in self._about.decode("utf-8", "replace").splitlines())
-        identity = warc.record_ids(os.urandom, 1)[0]
+        """Return the first record of the divided segment, with its identity: the records name it."""
+        assert self._about is not None
+        lines = self._about.block.decode("utf-8", "replace").splitlines()
+        facts = (line.partition(": ")[::2] for line in lines)
+        identity = self._about.fields["warc-record-id"].encode()
         return self._compress(warc.warcinfo(identity, warc.date_text(now), name, facts))
 
     def move(self) -> None:
@@ -149,14 +152,14 @@ class _Segments:
         """
         archive = Archive(source.folder / "warc", source.store)
         named, written = set[bytes](), set[bytes]()
-        self._about = b""
+        self._about = None
         for key, capture in captures:
             is_first = capture.receipt not in named
             named.add(capture.receipt)
             if not self._to.owns_key(key):
                 continue
-            if not self._about:
-                self._about = _facts_of(archive, capture.segment)
+            if self._about is None:
+                self._about = _warcinfo_of(archive, capture.segment)
             if capture.receipt and capture.receipt not in written and not is_first:
                 self._write_receipt(source.store, key, capture)
             written.add(capture.receipt)
@@ -184,7 +187,7 @@ class _Segments:
 
     def _bring_originals(self, repeated: Iterable[bytes]) -> None:
         """Copy these responses of other processes, and keep their places under `v/`."""
-        self._about = b""
+        self._about = None
         for key in sorted(repeated):
             self._bring_original(key)
         self._finish()
@@ -199,7 +202,7 @@ class _Segments:
             if note_of(archive.folder, capture.segment):
                 self._link(source, capture.segment)
             else:
-                self._about = self._about or _facts_of(archive, capture.segment)
+                self._about = self._about or _warcinfo_of(archive, capture.segment)
                 capture = self._write(archive, capture)
             return self._to.put(elsewhere, pack(capture))
 
@@ -217,9 +220,9 @@ def _portions(segments: Iterable[str], captures: Counter[str]) -> Iterator[set[s
         yield portion
 
 
-def _facts_of(archive: Archive, segment: str) -> bytes:
-    """Return the facts in the first record of a segment, one line each."""
-    return reading.parse_record(reading.expand(archive.warcinfo(segment), where=segment)).block
+def _warcinfo_of(archive: Archive, segment: str) -> reading.Record:
+    """Return the first record of a segment."""
+    return reading.parse_record(reading.expand(archive.warcinfo(segment), where=segment))
 
 
 def _keep_lost_and_found(to: NewProcess) -> None:

@@ -8,13 +8,16 @@ from pathlib import Path
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.topology import Topology
 from crawler.errors import DamageError
+from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import BALLAST, Stages, at_rest
+from crawler.storage.commit import CommitPoint
 from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.engines import repair as repair_store
 from crawler.storage.files import Lock
 from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, KEPT, PARKED, TODO, bucket_range, family
-from crawler.storage.kv import scan_prefix, unseal
+from crawler.storage.kv import KeyValue, scan_prefix, unseal
 from crawler.storage.reshard import load_json
 from crawler.upkeep import lost_receipts
 from crawler.upkeep.rebuild import rebuild
@@ -28,21 +31,22 @@ PROBLEMS_MAX = 1000  # lines of one report
 
 def check(stages: Stages) -> list[str]:
     """Return the problems, one line each; [] if there are none. Reads every value, run and WARC record."""
-    problems = list(stages.views.problems())
-    problems += _damaged_values(stages)
-    problems += _missing_keys(stages)
-    problems += _queue_lengths(stages)
-    problems += _foreign_keys(stages)
-    problems += lost_receipts.problems(stages.store)
-    problems += stages.due.check()
-    problems += [f"{problem.where}: {problem.message}" for problem in stages.pages.check()]
+    store, views, due, pages = stages.store, stages.views, stages.due, stages.pages
+    problems = list(views.problems())
+    problems += _damaged_values(store)
+    problems += _missing_keys(store, stages.point)
+    problems += _queue_lengths(store, views)
+    problems += _foreign_keys(store, stages.topology)
+    problems += lost_receipts.problems(store)
+    problems += due.check()
+    problems += [f"{problem.where}: {problem.message}" for problem in pages.check()]
     return problems[:PROBLEMS_MAX]
 
 
-def _damaged_values(stages: Stages) -> list[str]:
+def _damaged_values(store: KeyValue) -> list[str]:
     """Return a line for each unknown key and each damaged sealed value."""
     problems = []
-    for key, value in stages.store.scan(b""):
+    for key, value in store.scan(b""):
         found = family(key)
         if found is None:
             problems.append(f"store: the key {key!r} is unknown")
@@ -54,36 +58,35 @@ def _damaged_values(stages: Stages) -> list[str]:
     return problems
 
 
-def _missing_keys(stages: Stages) -> list[str]:
+def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
     """Return a line for each kind of key of which the store has more or fewer than were written."""
     problems = []
     for name, prefix in KEPT.items():
-        found, counted = sum(1 for _ in scan_prefix(stages.store, prefix)), stages.point.counters[name]
+        found, counted = sum(1 for _ in scan_prefix(store, prefix)), point.counters[name]
         if found != counted:
             problems.append(f"store: {found} keys {prefix.decode()}, but {counted} were written ({name})")
     return problems
 
 
-def _queue_lengths(stages: Stages) -> list[str]:
+def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
     """Return a line for each queue that holds more or fewer URLs than the host records say."""
-    counts = stages.views.frontier_counts()
+    counts = views.frontier_counts()
     problems = []
     for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):
-        found = sum(1 for _ in scan_prefix(stages.store, prefix))
+        found = sum(1 for _ in scan_prefix(store, prefix))
         if found != said:
             problems.append(f"store: {found} keys {prefix.decode()}, but the host records say {said}")
     return problems
 
 
-def _foreign_keys(stages: Stages) -> list[str]:
+def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
     """Return a line for each range of host records that other processes own: two processes would crawl those hosts."""
-    partition = stages.topology.partition
     problems = []
-    for name, first, end in partition.ranges():
-        if name == stages.name:
+    for name, first, end in topology.partition.ranges():
+        if name == topology.me:
             continue
         for prefix in BY_BUCKET:
-            n = sum(1 for _ in stages.store.scan(*bucket_range(prefix, first, end)))
+            n = sum(1 for _ in store.scan(*bucket_range(prefix, first, end)))
             if n:
                 problems.append(
                     f"store: {n} keys {prefix.decode()} of buckets {first} to {end}, which {name} owns"

@@ -100,7 +100,7 @@ def test_waiting_links_are_queued_if_they_are_new_and_owned(open_joint: Open) ->
 def taken(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> list[list[Link]]:
     """Return the links that reading all pages again queues, portion by portion."""
     portions: list[list[Link]] = []
-    monkeypatch.setattr(module, "_queue", lambda _, links: portions.append(list(links)))
+    monkeypatch.setattr(module, "_queue", lambda due, commits, links: portions.append(list(links)))
     refind(stages, [], [], reread=True)
     assert portions.pop(0) == [], "no links waited"
     return portions
@@ -188,7 +188,7 @@ def test_links_are_queued_in_portions(open_joint: Open, monkeypatch: pytest.Monk
 def test_a_crawl_without_seeds_and_pages_has_nothing_to_read(
     open_joint: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert taken(open_joint().stages, monkeypatch) == [[]]
+    assert taken(open_joint().stages, monkeypatch) == []
 
 
 def test_links_owned_by_other_processes_are_skipped(

@@ -1,5 +1,6 @@
 """Bugs to plant that show in acts of the operator, limits and stored records; see `planted.py`."""
 
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock
 
@@ -23,8 +24,8 @@ from crawler.process.process import Process
 from crawler.process.results import link_policy
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.process.results.signal_intake import SignalIntake
-from crawler.records import LinkFlag, Rendering
-from crawler.upkeep.recover import Recovery
+from crawler.records import Link, LinkFlag, Rendering
+from crawler.upkeep.stored_links import StoredLinks
 
 Patches = list[tuple[Any, str, Any]]
 HOUR = 3600.0
@@ -179,13 +180,12 @@ def _signals_ignored() -> Patches:
 
 def _recovers_half() -> Patches:
     """`crawler recover` leaves out every other page of the archive."""
-    take = Recovery._take_page
+    owned = StoredLinks.owned_by
 
-    def take_some(self: Recovery, fingerprint: int, record: Any, capture: Any) -> None:
-        if fingerprint % 2:
-            take(self, fingerprint, record, capture)
+    def owned_by_some(self: StoredLinks, name: str) -> Iterator[Link]:
+        return (link for link in owned(self, name) if not link.via or link.via % 2)
 
-    return [(Recovery, "_take_page", take_some)]
+    return [(StoredLinks, "owned_by", owned_by_some)]
 
 
 def _links_shown_are_ignored() -> Patches:

@@ -1,0 +1,48 @@
+"""All links that an archive shows: those of its pages, the targets of its redirects, and the seeds."""
+
+from collections.abc import Iterator, Sequence
+
+from crawler.errors import DamageError
+from crawler.export.stored_pages import StoredPages
+from crawler.process.opening.stages import Stages
+from crawler.records import Link, LinkFlag
+
+
+class StoredLinks:
+    """Finds the links in the archive of one process; `problems` are the pages that could not be read."""
+
+    def __init__(self, stages: Stages) -> None:
+        self._seeds = list(stages.config.seeds)
+        self._reader = StoredPages(stages.config)
+        self._pages, self._filter_links = stages.pages, stages.intake.filter_links
+        self._split = stages.topology.partition.split
+        self.problems: list[str] = []
+
+    def owned_by(self, name: str) -> Iterator[Link]:
+        """Yield the accepted links that the process `name` owns; a link on several pages occurs several times."""
+        if self._seeds:
+            yield from self._accepted(name, self._seeds[0], self._seeds, 0, 0, LinkFlag.SEED)
+        for fingerprint, capture in self._pages.newest_captures(withdrawn=True):
+            record = self._pages.record(fingerprint)
+            if record is None:
+                continue
+            try:
+                urls = self._reader.links(self._pages.read(capture), record.flags)
+            except DamageError as error:
+                self.problems.append(str(error))
+                continue
+            yield from self._accepted(name, record.url, urls, fingerprint, record.depth + 1, 0)
+        for fingerprint, read in self._pages.stored_records():
+            record = read()
+            if record.location:
+                redirect = LinkFlag.REDIRECT
+                yield from self._accepted(
+                    name, record.url, [record.location], fingerprint, record.depth, redirect
+                )
+
+    def _accepted(
+        self, name: str, base: str, urls: Sequence[str], via: int, depth: int, flags: int
+    ) -> Iterator[Link]:
+        accepted = self._filter_links(base, urls, flags=flags)
+        for place in self._split(accepted.fingerprints).get(name, []):
+            yield Link(int(accepted.fingerprints[place]), accepted.urls[place], depth, via, 0, flags)

@@ -18,8 +18,8 @@ from crawler.fetcher.fetchers import FetcherNeeds, MakeFetcher, make_fetcher
 from crawler.lab.cluster.cluster_settings import ClusterSettings
 from crawler.lab.cluster.fetching import VirtualClient, VirtualResolver, WebLog
 from crawler.lab.cluster.machine import Life, SystemCalls
-from crawler.lab.cluster.rendering import VirtualRenderer
 from crawler.lab.cluster.synthetic_web import SyntheticWeb
+from crawler.lab.cluster.virtual_browser import VirtualRenderer
 from crawler.lab.cluster.virtual_network import VirtualListener, VirtualNetwork
 from crawler.process.fetching.fetch_tasks import Network
 from crawler.process.fetching.reader import Reader

@@ -1,7 +1,7 @@
 """Consent receipts: what a site asked for when one of its pages was fetched.
 
     capture, page record --digest--> Receipt --digest--> SiteStatements
-    16 bytes a page                  of pages alike      of the host
+    14 bytes a page                  of pages alike      of the host
 
 A digest is the start of the SHA-256 of the encoded value, so pages for which a host says the same share
 one receipt, and a receipt never changes. A receipt and the statements of its site are put into the batch of the
@@ -23,7 +23,7 @@ from crawler.errors import DamageError
 from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
-DIGEST_BYTES = 16
+DIGEST_BYTES = 14  # so that a page, which stores two of them, needs at most 40 bytes with its part of the receipts
 
 
 class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

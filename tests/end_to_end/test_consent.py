@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 import crawler as api
-from crawler.consent.receipts import Receipt, load
+from crawler.consent.receipts import DIGEST_BYTES, Receipt, load
 from crawler.consent.use_rule import USE_NAMES
 from crawler.export.archives import opened
 from crawler.pages import reading
@@ -191,7 +191,7 @@ def test_receipts_are_shown(crawled: tuple[Web, Path]) -> None:
     rows = [json.loads(line) for line in export(directory, "jsonl").splitlines()]
     row = next(each for each in rows if each["url"] == web.url("/noai", OPEN))
     assert (row["consent_search"], row["consent_train_ai"], row["consent_tdm"]) == ("y", "n", "y")
-    assert "train_ai=page-names" in row["consent_sources"] and len(row["consent_receipt"]) == 32
+    assert "train_ai=page-names" in row["consent_sources"] and len(row["consent_receipt"]) == 2 * DIGEST_BYTES
     denied = next(each for each in rows if each["url"] == web.url("/private/x", MIXED))
     assert denied["consent_receipt"] is None
     line = next(

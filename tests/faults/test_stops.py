@@ -235,10 +235,10 @@ def test_a_bug_in_the_writer_thread_costs_one_body(
     """Goal: the bug is logged once and counted, the crawl continues to its end, and the page has a record."""
     request = warc.request
 
-    def broken(*arguments: bytes) -> bytes:
+    def broken(*arguments: bytes, **options: bool) -> bytes:
         if b"/7 HTTP" in arguments[-1]:
             raise RuntimeError("planted")
-        return request(*arguments)
+        return request(*arguments, **options)
 
     monkeypatch.setattr(warc, "request", broken)
     report: dict[str, Any] = _crawl_here(_config(), web, tmp_path / "crawl")

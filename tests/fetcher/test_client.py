@@ -674,7 +674,7 @@ def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
                 await asyncio.sleep(0.005)
             one, other = ("a", second) if first.done() else ("b", first)
             assert client.account._charges == {one: 600}
-            assert len(client.account._waiting) == 1 and client.account.held == 800
+            assert len(client.account._waiting) == 1 and client.account.held == 600
             client.let_go(one)
             assert len((await other).body) == 600
             client.account._check()

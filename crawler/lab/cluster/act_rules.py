@@ -14,7 +14,7 @@ from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.judge_notes import TRIES, Notes
 from crawler.lab.cluster.synthetic_web import SITEMAP, SyntheticWeb, is_subresource
 
-HEARD_WITHIN = 900.0  # seconds after a signal within which a known page is requested again
+HEARD_WITHIN = 1200.0  # seconds after a signal within which a known page is requested again
 ROBOTS = "/robots.txt"
 
 

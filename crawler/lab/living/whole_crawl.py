@@ -15,7 +15,7 @@ import numpy as np
 from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.cluster_settings import START, ClusterSettings
 from crawler.lab.cluster.fetching import WebAsk
-from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebHost, WebReply, token
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebHost, WebReply, WebSpec, token
 from crawler.lab.living.playing import WorldRun, run_of
 from crawler.lab.living.worlds import DrawnWorld
 
@@ -35,6 +35,7 @@ class DrawnWeb(SyntheticWeb):
 
     def __init__(self, world: DrawnWorld, speed: float) -> None:
         self.world, self.speed, self.start = world, speed, START
+        self.spec = WebSpec(hosts=len(world.sites), pages=len(world.site))
         pages: list[list[int]] = [[] for _ in world.sites]
         self._paths: list[str] = []
         self._page_at: dict[tuple[str, str], int] = {}

@@ -41,7 +41,7 @@ class CommitLoopOwner(Protocol):
     """The interface through which the commit loop queries and notifies its process."""
 
     def fetching(self) -> int:
-        """Return the number of running fetch tasks, without those that only wait for their commit."""
+        """Return the number of running fetch tasks, not counting those that only wait for their commit."""
 
     def seeding(self) -> bool:
         """Return whether seeds are still being read."""
@@ -91,7 +91,9 @@ class CommitLoop:
         self._in_thread = in_thread
         self._committer = Committer(config.store, config.crawl.concurrency)
         self._heavy_links_max = config.due.buffer_entries_max
-        self._alone = not config.serve.address  # with an HTTP server, clients would wait for the disk too
+        self._alone = (
+            not config.serve.address
+        )  # with an HTTP server, its clients would also wait for the disk
         self._steps = {
             Step.WAIT: self._wait,
             Step.GATHER: self._gather,
@@ -132,7 +134,7 @@ class CommitLoop:
         self._news.set()
 
     def look_at_flight(self) -> None:
-        """End the gathering if few results are in flight; call when a fetch task ends and when the process stops."""
+        """End the gathering if few fetches are in flight; call this when a fetch task ends and when the process stops."""
         if self._run.fetching() <= SIBLINGS or self._run.stopping():
             self._few_in_flight.set()
 
@@ -201,7 +203,7 @@ class CommitLoop:
         self._run.decided()
 
     def _takes_heavy(self) -> bool:
-        """Return whether the DUE has room for a result with many links, without filling it up for the others."""
+        """Return whether the DUE has room for a result with many links and still keeps room for other results."""
         return self._run.stopping() or self._due.pending < self._heavy_links_max
 
     async def _make(self, *, heavy: bool = True) -> None:
@@ -219,7 +221,9 @@ class CommitLoop:
         await self._make()
         group, began = self._point.take_made(), self._clock.now()
         if self._alone and self._run.fetching() <= SIBLINGS and _is_small(group):
-            self._write(group)  # the loop would only wait for a thread, which costs two context switches
+            self._write(
+                group
+            )  # otherwise the loop would only wait for a thread, which costs two context switches
         else:
             await self._beside(partial(self._write, group))
         self._point.committed(group)

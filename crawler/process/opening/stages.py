@@ -49,21 +49,21 @@ from crawler.urls.equivalence import Equivalences
 
 log = logging.getLogger("crawler")
 
-_LEAD_SAID = 60.0  # seconds; a smaller step of the clock is not worth a line
+_LEAD_SAID = 60.0  # seconds; a smaller step of the clock is not logged
 
 BALLAST = "ballast"
 _READING_TRIES = 5  # a process may change its files while a reader copies them
-_NEWS = LinkFlag.NEWS  # on a refetched page: the page that links to it receives the credit
+_NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page, which receives the credit for it
 
 
 class Stages:
     """The stages stored in `DIR/<name>`, opened under its lock.
 
     `seed` is the crawl's 16 secret bytes; `topology` names the other processes (None:
-    there are none); `priority` gives a link its place (`Frontier`). With `restore`, pages
+    there are none); `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages
     whose stored copy is gone are queued again. With `brief`, the stages are closed soon, so
-    other openers wait for the lock, unless they are `lasting`. With `copy`, a private copy of the
-    store and the DUE is opened, without lock; closing it keeps nothing. `environment` defaults to the operating system.
+    other openers wait for the lock, unless they are `lasting`. With `copy`, a private copy of the store and the DUE is
+    opened, without a lock; its changes are lost at closing. `environment` defaults to the operating system.
 
     Raises:
         BusyError: another process holds the lock.
@@ -108,7 +108,7 @@ class Stages:
             self.counters_before = Counter(self.point.counters)
         except BaseException:
             if (store := getattr(self, "store", None)) is not None:
-                store.close()  # otherwise it could not be opened again in this process
+                store.close()  # otherwise the directory could not be opened again in this process
             if self.lock is not None:
                 self.lock.release()
             raise

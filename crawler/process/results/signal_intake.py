@@ -12,7 +12,7 @@ The owner decides as if it had received the signal itself.
 The rules, in this order:
 
     not a URL, or too long                                    refused
-    violates a rule for known pages too (`_BIND_ALL`)         out of scope, in every process alike
+    violates a rule that also applies to known pages (`_BIND_ALL`)         out of scope, in every process alike
     owned by another process                                  sent
     known                                                     noted if it is kept fresh
     rejected by the filter                                    out of scope

@@ -1,4 +1,4 @@
-"""Requests outside the frontier's order, for something that the configuration names: a hub, a login.
+"""Requests outside the frontier's order, to URLs that the configuration names: a hub or a login page.
 
 They use the crawl's fetcher, so they have the same identity, address guard, proxy, limits
 and cookies as every other request.
@@ -22,7 +22,7 @@ class DirectRequests:
     async def ask(self, task: FetchRequest) -> Fetch:
         """Send the request and return the result; redirects are not followed.
 
-        If the server wants the request signed, it is sent again.
+        If the server asks for a signature, the request is sent again, signed.
         """
         if not self._proxied:
             found = await self._resolver.resolve(split(task.url).hostname)

@@ -212,8 +212,8 @@ class Flights:
     ) -> cython.void:
         """Postpone a page that failed or is away; the wait doubles each time.
 
-        Pages that are away wait long enough that together they get at most `_GONE_SHARE` of the fetches: few come
-        back, 0.4 % in each doubling of the time since they disappeared.
+        Pages that are away wait long enough that together they get at most `_GONE_SHARE` of the fetches: few of them
+        come back: 0.4 % in each doubling of the time since they disappeared.
         """
         state: cython.uint = self.tables.states[page]
         wanted: cython.uint = FAILED if failed else AWAY

@@ -29,12 +29,12 @@ class _Batch(MemoryBatch):
 
 
 class StoreDisk:
-    """The batches of a store on a disk, and for those that were not synced the operations that undo them."""
+    """The batches of a store on a disk; for each batch that was not synced, also the operations that undo it."""
 
     def __init__(self) -> None:
         self.data: dict[bytes, bytes] = {}
         self.keys: list[bytes] = []
-        self.undo: list[list[tuple[bytes, bytes | None]]] = []  # one list per batch since the last synced one
+        self.undo: list[list[tuple[bytes, bytes | None]]] = []  # by batch since the last synced one
 
     def apply(self, operations: list[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
         """Apply a batch; return the operations that undo it."""

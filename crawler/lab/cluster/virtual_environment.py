@@ -31,7 +31,7 @@ from crawler.storage.kv import KeyValue
 LONG, RARE_WATCH = (
     21_600.0,
     60.0,
-)  # in runs of at least LONG seconds, processes check time and disk every RARE_WATCH
+)  # in runs of at least LONG seconds, processes check time and disk only every RARE_WATCH seconds
 
 
 class SharedWorld(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Page requisites, and the rarer attributes that hold URLs.
+"""Finds page requisites, and the URLs in rarer attributes.
 
 Requisites are images (with every candidate of a srcset), scripts, style
 sheets, icons, media, embedded objects, frames, and the URLs of CSS in the page

@@ -158,9 +158,8 @@ class Inbox:
     def _refuse_foreign(self, peer: str, links: list[Link]) -> None:
         fingerprints = np.array([link.fingerprint for link in links], dtype=np.uint64)
         foreign = np.flatnonzero(self._partition.owners(fingerprints) != self._me).tolist()
-        foreign = [
-            place for place in foreign if not links[place].flags & LinkFlag.SCOPE
-        ]  # sent to all processes
+        # These links are sent to all processes.
+        foreign = [place for place in foreign if not links[place].flags & LinkFlag.SCOPE]
         if foreign:
             raise NotOwnedError(
                 f"splitter: {peer} sent {links[foreign[0]].url!r:.200}, which this process does not own"

@@ -91,7 +91,7 @@ def _value(config: Config, path: str) -> Any:
     return getattr(getattr(config, section), name)
 
 
-# Key, and the first use that a crawl makes of its value.
+# Each key, with the first use that a crawl makes of its value.
 _OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("fetch.proxy", check_proxy),
     ("fetch.cookies_file", lambda path: load_cookies(path, now=0.0)),

@@ -76,9 +76,8 @@ _FADING = cython.declare(cython.double, 0.99)  # factor of a site's sums per cra
 _PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.98)
 _PRECISION_USED_MIN = cython.declare(cython.double, 0.1)
 _PLAUSIBLE = cython.declare(cython.double, 0.3)  # with a higher rho, a site shows its sources' honesty
-_HONEST = cython.declare(
-    cython.double, 1.4
-)  # number of true ones among the 2 pseudo signals of the prior: a share of .7
+# Number of true ones among the 2 pseudo signals of the prior: a share of .7.
+_HONEST = cython.declare(cython.double, 1.4)
 _CLAIMED = cython.declare(cython.double, 2.0)
 _RECALL_WEIGHT = cython.declare(cython.double, 2.0)
 _PRECISION_MAX = cython.declare(cython.double, 0.999999)

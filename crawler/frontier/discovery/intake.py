@@ -69,12 +69,10 @@ class Intake:
         self._by_class = order.name != BREADTH_FIRST
         self._raise_classes = order.raise_classes
         self.index = WaitingIndex(store, keeps=self._by_class and order.raise_classes > 0)
-        self._retiring: dict[
-            int, set[int]
-        ] = {}  # batch id -> slots of hosts whose retired entries it deletes
-        self._batches: dict[
-            int, tuple[Batch, set[int]]
-        ] = {}  # id -> (the batch, the hosts' slots it adds to)
+        # Batch id -> slots of hosts whose retired entries it deletes.
+        self._retiring: dict[int, set[int]] = {}
+        # Id -> (the batch, the hosts' slots it adds to).
+        self._batches: dict[int, tuple[Batch, set[int]]] = {}
         self.unwritten: dict[int, int] = {}  # slot -> id of the latest batch that adds to it
 
     @property

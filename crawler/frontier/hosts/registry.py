@@ -116,9 +116,8 @@ class Registry:
         for name in ("failures", "silent_since", "cause"):
             hosts.put(name, given_up, 0)
         hosts.put("flags", slice(None), hosts.array("flags") & np.uint16(0xFFFF ^ HostFlag.GIVEN_UP))
-        hosts.put(
-            "silent_since", hosts.array("silent_since") > 0.0, now
-        )  # the time in which no process ran is not counted as silence
+        # The time in which no process ran is not counted as silence.
+        hosts.put("silent_since", hosts.array("silent_since") > 0.0, now)
 
     def _note_first(self) -> None:
         """Record that requests may be made from now on, so that the next opening detects an unclean stop."""

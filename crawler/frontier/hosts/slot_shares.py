@@ -37,9 +37,8 @@ class SlotShares:
         self._hosts = hosts
         self._crowded_timeout = crowded_timeout
         self._others_max = max(1, ceil(concurrency * share))
-        self._prompt: dict[
-            int, float
-        ] = {}  # prompt hosts with a fetch slot: host slot -> the instant since which it has it, in this order
+        # Prompt hosts with a fetch slot: host slot -> the instant since which it has it, in this order.
+        self._prompt: dict[int, float] = {}
         self._others: dict[int, float] = {}  # of others
         self._had: dict[
             int, float

@@ -291,9 +291,8 @@ class Deadlines:
             if ratio >= 1.0:
                 return min(self.due_by_worth(ratio, now) + offset, latest)
         wait: cython.double = self.wait(page, host, n, now)
-        if (
-            wait == _INFINITY
-        ):  # not worth a crawl at this level; checked again later, because the level may have fallen by then
+        # Not worth a crawl at this level; checked again later, because the level may have fallen by then.
+        if wait == _INFINITY:
             return min(self._again(crawled, host, now) + offset, latest)
         return min(crawled + wait, latest)
 

@@ -42,13 +42,11 @@ _FALL_MAX = cython.declare(
 _SATURATED = cython.declare(
     cython.double, 0.05
 )  # a host is saturated if it is idle for less than this share of the time
-_IDLE_SHARE = cython.declare(
-    cython.double, 0.25
-)  # a host that is idle for more than this share of the time needs no level of its own
+# A host that is idle for more than this share of the time needs no level of its own.
+_IDLE_SHARE = cython.declare(cython.double, 0.25)
 _IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one take in a host's mean idle share
-_IDLE_STEP = cython.declare(
-    cython.double, 16.0
-)  # beyond that idle share, a host's own level falls faster by this factor
+# Beyond that idle share, a host's own level falls faster by this factor.
+_IDLE_STEP = cython.declare(cython.double, 16.0)
 _TICK_TAKES = cython.declare(cython.double, 1000.0)  # takes over which the time between takes is averaged
 _PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
 _SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes

@@ -39,9 +39,8 @@ else:
 _INFINITY = cython.declare(cython.double, float("inf"))
 SLICE = cython.declare(cython.Py_ssize_t, 64)  # queued changes processed during each other call
 _SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
-_RECALL_SHARE = cython.declare(
-    cython.double, 0.01
-)  # maximum share of the fetches that goes to pages which signals recall
+# Maximum share of the fetches that goes to pages which signals recall.
+_RECALL_SHARE = cython.declare(cython.double, 0.01)
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the one count for all sources
 
 
@@ -158,9 +157,8 @@ class Signals:
         more: cython.double = self.deadlines.signals_of(host, after)
         key: cython.double = self.tables.page_heaps.nodes[page].key
         if beta < _INFINITY and key - (more - n) * beta > now:
-            key -= (
-                more - n
-            ) * beta  # offsets may already make the page due; its value is checked when it reaches the top
+            # Offsets may already make the page due; its value is checked when it reaches the top.
+            key -= (more - n) * beta
         else:
             offset: cython.double = self.deadlines.offset(page, host, now)
             if key - offset > now:

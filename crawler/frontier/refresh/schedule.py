@@ -68,9 +68,8 @@ _WORK_SLICE = cython.declare(
     cython.Py_ssize_t, 256
 )  # bulk signals processed, and keys recomputed, by one call of `work`
 _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys recomputed per look while a sweep lasts
-_FIRST_TAKES = cython.declare(
-    cython.Py_ssize_t, 8
-)  # number of takes after which the measured rate is precise enough for a first level
+# Number of takes after which the measured rate is precise enough for a first level.
+_FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)
 _VALUED = ("ncis", "greedy", "cis")
 
 DEFAULTS = Settings()

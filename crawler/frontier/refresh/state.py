@@ -46,9 +46,8 @@ _ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr]
 assert _ROW_TYPE.itemsize == SEAL_BYTES + _PAGE.size
 _SITE_NUMBERS = 29
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
-_SITE_UNEXPOSED = struct.Struct(
-    "<28d"
-)  # the form stored by versions that derived the recall from announced changes
+# The form stored by versions that derived the recall from announced changes.
+_SITE_UNEXPOSED = struct.Struct("<28d")
 _SITE_INSTANTS = [2, 27]  # the places of the neighbourhood's counts and of the new pages in `site_state`
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<2f")  # appended to the record of a hub

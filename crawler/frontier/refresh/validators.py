@@ -59,10 +59,8 @@ from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
 PATTERNS_MAX = 32  # patterns per host
-HOSTS_MAX, CELLS_MAX = (
-    50_000,
-    100_000,
-)  # kept in memory, about 300 bytes each; when full, the least recently requested hosts are dropped
+# Kept in memory, about 300 bytes each; when full, the least recently requested hosts are dropped.
+HOSTS_MAX, CELLS_MAX = (50_000, 100_000)
 PAGES_MAX = 100_000  # number of pages kept that lied or are in doubt
 COUNT_MAX = (
     64.0  # bound of shown + lies, and of saved + wasted; above it both are halved, so old counts decay

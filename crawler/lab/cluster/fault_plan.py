@@ -82,10 +82,8 @@ POINTS = {
 }
 QUOTA = "quota"
 POWER_CUT = "power cut"
-LATE = (
-    150.0,
-    200.0,
-)  # in half of the second runs, the late process starts this many seconds after the others
+# In half of the second runs, the late process starts this many seconds after the others.
+LATE = (150.0, 200.0)
 TIGHT = (2, 8)  # pages per host and depth under a limit
 ROOM_MAX = (
     10_000.0  # bytes that a full disk still accepts: a few groups, so that any step may be the first to fail

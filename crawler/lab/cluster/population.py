@@ -43,9 +43,8 @@ from crawler.urls.fingerprint import Fingerprinter
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
 PORT = 7000
 RESTART = 3.0  # seconds until a failed process is restarted
-VISIT_AFTER = (
-    400.0  # seconds until the operator looks at a waiting process: more than a patience and a silence
-)
+# Seconds until the operator looks at a waiting process: more than a patience and a silence.
+VISIT_AFTER = 400.0
 STOPPED = "signal"  # the reason with which TERM stops a process
 FRUITLESS_MAX = 60  # failed starts in a row without any request in between: the crawl makes no progress
 
@@ -89,9 +88,8 @@ class Population:
         self._requests = self._fruitless = (
             0  # requests at the last failed start; failed starts in a row without a request
         )
-        self._graveyard: list[
-            object
-        ] = []  # objects that are kept alive, because freeing them could influence the run
+        # Objects that are kept alive, because freeing them could influence the run.
+        self._graveyard: list[object] = []
         self._fingerprinter = Fingerprinter(SEED)
 
     def add_machine(self, label: str, name: str, folder: Path) -> Machine:

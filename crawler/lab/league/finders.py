@@ -93,10 +93,8 @@ class Prototype(rivals.Ranked):
         for _ in world.sites:
             self._rates.add_site()
         self._changes, self._watched = np.zeros(size, np.float32), np.zeros(size, np.float32)
-        self._found, self._asked = (
-            np.zeros(size),
-            np.zeros(size),
-        )  # the number of new pages, and the seconds up to the last fetch
+        # The number of new pages, and the seconds up to the last fetch.
+        self._found, self._asked = (np.zeros(size), np.zeros(size))
         self._explore = 0.0
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:

@@ -179,9 +179,8 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
     ]
     accuracy = (share * gains[0] + (1.0 - share) * gains[1]) / pages.importance.sum()
     rates = share * more + (1.0 - share) * fewer
-    if (
-        bandwidth > 0.0 and rates.sum() > 0.0
-    ):  # just below the maximum of a value, the rate may jump between two adjacent levels
+    # Just below the maximum of a value, the rate may jump between two adjacent levels.
+    if bandwidth > 0.0 and rates.sum() > 0.0:
         rates *= bandwidth / rates.sum()
     return Optimum(low, below, rates, float(accuracy))
 

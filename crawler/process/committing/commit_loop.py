@@ -91,9 +91,8 @@ class CommitLoop:
         self._in_thread = in_thread
         self._committer = Committer(config.store, config.crawl.concurrency)
         self._heavy_links_max = config.due.buffer_entries_max
-        self._alone = (
-            not config.serve.address
-        )  # with an HTTP server, its clients would also wait for the disk
+        # With an HTTP server, its clients would also wait for the disk.
+        self._alone = not config.serve.address
         self._steps = {
             Step.WAIT: self._wait,
             Step.GATHER: self._gather,
@@ -221,9 +220,8 @@ class CommitLoop:
         await self._make()
         group, began = self._point.take_made(), self._clock.now()
         if self._alone and self._run.fetching() <= SIBLINGS and _is_small(group):
-            self._write(
-                group
-            )  # otherwise the loop would only wait for a thread, which costs two context switches
+            # Otherwise the loop would only wait for a thread, which costs two context switches.
+            self._write(group)
         else:
             await self._beside(partial(self._write, group))
         self._point.committed(group)

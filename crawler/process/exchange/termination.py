@@ -70,9 +70,8 @@ class Termination:
         self._extent = extent
         self._silence_max = silence_max
         self._clean = clean
-        self._quiet_since = (
-            now  # the time since which some peers have been missing and no process has had work
-        )
+        # The time since which some peers have been missing and no process has had work.
+        self._quiet_since = now
 
     @property
     def past_end(self) -> PastEnd:

@@ -142,15 +142,13 @@ class FetchTasks:
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
-        self.promise: Promise | None = (
-            None  # adds to a page's change the note that the sink must receive the page
-        )
+        # Adds to a page's change the note that the sink must receive the page.
+        self.promise: Promise | None = None
         self.request_options_of: RequestOptionsOf | None = (
             None  # the request options of a fetch task with the flag OWN_REQUEST
         )
-        self.flags_of: Callable[[FetchTask], int] | None = (
-            None  # the flags that the user's requests for a page add to the flags of its link
-        )
+        # The flags that the user's requests for a page add to the flags of its link.
+        self.flags_of: Callable[[FetchTask], int] | None = None
         self._overrides = Overrides(config.override)
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
         self._run = {
@@ -171,9 +169,8 @@ class FetchTasks:
             subresources=self._subresources,
             queue=queue,
         )
-        self._preparing = (
-            asyncio.Lock()
-        )  # one digest thread at a time, because threads compete with the event loop for the processors
+        # One digest thread at a time, because threads compete with the event loop for the processors.
+        self._preparing = asyncio.Lock()
         self.pages_ended = 0
         self.awaiting_commit = 0  # fetch tasks whose page goes to the sink once it is durable
         self.in_sink = 0  # fetch tasks whose page is durable and being handled by the sink

@@ -75,9 +75,8 @@ def _link_new(process: Path, folder: Path, name: str, pattern: str) -> None:
         if not os.path.lexists(target):
             try:
                 link(path, target)
-            except (
-                FileNotFoundError
-            ):  # the file was merged or flushed meanwhile, so the store no longer names it
+            # The file was merged or flushed meanwhile, so the store no longer names it.
+            except FileNotFoundError:
                 continue
 
 

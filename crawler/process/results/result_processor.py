@@ -61,17 +61,13 @@ _NEWS = LinkFlag.NEWS
 _KNOWN = _REFRESH | _AGAIN
 _EXTERNAL = LinkFlag.EXTERNAL
 _APART = 0.002  # seconds between two captures of one fingerprint: keys have milliseconds
-_ABOUT_SITES = (
-    TaskKind.ROBOTS,
-    TaskKind.SITE_FILE,
-)  # answers that contain the site's statements; they get no receipt
+# Answers that contain the site's statements; they get no receipt.
+_ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)
 Pauses = Generator[None, None, None]
-Hear = Callable[
-    [Change, FetchTask, Extracted, float], None
-]  # arguments: the change, the page's fetch task, the extracted content, now
-Credit = Callable[
-    [Change, int, int, float], None
-]  # arguments: the change, the page that led to a new page, the new page, now
+# Arguments: the change, the page's fetch task, the extracted content, now.
+Hear = Callable[[Change, FetchTask, Extracted, float], None]
+# Arguments: the change, the page that led to a new page, the new page, now.
+Credit = Callable[[Change, int, int, float], None]
 
 
 class ResultProcessor:
@@ -114,9 +110,8 @@ class ResultProcessor:
         """
         if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
             return "", ""
-        if self.was_rendered(
-            fetch_task
-        ):  # an unchanged static answer would say nothing about the rendered page
+        # An unchanged static answer would say nothing about the rendered page.
+        if self.was_rendered(fetch_task):
             return "", ""
         if fetch_task.flags & _KNOWN and self._lacks_receipt(fetch_task):
             return "", ""
@@ -212,9 +207,8 @@ class ResultProcessor:
         """Make the change for the fetch of a page, final or to be retried."""
         change = Change()
         decision = self._settle(fetch_task, fetch, now)
-        self._frontier.stage(
-            decision, change
-        )  # before the links, because they may move URLs of the same host
+        # Before the links, because they may move URLs of the same host.
+        self._frontier.stage(decision, change)
         fetch.final = decision.end is End.DONE
         before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
         capturing = self._capture(change, fetch, fetch_task, extracted, now, final=decision.end is End.DONE)

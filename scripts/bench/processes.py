@@ -56,9 +56,9 @@ from crawler.urls.fingerprint import Fingerprinter  # noqa: E402
 from tests.faults.harness import TreeWeb, settings  # noqa: E402
 
 HOSTS = 200
-LOG_DELAY = 1.5  # seconds until a server has written its log
+LOG_DELAY = 1.5  # seconds after which a server has written its log
 SAMPLER = ("perf", "record", "--quiet", "--event", "cpu-clock", "--freq", "1499", "--output")
-_SAMPLES = re.compile(r"^ *[\d.]+% +(\d+) +(.*)$", re.MULTILINE)  # samples, object file
+_SAMPLES = re.compile(r"^ *[\d.]+% +(\d+) +(.*)$", re.MULTILINE)  # number of samples, object file
 _SET_LINE = re.compile(r'^\S+ (\S+) (\d+) \d+ \d+ \d+ "text/html[^"]*" "([^"]*)" .*"([^"]*)"$')
 
 
@@ -133,9 +133,8 @@ class BenchSet:
         row = _SET_LINE.match(line)
         if row is None or row[2] != "200":
             return ""
-        path = re.sub(
-            r"\\x([0-9A-F]{2})", r"%\1", row[3].replace("%", "%25")
-        )  # nginx escapes other bytes this way
+        # Nginx escapes other bytes in this way.
+        path = re.sub(r"\\x([0-9A-F]{2})", r"%\1", row[3].replace("%", "%25"))
         return f"{row[1]} {unquote(path)}"
 
 

@@ -216,7 +216,7 @@ def check_limits(config: SplitterConfig) -> None:
             f"{config.frame_bytes_max}: expected {least} (entry_bytes and the longest link) to {FRAME_BYTES_MAX}",
         )
     if config.window_bytes < config.entry_bytes:
-        raise bad_setting("splitter.window_bytes", f"{config.window_bytes}: less than entry_bytes")
+        raise bad_setting("splitter.window_bytes", f"{config.window_bytes}: must be at least entry_bytes")
 
 
 def _check_ages(where: str, least: float, most: float) -> None:

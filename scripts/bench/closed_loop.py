@@ -145,18 +145,18 @@ def show(title: str, runs: Sequence[Run]) -> None:
     print(
         f"{title}: {sum(each.fresh for each in readings) / max(len(readings), 1):.3f} of {len(readings):,} answers "
         f"fresh; {fetched:,} pages fetched, {sum(run.popular for run in runs) / max(fetched, 1):.2f} of them "
-        f"the tenth asked for most; {sum(run.readers.missed for run in runs)} answers missed"
+        f"from the most requested tenth; {sum(run.readers.missed for run in runs)} answers missed"
     )
     for row in calibration(readings):
         print(
-            f"    said {row.said:.3f}: {row.fresh:.3f} +- {row.error:.3f} were, of {row.answers:,} of {row.pages:,} pages"
+            f"    stated {row.said:.3f}: {row.fresh:.3f} +- {row.error:.3f} of {row.answers:,} answers fresh ({row.pages:,} pages)"
         )
     sums = np.zeros((10, 3))
     for decile in (decile for run in runs for decile in run.calibration):
         n = decile["refreshes"]
         sums[int(decile["decile"])] += n, n * decile["predicted"], n * decile["found"]
     rows = [f"{predicted / n:.3f} {found / n:.3f} of {n:.0f}" for n, predicted, found in sums.tolist() if n]
-    print(f"    of the crawl's fetches, predicted and found changed: {', '.join(rows)}")
+    print(f"    share of the crawl's fetches predicted and found changed: {', '.join(rows)}")
 
 
 def main() -> None:

@@ -250,7 +250,7 @@ def in_units(runs: dict[int, list[Run]]) -> str:
         units = [run.units / first for run in some]
         error = statistics.stdev(units) / len(units) ** 0.5 if len(units) > 1 else float("nan")
         lines.append(f"{processes:9} {statistics.mean(units):7.3f}x +- {error:.3f}")
-    return "CPU by that of constant work\n" + "\n".join(lines)
+    return "CPU divided by that of constant work\n" + "\n".join(lines)
 
 
 HEAD = (
@@ -268,7 +268,9 @@ def main() -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--concurrency", default="64", help="fetches in flight per process (64)")
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--constant", action="store_true", help="also compare by constant work (needs perf)")
+    parser.add_argument(
+        "--constant", action="store_true", help="also compare in units of constant work (needs perf)"
+    )
     parser.add_argument("--cpu", default="", help="core that the processes share (taskset)")
     parser.add_argument(
         "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"

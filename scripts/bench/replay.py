@@ -93,7 +93,7 @@ def main() -> int:
         folder = Path(name)
         urls = crawl(folder / "crawl")
         files = sorted(map(str, (folder / "crawl").glob("*/warc/*.warc.gz")))
-        print(f"{read(files)} records read by warcio, all digests right")
+        print(f"{read(files)} records read by warcio, all digests correct")
         manager = str(args.folder / "wb-manager")
         subprocess.run([manager, "init", "pages"], cwd=folder, check=True, capture_output=True)
         subprocess.run([manager, "add", "pages", *files], cwd=folder, check=True, capture_output=True)
@@ -114,7 +114,7 @@ def main() -> int:
         finally:
             server.terminate()
             server.wait()
-    print(f"{whole} of {len(urls)} pages are whole in the replay")
+    print(f"{whole} of {len(urls)} pages are complete in the replay")
     return int(whole < len(urls))
 
 

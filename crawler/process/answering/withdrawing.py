@@ -269,7 +269,9 @@ def _key(place: str) -> bytes:
     try:
         return bytes.fromhex(place)
     except ValueError:
-        raise UsageError(f"withdraw: {place!r} is not a place") from None
+        raise UsageError(
+            f"withdraw: {place!r} is not a key in hex, as an earlier answer gave it in `next`"
+        ) from None
 
 
 def rule_of(plain: dict[str, Any]) -> Withdrawal:

@@ -132,7 +132,7 @@ class PeerExchange(Exchange):
         if uninformed := self.coordination.uninformed():
             log.warning(
                 "the crawl has ended, but there is no contact with %s; if a process still waits there, "
-                "start this one again: it tells the others",
+                "start this one again, and it will tell the others",
                 ", ".join(uninformed),
             )
 
@@ -190,7 +190,7 @@ class PeerExchange(Exchange):
         if missing and not self._supervised:
             log.warning(
                 "nothing is left to do here, but the crawl cannot end without %s (no contact for %g s); "
-                "if the crawl has ended there, start one of them again: it tells this process; "
+                "if the crawl has ended there, start one of them again, and it will tell this process; "
                 "this process can be stopped without losing data",
                 ", ".join(missing),
                 self._config.silence_max,

@@ -149,7 +149,8 @@ def show(title: str, runs: Sequence[Run]) -> None:
     )
     for row in calibration(readings):
         print(
-            f"    stated {row.said:.3f}: {row.fresh:.3f} +- {row.error:.3f} of {row.answers:,} answers fresh ({row.pages:,} pages)"
+            f"    stated {row.said:.3f}: {row.fresh:.3f} +- {row.error:.3f} of {row.answers:,} answers fresh, "
+            f"for {row.pages:,} pages"
         )
     sums = np.zeros((10, 3))
     for decile in (decile for run in runs for decile in run.calibration):

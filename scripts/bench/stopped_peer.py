@@ -92,7 +92,8 @@ def main() -> None:
         print(f"{name:12}{others:12.1f}{own:8.1f}")
     again = fetched.total() - len(fetched)
     print(
-        f"exit code {ended.code}, {len(fetched):,} pages, {again} fetched again, violated counting laws: {report['conservation']}"
+        f"exit code {ended.code}, {len(fetched):,} pages, {again} fetched again, "
+        f"violated counting laws: {report['conservation']}"
     )
     shutil.rmtree(folder)
     slowest = min(found[1][0], found[2][0]) / found[0][0]

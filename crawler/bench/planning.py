@@ -68,7 +68,7 @@ def exactly(value: float) -> CostRange:
 class UnitCosts(msgspec.Struct, frozen=True):
     """CPU costs in seconds, the others in bytes; `machine` names the machine that was measured."""
 
-    process_cpu: CostRange  # to start and end a process
+    process_cpu: CostRange  # starting and ending a process
     page_cpu: CostRange
     kilobyte_cpu: CostRange
     link_cpu: CostRange  # a link that was on an earlier page of the directory
@@ -82,20 +82,20 @@ class UnitCosts(msgspec.Struct, frozen=True):
     )
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
     page_store: CostRange  # record, capture and entry of a page, without its URL, in a compacted store
-    page_store_log: CostRange  # the same before compaction
+    page_store_log: CostRange  # record, capture and entry of a page before compaction
     page_journal: CostRange  # a page's line in pages.jsonl, without its URL
     capture_warc: CostRange  # WARC records of a fetch without its body
     body_warc: CostRange  # bytes of WARC per byte of body compressed by gzip (level 6)
-    coded_warc: CostRange  # the same for bodies sent compressed
+    coded_warc: CostRange  # bytes of WARC per byte, for bodies sent compressed
     unchanged_warc: CostRange  # WARC records of a revisit
-    known_bits: CostRange  # per known URL in the DUE, beyond log2 of the mean gap between fingerprints
-    todo_disk: CostRange  # per waiting URL of 77 characters
+    known_bits: CostRange  # bits per known URL in the DUE, beyond log2 of the mean gap between fingerprints
+    todo_disk: CostRange  # bytes per waiting URL of 77 characters
     process_memory: CostRange
-    large_memory: CostRange  # per byte of the largest page, in the child that parses it
-    tag_memory: CostRange  # per tag of the largest page
+    large_memory: CostRange  # memory per byte of the largest page, in the child that parses it
+    tag_memory: CostRange  # memory per tag of the largest page
     connection_memory: CostRange  # with TLS
     host_memory: CostRange
-    refreshed_memory: CostRange  # per known page in the schedule
+    refreshed_memory: CostRange  # bytes per known page in the schedule
     machine: str = ""
     # Of a page that a browser shows, with the answers to its requests (`render/README.md`, "Cost"), and of the browser
     render_cpu: CostRange = CostRange(0.1, 0.2, 0.5)

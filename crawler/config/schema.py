@@ -451,7 +451,7 @@ class LogsConfig(_Section, frozen=True):
     bytes_max: ByteCount = ByteCount(1 << 30)
     age_max: Seconds = Seconds(0)  # 0 = any age
     log_files: Count = 8  # former files of crawler.log that are kept; 0 = all
-    fetch_files: Count = 0  # the same for pages.jsonl, which exports and the ledger read
+    fetch_files: Count = 0  # former files of pages.jsonl, which exports and the ledger read; 0 = all
 
 
 class Override(_Section, frozen=True):

@@ -295,7 +295,7 @@ class Peers:
         self._closing = False
         self._strangers = Strangers()
         self._refused_by: set[str] = set()
-        self.last_ending: dict[str, str] = {}  # by peer: why its last connection ended
+        self.last_ending: dict[str, str] = {}  # by peer: the reason why its last connection ended
 
     async def start(self) -> Address:
         """Listen, and start to dial every peer; return the address in use.

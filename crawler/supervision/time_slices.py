@@ -16,7 +16,7 @@ import struct
 
 SLICE = 0.02  # seconds
 _ATTR = struct.Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority, runtime, deadline, period
-_NUMBERS = {"x86_64": 314, "aarch64": 274, "riscv64": 274}  # of the system call sched_setattr
+_NUMBERS = {"x86_64": 314, "aarch64": 274, "riscv64": 274}  # numbers of the system call sched_setattr
 
 
 def use_long_slices() -> bool:

@@ -176,9 +176,8 @@ _GB18030_EXCEPTIONS = {0xE5E5: "%26%2358853%3B"}
 _CODEC_EXCEPTIONS = {
     "gb18030": _GB18030_EXCEPTIONS,
     "gbk": _GB18030_EXCEPTIONS,
-    "iso2022_jp": dict.fromkeys(
-        (0x0E, 0x0F, 0x1B), "%26%2365533%3B"
-    ),  # these characters switch the character set
+    # In this encoding, these characters switch the character set.
+    "iso2022_jp": dict.fromkeys((0x0E, 0x0F, 0x1B), "%26%2365533%3B"),
     "cp1252": {code: f"%{code:02X}" for code in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
     "ascii": {0xF780 + byte: f"%{0x80 + byte:02X}" for byte in range(128)},
 }

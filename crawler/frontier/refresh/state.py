@@ -42,7 +42,7 @@ _PAGE_TYPE = np.dtype(
     ]
 )  # fmt: skip
 assert _PAGE_TYPE.itemsize == _PAGE.size
-_ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr])  # as `seal` stores it
+_ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr])  # with the seal
 assert _ROW_TYPE.itemsize == SEAL_BYTES + _PAGE.size
 _SITE_NUMBERS = 29
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")

@@ -34,7 +34,7 @@ class StoreDisk:
     def __init__(self) -> None:
         self.data: dict[bytes, bytes] = {}
         self.keys: list[bytes] = []
-        self.undo: list[list[tuple[bytes, bytes | None]]] = []  # by batch since the last synced one
+        self.undo: list[list[tuple[bytes, bytes | None]]] = []  # one list per batch since the last synced one
 
     def apply(self, operations: list[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
         """Apply a batch; return the operations that undo it."""

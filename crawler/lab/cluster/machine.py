@@ -72,7 +72,7 @@ class Machine(Writable):
         self.life: Life | None = None
         self.has_power = True
         self.room = math.inf  # bytes that the disk still accepts
-        self.tells_room = True  # whether `statvfs` reports `room`; a quota or a thin volume does not
+        self.tells_room = True  # True if `statvfs` reports `room`; with a quota or a thin volume it does not
         self.slowness = 1.0
         self.wall_offset = 0.0  # seconds by which the wall clock is ahead of the true time
 

@@ -22,7 +22,7 @@ from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.urls.canonical import resolve
 
 NEIGHBOURS = 8  # number of other hosts that each host's first page links to
-PAGES_LEAST = 8  # of a host
+PAGES_LEAST = 8  # the least number of pages of a host
 
 
 class LinkGraph(msgspec.Struct):

@@ -67,7 +67,7 @@ _SITEMAP, _REFRESH, _RENDER = LinkFlag.SITEMAP, LinkFlag.REFRESH, LinkFlag.RENDE
 _EXTERNAL = LinkFlag.EXTERNAL
 HOP_BODY_BYTES_MAX = 64 << 10  # bytes kept of the body of each earlier answer of a redirect chain
 HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
-HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # per answer; one answer in a hundred exceeds them
+HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # bytes and links of an answer; one in a hundred has more
 HEAVY_ROBOTS = 64 << 10  # bytes; ten times the size that one robots.txt in a thousand exceeds
 _STRING_BYTES, _DATE_BYTES = (
     57,
@@ -520,7 +520,7 @@ class FetchTasks:
         return resolve(fetch.url, fetch.location) or ""
 
     def _own_key_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
-        """Return the target if its key is the key of a URL of the chain, else "".
+        """Return the target if it has the duplicate key of a URL of the chain, else "".
 
         As a link, such a target would be dropped as a duplicate. A request that was already
         made with the same cookies is a loop, because the answer would be the same.

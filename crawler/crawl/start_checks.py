@@ -56,7 +56,7 @@ def find_entry_point(group: str, name: str) -> Any:
     """Return the entry point that an installed package provides as `name` in `group`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no installed package provides it.
     """
     from importlib import metadata  # imported here because it is slow and rarely needed
 

@@ -24,10 +24,8 @@ from dataclasses import field as of_dataclass
 
 import msgspec
 
-RULES_MAX, WILDCARDS_MAX = (
-    10_000,
-    1_000,
-)  # rules per file, and those with wildcards; the largest files have some hundreds
+# Rules per file, and those with wildcards; the largest files have some hundreds.
+RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
 SLICE_LINES = 4_000  # lines read between two pauses: some 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")

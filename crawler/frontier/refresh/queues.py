@@ -61,9 +61,8 @@ else:
 
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)  # hosts or pages released by one look
 _SWEEP_FROM = cython.declare(cython.double, 0.7)  # the ratio of levels that starts a sweep of the keys
-_KEY_TOLERANCE = cython.declare(
-    cython.double, 1e-3
-)  # error of a key, relative to the age at which its page is due
+# Error of a key, relative to the age at which its page is due.
+_KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
 CHECKS_MAX = 64  # keys recomputed by one look; each costs about 2 us
 
 

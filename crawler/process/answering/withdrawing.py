@@ -278,7 +278,7 @@ def rule_of(plain: dict[str, Any]) -> Withdrawal:
     """Return a rule that came as plain data.
 
     Raises:
-        UsageError: it is not one.
+        UsageError: the data is not a rule.
     """
     try:
         return msgspec.convert(plain, Withdrawal)

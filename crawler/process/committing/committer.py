@@ -69,9 +69,8 @@ class Committer:
         self._large = min(config.group_entries_max, concurrency // 2)
         self._gather_until: float | None = None  # None while no group is gathering
         self._decide_at = 0.0
-        self.early_flush_at = (
-            0.0  # the instant from which a dry frontier may be flushed while fetches are in flight
-        )
+        # The instant from which a dry frontier may be flushed while fetches are in flight.
+        self.early_flush_at = 0.0
 
     def __repr__(self) -> str:
         return f"Committer(gathers until {self._gather_until})"

@@ -75,8 +75,8 @@ def _link_new(process: Path, folder: Path, name: str, pattern: str) -> None:
         if not os.path.lexists(target):
             try:
                 link(path, target)
-            # The file was merged or flushed meanwhile, so the store no longer names it.
             except FileNotFoundError:
+                # The file was merged or flushed meanwhile, so the store no longer names it.
                 continue
 
 

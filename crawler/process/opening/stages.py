@@ -348,9 +348,8 @@ def reading(config: Config, directory: CrawlDirectory, name: str, *, clock: Cloc
 
 
 def _stages(config: Config, directory: CrawlDirectory, name: str, clock: Clock, **how: Any) -> Stages:
-    config = replace(
-        config, crawl=replace(config.crawl, trace=False)
-    )  # a reader does not crawl, so it has no trace
+    # A reader does not crawl, so it has no trace.
+    config = replace(config, crawl=replace(config.crawl, trace=False))
     folder, seed = directory.process(name), directory.seed()
     place = topology(config, directory.path, name)
     return Stages(config, folder, seed, clock=clock, name=name, topology=place, brief=True, **how)

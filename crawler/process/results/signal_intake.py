@@ -39,9 +39,8 @@ from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.rule_names import EXCLUDE, PORT, SCOPE
 from crawler.urls.canonical import LENGTH_MAX, TOO_LONG, hostname, resolve
 
-RAW_CHARS_MAX = (
-    2 * LENGTH_MAX
-)  # characters per signalled URL, if half of it is escaped; longer input is not parsed
+# Characters per signalled URL, if half of it is escaped; longer input is not parsed.
+RAW_CHARS_MAX = 2 * LENGTH_MAX
 URL_CHARS_TOLD = 200  # characters of an invalid URL that the answer repeats
 _SIGNAL, _REQUISITE = LinkFlag.SIGNAL, LinkFlag.REQUISITE
 _BIND_ALL = frozenset({SCOPE, EXCLUDE, PORT, traps.PATH_SEGMENTS, traps.REPEATED_SEGMENTS})

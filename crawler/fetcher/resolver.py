@@ -3,7 +3,7 @@
     literal address -> hosts file, localhost -> cache -> look-up in flight -> name servers
 
 A look-up sends one query for A and one for AAAA at the same time. Dead names do not delay fetches, because look-ups
-wait only for one another. If a look-up takes longer than `dns_patience`, its caller gives up; the look-up continues, and
+wait only for one another. While many look-ups wait, a caller gives up after `dns_patience`; the look-up continues, and
 its answer is cached for the next request for the name. Denied addresses of an answer are skipped; if none is left
 the outcome is `address_denied`. The guard checks each connection as well.
 """

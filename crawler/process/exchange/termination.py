@@ -128,7 +128,7 @@ class MissingPeers:
         self._told: Sequence[str] = ()
 
     def check(self, missing: Sequence[str], idle: bool, now: float) -> Sequence[str]:
-        """Return `missing` if it is to be reported now, else (). It is reported once unheard for `silence_max`."""
+        """Return `missing` if it is to be reported now, else (): once, after `silence_max` seconds without work."""
         if not idle or not missing:
             self._since, self._told = None, ()
             return ()

@@ -100,7 +100,7 @@ class DictClock:
 
 
 class Unbounded:
-    """A Python set: the infinite cache."""
+    """A Python set, which serves as an infinite cache."""
 
     def __init__(self, size: int) -> None:
         self._keys: set[int] = set()

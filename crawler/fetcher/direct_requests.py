@@ -14,7 +14,7 @@ from crawler.records import Fetch
 
 
 class DirectRequests:
-    """Sends requests at once, outside the frontier's order. `proxied`: a proxy looks host names up."""
+    """Sends requests at once, outside the frontier's order. `proxied` means that a proxy looks host names up."""
 
     def __init__(self, fetcher: Fetcher, resolver: NameResolver, *, proxied: bool) -> None:
         self._fetcher, self._resolver, self._proxied = fetcher, resolver, proxied

@@ -391,7 +391,7 @@ class LiveServices:
         } | recent_requests(self._counters)
 
     async def _watch_lag(self) -> None:
-        """Measure the lag of the event loop: the largest value of the last second, decaying."""
+        """Measure the lag of the event loop: the largest value of the last second, which then decays."""
         loop, looks = asyncio.get_running_loop(), 0
         while True:
             if looks % _GROWTH_LOOKS == 0:

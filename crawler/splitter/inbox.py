@@ -192,7 +192,7 @@ class Inbox:
         self._staged.append(group)
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable, so peers may be told (loop thread)."""
+        """Note that the oldest staged group is durable, so the peers may learn that (loop thread)."""
         group = self._staged.popleft()
         for received in group:
             source = self._sources[received.peer]

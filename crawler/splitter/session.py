@@ -591,7 +591,7 @@ class Doorkeeper:
 
 
 def _instant(incarnation: int) -> str:
-    """Return the time of a start, from its number: the time in ms, unless the clock was behind an earlier start."""
+    """Return the time of a start from its number, which is the time in ms unless the clock was behind."""
     try:
         return datetime.fromtimestamp(incarnation / 1000, UTC).isoformat(" ", "seconds")
     except (OverflowError, ValueError, OSError):

@@ -125,7 +125,7 @@ class Flights:
 
     @cython.cfunc
     def cancel(self, page: cython.int, now: cython.double, ready: cython.double) -> cython.void:
-        """End a flight without a fetch: the page is due as before, and its host may be requested from `ready` on."""
+        """End a flight without a fetch; the page stays due, and its host may be requested from `ready` on."""
         signals, removed = self._end_flight(page, now, ready)
         if removed:
             self.free(page)

@@ -121,7 +121,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def adjust(self, before: cython.double, after: cython.double) -> cython.void:
-        """Adjust the level to new importances mu: the sum of their square roots was `before` and is `after`.
+        """Adjust the level to new importances mu; the sum of their square roots was `before` and is now `after`.
 
         If all pages are fetched often, the rate is the sum of sqrt(mu Delta / (2 level)). At a given rate, the level is
         thus proportional to the square of that sum. Steps alone would take a thousand fetches for a jump by 1e6.

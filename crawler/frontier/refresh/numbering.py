@@ -61,7 +61,7 @@ class Numbering:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def insert(self, key: cython.ulonglong) -> cython.int:
-        """Assign and return a number for a new key: a free one, or the next."""
+        """Assign and return a number for a new key: a free number, or else the next one."""
         if not cython.compiled:
             key = int(key)
         number: cython.int

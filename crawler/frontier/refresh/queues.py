@@ -106,7 +106,7 @@ class Queues:
     @cython.cfunc
     @cython.exceptval(-2, check=True)
     def stand(self, host: cython.int, now: cython.double) -> cython.int:
-        """Return the first page of a host if its keys are correct; else recompute one key and return -1."""
+        """Return the first page of a host if the keys on its path are correct; else recompute one key and return -1."""
         self.checks += 1
         directory: cython.int = self.tables.host_rows[host].root
         if self.deadlines.clocked:

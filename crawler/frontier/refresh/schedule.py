@@ -186,7 +186,7 @@ class Schedule:
 
     @cython.cfunc
     def _add_all(self, columns: list, numbers: cython.int[::1], now: cython.double) -> cython.void:
-        """Add all pages first, so that the crawl learns from them, then compute their deadlines."""
+        """Add all pages first, so that the crawl learns from all of them; then compute their deadlines."""
         i: cython.Py_ssize_t
         page: cython.int
         try:

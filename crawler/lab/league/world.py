@@ -186,7 +186,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def _kinds(names: list[str], arm: str) -> list[str]:
-    """Return the kind of each site's signals; in the arm `mixed` the kinds are as equally frequent as possible."""
+    """Return the kind of each site's signals; in the arm `mixed`, all kinds are about equally frequent."""
     if arm != "mixed":
         return [arm if arm in SOURCES else "none"] * len(names)
     order = sorted(range(len(names)), key=lambda k: (crc32(names[k].encode()), k))

@@ -104,7 +104,7 @@ class Commands:
         return _end_of(self.steps(request))
 
     def steps(self, request: Mapping[str, Any]) -> Steps:
-        """Answer like `run`, as a generator that pauses in long commands, so that other work can run meanwhile."""
+        """Answer like `run`; this is a generator that pauses in long commands, so that other work can run meanwhile."""
         arguments = dict(request)
         name = arguments.pop("command", "")
         command = self._commands.get(name) if isinstance(name, str) else None
@@ -143,7 +143,7 @@ class Commands:
         return replace(status, **self.running())
 
     def host(self, host: str) -> dict[str, Any]:
-        """Return the state of a host, as in the status, and the robots.txt of each of its authorities."""
+        """Return the state of a host, as the status shows it, and the robots.txt of each of its authorities."""
         name = _host_name(host)
         status = self._frontier.views.host(name, self._now())
         if status is None:

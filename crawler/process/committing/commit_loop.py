@@ -206,7 +206,7 @@ class CommitLoop:
         return self._run.stopping() or self._due.pending < self._heavy_links_max
 
     async def _make(self, *, heavy: bool = True) -> None:
-        """Decide the results that are queued at the call, in turns of the event loop; at most one heavy result."""
+        """Decide the results that are queued now, over several turns of the loop, with at most one heavy result."""
         time, point = asyncio.get_running_loop().time, self._point
         heavy = heavy and self._takes_heavy() and len(point) > point.light
         end, queued = time() + TURN, point.light + heavy

@@ -221,7 +221,7 @@ class Stages:
         return clean
 
     def _begin_state(self, batch: Batch, *, clean: bool) -> None:
-        """Write `batch`, synced, as the first of a new state."""
+        """Write `batch`, synced, as the first batch of a new state."""
         self.state += 1
         stage_state(batch, self.state, clean=clean)
         self.store.write(batch)

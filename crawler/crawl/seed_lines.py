@@ -35,7 +35,7 @@ TABLE_KEYS = frozenset({"match", "scope", "depth", "pages", "pages_per_domain", 
 
 
 class SeedLine(msgspec.Struct, frozen=True):
-    """A line of the file, at `where`. Scope "" is the crawl's scope; `depth` -1, `limit` -1 and `render` "" are not set."""
+    """A line at `where`. Scope "" is the crawl's scope; `depth` -1, `limit` -1 and `render` "" mean not set."""
 
     url: str
     scope: str = ""

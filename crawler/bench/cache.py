@@ -1,8 +1,8 @@
-"""The URL cache against LRU and CLOCK caches written in Python.
+"""Measures the URL cache against LRU and CLOCK caches written in Python.
 
 The same stream of link fingerprints goes through each cache; a request is one look-up with
-insertion. `dict CLOCK` is CLOCK over an array with a dict as its index: its miss rate is
-the ideal for the scatter table.
+insertion. `dict CLOCK` is CLOCK over an array with a dict as its index; the scatter table should come close to its miss
+rate.
 """
 
 import argparse
@@ -100,7 +100,7 @@ class DictClock:
 
 
 class Unbounded:
-    """A Python set: the infinite cache."""
+    """A Python set, which serves as an infinite cache."""
 
     def __init__(self, size: int) -> None:
         self._keys: set[int] = set()
@@ -131,7 +131,7 @@ def _one_by_one(add: Add, keys: Iterable[int]) -> tuple[float, int]:
 
 def measure(bits: int, links: streams.Fingerprints) -> list[tables.Row]:
     """Return a row for each cache of 2^`bits` keys: CPU time per request, multiples of the first row's, miss rate."""
-    keys = np.bitwise_or(links << np.uint64(16), links >> np.uint64(48))  # rotl64 by 16, as in a crawl
+    keys = np.bitwise_or(links << np.uint64(16), links >> np.uint64(48))  # rotated by 16 bits, as in a crawl
     numbers = keys.tolist()
     cache = ClockCache(bits)
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""The Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set.
+"""Measures the Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set.
 
 At the start some URLs are known. Then buffers of fingerprints arrive: a share of each buffer is new,
 the rest is drawn evenly from the known URLs. Each contender finds the new ones and adds them,
@@ -203,7 +203,7 @@ class Whole:
         return [links[start : start + 64] for start in range(0, len(links), 64)]
 
     def submit(self, buffer: list[list[Link]]) -> int:
-        for first in range(0, len(buffer), 16):  # a group of 16 pages
+        for first in range(0, len(buffer), 16):  # the links of a group of 16 pages
             for links in buffer[first : first + 16]:
                 self._due.admit(np.array([link.fingerprint for link in links], np.uint64))
                 self._due.append(links)
@@ -251,9 +251,8 @@ class Level:
             compression=None,  # hashes cannot be compressed
         )
         ascending = built(DiskRuns(directory.with_name("ascending"), []), known)
-        for chunk in ascending.slice(
-            0, 1 << 16
-        ):  # in order every table is written once: the store is compacted
+        # In this order, every table is written once, so the store is compacted.
+        for chunk in ascending.slice(0, 1 << 16):
             with self._store.write_batch() as batch:
                 for number in chunk.tolist():
                     batch.put(number.to_bytes(8, "big"), b"")
@@ -391,7 +390,7 @@ def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[s
     """Measure one contender and return its row."""
     flushes = min(arguments.flushes, arguments.slow_flushes) if name == "one_file" else arguments.flushes
     contender = CONTENDERS[name](directory, arguments.known)
-    os.sync()  # so that the measured part does not pay for writes of the loading
+    os.sync()  # so that the measured part does not include writes of the loading
     cpu = wall = longest = 0.0
     new = 0
     for fingerprints in buffers(arguments, flushes):

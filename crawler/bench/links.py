@@ -1,8 +1,8 @@
-"""The cost of a link: filter, URL cache, DUE, frontier and store take the same pages three times.
+"""Measures the cost of a link: filter, URL cache, DUE, frontier and store take in the same pages three times.
 
-    new         never met before: DUE, queue and their commits, on the scale of a group of pages
-    unformed    met before, but not in this memo: canonical form, filter, fingerprint, URL cache
-    met         in the memo of its directory
+    new         never met before: DUE, queue and their commits, for a group of pages at a time unformed    met before,
+    but not in this memo: canonical form, filter, fingerprint, URL cache met         met before, and in the memo of its
+    directory
 
 The pipeline runs in one thread; time in the storage engine's own threads is included. Between two pages the
 processor's caches are flushed, because in a crawl a page is parsed there; that time is not included.
@@ -22,19 +22,19 @@ from crawler.storage.commit import Change
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
 
-PAGES, LINKS, HOSTS = 400, 25, 100  # pages, each in its own directory; links per page
-SECTIONS = 16  # directories that the links to a host are spread over
+PAGES, LINKS, HOSTS = 400, 25, 100  # number of pages, each in its own directory; links per page
+SECTIONS = 16  # number of directories over which the links to a host are spread
 GROUP = 30  # pages per commit
 ELSEWHERE = 5  # one link in this many leads to another host
 PATH = "word-other-time"
 
-OTHER_WORK = bytes(2 << 20)  # copied between two pages; larger than the caches of a core
+OTHER_WORK = bytes(2 << 20)  # bytes copied between two pages; more than the caches of a core
 
 Page = tuple[str, list[str]]
 
 
 class LinkCosts(NamedTuple):
-    """CPU seconds: of a link in the memo; in addition, of a link without a form; in addition, of a new link."""
+    """CPU seconds of a link in the memo; the additional seconds of a link without a form; those of a new link."""
 
     met: float
     form: float

@@ -62,7 +62,7 @@ def numbers(begin: int, urls: int) -> Iterator[list[int]]:
 
 
 class Stopwatch:
-    """CPU seconds of this thread by step, and the longest single call of each."""
+    """Measures the CPU seconds of this thread by step, and the longest single call of each step."""
 
     def __init__(self) -> None:
         self.total: dict[str, float] = {}
@@ -125,7 +125,7 @@ class Loader:
 
 
 def whole(making: Making) -> Change:
-    """Return the change, made without a pause."""
+    """Make the change without a pause and return it."""
     while True:
         try:
             next(making)

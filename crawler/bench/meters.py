@@ -1,4 +1,4 @@
-"""Meters for benchmarks: CPU, memory, races. Meters of processes read /proc (Linux); on other systems they return 0."""
+"""Meters for benchmarks: CPU, memory, races. Those of processes read /proc (Linux); on other systems they return 0."""
 
 import os
 import resource
@@ -93,7 +93,7 @@ def cpu_of(work: Callable[[], object]) -> float:
 
 
 def race(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the least CPU seconds of each contender; they take turns, so other load affects all alike."""
+    """Return the least CPU seconds of each contender; the contenders take turns, so other load affects all alike."""
     best = dict.fromkeys(contenders, float("inf"))
     for _ in range(rounds):
         for name, work in contenders.items():

@@ -1,4 +1,4 @@
-"""Unit costs that show only in large crawls: URLs on disk, hosts and known pages in memory, a pick from the schedule.
+"""Measures unit costs that show only in large crawls: URLs on disk, hosts and pages in memory, a pick from the schedule.
 
     known_bits        bits per known URL in a run, beyond log2 of the mean gap between fingerprints
     todo_disk         bytes per waiting URL of 77 characters, in a compacted store
@@ -36,7 +36,7 @@ from crawler.storage.kv import scan_prefix
 
 KEYS = 1 << 20
 URLS, HOSTS = 200_000, 10_000
-ROWS = 5000  # of a batch
+ROWS = 5000  # entries per batch
 PAGES, PICKS = 200_000, 50_000
 DIRECTORY, HOST_DIRECTORIES = 33, 30  # pages per directory, directories per host
 DAY = 86_400.0
@@ -59,7 +59,7 @@ def measured() -> dict[str, float]:
 
 
 def _of(part: str, *numbers: int) -> dict[str, float]:
-    """Build this state in its own process; return the figures that the process prints."""
+    """Build the state `name` in its own process; return the figures that the process prints."""
     with tempfile.TemporaryDirectory(prefix="crawler-parts-") as folder:
         for step in STEPS[part]:
             done = subprocess.run(

@@ -7,8 +7,8 @@
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
 The estimate is computed from unit costs (crawler/bench/planning.py): those of a reference machine,
-or those that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. --sample takes
-what a small crawl has shown for all arguments that are not given: hosts, pages of the largest host, sizes, links, times.
+or those that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. With --sample,
+arguments that are not given are taken from a small crawl: hosts, pages of the largest host, sizes, links, times.
 """
 
 import argparse
@@ -248,7 +248,7 @@ def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
 
 
 def _rendering(found: Plan, goal: Goal) -> str:
-    """Return what it costs to show pages in a browser; "" if none is shown."""
+    """Return a line with the cost of showing pages in a browser; "" if none is shown."""
     if not goal.rendered:
         return ""
     return (

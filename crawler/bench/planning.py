@@ -3,7 +3,7 @@
     CPU             processes x start + hosts x host + pages x CPU per page
     CPU per page    page + KiB x kilobyte + links x link + unformed links x form + new URLs x new
                     + TLS handshakes x handshake + TLS fetches x secure + idle share x lone
-    CPU per refresh unchanged page, plus KiB and links for those that changed, and idle share x lone
+    CPU per refresh   unchanged page, plus KiB and links for pages that changed, plus idle share x lone
     unformed links  new URLs, and on the first page of a directory all other links: they miss the memo
     idle share      the part of a process's time in which it sleeps. The same share of the fetches finds the loop
                     asleep and shares neither its turn nor its commit with another fetch
@@ -21,7 +21,7 @@
 
 A page is a fetch, whatever the status of the answer. A web is described by its mean page (KiB, compressed share,
 links, distinct new URLs, length of a URL), and a machine by its unit costs. Each unit cost is a range, and so are the
-results. Unit costs are measured by `crawler bench units`, or taken from REFERENCE, a sketch. Quantities that a setting
+results. Unit costs are measured by `crawler bench units`, or taken from REFERENCE, an estimate. Quantities that a setting
 bounds are computed with its default. `TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES`
 are estimates, not measurements.
 """
@@ -36,12 +36,12 @@ from crawler.config import Config
 
 DAY = 86_400.0
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-HEADER_BYTES = 1_000.0  # of request and answer together, on the wire
+HEADER_BYTES = 1_000.0  # bytes of request and answer together, on the wire
 _DEFAULT = Config()
 
 
 class CostRange(msgspec.Struct, frozen=True):
-    """The range of a measured cost: least, middle, most."""
+    """The range of a measured cost: the least, middle and greatest value."""
 
     low: float
     mid: float
@@ -68,42 +68,42 @@ def exactly(value: float) -> CostRange:
 class UnitCosts(msgspec.Struct, frozen=True):
     """CPU costs in seconds, the others in bytes; `machine` names the machine that was measured."""
 
-    process_cpu: CostRange  # to start and end a process
+    process_cpu: CostRange  # starting and ending a process
     page_cpu: CostRange
     kilobyte_cpu: CostRange
-    link_cpu: CostRange  # of a link that was on an earlier page of the directory
-    form_cpu: CostRange  # additional, of any other link: canonical form, filter, fingerprint
-    new_cpu: CostRange  # additional, of a new link: DUE, queue, their commits
-    host_cpu: CostRange  # of a new host: connection, robots.txt, record
-    handshake_cpu: CostRange  # of a new connection with a full handshake, including connecting
-    secure_cpu: CostRange  # additional, of a fetch over TLS, without the handshake
+    link_cpu: CostRange  # a link that was on an earlier page of the directory
+    form_cpu: CostRange  # additional for any other link: canonical form, filter, fingerprint
+    new_cpu: CostRange  # additional for a new link: DUE, queue, their commits
+    host_cpu: CostRange  # a new host: connection, robots.txt, record
+    handshake_cpu: CostRange  # a new connection with a full handshake, including connecting
+    secure_cpu: CostRange  # additional for a fetch over TLS, without the handshake
     lone_cpu: (
-        CostRange  # additional, of a fetch that finds the loop asleep: turns, wake-ups and its own commit
+        CostRange  # additional for a fetch that finds the loop asleep: turns, wake-ups and its own commit
     )
-    unchanged_cpu: CostRange  # of the refresh of a known page that has not changed
+    unchanged_cpu: CostRange  # the refresh of a known page that has not changed
     page_store: CostRange  # record, capture and entry of a page, without its URL, in a compacted store
-    page_store_log: CostRange  # the same before compaction
+    page_store_log: CostRange  # record, capture and entry of a page before compaction
     page_journal: CostRange  # a page's line in pages.jsonl, without its URL
     capture_warc: CostRange  # WARC records of a fetch without its body
     body_warc: CostRange  # bytes of WARC per byte of body compressed by gzip (level 6)
-    coded_warc: CostRange  # the same for bodies sent compressed
-    unchanged_warc: CostRange  # of a revisit
-    known_bits: CostRange  # per known URL in the DUE, beyond log2 of the mean gap between fingerprints
-    todo_disk: CostRange  # per waiting URL of 77 characters
+    coded_warc: CostRange  # bytes of WARC per byte, for bodies sent compressed
+    unchanged_warc: CostRange  # WARC records of a revisit
+    known_bits: CostRange  # bits per known URL in the DUE, beyond log2 of the mean gap between fingerprints
+    todo_disk: CostRange  # bytes per waiting URL of 77 characters
     process_memory: CostRange
-    large_memory: CostRange  # per byte of the largest page, in the child that parses it
-    tag_memory: CostRange  # per tag of the largest page
+    large_memory: CostRange  # memory per byte of the largest page, in the child that parses it
+    tag_memory: CostRange  # memory per tag of the largest page
     connection_memory: CostRange  # with TLS
     host_memory: CostRange
-    refreshed_memory: CostRange  # per known page in the schedule
+    refreshed_memory: CostRange  # bytes per known page in the schedule
     machine: str = ""
     # Of a page that a browser shows, with the answers to its requests (`render/README.md`, "Cost"), and of the browser
     render_cpu: CostRange = CostRange(0.1, 0.2, 0.5)
     browser_memory: CostRange = CostRange(200e6, 320e6, 1074e6)  # up to `render.memory_bytes_max`
 
 
-# A sketch, not a measurement: the CPU of whole crawls divided according to a profile, so that set `mid` adds up (1,851
-# us per page of 28 KiB and some 60 links: parsing 31 %, filter and caches 8 %); the ranges are estimates.
+# An estimate, not a measurement: the CPU of whole crawls is divided according to a profile, so that set `mid` adds up
+# (1,851 us per page of 28 KiB and some 60 links: parsing 31 %, filter and caches 8 %); the ranges are estimated, too.
 REFERENCE = UnitCosts(
     process_cpu=CostRange(0.4, 0.6, 1.0),
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),
@@ -123,20 +123,21 @@ REFERENCE = UnitCosts(
     body_warc=CostRange(1.1, 1.2, 1.4),  # isal, level 1
     coded_warc=CostRange(1.0, 1.0, 1.05),
     unchanged_warc=CostRange(1100.0, 1250.0, 1400.0),
-    known_bits=CostRange(2.2, 2.24, 2.3),  # 4.96 bytes per URL at 1e8, 4.54 at 1e9
+    known_bits=CostRange(2.2, 2.24, 2.3),  # 4.96 bytes per URL at 1e8 URLs, 4.54 at 1e9
     todo_disk=CostRange(40.0, 44.0, 60.0),
     process_memory=CostRange(65e6, 73e6, 80e6),
     large_memory=CostRange(3.0, 4.0, 6.0),
     tag_memory=CostRange(350.0, 450.0, 700.0),
     connection_memory=CostRange(45e3, 61e3, 75e3),  # `fetch.idle_connections_max`: 60 KiB
     host_memory=CostRange(64.0, 90.0, 160.0),
-    refreshed_memory=CostRange(62.0, 62.0, 109.0),  # of 1e6 pages: added one by one; reopened from the store
+    # Measured with 1e6 pages: added one by one; reopened from the store.
+    refreshed_memory=CostRange(62.0, 62.0, 109.0),
     machine="a sketch of a reference machine; `crawler bench units` measures yours",
 )
 
 # The number of times a page's URL is in a store before compaction (queue entry, record), and in the journal.
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
-ROUNDED = 1e-9  # a float error up to this size does not count as another process
+ROUNDED = 1e-9  # a rounding error up to this size does not add a process
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,000 links of 400 pages)
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
@@ -150,7 +151,8 @@ TABLES_MAPPED = float(
 TABLES_RESIDENT = 0.15  # share of the mapped tables that a crawl touches
 MEMO_MAX = float(_DEFAULT.filter.memo_bytes_max)
 MEMO_ENTRY = 150.0  # bytes per remembered link, besides two forms of the URL
-TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0  # bytes: tree of the largest page parsed in the process
+# Bytes of the tree of the largest page parsed in the process.
+TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0
 TAGS_MAX = float(_DEFAULT.extract.tags_max)  # no tree is built for a page with more tags
 BODY_MAX = float(_DEFAULT.fetch.body_bytes_max)
 IDLE_MAX, KEEP_ALIVE = float(_DEFAULT.fetch.idle_connections_max), float(_DEFAULT.fetch.keep_alive_max)
@@ -401,7 +403,7 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 
 
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
-    """Return the bytes of pages and waiting URLs: part not yet compacted, up to the log's bound, the rest compacted."""
+    """Return the bytes of pages and waiting URLs: a part, up to the log's bound, is not compacted yet, the rest is."""
     waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages
     written += exactly((TODO_LOG + goal.url_bytes) * waiting)

@@ -1,8 +1,8 @@
-"""The facts of a crawl that was run as a sample, in the units of the arguments of `crawler plan`.
+"""Reads the facts of a sample crawl, in the units of the arguments of `crawler plan`.
 
-They are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl, while the crawl runs or not.
-The distribution of pages over hosts is that of the sample: the largest host of a
-larger crawl is assumed to have the same share of the pages.
+They are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl. The crawl may be running. The
+distribution of pages over hosts is that of the sample: the largest host of a larger crawl is assumed to have the same
+share of the pages.
 """
 
 from collections import Counter
@@ -17,7 +17,8 @@ from crawler.errors import UsageError
 from crawler.records import Outcome
 from crawler.storage.rotating_file import generations
 
-LINES_MAX = 1_000_000  # lines read, some ten seconds; hosts and directories of so many take 300 MB at most
+# Lines read at most, in some ten seconds; their hosts and directories take at most 300 MB.
+LINES_MAX = 1_000_000
 _DEFLATED = 0.2  # size of a compressed page as a share of its decoded size, unless the sample shows less
 
 
@@ -92,7 +93,7 @@ def _lines(journal: Path) -> Any:
                 try:
                     line = decoder.decode(text)
                 except msgspec.MsgspecError:
-                    continue  # a line that is being written
+                    continue  # skip a line that is still being written
                 if line.status:
                     yield line
 
@@ -119,7 +120,7 @@ def _of_report(report: dict[str, Any]) -> dict[str, float]:
 
 
 def _coding(share: float) -> dict[str, float]:
-    """Return how much of the pages was sent compressed, and to which size, if the wire carried `share` of the bytes."""
+    """Return the share of pages sent compressed, and their compressed size, if the wire carried `share` of the bytes."""
     if share <= _DEFLATED:
         return {"compressed": share, "coded": 1.0}
     return {"compressed": _DEFLATED, "coded": (1.0 - share) / (1.0 - _DEFLATED)}

@@ -1,10 +1,9 @@
-"""The host splitter against a bare loop: sends links between two processes, durable before every ack.
+"""Measures the host splitter against a bare loop: sends links between two processes, durable before every ack.
 
-Two processes on loopback each have their own LevelDB. *fill* commits links
-to the sender's outbox, one synced group at a time. *drain* connects and waits
-until the owner has confirmed the last link. The bare loop sends the same bytes
-as length-prefixed frames, writes all that has arrived to LevelDB with one synced
-write, and acks; it has no decoding of links, no tags and no outbox.
+There are two processes on loopback, each with its own LevelDB. *fill* commits links to the sender's outbox, one synced
+group at a time. *drain* connects and waits until the owner has confirmed the last link. The bare loop sends the same
+bytes as length-prefixed frames, writes all that has arrived to LevelDB with one synced write, and acks; it has no
+decoding of links, no tags and no outbox.
 """
 
 import argparse

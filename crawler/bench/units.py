@@ -9,7 +9,7 @@ are measured. Each cost is the difference between crawls that differ in one prop
     long pages, the same over TLS        a fetch over TLS
     connections kept, closed, over TLS   connecting and a full handshake
     few hosts, many hosts                a host
-    small pages, large, with few tags    memory of a parsing child, per byte and per tag
+    small pages, large pages, few tags   memory of a parsing child, per byte and per tag
     the same pages again, unchanged      a refresh
     the same at `LONE_RATE`              a fetch that finds the loop asleep
 
@@ -54,7 +54,8 @@ from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
 
 HOSTS, HOSTS_MAX = 50, 2000
-LINKS = 40  # per page; with fewer links a web is deep, and its crawl waits for pages that are not yet known
+# Links per page; with fewer links a web is deep, and its crawl waits for pages that are not yet known.
+LINKS = 40
 PIECE = 16 << 10  # bytes of a segment decompressed at a time
 SAMPLE = 50  # bodies that are compressed to estimate the compressed size
 AGAIN_RATE = 100_000  # refreshes per second, more than a process can do
@@ -153,7 +154,8 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
         "closed": CrawlShape(pages, 0, LINKS, web=("--close",), secure=True),
         "scattered": CrawlShape(pages, 0, LINKS, min(pages, HOSTS_MAX)),
         "large": CrawlShape(2, LARGE, LINKS, 1),
-        "untagged": CrawlShape(2, LARGE, LINKS, 1, web=FEW_TAGS),  # one host, so one page at a time
+        # One host, so pages are fetched one at a time.
+        "untagged": CrawlShape(2, LARGE, LINKS, 1, web=FEW_TAGS),
         "again": CrawlShape(pages // 2, 0, LINKS, again=2 * pages),
         "lone": CrawlShape(pages // 2, 0, LINKS, again=pages, rate=LONE_RATE),
         "last": CrawlShape(pages, 16_000, 20),

@@ -1,4 +1,4 @@
-"""Conversion of a nested mapping to a checked `Config`; each error is one line that names the key."""
+"""Converts a nested mapping to a checked `Config`; each error is one line that names the key."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -60,7 +60,7 @@ def _as_setting(readable: str) -> ConfigError:
 
 
 def _readable(message: str) -> str:
-    """Return a message of msgspec with the key first, written as in the file."""
+    """Return an error message of msgspec with the key first, written as in the file."""
     what, _, where = message.partition(" - at `$.")
     path = where.removesuffix("`")
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
@@ -87,7 +87,7 @@ def _meant(key: str) -> str:
 
 
 def check_values(config: Config) -> None:
-    """Raise ConfigError for a value of the right type that is meaningless or contradicts another value."""
+    """Raise ConfigError for a value that has the right type but is meaningless or contradicts another value."""
     for name, _ in sections():
         _check_sizes(name, getattr(config, name))
     _check_forms(config)
@@ -194,7 +194,7 @@ def _check_together(config: Config) -> None:
             "identity.signature_agent", "missing; give the https origin at which sites find the keys"
         )
     if identity.signature_lifetime > SIGNATURE_LIFETIME_MAX:
-        raise bad_setting("identity.signature_lifetime", "a signature may live for a day at most")
+        raise bad_setting("identity.signature_lifetime", "a signature may be valid for a day at most")
     if identity.signature_reuse >= identity.signature_lifetime:
         raise bad_setting("identity.signature_reuse", "must be less than signature_lifetime")
     if serve.websub and not re.match(r"https?://", serve.public_url):
@@ -216,7 +216,7 @@ def check_limits(config: SplitterConfig) -> None:
             f"{config.frame_bytes_max}: expected {least} (entry_bytes and the longest link) to {FRAME_BYTES_MAX}",
         )
     if config.window_bytes < config.entry_bytes:
-        raise bad_setting("splitter.window_bytes", f"{config.window_bytes}: less than entry_bytes")
+        raise bad_setting("splitter.window_bytes", f"{config.window_bytes}: must be at least entry_bytes")
 
 
 def _check_ages(where: str, least: float, most: float) -> None:

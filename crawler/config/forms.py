@@ -23,7 +23,7 @@ def product_token(text: str) -> str:
     """Return `text` if it is a product token that robots.txt can name (RFC 9309, section 2.2.1).
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: `text` is not valid.
     """
     if not _PRODUCT.fullmatch(text):
         raise ConfigError(f"{text!r}: only letters, - and _ are allowed (RFC 9309, 2.2.1)")
@@ -79,7 +79,7 @@ def https_origin(text: str) -> str:
     """Return `text` if it is an https origin, such as https://bot.example.org (RFC 6454, 6.2); a / may follow it.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: `text` is not valid.
     """
     if not _HTTPS_ORIGIN.fullmatch(text):
         raise ConfigError(f"{text!r} is not an https origin such as https://bot.example.org")
@@ -90,7 +90,7 @@ def process_name(text: str) -> str:
     """Return `text` if it is a valid process name (it becomes part of store keys and of messages).
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: `text` is not valid.
     """
     if not _PROCESS_NAME.fullmatch(text):
         raise ConfigError(f"{text!r} is not a process name (letters, digits, '.', '_', '-'; at most 63)")
@@ -116,7 +116,7 @@ def file_name_part(text: str) -> str:
     """Return `text` if it can be part of a file name.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: `text` contains other characters.
     """
     if not _FILE_NAME_PART.fullmatch(text):
         raise ConfigError(f"{text!r} cannot be part of a file name; use letters, digits, . _ -")

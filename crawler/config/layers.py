@@ -27,7 +27,7 @@ def read_file(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"configuration {path}: {error.strerror}") from error
-    except ValueError as error:  # invalid TOML, invalid UTF-8, or a number with thousands of digits
+    except ValueError as error:  # invalid TOML, invalid UTF-8, or a number of thousands of digits
         raise ConfigError(f"configuration {path}: {error}") from error
     except RecursionError:
         raise ConfigError(f"configuration {path}: too deeply nested") from None
@@ -184,7 +184,7 @@ def _sets(line: str, name: str) -> bool:
     return re.match(rf"\s*{re.escape(name)}\s*=", line) is not None
 
 
-# Limits of one run, not of the crawl: they do not apply when the crawl is continued later.
+# Limits of one run, not of the crawl; they do not apply when the crawl is continued later.
 RUN_KEYS = ("max_pages", "max_time", "max_bytes", "timestamping", "answers_from")
 
 

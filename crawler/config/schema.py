@@ -18,8 +18,8 @@ TlsPolicy = Literal["verify", "record"]
 ChangeKind = Literal["raw", "text", "simhash"]
 RenderWhen = Literal["never", "auto", "always"]
 BitCount = Annotated[int, Meta(ge=0, le=64)]
-ARMS_MAX = 16  # refresh policies compared at the same time
-SIGNATURE_LIFETIME_MAX = 86_400.0  # seconds; Web Bot Auth: at most a day
+ARMS_MAX = 16  # refresh policies that can be compared at the same time
+SIGNATURE_LIFETIME_MAX = 86_400.0  # seconds; Web Bot Auth allows at most a day
 RefreshPolicy = Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"]
 
 
@@ -35,14 +35,13 @@ class CrawlConfig(_Section, frozen=True):
     max_pages: Count = 0  # limit of this run; 0 = no limit
     max_time: Seconds = Seconds(0)
     max_bytes: ByteCount = ByteCount(0)
-    depth: Limit = -1  # -1 = no limit (20 in scope any)
-    pages_per_host: Limit = -1  # -1 = no limit (10,000 in scope any)
-    pages_per_domain: Limit = -1  # -1 = no limit (20,000 in scope any)
-    hosts_per_domain: Limit = -1  # -1 = no limit (200 in scope any)
-    timestamping: bool = False  # for this run only; known pages are fetched again
-    answers_from: tuple[
-        str, ...
-    ] = ()  # for this run only; crawl directories whose stored answers are used again
+    depth: Limit = -1  # link hops from a seed; -1 = no limit (20 in scope any)
+    pages_per_host: Limit = -1  # URLs per host; -1 = no limit (10,000 in scope any)
+    pages_per_domain: Limit = -1  # URLs per registrable domain; -1 = no limit (20,000 in scope any)
+    hosts_per_domain: Limit = -1  # hosts per registrable domain; -1 = no limit (200 in scope any)
+    timestamping: bool = False  # for this run only: known pages are fetched again
+    # For this run only: crawl directories whose stored answers are used again.
+    answers_from: tuple[str, ...] = ()
     patience: Seconds = Seconds(300)
     requisites: bool = False
     check_external: bool = False
@@ -86,7 +85,7 @@ class PolitenessConfig(_Section, frozen=True):
     shared_address_rate: Number = 50.0  # requests per second to it over all processes; 0 = no limit
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
-    give_up_after: Seconds = Seconds(259_200)  # 3 days without any answer
+    give_up_after: Seconds = Seconds(259_200)  # 3 days without any answer, after which a host is given up
     refusals_max: Count = 20  # after this many 401, 403, 406 or 451 in a row, the host is held as if blocked
     slowdown_max: Number = (
         64.0  # upper limit of the slowdown factor of the gap, which each 429 or 503 doubles
@@ -104,11 +103,10 @@ class FrontierConfig(_Section, frozen=True):
         48  # fetch tasks of a front host before a host that waits outside the front takes its place
     )
     tries: Positive = 3  # attempts per URL, including the first
-    retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the tries
+    retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the attempts
     retry_jitter: Number = 0.2
-    strikes_max: Count = (
-        5  # host failures on one URL while the host answers others, before the URL has failed
-    )
+    # Failures of one URL on a host that answers others, before they are charged to the URL.
+    strikes_max: Count = 5
     later_max: Count = 128  # URLs of one host that may wait for a retry or robots.txt before the host waits
     entries_max: Count = (
         32_768  # URLs in memory, 350 bytes each; may be exceeded by `read_ahead` per front host
@@ -168,7 +166,7 @@ class RobotsConfig(_Section, frozen=True):
     policy: RobotsPolicy = "obey"
     bytes_max: ByteCount = ByteCount(512_000)
     copy_max_age: Seconds = Seconds(86_400)
-    unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)  # the last one repeats
+    unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)  # s; the last one repeats
     unreachable_max: Seconds = Seconds(2_592_000)  # 30 days; after that everything is allowed
     redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
@@ -205,24 +203,24 @@ class FetchConfig(_Section, frozen=True):
     external_bytes_max: ByteCount = ByteCount(16 << 10)
     held_bytes_max: ByteCount = ByteCount(160 << 20)  # memory for bodies being received
     files: Literal["auto", "all"] = "auto"  # the files that count as asked for
-    file_bytes_max: ByteCount = ByteCount(0)  # of a file that was asked for; 0 = no limit
-    file_held_bytes: ByteCount = ByteCount(1 << 20)  # of a file in memory; more goes to disk
-    file_rate_min: ByteCount = ByteCount(1 << 10)  # per second, of a file that was asked for
-    resumes_max: Count = 20  # requests that resume a file, in a row
+    file_bytes_max: ByteCount = ByteCount(0)  # size of a file that was asked for; 0 = no limit
+    file_held_bytes: ByteCount = ByteCount(1 << 20)  # bytes of a file held in memory; larger files go to disk
+    file_rate_min: ByteCount = ByteCount(1 << 10)  # bytes per second of a file that was asked for
+    resumes_max: Count = 20  # requests in a row that resume a file
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: Count = 2
     redirects_max: Count = 10
     keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap plus this
     keep_alive_max: Seconds = Seconds(35)
     idle_connections_max: Count = 3000  # idle connections kept over all hosts, 60 KiB each with TLS
-    cookies: bool | Literal["auto"] = "auto"  # auto: if Python code of the user makes requests
+    cookies: bool | Literal["auto"] = "auto"  # auto: only if the user's Python code makes requests
     cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
-    cookie_jars_max: Positive = 1000  # named jars of requests
-    request_proxies_max: Positive = 100  # proxies of requests
-    cookies_file: str = ""  # in Netscape's format; its cookies appear in no record
+    cookie_jars_max: Positive = 1000  # named cookie jars of Python requests
+    request_proxies_max: Positive = 100  # proxies of Python requests
+    cookies_file: str = ""  # a file in Netscape's format; its cookies never appear in a record
     tls: TlsPolicy = "verify"
     proxy: str = ""  # http(s)://, socks5:// or socks4://
-    bytes_per_second: ByteCount = ByteCount(0)  # received, over all connections and processes; 0 = no limit
+    bytes_per_second: ByteCount = ByteCount(0)  # bytes received, over all processes; 0 = no limit
 
 
 class NetworkConfig(_Section, frozen=True):
@@ -254,7 +252,7 @@ class ExtractConfig(_Section, frozen=True):
 
     cpu_seconds_max: Seconds = Seconds(2.0)
     links_max: Count = 20_000
-    attributes_max: Count = 2_000  # per tag; a page with more gets a plain scan
+    attributes_max: Count = 2_000  # attributes per tag; a page with more gets a plain scan
     depth_max: Count = 2_000  # open elements; a page with more gets a plain scan
     tags_max: Count = 200_000  # start tags; a page with more gets a plain scan
     all_attributes: bool = False  # extract every attribute that holds a URL, not only links
@@ -269,7 +267,7 @@ class FilterConfig(_Section, frozen=True):
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    exclude_extensions: tuple[str, ...] = ()  # such as ".zip"
+    exclude_extensions: tuple[str, ...] = ()  # file name extensions, such as ".zip"
     accept: tuple[str, ...] = ()  # kinds: "pdf", "image/*", "report-*.csv"; () = all
     reject: tuple[str, ...] = ()
     memo_bytes_max: ByteCount = ByteCount(24 << 20)  # cached results of raw links
@@ -389,7 +387,7 @@ class RenderConfig(_Section, frozen=True):
     """Pages that need a browser (`render/README.md`)."""
 
     when: RenderWhen = "never"
-    browser: str = ""  # a program; "" = the first that is installed
+    browser: str = ""  # a program; "" = the first one that is installed
     sandbox: bool = True
     chance: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.01
     pages: Positive = 2
@@ -453,7 +451,7 @@ class LogsConfig(_Section, frozen=True):
     bytes_max: ByteCount = ByteCount(1 << 30)
     age_max: Seconds = Seconds(0)  # 0 = any age
     log_files: Count = 8  # former files of crawler.log that are kept; 0 = all
-    fetch_files: Count = 0  # the same for pages.jsonl, which exports and the ledger read
+    fetch_files: Count = 0  # former files of pages.jsonl, which exports and the ledger read; 0 = all
 
 
 class Override(_Section, frozen=True):
@@ -462,7 +460,7 @@ class Override(_Section, frozen=True):
     match: str = ""
     delay: Seconds | None = None
     delay_factor: Number | None = None
-    pages: Count | None = None  # of a host
+    pages: Count | None = None  # URLs of a host
     pages_per_domain: Count | None = None
     scope: Literal["page", "prefix", "host", "domain"] | None = None  # scope of the seeds in this part
     depth: Count | None = None

@@ -39,11 +39,11 @@ from crawler.storage.files import atomic_write, rename, sync_directory
 SEED_BYTES = 16
 FORMAT = 4  # the format in which directories are written; each step up to it is a function in `upgrade/`
 BEGUN = ".begun"
-# A comment, not a setting: a file that is used as the configuration of another crawl must not pass it on.
+# A comment, not a setting: if the file is used as the configuration of another crawl, this must not be passed on.
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."
-_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # the user may not write there; the disk works
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # the user may not write; the disk works
 
 
 class CrawlDirectory:
@@ -51,7 +51,7 @@ class CrawlDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._is_plain = False  # whether the files have been examined
+        self._is_plain = False  # True once the files have been examined
 
     @property
     def config_file(self) -> Path:
@@ -105,18 +105,18 @@ class CrawlDirectory:
         return (self.path / f"{name}{BEGUN}").exists()
 
     def forget_begun(self, name: str) -> None:
-        """Let a process whose folder is lost start again; the others have queued what they know of its links."""
+        """Let a process whose folder is lost start again, after the others have queued the links that they sent to it."""
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
     def note_state(self, name: str, state: int) -> None:
-        """Record outside of the process's folder how often the process was opened and closed cleanly.
+        """Record, outside the process's folder, the number of times that the process was opened or closed cleanly.
 
         This shows when the folder is lost, or when its store is of an earlier state.
         """
         atomic_write(self.path / f"{name}{BEGUN}", _with_crc(state))
 
     def state(self, name: str) -> int:
-        """Return how often a process was opened and closed cleanly, as far as that is known."""
+        """Return the number of times that a process was opened or closed cleanly, as far as that is known."""
         try:
             return _numbered((self.path / f"{name}{BEGUN}").read_bytes()) or 0
         except OSError:
@@ -254,7 +254,7 @@ class CrawlDirectory:
         return f"{self.config_file.name} has the defaults; give the crawl's settings again when you continue it{kept}"
 
     def _config_problem(self) -> str:
-        """Return what is wrong with the configuration file; "" if nothing is, or if no run has ended yet."""
+        """Return a description of the error in the configuration file; "" if there is none or no run has ended yet."""
         if not self.config_file.exists():
             return "missing" if self.report_file.exists() else ""
         lines = self.config_file.read_bytes().splitlines()
@@ -299,7 +299,7 @@ class CrawlDirectory:
         """Return the configuration of the last run as a nested mapping; {} if there is none.
 
         Raises:
-            DirectoryError: it has an earlier format, because `upgrade.ready` was not called before.
+            DirectoryError: the directory has an earlier format, because `upgrade.ready` was not called before.
         """
         return self._with_credentials(self._config_tree())
 

@@ -1,4 +1,4 @@
-"""The identity of the crawler, by which site owners can contact its operator.
+"""Checks the identity of the crawler, by which site owners can contact its operator.
 
 A crawler whose operator cannot be contacted is a nuisance. Without a contact, a warning
 is logged before the first public host, and scope `any` refuses to start there.

@@ -1,4 +1,4 @@
-"""Settings that stored data depends on: each process keeps the values with which it was created.
+"""The settings on which stored data depends: each process keeps the values with which it was created.
 
 With other fingerprints every URL would be unknown and every page fetched again; with
 another speed of the refresh clock every stored instant of the refresh frontier would shift.

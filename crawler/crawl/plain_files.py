@@ -1,4 +1,4 @@
-"""Checks that the files of a crawl directory are plain files, because somebody else may have made the directory.
+"""Checks that the files of a crawl directory are plain files, because another user may have made the directory.
 
 A crawl writes and reads files of fixed names. If such a name is a symbolic link, the crawl would
 write to a file elsewhere; if it is a pipe or a device, opening it may wait forever. So before
@@ -21,7 +21,7 @@ STORE = "store"  # the subfolder by which the folder of a process is recognized
 
 
 def strange_entry(directory: Path) -> str:
-    """Return one line about an entry that a crawl must not open; "" if there is none."""
+    """Return a line about an entry that a crawl must not open; "" if there is no such entry."""
     for entry in _entries(directory):
         is_process = entry.is_dir() and os.path.lexists(os.path.join(entry.path, STORE))
         if problem := _problem(entry, may_link=is_process):

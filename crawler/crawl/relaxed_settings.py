@@ -16,7 +16,7 @@ from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, hostname
 from crawler.urls.suffixes import registrable_domain
 
-PLACES_MAX = 1000  # hosts recorded; settings given for more hosts than that apply to any host
+PLACES_MAX = 1000  # hosts recorded; settings given for more hosts than this apply to any host
 ANYWHERE = "*"
 _SHOWN = 3
 

@@ -13,7 +13,8 @@ from crawler.errors import DirectoryError, UsageError
 from crawler.signing.key_file import NAME
 from crawler.storage.files import Lock
 
-EARLIER_MAX = 16  # crawls whose answers are used again; a copy of each store is open meanwhile
+# Maximum number of crawls whose answers are used again; a copy of the store of each is open meanwhile.
+EARLIER_MAX = 16
 
 
 def earlier(directory: CrawlDirectory) -> list[str]:
@@ -44,7 +45,7 @@ def put_aside(directory: CrawlDirectory) -> Path | None:
         aside = next(name for name in names if not name.exists())
         try:
             path.rename(aside)
-            if (aside / NAME).exists():  # one key serves all crawls of an operator
+            if (aside / NAME).exists():  # one signing key serves all crawls of an operator
                 path.mkdir()
                 (aside / NAME).rename(path / NAME)
         except OSError as error:

@@ -23,7 +23,7 @@ LIVE = (
     "crawl.concurrency",
     "refresh.share",
 )
-LOG_LEVEL = "log.level"  # of the running processes; not part of the configuration
+LOG_LEVEL = "log.level"  # a setting of the running processes, not a key of the configuration
 LEVELS = ("debug", "info", "warning", "error")
 
 

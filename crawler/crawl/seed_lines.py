@@ -35,7 +35,7 @@ TABLE_KEYS = frozenset({"match", "scope", "depth", "pages", "pages_per_domain", 
 
 
 class SeedLine(msgspec.Struct, frozen=True):
-    """A line of the file, at `where`; scope "" means the crawl's scope; `depth` and `limit` -1, `render` "": not set."""
+    """A line at `where`. Scope "" is the crawl's scope; `depth` -1, `limit` -1 and `render` "" mean not set."""
 
     url: str
     scope: str = ""

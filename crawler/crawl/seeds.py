@@ -19,7 +19,7 @@ from crawler.urls.canonical import canonical, hostname
 log = logging.getLogger("crawler")
 
 SEEDS_AT_ONCE = 400  # seeds queued for one commit; they are read in one turn of the loop, about 8 ms
-REFUSED_SHOWN = 10  # a file that is not a list of URLs must not fill screen and log
+REFUSED_SHOWN = 10  # a file that is not a list of URLs must not fill the screen and the log
 
 
 def _ignore(_places: Iterable[str]) -> None:
@@ -32,7 +32,7 @@ class Seeds:
     Each seed is added to `places`; after the last one, `note` is called if there are new places.
 
     Raises:
-        UsageError: while reading: the host's owner could not contact the operator, or relaxed settings were
+        UsageError: raised while reading, if the host's owner could not contact the operator, or if relaxed settings were
             not given for the host.
     """
 
@@ -70,7 +70,7 @@ class Seeds:
 class SeedFile:
     """A file of canonical seeds, one per line, for all processes of a run; a missing file has no seeds."""
 
-    refused = 0  # the writer of the file has counted them
+    refused = 0  # the process that wrote the file has counted them
 
     def __init__(self, path: Path) -> None:
         self.path = path

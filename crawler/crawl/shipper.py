@@ -20,7 +20,7 @@ from crawler.storage.object_store import ObjectStore
 log = logging.getLogger("crawler")
 
 PAUSE_MAX = 600.0  # seconds between two tries
-SETTLED_AGE = 10.0  # seconds after which the last records of a finished segment have been committed
+SETTLED_AGE = 10.0  # seconds after which the last records of a finished segment have certainly been committed
 
 
 class Shipper:

@@ -56,7 +56,7 @@ def find_entry_point(group: str, name: str) -> Any:
     """Return the entry point that an installed package provides as `name` in `group`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no installed package provides it.
     """
     from importlib import metadata  # imported here because it is slow and rarely needed
 
@@ -91,7 +91,7 @@ def _value(config: Config, path: str) -> Any:
     return getattr(getattr(config, section), name)
 
 
-# Key, and the first use that a crawl makes of its value.
+# Each key, with the first use that a crawl makes of its value.
 _OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("fetch.proxy", check_proxy),
     ("fetch.cookies_file", lambda path: load_cookies(path, now=0.0)),

@@ -19,10 +19,10 @@ if cython.compiled:
 
 COMPILED: bool = cython.compiled
 
-_STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)  # a C constant, for code that runs without the lock
-_DENSE = cython.declare(
-    cython.Py_ssize_t, 48
-)  # queries of one block from which on decoding it (1.8 us) is faster
+# A C constant, for code that runs without the interpreter lock.
+_STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)
+# From this number of queries of one block on, decoding the block (1.8 us) is faster.
+_DENSE = cython.declare(cython.Py_ssize_t, 48)
 
 
 def layout(posts, count: int) -> tuple[np.ndarray, np.ndarray]:

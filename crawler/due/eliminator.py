@@ -242,7 +242,7 @@ class Eliminator:
             pieces = self._waiting.take()
             if not self._waiting.count:
                 self._waiting_since = None
-            elif self._waiting_since is None:  # otherwise the rest may have waited as long as what was taken
+            elif self._waiting_since is None:  # else the rest may have waited as long as the links taken
                 self._waiting_since = now
             self._flush = FlushPlan(
                 pieces,

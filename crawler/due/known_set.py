@@ -111,9 +111,8 @@ class KnownSet:
         """Close replaced runs that have no readers left. Any thread; may take a while."""
         for _ in range(len(self._replaced)):
             run = self._replaced.pop()
-            if (
-                sys.getrefcount(run) <= 2
-            ):  # this variable and the argument; other readers close the run when they end
+            # References from this variable and the argument; other readers close the run when they end.
+            if sys.getrefcount(run) <= 2:
                 run.close()
 
     def slice(self, first_bucket: int, stop_bucket: int) -> Iterator[Fingerprints]:
@@ -172,7 +171,8 @@ def unknown(fingerprints: Fingerprints, runs: Sequence[Run]) -> tuple[Fingerprin
     first[1:] = ascending[1:] != ascending[:-1]
     queries, places = ascending[first], places[first]
     known = np.zeros(len(queries), np.uint8)
-    for run in sorted(runs, key=lambda run: -run.count):  # the largest run finds most of the known ones
+    # Begin with the largest run, which finds most of the known ones.
+    for run in sorted(runs, key=lambda run: -run.count):
         run.join(queries, known)
     new = known == 0
     return queries[new], np.sort(places[new])

@@ -58,9 +58,8 @@ class LinksLog:
         self._file_bytes_max = file_bytes_max
         self._fault = fault
         self._encoder = msgspec.msgpack.Encoder()
-        self._block_decoder = msgspec.msgpack.Decoder(
-            list[msgspec.Raw]
-        )  # most links need no decoding: their URL is known
+        # Most links need no decoding, because their URLs are known.
+        self._block_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
         self._link_decoder = msgspec.msgpack.Decoder(Link)
         self._buffer = bytearray()
         self._descriptor = -1

@@ -19,7 +19,7 @@ class MemoryRuns:
         entry = write_keys(data.extend, 0, chunks)
         assert entry.count == count, f"{entry.count} keys came, not {count}"
         run = Run(Path("memory"), entry, data)
-        run.entry = None  # type: ignore[assignment]  # the store names none
+        run.entry = None  # type: ignore[assignment]  # the store names no runs
         return run
 
     def remove(self, run: object) -> None:

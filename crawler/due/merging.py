@@ -1,4 +1,4 @@
-"""Merge sorted runs, in windows that fit into a chunk.
+"""Merges sorted runs, in windows that fit into a chunk.
 
 Each input contributes up to an equal share of the chunk. The window ends at the
 smallest of the shares' last keys. The slices below that key are merged two at a time,
@@ -21,7 +21,7 @@ from crawler.due.block_fences import FENCE_STEP
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 
-# Least keys per input and window, so that a tiny run beside a huge one does not make tiny windows
+# Minimum number of keys per input and window, so that a tiny run beside a huge one does not make tiny windows
 _SHARE_MIN = 4096
 
 

@@ -39,7 +39,7 @@ class PendingLinks:
         self._unstaged: list[Piece] = []
         self._staged: deque[list[Piece]] = deque()
         self._pieces: deque[Piece] = deque()
-        self.count = 0  # links that `take` can return
+        self.count = 0  # number of links that `take` can return
 
     def append(self, fingerprints: Sequence[int], position: int) -> None:
         """Add links of the group being written, which end at `position` in the log. Writer."""
@@ -84,7 +84,7 @@ def hold(pieces: Iterable[Piece], fingerprint: int) -> bool:
 
 
 def _coalesce(pieces: Sequence[Piece], entries_max: int) -> list[Piece]:
-    """Return the same stretches as fewer pieces, none larger than `entries_max` unless it was already."""
+    """Return the same stretches as fewer pieces; join none beyond `entries_max` links."""
     gathered: list[list[Piece]] = []
     count = 0
     for piece in pieces:

@@ -39,9 +39,8 @@ from crawler.storage.files import new_file, write_all
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]  # (n,)
 Reached = Callable[[str], None]  # called with the name of each step, so that tests can crash there
 
-_SYNC_BYTES = (
-    64 << 20
-)  # bytes between two calls of fdatasync, so that the last one does not delay other commits
+# Bytes between two calls of fdatasync, so that the last call does not delay other commits.
+_SYNC_BYTES = 64 << 20
 
 
 CODED = 1
@@ -57,7 +56,7 @@ class RunEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     count: int
     first: int
     last: int
-    crc32: int  # checksum of the index
+    crc32: int  # the checksum of the index
     coding: int = 0  # CODED
 
     @property

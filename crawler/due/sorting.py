@@ -1,4 +1,4 @@
-"""Sort and merge fingerprints, as arrays of uint64.
+"""Sorts and merges fingerprints, as arrays of uint64.
 
 The compiled form (Cython's pure-Python mode) releases the interpreter lock, so a merge
 runs beside the crawl. The interpreted form uses numpy, with the same results.
@@ -41,7 +41,7 @@ def _radix_sort(
     q: cython.Py_ssize_t[::1],
 ) -> cython.bint:
     """Sort `a`, and `p` with it, by one byte at a time, lowest first; return whether the result is in `b` and `q`."""
-    counts = cython.declare(cython.Py_ssize_t[256][8])  # of byte 0, 1, ... 7
+    counts = cython.declare(cython.Py_ssize_t[256][8])  # one table for each byte 0, 1, ... 7
     i: cython.Py_ssize_t
     byte: cython.int
     digit: cython.int
@@ -86,7 +86,7 @@ def merge(left, right, out) -> bool:
     if not cython.compiled:
         out[: len(left)] = left
         out[len(left) :] = right
-        out.sort(kind="stable")  # detects the two ascending stretches and merges them
+        out.sort(kind="stable")  # this sort detects the two ascending stretches and merges them
         return is_ascending(out)
     a: cython.const[cython.ulonglong][::1] = left
     b: cython.const[cython.ulonglong][::1] = right
@@ -120,7 +120,7 @@ def _merge(
         b = right[j]
         from_left = a < b
         distinct &= a != b
-        out[i + j] = a if from_left else b  # without a branch
+        out[i + j] = a if from_left else b  # computed without a branch
         i += from_left
         j += not from_left
     while i < n:

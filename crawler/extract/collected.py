@@ -15,11 +15,11 @@ from crawler.extract.link_attributes import FOLLOWED_RELATIONS
 from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
 
 TITLE_CHARACTERS_MAX = 1000
-# Statements about uses, for `consent/`, which reads 64 of them, 8 licences and 8,192 characters of each: one more
+# Statements about uses, for `consent/`, which reads 64 statements, 8 licences and 8,192 characters of each. One more
 # is kept, so that it sees that there was more.
 STATEMENTS_KEPT, LICENSES_KEPT, STATEMENT_CHARACTERS = 65, 9, 8193
 _LICENSE_TYPE = "application/rsl+xml"
-BASES_MAX = 16  # <base> elements examined per page
+BASES_MAX = 16  # <base> elements examined per page, at most
 # Relations and names on most pages that are neither links nor directives: skipped quickly.
 _COMMON_OTHERS = frozenset(
     [
@@ -40,15 +40,12 @@ _COMMON_OTHERS = frozenset(
 class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Everything about a page except its bytes.
 
-    `url` is the URL that it was fetched from, `charset` the charset parameter of
-    Content-Type ("" if none), `token` our product token. `link_values`,
-    `refresh_value` and `robots_tags` are the values of the header fields Link,
-    Refresh and X-Robots-Tag. With `obey_robots` off all links are extracted
-    whatever the page's directives say (they are still reported);
-    `obey_nofollow` applies to `rel=nofollow` only. `want_requisites` asks for
-    the URLs needed to display the page; `xhtml` means that the type was
-    application/xhtml+xml; `want_anchors` asks for the texts of links, `want_markup`
-    for the markup that the audit checks.
+    `url` is the URL that it was fetched from, `charset` the charset parameter of Content-Type ("" if none), `token` our
+    product token. `link_values`, `refresh_value` and `robots_tags` are the values of the header fields Link, Refresh
+    and X-Robots-Tag. With `obey_robots` off, all links are extracted, whatever the page's directives say (they are
+    still reported); `obey_nofollow` applies to `rel=nofollow` only. `want_requisites` asks for the URLs needed to
+    display the page; `xhtml` means that the type was application/xhtml+xml; `want_anchors` asks for the texts of links,
+    `want_markup` for the markup that the audit checks.
     """
 
     url: str
@@ -66,7 +63,7 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def needs_tree(self) -> bool:
-        """Return whether something is wanted that only the parser can tell."""
+        """Return whether something is wanted that only the parser can find."""
         return self.want_requisites or self.want_anchors or self.want_markup
 
 

@@ -51,7 +51,7 @@ def read_document(content: bytes, document: Document, config: ExtractConfig) -> 
         return _sitemap(content, document)
     if document.kind is DocumentKind.FEED:
         return _feed(content, document, config)
-    from crawler.extract.css import read_sheet  # imported here, as few crawls fetch style sheets
+    from crawler.extract.css import read_sheet  # imported here, because few crawls fetch style sheets
 
     return Extracted(document.url, requisites=read_sheet(content, document.charset, config.links_max))
 

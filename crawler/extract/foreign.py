@@ -44,7 +44,7 @@ class Foreign:
     def __init__(self, content: bytes) -> None:
         self._open: list[bytes] = []  # names of the open elements that matter
         self._names: Counter[bytes] = Counter()
-        self._changes: list[int] = []  # positions at which HTML ends, begins again, ends ...
+        self._changes: list[int] = []  # ascending positions at which HTML ends, begins again, ends, and so on
         if MAY_CONTAIN.search(content):
             for match in _TAG.finditer(content):
                 if match["name"]:

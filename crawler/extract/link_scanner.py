@@ -58,10 +58,9 @@ class LinkScanner(TagReader):
         super().__init__(content)
         self.phase = BEFORE_HEAD
         self.templates = 0
-        self.has_hidden_link = self.has_marker = False  # in the templates that are open
-        self.place = (
-            tags.OTHER
-        )  # of the innermost table: TABLE if content is misplaced here; CAPTION, TD, TH; OTHER: no table
+        self.has_hidden_link = self.has_marker = False  # in the open templates
+        # In the innermost table: TABLE if content is misplaced here; CAPTION, TD, TH; OTHER: no table.
+        self.place = tags.OTHER
         self.section = tags.OTHER  # TBODY, TFOOT, THEAD
         self.tables: list[int] = []  # place and section of each outer table
         self.foreign: list[bytes] = []  # names of open elements of SVG or MathML
@@ -110,9 +109,10 @@ class LinkScanner(TagReader):
         return self._insert(element)
 
     def _in_template(self, element: cython.int) -> cython.bint:
-        """Return whether what a template contains stays in it.
+        """Return whether the contents of the open template stay in it.
 
-        If an element that sets a marker (13.2.4.3) is open at its end, a link before the marker is copied out of it.
+        If an element that sets a marker (13.2.4.3) is still open at the end of the template, a link before the marker is
+        copied out of the template.
         """
         self.has_hidden_link |= element == tags.A
         self.has_marker |= element in (tags.OBJECT, tags.APPLET, tags.MARQUEE, tags.CAPTION, tags.TD, tags.TH)
@@ -244,7 +244,7 @@ class LinkScanner(TagReader):
 
     def _table_start(self, element: cython.int) -> cython.bint:
         if element == tags.TABLE:
-            if self.place != tags.TABLE:  # directly in a table it ends that table
+            if self.place != tags.TABLE:  # directly in a table, this tag ends the table
                 if len(self.tables) == _DEPTH_MAX:
                     return False
                 self.tables.append(self.place << 8 | self.section)

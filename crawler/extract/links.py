@@ -49,7 +49,7 @@ _OTHERS = frozenset((*_FOLLOWED_BY_ID, _LINK, _META, _BASE)) - {_A}
 _FOREIGN = frozenset(["svg", "math"])
 _INTEGRATION_POINTS = frozenset(["foreignObject", "desc", "title", "mi", "mo", "mn", "ms", "mtext"])
 _HTML_ENCODINGS = frozenset(["text/html", "application/xhtml+xml"])
-_ANCESTORS_MAX = 100  # ancestors examined per <base>; a <base> nested deeper is ignored
+_ANCESTORS_MAX = 100  # ancestors examined per <base>; a more deeply nested <base> is ignored
 # Elements whose end tag an HTML parser would search for in vain where XML has `<script src="x"/>`.
 _SELF_CLOSED = re.compile(
     rb"<((?:script|style|title|textarea|iframe|noframes|noembed|noscript|xmp|a)(?=[\s/])[^<>]*)/>",
@@ -86,7 +86,7 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     if page.want_anchors:
         _take_anchors(tree, found)
     if page.want_requisites or config.all_attributes:
-        from crawler.extract.requisites import other_links, requisites  # few crawls want them
+        from crawler.extract.requisites import other_links, requisites  # few crawls want requisites
     if page.want_requisites:
         found.requisites = requisites(tree, config.links_max)
     if config.all_attributes:
@@ -94,7 +94,7 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
             found.add(raw_url)
     extracted = found.extracted(encoding, _title(tree), config.links_max)
     if page.want_markup:
-        from crawler.extract.markup import read_markup  # only the audit wants it
+        from crawler.extract.markup import read_markup  # only the audit wants the markup
 
         extracted.markup = read_markup(tree, page)
     return extracted

@@ -27,7 +27,7 @@ def is_listing(content: bytes) -> bool:
 
 
 def read_listing(content: bytes, links_max: int) -> list[Entry]:
-    """Return the files of a listing with raw URL and modification time; at most `links_max`."""
+    """Return at most `links_max` files of a listing, each with its raw URL and modification time."""
     found: list[Entry] = []
     for row in _ROW.finditer(content):
         if len(found) == links_max:

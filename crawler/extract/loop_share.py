@@ -60,7 +60,7 @@ class LoopShare:
         places = max(1, int(self.seconds / self._cost)) if self._cost else 1
         while self._waiting and places:
             waiter = self._waiting.popleft()
-            if not waiter.done():  # done means that its fetch task was cancelled
+            if not waiter.done():  # a future that is done belongs to a cancelled fetch task
                 waiter.set_result(None)
                 places -= 1
         if self._waiting:

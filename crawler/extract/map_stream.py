@@ -21,7 +21,7 @@ from crawler.records import Extracted
 
 STREAMS_MAX = 8  # maps read by a child at once, at up to 10 MB each; others are sent when they are complete
 PIECE_BYTES = 64 << 10
-# Bytes of a map that wait for the child although it has begun to arrive: copies, since the fetcher holds them too.
+# Bytes of a map that has begun to arrive and wait for the child; they are copies, because the fetcher holds them, too.
 _WAITING_BYTES_MAX = 256 << 10
 
 
@@ -84,9 +84,9 @@ class MapStream:
         self._is_behind = False
 
     def feed(self, content: bytes) -> None:
-        """Take the next bytes of the map; send them to the child as soon as more than `least` bytes have come.
+        """Take the next bytes of the map; send them to the child when more than `least` bytes have arrived.
 
-        If the child falls too far behind, it gets what is left once the map is whole.
+        If the child falls too far behind, it gets the remaining bytes when the map is complete.
         """
         self.nbytes += len(content)
         if self._is_behind:

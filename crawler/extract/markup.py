@@ -1,6 +1,6 @@
-"""The markup of a page that the audit checks: description, headings, canonical and alternate links, images, words.
+"""Reads the markup of a page that the audit checks: description, headings, canonical and alternate links, images, words.
 
-Read from the tree that the links are read from (`links.py`), so each page is parsed once. All lists are
+It is read from the same tree as the links (`links.py`), so each page is parsed once. All lists are
 bounded. Words are those outside of scripts, navigation and footer; a page of Chinese, Japanese or Thai has
 about one word for two characters.
 """
@@ -13,14 +13,15 @@ from crawler.extract.collected import Context, one_line
 from crawler.extract.headers import link_headers
 from crawler.records import Markup
 
-_LISTED_MAX = 20  # descriptions, headings, canonical links and images kept of each kind
+_LISTED_MAX = 20  # descriptions, headings, canonical links and images kept, of each kind
 _ALTERNATES_MAX = 500  # alternate links kept
 _HEADING_CHARACTERS_MAX = 200
 _SELECTOR = "meta[name],h1,link[rel],img:not([alt])"
 _ASIDE = "script,style,noscript,template,nav,footer"
-_ASIDE_MAX = 2000  # such elements looked at; a page with more has an unknown number of words
-_ANCESTORS_MAX = 100  # ancestors looked at to tell whether one is inside another
-_DENSE = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")  # scripts without blanks
+_ASIDE_MAX = 2000  # such elements examined; a page with more has an unknown number of words
+_ANCESTORS_MAX = 100  # ancestors examined to find out whether an element is inside another
+# Scripts written without blanks.
+_DENSE = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _DECORATION = ("presentation", "none")
 
 

@@ -19,8 +19,8 @@ class PageRules:
     Args:
         want_all: ignore robots directives and `rel=nofollow`, and extract
             requisites even if the crawl does not fetch them.
-        want_anchors: extract the texts of links too.
-        want_markup: extract the markup that the audit checks too.
+        want_anchors: also extract the texts of links.
+        want_markup: also extract the markup that the audit checks.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The process that parses what the fetch loop must not (`worker.py` starts it).
+"""The process that parses pages that the fetch loop must not parse (`worker.py` starts it).
 
 It is a program of its own or a fork of its parent. The first line of its input is its
 configuration. It answers frames with frames: 4 bytes of length, big-endian, and
@@ -38,9 +38,8 @@ from crawler.records import Extracted
 NICE = 5  # niceness: the fetch loop, which all pages wait for, has priority over the child
 LENGTH = struct.Struct(">I")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
-_LARGE_BYTES = (
-    2 << 20
-)  # bytes of a page whose memory is returned to the system; of the pages parsed here, one in a hundred is larger
+# After a page larger than this, memory is returned to the system; one in a hundred of the pages parsed here is.
+_LARGE_BYTES = 2 << 20
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
@@ -52,7 +51,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
 
 
 def limits_of(config: ExtractConfig) -> bytes:
-    """Return the configuration section as the first line of a child's input."""
+    """Return the first line of a child's input, which contains the configuration section."""
     return json.dumps({name: getattr(config, name) for name in config.__struct_fields__}).encode() + b"\n"
 
 
@@ -88,7 +87,7 @@ def _data_bytes() -> int:
     """Return the bytes of this process that RLIMIT_DATA limits: a fork starts with its parent's."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    except OSError:  # not on Linux, where the child is a separate program, which starts with little memory
+    except OSError:  # this is not Linux, so the child is a separate program, which starts with little memory
         return 0
 
 

@@ -1,4 +1,4 @@
-"""The links of a page including repeats, for URL traces (Broder, Najork, Wiener 2003, section 4.2).
+"""Finds the links of a page including repeats, for URL traces (Broder, Najork, Wiener 2003, section 4.2).
 
 `links.py` makes the links of a page unique; a trace needs every occurrence, since
 a URL cache answers many of the repeats on a page.

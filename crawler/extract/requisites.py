@@ -1,4 +1,4 @@
-"""Page requisites, and the rarer attributes that hold URLs.
+"""Finds page requisites, and the URLs in rarer attributes.
 
 Requisites are images (with every candidate of a srcset), scripts, style
 sheets, icons, media, embedded objects, frames, and the URLs of CSS in the page
@@ -23,7 +23,7 @@ _OTHER_ROWS = [
 
 
 def _selector(rows: Iterable[LinkAttribute]) -> str:
-    """Return the selector of the elements in these rows; by name where the attribute has a colon."""
+    """Return the selector of the elements in these rows; if an attribute has a colon, select by element name only."""
     found = {
         name for row in rows for name in (row.elements if ":" in row.attribute else [f"[{row.attribute}]"])
     }

@@ -40,7 +40,7 @@ GROWTH_BYTES_MAX = 64 << 20
 _NO_ASCII = frozenset({"utf-16-le", "utf-16-be", "iso2022_jp"})
 
 
-# (The URL, canonical and without fragment; its kind) -> the replacement; None leaves the URL unchanged.
+# (URL, canonical and without fragment; its kind) -> the replacement; None leaves the URL unchanged.
 MapUrl = Callable[[str, Kind], str | None]
 
 _WS = rb"[\t\n\f\r ]"
@@ -79,7 +79,7 @@ for _row in LINK_ATTRIBUTES:
         )
 _CANDIDATES = frozenset(row.attribute.encode() for row in LINK_ATTRIBUTES if row.form is Form.CANDIDATES)
 _DROPPED = frozenset({b"integrity", b"crossorigin"})
-# In attributes, a reference without its semicolon is valid only before no letter, digit or `=` (13.2.5.73).
+# In attributes, a reference without its semicolon is invalid if a letter, a digit or `=` follows it (13.2.5.73).
 _CHARACTER_REFERENCE = re.compile(
     r"&(?:#[0-9]++;?|#[xX][0-9a-fA-F]++;?|([a-zA-Z][a-zA-Z0-9]{1,31}+)(;|(?![=])))"
 )
@@ -125,7 +125,7 @@ def rewrite_css(text: str, base: str, map_url: MapUrl) -> str:
 
 
 def rewrite_css_bytes(content: bytes, charset: str, base: str, map_url: MapUrl) -> bytes:
-    """Do `rewrite_css` on a body; `charset` is that of its Content-Type, "" if there is none."""
+    """Like `rewrite_css`, for a body; `charset` is that of its Content-Type, "" if there is none."""
     text, codec = css.decode(content, charset)
     changed = rewrite_css(text, base, map_url)
     return content if changed is text else css.encode(changed, codec)

@@ -1,6 +1,6 @@
 """Sitemaps (sitemaps.org 0.9): XML, index, plain text, each also as gzip.
 
-`SitemapReader` is fed the body as it comes, in chunks of any size; a 50 MiB map
+`SitemapReader` is fed the body as it arrives, in chunks of any size; a 50 MiB map
 is never in memory as a whole. If the reading ends early (broken XML, a broken gzip
 stream, a limit), the entries read so far are kept. `close` returns them.
 

@@ -1,15 +1,16 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """The states of the standard's tokenizer (WHATWG HTML, 13.2.5), for `link_scanner.py`.
 
-    data ─┬─ <name   tag name ─► attribute name ⇄ attribute value ─► a tag, if its `>` comes
+    data ─┬─ <name   tag name ─► attribute name ⇄ attribute value ─► a tag, if its `>` follows
           ├─ </name  the same
           ├─ <!--    comment, up to `-->` or `--!>`
           ├─ <![CDATA[  in SVG and MathML, up to `]]>`
           ├─ <! <? </  bogus comment or doctype, up to `>`
           └─ else    text
 
-`next_tag` returns at each tag. Its attributes are read if the element can have a link or a directive. Raw text is
-read by `skip_raw_text`, when the tree says so. No state looks beyond the end of its token, so the time is linear in
+`next_tag` returns at each tag. Its attributes are read if the element can have a link or a directive. Raw text is read
+by `skip_raw_text`, when the caller, which follows the tree, asks for that. No state looks beyond the end of its token,
+so the time is linear in
 any input.
 """
 
@@ -26,7 +27,7 @@ COMPILED: bool = cython.compiled
 NOTHING, START, END = range(3)  # results of `next_tag`
 BLANK, TEXT, NUL = range(3)  # kinds of text before a tag, by its first character that is not blank
 
-# The element names that are distinguished. Attributes are read of A to IFRAME; IFRAME to NOFRAMES contain raw text.
+# The element names that are distinguished. Attributes are read for A to IFRAME; IFRAME to NOFRAMES contain raw text.
 NAMES = (
     b"a", b"area", b"link", b"meta", b"base", b"input", b"iframe", b"title", b"textarea", b"style", b"script", b"xmp",
     b"noembed", b"noframes", b"noscript", b"basefont", b"bgsound", b"html", b"head", b"body", b"br", b"p", b"form",
@@ -90,7 +91,7 @@ class TagReader:
         self.text = content if cython.compiled else content + b"\0"
         self.at = 0
         self.end = len(content)
-        self.in_foreign = False  # the tree says whether CDATA sections exist here
+        self.in_foreign = False  # set by the caller: whether CDATA sections exist here
 
     def next_tag(self) -> cython.int:
         """Data state: read up to the end of the next tag; return its kind, NOTHING at the end of the input."""
@@ -136,7 +137,7 @@ class TagReader:
             return self._declaration()
         if character == 47 and self.text[self.at + 1] == 62:  # `</>` is nothing
             self.at += 2
-        elif character == 47 or character == 63:  # a slash or ?
+        elif character == 47 or character == 63:  # a `!`, `/` or `?`
             return self._bogus_comment()
         elif self.before == BLANK:
             self.before = TEXT  # the `<`
@@ -184,10 +185,10 @@ class TagReader:
                 return True
 
     def skip_raw_text(self, element: cython.int) -> cython.Py_ssize_t:
-        """Go behind the end tag of an element that has raw text; return where it begins, -1 if it cannot be told.
+        """Move past the end tag of an element with raw text; return the position of that tag, -1 if it is uncertain.
 
-        Without an end tag the rest of the page is text. A script can contain `<script>` in what looks like a comment, and
-        ends later then.
+        Without an end tag, the rest of the page is text. If a script contains `<script>` in what looks like a comment,
+        it ends later.
         """
         text = self.text
         name: bytes = NAMES[element - 1]
@@ -282,7 +283,7 @@ class TagReader:
         return True
 
     def _note(self):
-        """Keep the attribute if the scanner reads attributes of this name; the first of several equal names counts."""
+        """Keep the attribute if the scanner needs attributes of this name; of equal names, the first counts."""
         begin: cython.Py_ssize_t = self.name_at
         length: cython.Py_ssize_t = self.name_end - begin
         if length == 4:
@@ -326,7 +327,7 @@ class TagReader:
         return value
 
     def find(self, character: cython.int, begin: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return where `character` is next, from `begin` on; -1 if nowhere."""
+        """Return the next position of `character` from `begin` on; -1 if there is none."""
         if not cython.compiled:
             return self.content.find(character, begin)
         if begin >= self.end:
@@ -343,7 +344,7 @@ class TagReader:
         return last == 47 or last == 62 or _classes[last] & _BLANK != 0
 
     def _is(self, begin: cython.Py_ssize_t, name: bytes) -> cython.bint:
-        """Return whether the bytes from `begin` on are `name`, in either case."""
+        """Return whether the bytes from `begin` on are `name`, in upper or lower case."""
         at: cython.Py_ssize_t
         for at in range(len(name)):  # noqa: SIM110
             if self.text[begin + at] | 32 != name[at]:
@@ -352,7 +353,7 @@ class TagReader:
 
 
 def as_parsed(value: str) -> str:
-    """Return an attribute value as the tokenizer reads it: `with_newlines`, and references decoded."""
+    """Return an attribute value as the tokenizer reads it: like `with_newlines`, with references decoded."""
     return attribute_text(with_newlines(value))
 
 

@@ -28,9 +28,10 @@ from crawler.extract.parser_guard import Judgement
 from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
 
-# Wall time given to a page, as a multiple of its CPU time, as other processes may use the machine.
+# Wall time given to a page, as a multiple of its CPU time; other processes may use the machine, too.
 WALL_FACTOR = 10.0
-SCAN_INLINE_BYTES = 128 << 10  # scanned in the event loop; at worst 0.2 us per byte if all of it is tags
+# Bytes scanned in the event loop; at worst 0.2 us per byte, if everything is tags.
+SCAN_INLINE_BYTES = 128 << 10
 _BEHIND_BYTES = 1 << 20  # bytes that the child has not read yet; further pieces wait in the stream
 # Bytes of memory for parsing per byte of a page: its copies on both sides and its tree.
 PARSED_FACTOR = 16
@@ -290,7 +291,7 @@ def _put(child: _Child, data: bytes) -> None:
     """
     try:
         child.writer.write(data)
-    except RuntimeError as error:  # uvloop's, for a pipe that the child's end has closed already
+    except RuntimeError as error:  # raised by uvloop for a pipe whose other end the child has closed already
         raise EOFError("the parser has ended") from error
 
 

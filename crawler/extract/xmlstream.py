@@ -1,4 +1,4 @@
-"""Untrusted XML, read as it comes: sitemaps and feeds.
+"""Reads untrusted XML (sitemaps and feeds) as it arrives.
 
 The parser is expat without its dangerous features. A document type declaration ends the
 reading, so there are no entities to expand and nothing to fetch. Too deep

@@ -25,7 +25,7 @@ _PREFIX = b"HTTP/"
 _FRAMING_MAX = 256 << 10  # bytes by which chunk sizes, extensions and headers may exceed the payload
 # Chunks allowed in any answer, plus one for each 64 bytes: a chunk costs as much time as a kilobyte of payload.
 _CHUNKS_MAX, _CHUNK_BYTES_MEAN = 50_000, 64
-_START_MAX = 16  # bytes; a few blank lines before the status line are skipped
+_START_MAX = 16  # bytes of blank lines that are skipped before the status line
 
 
 class AnswerState(Enum):
@@ -215,7 +215,7 @@ class Answer:
         return True
 
     def _go_on(self, file: FileBody, head: Head) -> None:
-        """Take the answer to a request for the rest of a file: it counts as the answer that began the file."""
+        """Take the answer to a request for the rest of a file; it continues the answer that began the file."""
         if head.status == 416 or (head.status == 206 and not file.resume(head)):
             file.drop()
             raise BadAnswer(
@@ -284,7 +284,7 @@ class Answer:
                 self.reusable = False
             self._finish()
         elif self.wire_bytes - 2 * self.body_bytes > self._framing_max():
-            self._cut("length", "more framing than payload")  # such as endless chunk extensions
+            self._cut("length", "more framing than payload")  # for example endless chunk extensions
         elif chunks.chunks > _CHUNKS_MAX + self.body_bytes // _CHUNK_BYTES_MEAN:
             self._cut("length", "too many chunks for the payload")
 
@@ -347,7 +347,7 @@ class Answer:
 
     @property
     def is_patient(self) -> bool:
-        """True for a file that the user asked for: it may take long."""
+        """True for a file that the user asked for, which may take long."""
         return self.part is not None and self._file is not None and self._file.is_asked
 
     def keeps_rate(self, seconds: float) -> bool:

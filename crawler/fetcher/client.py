@@ -1,4 +1,4 @@
-"""The fetcher's shell: `Client.fetch` ends every request in one Fetch; only bugs and cancelling raise.
+"""The fetcher's shell: `Client.fetch` turns every request into one Fetch; it raises only for bugs and if it is cancelled.
 
     take an idle connection of the host, or open one
       -> write the request -> fill the answer -> conclude -> keep the connection idle, or close it
@@ -44,8 +44,8 @@ from crawler.signing.request_signer import make_signer
 _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
 _CLOSED_MAX = 32  # idle connections closed in one such check, some 10 ms with TLS
-_DESCRIPTORS = 1024  # file descriptors for files, peers and requests, besides those of idle connections
-_LARGE_BYTES = 1 << 20  # size of an answer whose parts take a millisecond to join
+_DESCRIPTORS = 1024  # file descriptors kept for files, peers and requests, besides those of idle connections
+_LARGE_BYTES = 1 << 20  # joining the pieces of an answer of this size takes a millisecond
 _BROKEN_MAX = 10_000  # remembered hosts whose certificates cannot be verified
 
 
@@ -94,7 +94,7 @@ class Client:
         self._unexpected = unexpected or Unexpected()
         check_proxy(fetch.proxy)
         self._connector: Connector
-        self._connectors: dict[str, Connector] = {}  # by the proxy of a request
+        self._connectors: dict[str, Connector] = {}  # one for each proxy that a request has named
         self._proxy_health: ProxyHealth | None = None
 
     async def start(self) -> None:
@@ -142,7 +142,7 @@ class Client:
         began, started = self._clock.now(), time.monotonic()
         try:
             fetch = await self._fetch(request, began, started)
-        except StoreError:  # of a part
+        except StoreError:  # writing the part of a large file failed
             raise
         except Exception as error:
             text = self._unexpected.note(error, f"fetching {request.url}")
@@ -257,7 +257,7 @@ class Client:
                 self._watch()
             answer = Answer(limits, request.listener, request.file, request.url)
             await connection.exchange(sent, answer, limits, deadline, request.slot)
-            if request.owner is not None:  # charge the owner before another connection takes the memory
+            if request.owner is not None:  # charge the owner now, before another connection takes the memory
                 self.account.release(connection)
                 self.account.charge(request.owner, answer.held_bytes)
             return answer
@@ -269,7 +269,7 @@ class Client:
             self.let_go(connection)
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge memory derived from an answer to its owner until `let_go`; less is received meanwhile."""
+        """Charge memory derived from an answer to its owner until `let_go`; until then the client receives less."""
         self.account.charge(owner, nbytes)
 
     def let_go(self, owner: Hashable) -> None:
@@ -301,7 +301,7 @@ class Client:
         self._spent = 0.0
 
     def rests(self, connection: Connection) -> None:
-        """Queue `connection`, which has read much, until its turn to read on."""
+        """Queue `connection`, which has read much, until its turn to read more."""
         self._resting.rest(connection, connection.read_time)
         if len(self._resting) == 1:
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -322,7 +322,7 @@ class Client:
             asyncio.get_running_loop().call_later(wait, connection.resume, RATE)
 
     def parts(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
-        """Note that `connection` has ended and that `transport` is about to be closed."""
+        """Note that `connection` has ended and that its `transport` is about to be closed."""
         self._idle.forget(connection)
         if connection.key[0] == "https" and connection.took and not self._closing:
             self._connector.keep_session(connection.key[1], transport, verify=connection.tls_ok)

@@ -27,7 +27,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_HEADER_MAX = 64 << 10
 _GZIP_TRAILER = 8
 _MEMBERS_MAX = 1024  # enough for 64 MiB in bgzip's blocks of 64 KiB; bounds the cost of many empty members
-_BROTLI_STEP = 64 << 10  # bytes; brotli's output grows in blocks: a request for 64 KiB returns at most 96
+_BROTLI_STEP = 64 << 10  # bytes; brotli's output grows in blocks: asked for 64 KiB, it returns at most 96 KiB
 _RECOVERY_PIECES = (4096, 64, 1)
 _ERRORS: Any = (isal_zlib.error, brotli.error)
 
@@ -116,7 +116,7 @@ class _Inflation:
             data = b""
 
     def _recovered(self, step: int) -> bytes:
-        """Return all output of the longest prefix of the input that decodes."""
+        """Return the output of the longest prefix of the input that can be decoded."""
         data = b"".join(self._fed)
         good = 0
         for size in _RECOVERY_PIECES:

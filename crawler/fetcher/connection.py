@@ -36,11 +36,11 @@ from crawler.fetcher.fetch_request import FetchLimits, HeldSlot
 from crawler.fetcher.idle_pool import Authority
 
 READ_BYTES = 64 << 10
-REST_BYTES = 128 << 10  # nine of ten pages are smaller
+REST_BYTES = 128 << 10  # bytes; nine of ten pages are smaller
 SHORT_BYTES = 4 << 10
 _TICK = 0.01  # seconds; the kernel counts in ticks of up to 10 ms, so only a larger lag is subtracted
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
-MEMORY, RATE, REST = 1, 2, 4  # why reading is paused; time limits keep running during a REST
+MEMORY, RATE, REST = 1, 2, 4  # reasons to pause reading; time limits keep running during a REST
 # Milliseconds since data was last sent and received, from Linux's struct tcp_info (tcp(7)).
 _LAST_DATA = struct.Struct("=44x I 4x I")
 
@@ -132,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         self.lost = self.lost or transport.is_closing()
 
     def is_quiet(self) -> bool:
-        """Return whether nothing, not even a close, has come since the last answer; False if the connection is lost."""
+        """Return whether nothing has arrived since the last answer, not even a close; False if the connection is lost."""
         if self.lost or self.sock is None:
             return not self.lost
         waiting = select.poll()  # peeking would raise on each quiet connection and cost five times as much
@@ -152,9 +152,9 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """Send `request` and fill `answer`.
 
-        The exchange ends at `deadline` (monotonic time) at the latest, or when another request needs `slot`.
-        The client is told the number of bytes held as long as more is expected.
-        An exception raised while reading the answer is a bug and is raised here.
+        The exchange ends at `deadline` (monotonic time) at the latest, or when another request needs `slot`. As long as
+        more bytes are expected, the client is told how many are held. An exception raised while reading the answer is a
+        bug and is raised here.
         """
         if self.lost:
             answer.end("connection lost")
@@ -223,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer is None or limits is None or answer.state is AnswerState.DONE or self._paused_at:
             return
         if answer.is_patient and self._slot is not None:
-            self._slot.give()  # the transfer may take long, and must not hold a place among the fetches
+            self._slot.give()  # the transfer may take long, so it must not hold a fetch slot
             self._slot = None
         if now >= self._deadline and answer.is_patient and answer.keeps_rate(limits.total_timeout):
             self._deadline = now + limits.total_timeout
@@ -301,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
             self.on_close()
 
     def fail(self, error: Exception) -> None:
-        """Make `exchange` raise `error`; raised in a callback it would be lost, and the fetch would hang."""
+        """Make `exchange` raise `error`; if a callback raised it, it would be lost, and the fetch would hang."""
         self._error = self._error or error
         self._done()
 

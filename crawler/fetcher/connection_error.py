@@ -18,6 +18,6 @@ class ConnectionNotOpened(CrawlerError):
 def one_line(error: BaseException) -> str:
     """Return an exception's name and message on one line."""
     text = " ".join((getattr(error, "strerror", None) or str(error)).split())
-    if isinstance(error, OSError) and error.errno:  # replace the event loop's wording by the system's
+    if isinstance(error, OSError) and error.errno:  # replace the event loop's wording with the system's
         text = re.sub(r"\[?Connect call failed \([^)]*\)\]?", os.strerror(error.errno), text)
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

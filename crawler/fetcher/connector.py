@@ -5,7 +5,7 @@ to; a guard in the resolver could be bypassed by an address in an odd spelling. 
 proxy's name is looked up here; the other addresses come with the request. Connecting and
 the TLS handshake have a time limit each.
 
-    addresses -> guard -> TCP, as RFC 8305 says -> (TLS) -> the connection's protocol
+    addresses -> guard -> TCP, as in RFC 8305 -> (TLS) -> the connection's protocol
     SOCKS proxy (python-socks; RFC 1928) -------^
     HTTP proxy (aiohttp; CONNECT for https) ---------------> the connection's protocol
 

@@ -1,10 +1,9 @@
-"""Cookies (RFC 6265) within caps, kept for the crawl or for one redirect chain.
+"""Cookies (RFC 6265) within size limits, kept for the crawl or for one redirect chain.
 
-A cookie is sent back to its own host, or to the hosts below a domain that is not a
-public suffix. Caps (`fetcher/README.md`, "Cookies, credentials and TLS"): 4 KiB per cookie,
-50 cookies per registrable domain, 8 KiB per request, and a number of domains; the oldest
-are dropped first. The prefixes `__Secure-` and `__Host-` are enforced, and a plain http
-answer can neither set a Secure cookie nor replace one (RFC 6265bis 5.7). SameSite is
+A cookie is sent back to its own host, or to the hosts below a domain that is not a public suffix. The limits
+(`fetcher/README.md`, "Cookies, credentials and TLS") are 4 KiB per cookie, 50 cookies per registrable domain, 8 KiB per
+request, and a maximum number of domains; the oldest cookies are dropped first. The prefixes `__Secure-` and `__Host-`
+are enforced, and a plain http answer can neither set a Secure cookie nor replace one (RFC 6265bis 5.7). SameSite is
 ignored, since no site embeds a crawler.
 
 Cookie values sent by a jar are never recorded (`redaction.py`). A jar `lasts` if it outlives
@@ -189,7 +188,7 @@ def load_cookies(path: str, now: float, domains_max: int = DOMAINS_MAX) -> Cooki
 def _of_line(line: str) -> Cookie | None:
     """Read a line: domain, subdomains (TRUE or FALSE), path, secure, expiry (0 = end of session), name, value."""
     fields = line.rstrip("\r\n").split("\t")
-    if len(fields) == 6:  # the value is empty, and an editor has removed the tab before it
+    if len(fields) == 6:  # an empty value, from which an editor has removed the tab before it
         fields.append("")
     if len(fields) != 7:
         return None
@@ -311,7 +310,7 @@ def _is_public(domain: str) -> bool:
 
 
 def parse_cookie_date(text: str) -> float | None:
-    """Return the instant of a cookie's Expires, its parts in any order (RFC 6265 5.1.1); None if unreadable."""
+    """Return the instant of a cookie's Expires, whose parts may have any order (RFC 6265 5.1.1); None if unreadable."""
     found: dict[str, str] = {}
     for token in _DATE_DELIMITER.split(text):
         for part, pattern in _DATE_PARTS:

@@ -1,4 +1,4 @@
-"""Requests outside the frontier's order, for something that the configuration names: a hub, a login.
+"""Requests outside the frontier's order, to URLs that the configuration names: a hub or a login page.
 
 They use the crawl's fetcher, so they have the same identity, address guard, proxy, limits
 and cookies as every other request.
@@ -14,7 +14,7 @@ from crawler.records import Fetch
 
 
 class DirectRequests:
-    """Sends requests at once, outside the frontier's order. `proxied`: a proxy looks host names up."""
+    """Sends requests at once, outside the frontier's order. `proxied` means that a proxy looks host names up."""
 
     def __init__(self, fetcher: Fetcher, resolver: NameResolver, *, proxied: bool) -> None:
         self._fetcher, self._resolver, self._proxied = fetcher, resolver, proxied
@@ -22,7 +22,7 @@ class DirectRequests:
     async def ask(self, task: FetchRequest) -> Fetch:
         """Send the request and return the result; redirects are not followed.
 
-        If the server wants the request signed, it is sent again.
+        If the server asks for a signature, the request is sent again, signed.
         """
         if not self._proxied:
             found = await self._resolver.resolve(split(task.url).hostname)

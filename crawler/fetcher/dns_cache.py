@@ -1,10 +1,9 @@
 """The DNS cache: addresses until their time to live ends, and names without addresses for a while.
 
-A plain object that takes `now`; `resolver.py` does the network part. An entry expires
-after the smallest TTL of its records, bounded below (a crawl does not need the
-freshness of an interactive user) and above; a name that does not exist is looked up
-again after `negative_ttl`. Passing failures (SERVFAIL, timeouts) are not cached: the
-frontier delays the host. The oldest entries are evicted first.
+A plain object that takes `now`; `resolver.py` does the network part. An entry expires after the smallest TTL of its
+records, bounded below (a crawl does not need the freshness of an interactive user) and above; a name that does not
+exist is looked up again after `negative_ttl`. Temporary failures (SERVFAIL, timeouts) are not cached: the frontier
+delays the host. The oldest entries are evicted first.
 """
 
 import ipaddress
@@ -20,7 +19,7 @@ _LOCAL = ("127.0.0.1", "::1")
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """Addresses of a name, IPv4 first, until `expires`; or none, with the outcome that a fetch would have."""
+    """The addresses of a name, IPv4 first, valid until `expires`; or none, with the outcome of a fetch from this host."""
 
     addresses: tuple[str, ...]
     expires: float = 0.0

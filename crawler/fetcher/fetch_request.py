@@ -25,7 +25,7 @@ HTTP = "http"  # the name of the default fetcher
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # no HEAD: its answers are framed differently
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # not HEAD: its answers are framed differently
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})  # Content-Length is sent even if it is 0 (RFC 9110, 8.6)
 
 
@@ -33,7 +33,7 @@ class HeldSlot(Protocol):
     """A fetch slot, held by a request in progress."""
 
     def is_needed(self) -> bool:
-        """Return whether the request must end now, as at its time limit, because another needs the slot."""
+        """Return whether the request must end now, as at its time limit, because another request needs the slot."""
 
     def give(self) -> None:
         """Release the slot: the request waits for something other than its server."""
@@ -78,7 +78,7 @@ class FetchRequest(msgspec.Struct):
     stay idle for `keep_alive` seconds or `keep_alive_factor` times the duration of the
     exchange, whichever is longer; with a `keep_alive` of 0 it is closed. A limit of None
     means the client's limit. `jar` holds the cookies of one redirect chain. `headers` are
-    lines "Name: value". `credentials`: the URL may receive the configured credentials.
+    lines "Name: value". `credentials` says that the URL may receive the configured credentials.
     `tls` is "verify", "record" or "" for the client's setting. `slot` is the fetch slot that
     the request holds and may have to give up. `owner` is charged for received memory until the
     client is told to release it; without an owner the charge ends with the answer.
@@ -116,7 +116,7 @@ class FetchRequest(msgspec.Struct):
         return bool(self.etag or self.last_modified)
 
     def limits(self, default: FetchLimits) -> FetchLimits:
-        """Return `default`, replaced where this request has limits of its own."""
+        """Return the limits of this request: its own where it has any, else those of `default`."""
         if self.body_bytes_max is None and self.total_timeout is None and self.wire_bytes_max is None:
             return default
         own = {
@@ -155,7 +155,7 @@ def split(url: str) -> Target:
 
 
 def user_agent(identity: IdentityConfig) -> str:
-    """Return the User-Agent of all requests: product token, version, contact."""
+    """Return the User-Agent of all requests: product token, version and contact."""
     product = f"{identity.token}/{__version__}"
     return f"{product} (+{identity.contact})" if identity.contact else product
 
@@ -221,7 +221,7 @@ class RequestWriter:
 
 
 def _with(fields: dict[str, str], lines: tuple[str, ...]) -> dict[str, str]:
-    """Return `fields` with those of `lines`, which replace fields of the same name."""
+    """Return `fields` with the fields of `lines` added; these replace fields of the same name."""
     merged = dict(fields)
     for line in lines:
         name, value = header_field(line)

@@ -25,12 +25,12 @@ from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import HTTP, FetchRequest
 from crawler.records import Fetch
 
-# Tasks that wait without a fetch slot, per place of the fetcher: bounds their memory
+# Maximum number of tasks that wait without a fetch slot, per place of the fetcher; bounds their memory
 WAITING_A_PLACE = 16
 
 
 class Fetcher(Protocol):
-    """Fetches pages. Every task ends in one Fetch with one outcome; only bugs and cancelling raise."""
+    """Fetches pages. Every task ends in one Fetch with one outcome; exceptions come only from bugs and cancelling."""
 
     @property
     def places(self) -> int:
@@ -71,7 +71,7 @@ class FetcherNeeds(NamedTuple):
     processes: int
 
 
-HELD_LEAST = 48 << 20  # bytes; four bodies of the greatest default length
+HELD_LEAST = 48 << 20  # bytes; four bodies of the default maximum length
 MakeFetcher = Callable[[FetcherNeeds], Fetcher]
 
 
@@ -134,12 +134,12 @@ class Fetchers:
         self._waiting = dict.fromkeys(self._places, 0)
 
     async def start(self) -> None:
-        """Start all."""
+        """Start all fetchers."""
         for fetcher in self._by_name.values():
             await fetcher.start()
 
     async def close(self) -> None:
-        """Close all."""
+        """Close all fetchers."""
         for fetcher in self._by_name.values():
             await fetcher.close()
 

@@ -1,7 +1,7 @@
 """The body of a file: an answer that is not parsed for links, such as an image, a PDF or an archive.
 
     in memory --more than `held_bytes_max`--> in a part on disk (`storage/parts.py`)
-       broken off --next request: Range, If-Range--> 206: the part goes on | 200: it begins again
+       broken off --next request: Range, If-Range--> 206: the part continues | 200: it begins again
 
 A page needs its whole body in memory for the parser, so `fetch.body_bytes_max` limits
 it. A file in a part takes no memory. If the user asked for it (`FileRule.is_asked`), it has a
@@ -34,7 +34,7 @@ class FileRule(msgspec.Struct, frozen=True):
     `parses(media type, first bytes)` tells whether a body is parsed; then it is not a file.
     `is_asked(URL, media type)` tells whether the user asked for this file. `bytes_max` limits such a
     file, 0 means none; without `any_length` the limit of a page applies unless the answer states
-    its length. `rate_min`: bytes per second that it must keep.
+    its length. `rate_min` is the minimum rate, in bytes per second, at which it must arrive.
     """
 
     parses: Callable[[str, bytes], bool]
@@ -46,9 +46,9 @@ class FileRule(msgspec.Struct, frozen=True):
 
 
 class FileBody:
-    """The body of one fetch task, over all of its requests; `identity` names its part.
+    """The body that a fetch task receives, over all of its requests; `identity` names its part.
 
-    `part` is what has come so far, if it is on disk; `is_asked`: the user asked for this file.
+    `part` holds what has arrived so far, if it is on disk. `is_asked`: the user asked for this file.
     `resumable`: the request is a plain GET.
     """
 
@@ -63,11 +63,11 @@ class FileBody:
         self._identity = identity
 
     def has_left(self) -> bool:
-        """Return whether an earlier transfer has left a part that a request may resume."""
+        """Return whether an earlier transfer left a part that a request may resume."""
         return self.resumable and self._parts.has(self._identity)
 
     def reopen(self) -> None:
-        """Reopen that part; any thread, 2 ms per MB."""
+        """Reopen the part that an earlier transfer left; callable from any thread, takes 2 ms per MB."""
         self.part = self._parts.left(self._identity)
 
     def range_fields(self, url: str) -> str:
@@ -79,7 +79,7 @@ class FileBody:
         return f"Range: bytes={part.length}-\r\nIf-Range: {_validator(head)}\r\n"
 
     def can_resume(self) -> bool:
-        """Return whether a part is there whose rest can be asked for."""
+        """Return whether there is a part whose rest can be requested."""
         part = self.part
         return (
             self.resumable
@@ -89,7 +89,7 @@ class FileBody:
         )
 
     def resume(self, head: Head) -> bool:
-        """Return whether this 206 is the rest of the part, which then goes on."""
+        """Return whether this 206 contains the rest of the part; if it does, continue the part."""
         part, match = self.part, _CONTENT_RANGE.fullmatch(head.known.get(b"content-range", b"").strip())
         if part is None:
             return False

@@ -1,4 +1,4 @@
-"""A body in memory while it arrives: small ones as the pieces that came, large ones in one growing buffer.
+"""Holds a body in memory while it arrives: a small one as a list of pieces, a large one in a growing buffer.
 
 Joining the pieces of a large body would hold it twice, and the freed pieces would stay
 in the process's heap. The buffer grows in place (the C library moves large blocks by changing page

@@ -1,7 +1,7 @@
 """Watches whether the proxy works, and logs at once when it fails: without it nothing is fetched.
 
-A failed proxy looks like many hosts that do not answer: each waits and is retried. One log line
-with the proxy's address tells the two apart; another reports that the proxy answers again.
+When the proxy fails, it looks as if many hosts did not answer: each of them waits and is retried. One log line with
+the proxy's address shows the real cause; another reports that the proxy answers again.
 """
 
 import logging

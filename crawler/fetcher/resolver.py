@@ -2,10 +2,9 @@
 
     literal address -> hosts file, localhost -> cache -> look-up in flight -> name servers
 
-The first look-up sends one query for A and one for AAAA, at the same time. Dead names
-do not delay fetches, because look-ups wait only for one another. When many wait, a
-caller gives up after `dns_patience`; the look-up continues, and its answer is cached for
-the next request of the name. Denied addresses of an answer are skipped; if none is left
+A look-up sends one query for A and one for AAAA at the same time. Dead names do not delay fetches, because look-ups
+wait only for one another. While many look-ups wait, a caller gives up after `dns_patience`; the look-up continues, and
+its answer is cached for the next request for the name. Denied addresses of an answer are skipped; if none is left
 the outcome is `address_denied`. The guard checks each connection as well.
 """
 
@@ -28,7 +27,7 @@ _KINDS = {"A": pycares.QUERY_TYPE_A, "AAAA": pycares.QUERY_TYPE_AAAA}
 _HOSTS_FILE = Path("/etc/hosts")
 _HOSTS_FILE_MAX = 16 << 20
 _RESOLUTION_DELAY = 0.25  # seconds to wait for AAAA after A (RFC 8305: 0.05), as many servers drop the query
-_ABANDONED = 4  # look-ups without a caller may be this many times those with one
+_ABANDONED = 4  # look-ups whose caller has given up may be this many times those with a caller
 
 
 _Found = tuple[list[tuple[str, float]], str]  # (addresses with their TTL, the reason if there is no answer)
@@ -47,7 +46,7 @@ class Resolver:
         self._hosts = dns_cache.local_names(_lines(hosts_file))
         self._running: dict[str, asyncio.Task[Resolution]] = {}
         self._slots = asyncio.Semaphore(_ABANDONED * network.dns_concurrency)
-        self._servers: dict[int, aiodns.DNSResolver] = {}  # by the number of tries they make
+        self._servers: dict[int, aiodns.DNSResolver] = {}  # one for each number of tries
 
     def cached(self, hostname: str, now: float) -> Resolution | None:
         """Return the resolution if it is known without a look-up, else None."""

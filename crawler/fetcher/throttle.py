@@ -1,6 +1,6 @@
 """A limit of bytes per second over all connections of a process.
 
-    bytes come --spend--> the instant until which nothing may be read advances by bytes / rate
+    bytes arrive --spend--> the instant until which nothing may be read advances by bytes / rate
 
 A plain object; `now` is monotonic time. The receiver is told how long to wait, so an
 excess (one read of a connection) is compensated at once. At most `BURST` seconds of

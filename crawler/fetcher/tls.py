@@ -2,9 +2,9 @@
 
 A full handshake costs about ten times a resumed one, and some polite gaps
 outlast an idle connection. So the last session of each host is kept and offered
-again. Sessions are kept for the hosts whose connections ended last: a session takes
-6 KiB, more with a long certificate chain, and a host in the front is fetched from again
-soon. Python takes 130 to 470 us to copy a session. So it is copied once per connection,
+again. Sessions are kept for the hosts whose connections ended last: a session takes 6 KiB, more with a long certificate
+chain, and the crawl will soon fetch again from a host in the front. Python takes 130 to 470 us to copy a session. So it
+is copied once per connection,
 at its end (tickets of TLS 1.3 come after the handshake), and not at all while the
 resumed session is young: servers accept a ticket more than once.
 

@@ -10,11 +10,10 @@ the rate
     K / B,   K = 1/c_s + k,   B = 1/(c_s m_s) + T
 
 and stays unchanged for the time A with probability (1 + A/B)^-K (a Gamma mixture of
-exponentials). A crawl that finds no change adds A to T. A crawl that finds the page
-changed shows only that there was at least one change, which is the less informative the
-longer A is. k and T then become those of the Gamma distribution with the posterior mean
-and variance of the rate (assumed density filtering; Opper and Winther 1999), from j = 1
-and 2 of
+exponentials). A crawl that finds no change adds A to T. A crawl that finds the page changed shows only that there was at
+least one change, and that is less informative if A
+is long. k and T then become those of the Gamma distribution with the posterior mean and variance of the rate (assumed
+density filtering; Opper and Winther 1999). Mean and variance follow from j = 1 and 2 of
 
     E[rate^j | changed] = K .. (K+j-1) / B^j  (1 - (1 + A/B)^-(K+j)) / (1 - (1 + A/B)^-K)
 
@@ -29,10 +28,9 @@ The parameters of a site and of the whole crawl are estimated by moments, each s
     m_s = (sum k + T1 m) / (sum T + T1),   T1 = min(60 d, 2 / m)                     pages of the site
     c_s = (sum[(k - m_s T)^2 - m_s T] + 50 c) / (m_s^2 sum T^2 + 50)
 
-There is no constant prior rate. A wrong one would starve most pages of a crawl: a page
-believed to be fast has a low ceiling mu/Delta and is never fetched again. So the pseudo
-observations are measured in the crawl's own revisit interval and changes if these are
-shorter than 25 and 60 days. On pages that change hourly and are fetched every 40
+There is no constant prior rate. A wrong one would starve most pages of a crawl: a page believed to change fast has a
+low ceiling mu/Delta and is never fetched again. So the weights T0 and T1 are the crawl's own revisit interval and the
+time of two changes, if these are shorter than 25 and 60 days. On pages that change hourly and are fetched every 40
 minutes, constants in days lost a sixth of the possible gain.
 
 Five sums per site make all updates O(1), also for c_s: sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2.
@@ -62,7 +60,7 @@ _CRAWL_DAYS = cython.declare(cython.double, 25.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
 _SITE_CHANGES = cython.declare(cython.double, 2.0)  # upper bound of the changes that these days represent
 _VARIATION_WEIGHT = cython.declare(cython.double, 50.0)
-_VARIATION_PRIOR = cython.declare(cython.double, 1.0)  # exponentially distributed rates
+_VARIATION_PRIOR = cython.declare(cython.double, 1.0)  # the variation of exponentially distributed rates
 _VARIATION_LOW = cython.declare(cython.double, 0.2)
 _VARIATION_HIGH = cython.declare(cython.double, 5.0)
 _CRAWL_VARIATION_LOW = cython.declare(cython.double, 0.3)

@@ -67,8 +67,8 @@ def _new_map(size: int) -> mmap.mmap:
 def rows_of(array: Any) -> Any:
     """Return `array` itself if kernels are compiled, else a view of it whose items are Python numbers.
 
-    Compiled kernels read doubles and integers. Items of a numpy array would compute in single
-    precision, overflow with warnings, and could not be encoded as JSON.
+    Compiled kernels read doubles and integers. Items of a numpy array, in contrast, would compute in single precision and
+    overflow with warnings, and they cannot be encoded as JSON.
     """
     if not kernel_selection.are_interpreted():
         return array

@@ -18,10 +18,10 @@ which is no later than either alone would: V^-1(level) or sqrt(2 level / (nu the
 Both are nearly squares of tau while tau is small, so Newton's method is applied to the
 square root of their sum, within the bracket (`hub_wait`).
 
-*theta* is learned from credit. The hub that was the first to show a URL gets 1 if that
-URL became a page of its own, and 0 otherwise: this measures what the hub adds to all
-others at their present rates. The first copy of a hub earns nothing, since it is unknown
-how long its links were there. Two numbers are kept per hub in single precision, as of
+*theta* is learned from credit. The hub that was the first to show a URL gets a credit of 1 if that URL became a page
+of its own, and 0 otherwise. This measures what the hub adds to all other hubs at their present rates. The first copy
+of a hub earns nothing, because it is unknown how long its links had been there. Two numbers are kept per hub in single
+precision, as of
 its last crawl: pages found, and the time watched. Both decay with a half-life of 90
 days. They are shrunk towards the rates of those pages of the directory that have shown
 nothing yet:
@@ -31,7 +31,7 @@ nothing yet:
     theta_d = (first_d + 30 d theta_s) / (watched_d + 30 d)
     theta_h = (found_h + 15 d theta_d) / (watched_h + 15 d)
 
-Every page may be a hub, but hardly any is. So directory, site and crawl count only the
+Every page may be a hub, but very few are. So directory, site and crawl count only the
 first find of each page, and the time between crawls before it: theta_d is the rate at
 which a page becomes a hub. The mean over all pages would credit each page of a
 directory with a share of what the directory's listing finds, and half of the fetches
@@ -157,7 +157,7 @@ def hub_wait(
 def _speed(
     tau: cython.double, clock: cython.double, excess: cython.double, scale: cython.double
 ) -> cython.double:
-    """Return about dA/dtau. If the value makes a Newton step too long, the bracket catches it."""
+    """Return an approximation of dA/dtau. If it makes a Newton step too long, the bracket limits the step."""
     if excess == 0.0 or not tau > 0.0:
         return 1.0
     ahead: cython.double = 1e-4 * tau
@@ -181,7 +181,7 @@ def watched_for(elapsed: cython.double, unit: cython.double) -> cython.double:
 
 @cython.cclass
 class Discovery:
-    """theta of sites, directories and hubs; sites and directories are numbered 0, 1, ... as they are added.
+    """Estimates theta for sites, directories and hubs; sites and directories are numbered 0, 1, ... as they are added.
 
     Args:
         unit: length of a day in the caller's unit of time.
@@ -225,7 +225,7 @@ class Discovery:
         now: cython.double,
         shown: cython.bint,
     ) -> cython.void:
-        """Record a crawl of a page of the directory, `elapsed` after its last; `shown`: it had found pages before."""
+        """Record a crawl of a page of the directory, `elapsed` after its last; `shown`: it had shown new pages before."""
         if not shown:
             self._add(site, directory, 0.0, watched_for(elapsed, self.unit), now)
 

@@ -5,7 +5,7 @@
     before a crawl   clock   A of the page's elapsed time          (neighbourhood.py)
                      assign  the page's rate and its signals into `Parameters` (change_rates.py, signal_quality.py)
                      page.value(A, signals), page.wait(level, signals)         (value_kernel.py)
-    after it         observe k, T and all counts learn what was found
+    after it         observe update k, T and all counts by what was found
                      renew, renew_crawl  means from sums, O(1)
 
 The changes that neighbours show are compared with the changes that the rates predict.
@@ -16,9 +16,9 @@ corrected by one factor for the whole crawl, the `bias`: changes found over chan
 expected (van Houwelingen 2000). On independent pages with log-normal rates it reduced
 the clocks from 1.75 times the elapsed time to .95.
 
-Where a trusted source reports, a change that it announced is not news about neighbours, whose changes it would
-announce as well. There the clock counts only crawls of pages without a signal, against the changes expected in spite
-of the silence; and for the share of changes that the source announces, the time watched is plain time.
+Where a trusted source reports, a change that it announced is not news about neighbours, whose changes it would announce
+as well. So there the clock counts only crawls of pages without a signal, and compares them with the changes expected in
+spite of the silence; and for the share of changes that the source announces, the time watched is plain time.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
@@ -49,7 +49,7 @@ _SOURCES = cython.declare(cython.Py_ssize_t, 8)
 _BIAS_WEIGHT = cython.declare(
     cython.double, 10.0
 )  # weight of the prior that rates are right, in expected changes
-_HAZARD_MAX = cython.declare(cython.double, 4.0)  # of one crawl; above it a change is not informative
+_HAZARD_MAX = cython.declare(cython.double, 4.0)  # expected changes; above it, a change tells nothing
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
 _KEPT = cython.declare(cython.double, 0.9995)  # factor of the sums per crawl: a memory of 2,000 crawls
@@ -200,7 +200,7 @@ class Learning:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _own_precision(self, site: cython.Py_ssize_t, rate: cython.double) -> cython.double:
-        """Return the precision of signals of all sources together, for a page of this rate."""
+        """Return the precision of the signals of all sources combined, for a page of this rate."""
         pooled: cython.double = -expm1(-self.quality.pooled_weight(site))
         return precision_at(pooled, rate, self.rates.means[site])
 

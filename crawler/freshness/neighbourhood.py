@@ -11,7 +11,7 @@ tau becomes
 
 which replaces tau in every crawl value. O and E are counts of the changes that crawls in
 the directory (d) and the site (s) observed and expected; both decay as g = exp(-age/Ts).
-The bracket is the `excess`: 0 if as much changes as expected, positive if more does. Ts,
+The bracket is the `excess`: 0 if there are as many changes as expected, positive if there are more. Ts,
 the `scale`, is a quarter of the mean time between two crawls of a page.
 
 No page is updated when a neighbour changes. For tau well above Ts the bonus is the same for
@@ -35,14 +35,13 @@ charge per crawl, since a more complex model must prove its use:
 
     L = .995 L + ln P[z | with the clock] - ln P[z | without] - .02,      kappa_s / (1 + exp(-L - 3))
 
-On a site whose pages all change in working hours the clock predicts a little better and
-yet schedules worse, because a copy fetched at that time is soon stale again. There the
-schedule reaches .83 of the possible gain without the charge and .96 with it; real sites
-earn ten times the charge.
+On a site whose pages all change in working hours, predictions are a little better with the clock, but schedules are
+worse, because a copy fetched at that time is soon stale again. There the schedule reaches .83 of the possible gain
+without the charge and .96 with it; real sites earn ten times the charge.
 
 Prior work: Tan, Zhuang, Mitra, Giles (WWW 2007) find changed pages in the directory of
-a changed sample; Tan and Mitra (TOIS 2010) recrawl clusters whose sample changed. Here it is a clock inside the
-optimal value.
+a changed sample; Tan and Mitra (TOIS 2010) recrawl clusters whose sample changed. Here, the same evidence drives a clock
+inside the optimal value.
 
 Cython pure-Python mode (see `value_kernel.py`); attributes in `neighbourhood.pxd`.
 """
@@ -53,11 +52,11 @@ from cython.cimports.libc.math import exp, expm1, log
 
 from crawler.freshness.columns import Column
 
-_BONUS = cython.declare(cython.double, 6.0)  # in units of the scale, for an excess of 1
+_BONUS = cython.declare(cython.double, 6.0)  # the clock's final lead for an excess of 1, in scales
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's minimum speed
 _SCORE_PRIOR = cython.declare(cython.double, 3.0)  # nats in favour of the clock before the first crawl
 _SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor of a score per crawl of the site
-_SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats a crawl
+_SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats charged per crawl
 _SCORE_MAX = cython.declare(
     cython.double, 50.0
 )  # bound in both directions, so that a change in a site's behaviour is noticed within hundreds of crawls

@@ -12,7 +12,7 @@ Four numbers are given; all others follow from them (Busa-Fekete et al., section
     precision     = lambda Delta / gamma    share of signals that are true
     signal_weight = -ln(nu / gamma)         staleness that one signal adds: 0 worthless, inf certain
     signal_time   = signal_weight / silent_rate
-                                            time without signals that ages a page as much as one signal
+                                            time without signals that makes a page as stale as one signal does
     ceiling       = mu / Delta              upper bound of the page's crawl value
 
 Any unit of time may be used, but the same for all rates. A page with

@@ -7,7 +7,7 @@ Every crawl tests the P[fresh] that was predicted before it. The model's hazard 
 with four coefficients for the whole crawl: a for changes that come faster or slower than
 expected; b for rates that are estimated too far from their mean (b < 0: stale pages are
 predicted as too stale, and fresh pages as too fresh); c for pages with signals since
-their last crawl; and d for pages without any though a used source reports on their site.
+their last crawl; and d for pages without any signal although a used source reports on their site.
 
 Crawls are not an even sample of the copies: a site that is changing gets eighty crawls
 in a week, a quiet one gets two, so an average over crawls describes sites that are
@@ -19,8 +19,8 @@ The coefficients are learned by Newton's method, one step per crawl. What was le
 decays over `MEMORY` mean crawls towards the prior, which is that the model is right. The
 order of pages does not depend on this correction, so schedules do not use it.
 
-On the histories of the league, .3x to 3x together, the worst decile is off by .068 without signals (.218 with one
-unweighted factor) and by .007 with honest signals (.554).
+On the histories of the league, with the budgets .3x to 3x together, the worst decile is off by .068 without signals
+(by .218 if there is only one unweighted factor) and by .007 with honest signals (.554).
 
 Source: van Houwelingen, *Validation, calibration, revision and combination of prognostic survival models*
 (Statistics in Medicine 2000): revision of the cumulative hazard. Weights: Horvitz and Thompson (1952).

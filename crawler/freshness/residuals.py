@@ -150,7 +150,7 @@ def _complement(
         p *= k / gx
         missing = share + kept * missing
         total += missing * p
-        if k < gx and p <= 1e-18 * total:  # also holds if all underflows
+        if k < gx and p <= 1e-18 * total:  # this is also right if everything underflows
             break
     return total
 

@@ -101,7 +101,7 @@ _EXACT = cython.declare(cython.double, 1e-17)  # sums stop when the remainder is
 _CERTAIN_WEIGHT = cython.declare(cython.double, 700.0)
 # Below this rate gamma x would be denormal; at 1e-18 Hz no page gets a signal in the age of the universe.
 _NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
-# Relative to its ceiling the value is low by at most (1 + u + b) exp(-u): from this staleness on, by nothing.
+# A value is below its ceiling by a share of at most (1 + u + b) exp(-u), which is negligible from this staleness on.
 _STALE = cython.declare(cython.double, 60.0)
 # Up to this number of signals terms are summed one by one (each costs about as much as half a wave) ...
 _FEW_SIGNALS = cython.declare(cython.double, 12.0)

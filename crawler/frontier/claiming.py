@@ -1,4 +1,4 @@
-"""Choose the next fetch task: a look-up, a new URL or a known page.
+"""Chooses the next fetch task: a look-up, a new URL or a known page.
 
 paused, full, rate  ──► nothing may start        `next_wakeup` gives the time of the next try
 look-up             ──► needs no fetch slot
@@ -28,8 +28,8 @@ _REFRESH = LinkFlag.REFRESH
 class Claims:
     """Gives out fetch tasks.
 
-    `patience`: seconds that a finite crawl waits for its last hosts. `waited` measures the time
-    without a fetch task to give out; `taken_at` is the instant of the last try.
+    `patience` is the number of seconds that a finite crawl waits for its last hosts. `waited` measures the time
+    in which there was no fetch task to give out; `taken_at` is the instant of the last try.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Claims:
         return self._bench.waits_for() if has_work else "empty"
 
     def _next_fetch_task(self, now: float) -> FetchTask | None:
-        """Take the next fetch task of discovery or refresh, by turns; if that side has none, of the other side."""
+        """Take the next fetch task of discovery or refresh, in turn; if that side has none, take one of the other."""
         share, turns = self._refetches.share, self._turns
         if share is None:
             return turns.of_front(now)

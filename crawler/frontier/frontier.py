@@ -149,7 +149,8 @@ class Frontier:
         hosts = self._hosts
         idle = (hosts.array("todo") > 0) & (hosts.array("place") == HostState.IDLE)
         slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
-        # Shuffled, or the hosts of one domain would follow one another; numpy's own shuffle needs another import.
+        # Shuffled, because otherwise the hosts of one domain would follow one another; numpy's own shuffle needs another
+        # import.
         keys = np.frombuffer(self._rng.randbytes(8 * len(slots)), np.uint64)
         self._bench.schedule_many(slots[np.argsort(keys)], now)
 

@@ -1,7 +1,7 @@
 """The list of hosts: all hosts ranked, filtered and searched, of which only the first are described.
 
 Names are in the store, so a search reads them: `SEARCHED_MAX` at most, `SEARCHED_AT_ONCE` between two pauses
-(about 5 ms). Memory is 40 bytes a host for the ranks, and the hosts that are listed.
+(about 5 ms). The ranks take 40 bytes of memory per host; in addition, the listed hosts are held.
 """
 
 from collections.abc import Generator
@@ -40,8 +40,9 @@ class HostList:
     ) -> Generator[None, None, dict[str, Any]]:
         """Return {"hosts": all, "matched", "failing", "unsearched", "rows": [...]}, best rank first.
 
-        A row is a `HostStatus` with its `rank`. `search` is a part of a host's name and `cause` a cause of failures;
-        `unsearched` hosts were not looked at by the search. A generator that yields between portions of the work.
+        A row is a `HostStatus` with its `rank`. `search` is a part of a host's name and `cause` a cause of failures.
+        Hosts that the search did not examine are counted as `unsearched`. This is a generator that yields between
+        portions of the work.
         """
         hosts, troubled = self._registry.hosts, self._authorities.troubled
         among = None if not cause else ranking.with_cause(hosts, troubled, cause)
@@ -54,7 +55,7 @@ class HostList:
             hosts, troubled = self._registry.hosts, self._authorities.troubled
         busy = [host.slot for host in self._bench.front.values() if host.held]
         ranks = ranking.ranks(order, hosts, troubled, busy, now)
-        if among is not None and len(among) < len(ranks):  # hosts that were added during a pause
+        if among is not None and len(among) < len(ranks):  # skip hosts that were added during a pause
             among = np.append(among, np.zeros(len(ranks) - len(among), np.bool_))
         totals = {
             "hosts": len(hosts),
@@ -84,7 +85,7 @@ class HostList:
         return self._registry.stored_name(slot) if self._registry.is_stored(slot) else ""
 
     def _named(self, text: str) -> Generator[None, None, tuple[list[int], int]]:
-        """Return the slots of the hosts whose name contains `text`, and how many hosts were not looked at."""
+        """Return the slots of the hosts whose name contains `text`, and the number of hosts that were not examined."""
         needle = text.encode("ascii", "replace")
         slots = {host.slot for host in self._bench.front.values() if text in host.name}
         if (exact := self._registry.find(text)) != NOWHERE:

@@ -1,4 +1,4 @@
-"""The turn of a host that is ready: it gives out a fetch task, or is scheduled to wait.
+"""The turn of a ready host: the host gives out a fetch task, or is scheduled to wait.
 
 known page, or first entry of the queue
   ─► robots.txt      allowed, denied, to be fetched first, or pending: then the next entry
@@ -110,7 +110,7 @@ class HostTurns:
         )
 
     def _task(self, host: FrontHost, now: float) -> tuple[TaskKind | None, str]:
-        """Return (the kind of task that the host needs next, its authority); the kind is None if there is none now."""
+        """Return (the kind of the host's next task, its authority); the kind is None if there is no task now."""
         if host.refetch is not None:
             task, authority = self._known_page(host, host.refetch.url, now)
             if host.refetch is not None:

@@ -1,7 +1,7 @@
 """The outcome policy: what happens to a URL and its host when a fetch task ends.
 
     outcome charged to    the URL                                  its host
-    nobody                leaves the queue                         waits its gap
+    nothing               leaves the queue                         waits its gap
     the URL               is tried `tries` times in all,           waits its gap
                           30 s and 2 min apart (+-20 %)
     the host              keeps its place in the queue             backs off
@@ -52,7 +52,7 @@ _NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)
 
 
 class End(StrEnum):
-    """The effect of a decision on its fetch task."""
+    """The effect of a decision on the URL of its fetch task."""
 
     DONE = "done"  # the URL leaves the queue; its outcome is recorded
     AGAIN = "again"  # the URL is tried again at `retry_at`

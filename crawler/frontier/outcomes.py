@@ -1,4 +1,4 @@
-"""The end of a fetch task: its outcome is recorded, and its host returns to the front or waits.
+"""Ends fetch tasks: records the outcome, and lets the host return to the front or wait.
 
 record_outcome ──► decision (`outcome_policy.py`) ──► staged with the group ──► commit ──► release
                      frees the host if its URL is done                  frees the host and the fetch slot

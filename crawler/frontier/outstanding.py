@@ -35,7 +35,7 @@ class Outstanding:
         self.requests = 0
         self._fetch_tasks = 0
         self._refetches = 0  # refetches given out since the start
-        self._aside: set[int] = set()  # keys of hosts
+        self._aside: set[int] = set()  # keys of the hosts whose fetch task is aside
         self._slow: set[int] = set()  # host keys of slow requests, until their fetch tasks are released
         self._slow_max = int(concurrency * SLOW_SHARE)
 
@@ -50,7 +50,7 @@ class Outstanding:
 
     @property
     def is_nearly_full(self) -> bool:
-        """True if nine in ten fetch slots are taken; the rest go to whichever host is ready next."""
+        """True if nine in ten fetch slots are taken; the rest go to the next ready hosts, whichever they are."""
         return 10 * self.requests >= 9 * self.concurrency
 
     def acquire(self, host: FrontHost, task: TaskKind, url: str = "") -> FetchTask:
@@ -86,7 +86,7 @@ class Outstanding:
         )
 
     def _refetch(self, host: FrontHost, known: Refetch, task: TaskKind, address: str) -> FetchTask:
-        """Return the fetch task for the host's known page; its order is negative and occurs in no queue."""
+        """Return the fetch task for the host's known page; its order is negative, so no queue contains it."""
         self._refetches += 1
         host.given_out.add(-self._refetches)
         return FetchTask(

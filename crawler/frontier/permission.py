@@ -51,7 +51,7 @@ class Permission:
     def disallowing_line(self, name: str, url: str) -> str:
         """Return the line of the robots.txt fetched last that forbids a URL of the host `name`; "" if none does.
 
-        "" if robots.txt is not obeyed for the URL.
+        The result is also "" if robots.txt is not obeyed for the URL.
         """
         if not self.binds(name, url):
             return ""

@@ -20,7 +20,7 @@ from crawler.frontier.refresh.refetch_claims import RefetchClaims
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.share import Share
 
-_TRIED = 16  # known pages tried per call whose hosts turn out not to be free
+_TRIED = 16  # known pages whose hosts are not free that are tried per call
 _NO_ROOM = 1.0  # seconds until the next try of a host that did not fit into the front
 
 
@@ -55,7 +55,7 @@ class Refetches:
         return self._portion is not None and self._portion.endless
 
     def go_on(self, now: float) -> bool:
-        """Return whether known pages are fetched now; a crawl that ends with discovery refetches only until then."""
+        """Return whether known pages are fetched now; a crawl that ends with discovery stops refetching then."""
         if self._portion is None or self._portion.endless:
             return self._portion is not None
         instant = self._bench.next_event(now) if self._gates.registry.todo else None

@@ -1,4 +1,4 @@
-"""Move queues, host records and refresh states with their buckets when a crawl is resharded.
+"""Moves queues, host records and refresh states with their buckets when a crawl is resharded.
 
 `storage/reshard.py` moves most of the data. This module moves the rest: the new refresh level
 is the geometric mean of the old levels, so deadlines hardly change.
@@ -30,5 +30,5 @@ def move(to: NewProcess) -> None:
     to.put(FRONTIER, pack(meta))
     for key in (REFRESH_LEVEL, REFRESH_REVISIT):
         found = [number for source in to.sources if (number := stored_number(source.store, key)) > 0.0]
-        if found:  # the geometric mean
+        if found:  # the geometric mean of the old levels
             to.put(key, number_record(math.exp(sum(map(math.log, found)) / len(found))))

@@ -1,9 +1,9 @@
 """The share of fetches between discovery and refresh while both have work.
 
-Fixed share: it applies to the number of fetches, not to time. An idle side saves up a claim to at most one
-fetch, so no burst follows a pause, a restart or a clock jump. `hosts/rate.py` decides when fetches start.
+A fixed share applies to the number of fetches, not to time. An idle side saves up a claim to at most one fetch, so no
+burst follows a pause, a restart or a clock jump. `hosts/rate.py` decides when fetches start.
 
-`auto`: the next fetch goes to the side where it is worth more, measured in units of crawl value
+With the share `auto`, the next fetch goes to the side where it is worth more, measured in units of crawl value
 (`frontier/README.md`, "One price"). Each side gets at least `LEAST` of the fetches, so that neither starves.
 """
 

@@ -158,7 +158,7 @@ class FrontierViews:
     def entry(self, url: str) -> Generator[None, None, dict[str, Any]]:
         """Return the state of a URL in its host's queues; {} if it is not among the first `EXPLAINED_MAX` entries.
 
-        A generator that yields after every `EXPLAINED_AT_ONCE` entries, about 10 ms.
+        This is a generator that yields after every `EXPLAINED_AT_ONCE` entries, about 10 ms.
         """
         name, tail = entries.split_url(url)
         key = self._registry.host_key(name).to_bytes(8, "big")
@@ -237,7 +237,7 @@ class FrontierViews:
         return self._registry.hosts.cursor[slot] if front is None else front.cursor()
 
     def _first_wait(self, slot: int, name: str, now: float) -> UrlWait | None:
-        """Return what the first of a host's URLs waits for if all of them wait, else None."""
+        """If all of a host's URLs wait, return what the first of them waits for, else None."""
         waits: list[UrlWait] = []
         for n, (until, entry) in enumerate(self._first_entries(slot)):
             wait = self._url_wait(name, entries.join_url(name, entry.tail), until, now)

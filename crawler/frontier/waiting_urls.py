@@ -1,4 +1,4 @@
-"""The URLs that wait in a store, with the verdict on their servers; for readers of a crawl, running or at rest.
+"""Lists the URLs that wait in a store, with the verdict on their servers; for readers of a crawl, running or at rest.
 
 A server is unreachable if its latest request or look-up failed: the authority of the URL (`hosts/authorities.py`)
 or its host, which may also have been given up or have refused too many requests.
@@ -50,7 +50,7 @@ def waiting_urls(store: KeyValue) -> Iterator[WaitingUrl]:
 
 
 def _host(store: KeyValue, host_key: bytes) -> tuple[str, Failing | None]:
-    """Return the name of a host, and its failures if it does not answer or refuses to."""
+    """Return the name of a host, and its failures if it does not answer or refuses requests."""
     host = stored_host(store, int.from_bytes(host_key, "big"))
     if host.failures or host.flags & _FAILING_FLAGS:
         return host.name, Failing(max(1, host.failures), CAUSES[host.cause])

@@ -1,4 +1,4 @@
-"""Runs `crawler lab COMMAND`: one module per command, imported on demand.
+"""Runs `crawler lab COMMAND`; each command is a module, which is imported only if it is needed.
 
 A module provides `add_arguments(parser)` and `run(args) -> int`; the first line of
 its docstring is the command's description.

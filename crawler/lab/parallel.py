@@ -19,7 +19,7 @@ def cores() -> int:
 
 
 def results(play: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
-    """Yield `play(task)` for each task, in order; `play` is a module-level function. One process: run in this one."""
+    """Yield `play(task)` for each task, in order; `play` is a module-level function. One process means this one."""
     if min(processes, len(tasks)) <= 1:
         yield from map(play, tasks)
         return

@@ -6,9 +6,9 @@ at least `news` classes over the class last passed on, it is news and is passed 
     link, score ─► worth = best score, or sum ─► class(worth) <= class told - news?  yes: news, told = worth
 
 The table has 2^bits entries of 16 bytes, indexed by fingerprint. A link to another URL with the
-same index takes over the entry. A forgotten URL begins again at its base, so small sums
-no longer raise it; one link that is better than the URL's class in the queue still does. The
-table is volatile, as the URL caches are.
+same index takes over the entry. A URL that the table has forgotten begins again at its base, so small sums no longer
+raise it; a single link that is better than the URL's class in the queue still does. The table is volatile, like the URL
+caches.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ class LinkScores:
         """Add the scores of distinct links; return (new scores, scores last passed on, news), each (n,).
 
         For a URL that is not in the table, the score last passed on is 0 and the link is not
-        news: it takes the usual way through the DUE.
+        news: it goes through the DUE as usual.
         """
         at = (fingerprints & self._mask).astype(np.intp)
         known = self._keys[at] == fingerprints

@@ -90,7 +90,7 @@ class LiveServices:
         """Listen if `serve.address` is set, and start to watch the event loop's lag.
 
         Raises:
-            ConfigError: the address cannot be listened on.
+            ConfigError: the process cannot listen on the address.
         """
         logging.getLogger("crawler").addHandler(self.errors)
         self._process.commits.observe = lambda name, seconds: self.timings[name].observe(seconds)
@@ -229,7 +229,7 @@ class LiveServices:
         task.add_done_callback(self._tasks.remove)
 
     async def _key_file(self, url: str, key: str) -> bytes | None:
-        """Fetch the key file of a site as a link in the crawl's own order; return None if it does not arrive in time.
+        """Fetch the key file of a site like any link, in the crawl's order; return None if it does not arrive in time.
 
         A stored copy of the last day suffices if it contains the key, others only if they are a few minutes old.
 
@@ -273,7 +273,7 @@ class LiveServices:
         return verdict
 
     def _ask_again(self, fingerprint: int, verdict: Ahead) -> Ahead:
-        """Have a known page fetched as soon as its host permits, if it is kept fresh."""
+        """Have a known page fetched as soon as its host permits, if the page is kept fresh."""
         refresh = self._refresh
         if refresh is None or fingerprint not in refresh:
             return Ahead(AheadState.NOT_REFRESHED, "it is known, and this crawl does not refetch it")
@@ -391,7 +391,7 @@ class LiveServices:
         } | recent_requests(self._counters)
 
     async def _watch_lag(self) -> None:
-        """Measure the lag of the event loop: the largest value of the last second, decaying."""
+        """Measure the lag of the event loop: the largest value of the last second, which then decays."""
         loop, looks = asyncio.get_running_loop(), 0
         while True:
             if looks % _GROWTH_LOOKS == 0:

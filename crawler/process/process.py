@@ -51,7 +51,7 @@ log = logging.getLogger("crawler")
 
 # Seconds after a stop during which given seeds are still accepted, so that few are lost
 SEEDS_GRACE = 5.0
-COUNTED = ("max_pages", "max_bytes")  # limits that depend on counted results
+COUNTED = ("max_pages", "max_bytes")  # the limits that depend on counted results
 KEPT_WAIT = 30.0  # seconds that a client waits for its request to become durable
 SEEDS_AHEAD = 2  # changes of seeds that may wait for their commit
 
@@ -380,7 +380,7 @@ class Process:
             self.fail(StoreError(f"disk: accepted results could not be committed within {limit:g} s"))
 
     def _end_grace_later(self) -> asyncio.TimerHandle:
-        """Call `_end_grace` when the grace ends."""
+        """Call `_end_grace` when the grace period ends."""
         wait = self._stopped_at + self._grace - self._clock.now()
         return asyncio.get_running_loop().call_later(max(0.0, wait), self._end_grace)
 
@@ -422,7 +422,7 @@ class Process:
 
 
 def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:
-    """Yield functions that make the changes which bring known pages to refetch, then the seeds, to the frontier."""
+    """Yield functions that make the changes which queue, in this order, known pages to refetch and the seeds."""
     fingerprinter, topology = stages.fingerprinter, stages.topology
     own = partial(own_seeds, fingerprinter, topology.partition, stages.name) if shared else None
     crawl = stages.config.crawl

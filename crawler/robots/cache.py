@@ -157,14 +157,14 @@ class RobotsCache:
         self._entries_max = entries_max
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._weight = 0
-        self._recorded: deque[tuple[bytes, bytes]] = (
-            deque()
-        )  # to be staged; operations on its ends are atomic
-        self._unsaved: dict[bytes, bytes] = {}  # recorded, and possibly not yet readable in the store
+        # Copies to be staged; operations on the ends of a deque are atomic.
+        self._recorded: deque[tuple[bytes, bytes]] = deque()
+        self._unsaved: dict[bytes, bytes] = {}  # recorded copies that may not yet be readable in the store
         self.hits = 0
         self.misses = 0
-        self.rules_ignored = 0  # rules beyond `rules_max` and `wildcards_max` of a file
-        self.sitemaps_ignored = 0  # Sitemap lines beyond `sitemaps_max` of a file
+        # Number of ignored rules: those beyond `rules_max` and `wildcards_max` of a file.
+        self.rules_ignored = 0
+        self.sitemaps_ignored = 0  # number of ignored Sitemap lines: those beyond `sitemaps_max` of a file
 
     def verdict(self, authority: str, target: str, now: float, *, policy: str = "") -> Verdict:
         """Return whether `target` (path and query) of `authority` may be requested at `now`.
@@ -230,7 +230,7 @@ class RobotsCache:
         return result
 
     def record(self, authority: str, **answer: Any) -> RobotsResult:
-        """Do `recording` without pauses."""
+        """Like `recording`, without pauses."""
         recording = self.recording(authority, **answer)
         while True:
             try:

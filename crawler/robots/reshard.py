@@ -1,4 +1,4 @@
-"""Moves robots.txt copies together with their hosts when a crawl is resharded."""
+"""Moves copies of robots.txt with their hosts when a crawl is resharded."""
 
 from collections.abc import Callable
 

@@ -1,9 +1,8 @@
 """The rules of one robots.txt for one product token (RFC 9309, sections 2.2.1 to 2.2.4).
 
 A file is read line by line into groups: a group begins with a run of user-agent lines,
-which ends at the first rule line. Only the lines that apply to our token are kept - those
-of all groups that name it, or else of all `*` groups -
-so a parsed file is a few hundred bytes however long it was.
+which ends at the first rule line. Only the lines that apply to our token are kept - those of all groups that name it,
+or else of all `*` groups - so a parsed file takes a few hundred bytes, however long it was.
 
 Matching follows section 2.2.2: of all patterns that match the path and query, the longest
 in octets decides; if two are equally long, allow wins; if none matches, the URL is allowed.
@@ -25,13 +24,14 @@ from dataclasses import field as of_dataclass
 
 import msgspec
 
-RULES_MAX, WILDCARDS_MAX = 10_000, 1_000  # per file; the largest files of the web have some hundreds
+# Rules per file, and those with wildcards; the largest files have some hundreds.
+RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
 SLICE_LINES = 4_000  # lines read between two pauses: some 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
-# Statements about uses are kept as text for `consent/`: of each kind one more than this, and of each one octet
-# more, so that the reader sees that there was more.
+# Limits of the statements about uses, which are kept as text for `consent/`. One more of each kind is kept, and one more
+# octet of each, so that the reader sees when there was more.
 STATEMENTS_MAX, STATEMENT_OCTETS_MAX = 64, 8192
 
 _USER_AGENT, _ALLOW, _DISALLOW, _CRAWL_DELAY, _SITEMAP, _USAGE, _SIGNAL, _LICENSE = range(8)
@@ -202,7 +202,7 @@ def read(
 def reading(
     body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
 ) -> Generator[None, None, Parsed]:
-    """Do `read` with a pause after each `SLICE_LINES` lines."""
+    """Like `read`, with a pause after each `SLICE_LINES` lines."""
     groups = _Groups(token.lower(), rules_max, wildcards_max)
     lines = re.split(rb"[\r\n]+", body.removeprefix(BOM))
     for begin in range(0, len(lines), SLICE_LINES):
@@ -250,7 +250,7 @@ class _Choice:
 
 
 class _Groups:
-    """The state of reading: which of the two choices the current group belongs to."""
+    """The state of reading; it knows to which of the two choices the current group belongs."""
 
     def __init__(self, token: str, rules_max: int, wildcards_max: int) -> None:
         self._token = token
@@ -261,7 +261,7 @@ class _Groups:
         self._any_group = False
         self._sitemaps: dict[str, None] = {}
         self._licenses: list[str] = []
-        self._signals_before: list[str] = []  # before the first group: they apply to all agents
+        self._signals_before: list[str] = []  # lines before the first group apply to all agents
 
     def add(self, field: int, value: str) -> None:
         if field == _USER_AGENT:

@@ -1,4 +1,4 @@
-"""Agreement of all processes without a central one: shares of the rate, limits, the end.
+"""Lets all processes agree, without a central one, on shares of the rate, limits and the end.
 
 Every process sends its `Counters` to every other about once a second, with acks and
 heartbeats. Each process computes everything else alone.
@@ -16,8 +16,8 @@ A peer that was not heard for `silence_max` is missing. It may be dead, or cut o
 and still fetching. In both cases 1/N of the rate is reserved for it, and the c processes
 that still hear one another divide c/N by their work. A process drops to such a share at
 once and rises to it only after another `silence_max`, when the missing process has
-dropped its own. A process that has heard no peer takes 1/N. So the sum can exceed 1 only for
-an interval, while processes start or a cut heals.
+dropped its own. A process that has heard no peer takes 1/N. So the sum can exceed 1 only for one interval, while
+processes start or after a network cut has ended.
 
 **Known pages.** Their part of the rate is shared in the same way by the `weight` of
 each process's refresh schedule; for its own weight a process takes the least that a peer may
@@ -75,7 +75,7 @@ class _Told(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Round(msgspec.Struct):
-    """A good round: its evidence, our message number when it was complete, the peers that have not echoed a later one."""
+    """A good round: its evidence, our message number at its completion, the peers that have not echoed a later number."""
 
     said: tuple[int, int, int]
     number: int
@@ -89,7 +89,7 @@ class _Peer:
 
     def __init__(self) -> None:
         self.heard: Counters | None = None
-        self.echo = 0  # the last of our message numbers that it has echoed
+        self.echo = 0  # the number of the last of our messages that it has echoed
         self.heard_at = float("-inf")
         self.rest: tuple[bytes, int, int] | None = None  # (boot, appended, applied) if it is idle
         self.held: _Told | None = None  # the last of our messages that it has echoed
@@ -134,7 +134,7 @@ class Coordination:
         self.silence_max = silence_max
         self._progress = progress
         self.ended = False
-        self.tells_end = True  # False while this process would not remember the end after a crash
+        self.tells_end = True  # False as long as this process would not remember the end after a crash
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
         self._at_work = len(self._peers)  # peers that have work, or were never heard
@@ -170,10 +170,10 @@ class Coordination:
         last = peer.heard
         if last is not None and last.boot == counters.boot and counters.number <= last.number:
             return
-        if last is not None and last.boot != counters.boot:  # a new process holds none of our values
+        if last is not None and last.boot != counters.boot:  # a restarted peer holds none of our values
             peer.held, peer.echo = None, 0
         peer.heard, peer.heard_at = counters, now
-        if counters.echo_boot == self.boot:  # otherwise it echoes messages from before our restart
+        if counters.echo_boot == self.boot:  # otherwise the peer echoes messages from before our restart
             peer.echo = counters.echo
         while peer.outstanding and peer.outstanding[0].number <= peer.echo:
             peer.held = peer.outstanding.popleft()
@@ -208,7 +208,7 @@ class Coordination:
             self.ended = True
 
     def _all_idle(self) -> tuple[int, int, int] | None:
-        """Return a value that changes with any work if all are idle with empty outboxes, else None."""
+        """If all processes are idle with empty outboxes, return a value that changes with any later work; else None."""
         if self._at_work:
             return None
         own = self._progress()
@@ -273,7 +273,7 @@ class Coordination:
         return {self.me: self._progress(), **others}
 
     def pages_left(self, now: float) -> int | None:
-        """Return how many fetches may still begin before the limit of pages, None without a limit."""
+        """Return the number of fetches that may still begin before the limit of pages; None without a limit."""
         if not self.pages_max:
             return None
         in_flight = sum(

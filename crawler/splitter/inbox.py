@@ -158,9 +158,8 @@ class Inbox:
     def _refuse_foreign(self, peer: str, links: list[Link]) -> None:
         fingerprints = np.array([link.fingerprint for link in links], dtype=np.uint64)
         foreign = np.flatnonzero(self._partition.owners(fingerprints) != self._me).tolist()
-        foreign = [
-            place for place in foreign if not links[place].flags & LinkFlag.SCOPE
-        ]  # sent to all processes
+        # These links are sent to all processes.
+        foreign = [place for place in foreign if not links[place].flags & LinkFlag.SCOPE]
         if foreign:
             raise NotOwnedError(
                 f"splitter: {peer} sent {links[foreign[0]].url!r:.200}, which this process does not own"
@@ -193,7 +192,7 @@ class Inbox:
         self._staged.append(group)
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable, so peers may be told (loop thread)."""
+        """Note that the oldest staged group is durable, so the peers may learn that (loop thread)."""
         group = self._staged.popleft()
         for received in group:
             source = self._sources[received.peer]

@@ -135,7 +135,7 @@ class Outbox:
     # -- the connections --------------------------------------------------------------------------
 
     def welcome(self, peer: str, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
-        """Return the meaning of the Welcome to a Hello with `epoch`; all but GO_ON end the connection."""
+        """Return the meaning of the Welcome to a Hello with `epoch`; every meaning except GO_ON ends the connection."""
         spool = self.spools[peer]
         greeting = spool.greet(epoch, durable, chain, applied)
         if greeting is Greeting.TAIL_LOST:
@@ -144,7 +144,7 @@ class Outbox:
         return greeting
 
     def start_over(self, peer: str) -> None:
-        """Accept from now on that a peer has lost links that it had confirmed: they are queued again."""
+        """Accept that a peer has lost links that it had confirmed, because they have been queued again."""
         self.spools[peer].start_over(self._fresh_epoch())
 
     # -- sizes and totals -------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Outbox:
     def adopt(self, compaction: Compaction) -> bool:
         """Make a finished compaction current with the next group; return False if the queue has moved on meanwhile.
 
-        Then call `Compaction.sweep` in a worker thread: after that group, or at once if False.
+        Then call `Compaction.sweep` in a worker thread: after that group or, if the result is False, at once.
         """
         assert compaction is self._compacting, compaction
         self._compacting = None

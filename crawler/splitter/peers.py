@@ -39,7 +39,7 @@ from crawler.storage.faults import reach
 logger = logging.getLogger(__name__)
 
 Listen = Callable[[str, int], socket.socket]
-STRANGERS_EVERY = 60.0  # seconds between two log lines about unidentified connections
+STRANGERS_EVERY = 60.0  # minimum seconds between two log lines about unidentified connections
 
 
 def is_loopback(host: str) -> bool:
@@ -68,7 +68,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
     """Open a socket that listens there, for IPv4 and IPv6 if `host` means any address.
 
     Raises:
-        OSError: the address cannot be listened on.
+        OSError: listening on the address is not possible.
     """
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
     both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
@@ -127,7 +127,7 @@ class _Connection(asyncio.Protocol):
         if self._guarded(lambda: self.session.receive(data, self._peers.now())):
             self.flush()
         if self.session.state is not before:
-            self._peers.flush_parted()  # it may have replaced another session
+            self._peers.flush_parted()  # this session may have replaced another
         self._peers.tell_news()
 
     def connection_lost(self, error: BaseException | None) -> None:
@@ -295,13 +295,13 @@ class Peers:
         self._closing = False
         self._strangers = Strangers()
         self._refused_by: set[str] = set()
-        self.last_ending: dict[str, str] = {}  # by peer: why its last connection ended
+        self.last_ending: dict[str, str] = {}  # by peer: the reason why its last connection ended
 
     async def start(self) -> Address:
         """Listen, and start to dial every peer; return the address in use.
 
         Raises:
-            ConfigError: the address cannot be listened on, or requires a secret and none is set.
+            ConfigError: the process cannot listen on the address, or the address requires a secret and none is set.
         """
         host, port = listen_address(self._common.config, self._common.secret)
         try:

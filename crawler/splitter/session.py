@@ -59,7 +59,8 @@ from crawler.splitter.wire import (
 )
 from crawler.storage.faults import reach
 
-_FRAME_BYTES = 64 << 10  # of entries per frame: a few entries, so that frames cost little and none is long
+# Bytes of entries per frame: a few entries, so that frames cost little and none is long.
+_FRAME_BYTES = 64 << 10
 
 
 class SessionState(StrEnum):
@@ -146,10 +147,10 @@ class Common(msgspec.Struct):
     shares_directory: bool = False  # whether all processes are in one crawl directory
 
     def lost_by(self, peer: str, boot: bytes, applied: int) -> str:
-        """Return what to tell a peer that counts `applied` links from here, "" if that is all it had confirmed.
+        """Return the message to a peer that has lost links, by its count `applied` of links from here; "" if none.
 
-        The count of a Hello may be older than what the same life of the peer has confirmed since then on the other
-        connection, so only another life can have lost links.
+        The count in a Hello may be older than what the same start of the peer has confirmed meanwhile on the other
+        connection. So only another start of the peer can have lost links.
         """
         spool = self.outbox.spools[peer]
         missing = 0 if spool.peer_boot == boot else spool.missing(applied)
@@ -185,12 +186,11 @@ class _Session:
         self._tagger = Tagger()
         self._out = bytearray()
         self._heard_at = now
-        self._told_at = now  # when counters were last sent
+        self._told_at = now  # the instant at which counters were last sent
         self.more = False  # whether `pump` must be called again after the present data is sent
         self.step = ""  # the fault point (`storage.faults`) that the bytes to send begin or end
-        self._deadline = (
-            now + common.config.handshake_timeout
-        )  # of the handshake; infinity once it is complete
+        # Deadline of the handshake; infinity once it is complete.
+        self._deadline = now + common.config.handshake_timeout
 
     # -- input ------------------------------------------------------------------------------------
 
@@ -419,7 +419,7 @@ class Listener(_Session):
         super().__init__(common, SessionState.WAITING, now)
         self.boot = b""
         self.incarnation = 0
-        self.loss = ""  # which links the peer has lost that it had confirmed; then it is not admitted
+        self.loss = ""  # describes confirmed links that the peer has lost; such a peer is not admitted
         self._admit = admit
         self._epoch = b""
         self._durable_told = 0
@@ -540,8 +540,8 @@ class Doorkeeper:
         self._sessions_max = sessions_max
         self._known: dict[str, Listener] = {}
         self._newest: dict[str, int] = {}  # the latest start of each peer that was admitted
-        self._strangers: dict[Listener, None] = {}  # not yet admitted, oldest first
-        self._parted: list[Listener] = []  # replaced or rejected since `take_parted`
+        self._strangers: dict[Listener, None] = {}  # sessions not yet admitted, oldest first
+        self._parted: list[Listener] = []  # sessions replaced or rejected since the last `take_parted`
 
     def enter(self, session: Listener) -> None:
         """Register a new connection; beyond the limit, end the oldest one that has not proved the secret."""
@@ -591,7 +591,7 @@ class Doorkeeper:
 
 
 def _instant(incarnation: int) -> str:
-    """Return the time of a start, from its number: the time in ms, unless the clock was behind an earlier start."""
+    """Return the time of a start from its number, which is the time in ms unless the clock was behind."""
     try:
         return datetime.fromtimestamp(incarnation / 1000, UTC).isoformat(" ", "seconds")
     except (OverflowError, ValueError, OSError):

@@ -44,7 +44,8 @@ from crawler.splitter.wire import ProtocolError, chained, link_count
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-FIRST_NUMBER = 1 << 40  # leaves room below, because compactions count down from existing numbers
+# The first number; leaves room below, because compactions count down from existing numbers.
+FIRST_NUMBER = 1 << 40
 APPENDED = 0  # the generation of entries that were not compacted
 
 
@@ -183,7 +184,7 @@ class Spool:
         self.peer = peer
         self.state = state  # durable and in use
         self.wanted: _Change | None = None  # set by `_want`, taken by `_adopt`
-        self.peer_boot = b""  # the boot id of the life of the peer that confirmed the latest entries
+        self.peer_boot = b""  # the boot id of the start of the peer that confirmed the latest entries
         self.connected = False
         self.compacted_bytes = 0  # the size of the queue after the last compaction
         self.bytes = 0
@@ -191,7 +192,7 @@ class Spool:
         self._totals = totals or Totals()
         self._store = store
         self._window_bytes = window_bytes
-        self.confirmed = state.confirmed  # replaced as a whole, because the writer thread reads it
+        self.confirmed = state.confirmed  # always replaced as a whole, because the writer thread reads it
         self.committed = state.acked
         self._load()
         self.appended = state.confirmed.links + state.repeated + self.links  # links ever appended
@@ -298,11 +299,11 @@ class Spool:
     # -- the connection ---------------------------------------------------------------------------
 
     def missing(self, applied: int) -> int:
-        """Return how many of the links that the peer had confirmed are missing there, if it counts `applied`."""
+        """Return the number of confirmed links that are missing at the peer, which counts `applied`."""
         return max(0, self.confirmed.applied - applied)
 
     def greet(self, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
-        """Start after the peer's `durable` entries of `epoch` if their checksum is `chain`; else return why not.
+        """Continue after the peer's `durable` entries of `epoch` if their checksum is `chain`; return the result.
 
         `applied` is the peer's count of the links it ever received from here.
         """

@@ -39,7 +39,7 @@ from crawler.storage.kv import VALUE_VERSION, seal
 PROTOCOL = 5  # the protocol number in the handshake: processes with different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
-_SEAL_BYTES = 5  # at the start of an entry: version and crc32 of its links
+_SEAL_BYTES = 5  # bytes at the start of an entry: version and crc32 of its links
 FRAME_OVERHEAD = 1 + TAG_BYTES  # the part of `length` that is not payload
 HANDSHAKE_BYTES_MAX = 4096  # maximal frame of a peer that has not yet proved that it knows the secret
 
@@ -346,7 +346,7 @@ def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, i
     entry = seal(_ENCODER.encode(links))
     if len(entry) <= bytes_max or len(links) == 1:
         return [(entry, len(links))]
-    pieces = -(-len(entry) * 9 // (bytes_max * 8))  # one eighth of slack, because links differ in length
+    pieces = -(-len(entry) * 9 // (bytes_max * 8))  # an eighth is left free, because links differ in length
     step = max(1, len(links) // max(2, pieces))
     return [
         piece

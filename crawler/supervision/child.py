@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES_MAX = 64 << 20
 LOOPBACK = "127.0.0.1"
-ORPHAN_GRACE = 1.0  # seconds for the fetches in flight of an orphan
+ORPHAN_GRACE = 1.0  # seconds that an orphaned child gives its fetches in flight
 CLEAR_LIMIT = 10.0  # seconds to end the tasks that remain in a child's loop
 
 
@@ -86,7 +86,7 @@ def warm_up() -> None:
 
 
 def work(link: socket.socket) -> int:
-    """Crawl as told by the supervisor at the other end of `link`; return an exit code of `crawler crawl`."""
+    """Crawl as the supervisor at the other end of `link` says; return an exit code of `crawler crawl`."""
     import gc
 
     import uvloop
@@ -165,8 +165,8 @@ class _Child:
     async def _hand_over(self, report: object) -> None:
         """Send the report, and read messages until the supervisor has it.
 
-        The end of a socket that has unread messages resets the connection, and the supervisor may
-        then discard what it has not read yet.
+        Closing a socket that has unread messages resets the connection, and the supervisor may then lose what it has not
+        read yet.
         """
         self._say({"report": report})
         with contextlib.suppress(ConnectionError):

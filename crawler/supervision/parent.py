@@ -1,4 +1,4 @@
-"""Ends a child soon after its parent has ended, whatever the state of their pipe.
+"""Ends a child soon after its parent has ended, even if their pipe does not show the end.
 
 The pipe may be full, or broken by unread bytes, and the child's event loop may be
 blocked. So a thread waits for the end of the parent process, which makes the process's
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 log = logging.getLogger("crawler")
 
-ORPHAN_LIMIT = 4.0  # seconds for an orphan's last commit; a crash at any point loses nothing
+ORPHAN_LIMIT = 4.0  # seconds for the last commit of an orphaned child; a crash at any point loses nothing
 ORPHANED = 1  # exit code of an orphan that took longer
 
 

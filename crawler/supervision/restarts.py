@@ -1,4 +1,4 @@
-"""Decides by the exit code whether, and when, a child that has ended is restarted.
+"""Decides by the exit code if and when a child that has ended is restarted.
 
 0, or a stop of the crawl  not restarted: it has ended normally
 2, 3 (usage, directory)    not restarted, as it would fail again: the crawl fails
@@ -7,7 +7,7 @@ anything else              restarted, after a growing delay if it failed soon; a
 
 from enum import Enum
 
-RESTARTS_MAX = 10  # restarts of a child that never ran for `LASTED`; then the crawl ends with its exit code
+RESTARTS_MAX = 10  # restarts of a child that never runs for `LASTED`; then the crawl ends with its exit code
 LASTED = 60.0  # seconds after which a start is considered successful
 RESTART_DELAY, RESTART_DELAY_MAX = 0.2, 30.0
 HOPELESS = (2, 3)

@@ -56,7 +56,7 @@ log = logging.getLogger("crawler")
 PROGRAM = ("-m", "crawler.supervision")  # arguments that start a restarted child
 BACKOFF_MAX = 1.0  # seconds between attempts to connect to a sibling that is restarting
 SHUTDOWN_STEPS = 10  # steps of a child's shutdown, each taking at most `crawl.shutdown_step_max`
-FINISHED = ("done", "patience")  # no process has anything left to do
+FINISHED = ("done", "patience")  # the reasons of a process that has nothing left to do
 _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 
 
@@ -281,7 +281,7 @@ class _Child:
             delay -= RESTART_DELAY
 
     def _ended(self, code: int) -> None:
-        """Note that the process has ended for good; stop the others if it ended for a reason of its own."""
+        """Note that the process has ended for good; stop the others if its reason concerns them, too."""
         if code != 0 and self._supervisor.failure is None and code != -signal.SIGKILL:
             self._supervisor.fail(_failure(self.name, code))
         if self.report is not None and self.report.stopped_by in _LIMITS:
@@ -381,7 +381,7 @@ def merged_report(reports: list[Report], supervisor: Supervisor) -> Report:
 
 
 def _nothing(supervisor: Supervisor) -> Report:
-    """Return the supervisor's own part of the report: the time of the run."""
+    """Return the supervisor's own part of the report, which is the time of the run."""
     return Report(
         crawl_id=supervisor.directory.crawl_id(),
         started=supervisor.started,

@@ -1,4 +1,4 @@
-"""Linux scheduling for processes that share a core and need throughput.
+"""Sets Linux scheduling for processes that share a core and need throughput.
 
 A process that shares a core with siblings finds their data in the caches whenever it
 resumes. Longer time slices that a waking sibling does not interrupt make this rarer: with
@@ -16,7 +16,7 @@ import struct
 
 SLICE = 0.02  # seconds
 _ATTR = struct.Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority, runtime, deadline, period
-_NUMBERS = {"x86_64": 314, "aarch64": 274, "riscv64": 274}  # of sched_setattr, which few C libraries wrap
+_NUMBERS = {"x86_64": 314, "aarch64": 274, "riscv64": 274}  # numbers of the system call sched_setattr
 
 
 def use_long_slices() -> bool:

@@ -14,9 +14,8 @@ have tables of their own, and so have requisites. All tables are emptied when th
 scope widens, or when fingerprints change because two authorities were proven to be
 one.
 
-`memo_bytes_max` bounds all tables together; the least recently used directory is
-evicted first. Directories that link to the same URLs share what was found about them lately
-(`_JUDGED_MAX` URLs).
+`memo_bytes_max` bounds all tables together; the least recently used directory is evicted first. Directories that link
+to the same URLs share recent results for these URLs (`_JUDGED_MAX` of them).
 
 An href without its fragment is counted once per page, under the rule that rejected it.
 Links that are only a fragment are dropped first and not counted. A link to the page
@@ -46,12 +45,12 @@ from crawler.urls.canonical import (
 )
 from crawler.urls.fingerprint import Fingerprinter
 
-_Entry = tuple[int, str] | str  # (fingerprint, url), or the name of the rejecting rule
+_Entry = tuple[int, str] | str  # a result: (fingerprint, url), or the name of the rejecting rule
 
 # Beginnings of hrefs that depend on the whole base, or that the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
 _ENTRY_BYTES = 300  # bytes of an entry besides its characters: slot, tuple, integer and two string headers
-# Limits on the entries of URLs that were judged lately, by request form (number, length): at most about 5 MB.
+# Limits on the stored results for recently judged URLs, by request form (number, length): at most about 5 MB.
 _JUDGED_MAX = 1 << 13
 _JUDGED_LENGTH_MAX = 400
 _TABLE_BYTES = 1000  # bytes of a table besides its entries and the characters of its ancestors
@@ -152,7 +151,7 @@ class LinkFilter:
         return _sort_out(results), list(spellings.values())
 
     def _results(self, base_url: str, raw: dict[str, None], encoding: str, flags: int) -> list[Any]:
-        """Return the table entry of each of the `raw` hrefs."""
+        """Return the result for each of the `raw` hrefs."""
         base: str | None = base_url
         if not _REQUEST_FORM.fullmatch(base_url):
             base = (parse(base_url) or "").partition("#")[0] or None

@@ -1,4 +1,4 @@
-"""Give each process the union of all scopes after a reshard."""
+"""Gives each process the union of all scopes after a reshard."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from crawler.storage.reshard import NewProcess, load_json
 
 
 def move(to: NewProcess) -> None:
-    """Put the union of the scopes of all old processes."""
+    """Store the union of the scopes of all old processes."""
     scopes = [state for source in to.sources if (state := load_json(source.store, SCOPE_STATE)) is not None]
     if scopes:
         entries = sorted({entry for state in scopes for entry in state["entries"]})

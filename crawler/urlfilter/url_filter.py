@@ -61,11 +61,11 @@ _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400
 
 _SHOWN_ENTRIES = 5  # entries of a scope shown to users
-_UNKNOWN = "unknown"  # no rule: the directory has not been judged
+_UNKNOWN = "unknown"  # not a rule: the directory has not been judged yet
 
 # A scope can be opened with the state of one that is equally narrow or narrower.
 SCOPES = ("prefix", "host", "domain", "any")
-PAGE = "page"  # for single seeds only
+PAGE = "page"  # a scope for single seeds only
 
 
 class Scope:

@@ -33,7 +33,7 @@ from functools import lru_cache
 from ada_url import URL, join_url
 
 LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
-RAW_LENGTH_FACTOR = 8  # times the limit: dot segments and newlines shrink, but longer texts are not parsed
+RAW_LENGTH_FACTOR = 8  # texts longer than this multiple of the limit are not parsed; others may shrink
 SESSION_IDS_VERSION = 2  # version of _SESSION_PATH and _SESSION_QUERY; a change of these lists changes keys
 
 # The reasons why a raw URL has no request form. The URL filter explains the names.
@@ -176,9 +176,8 @@ _GB18030_EXCEPTIONS = {0xE5E5: "%26%2358853%3B"}
 _CODEC_EXCEPTIONS = {
     "gb18030": _GB18030_EXCEPTIONS,
     "gbk": _GB18030_EXCEPTIONS,
-    "iso2022_jp": dict.fromkeys(
-        (0x0E, 0x0F, 0x1B), "%26%2365533%3B"
-    ),  # these characters switch the character set
+    # In this encoding, these characters switch the character set.
+    "iso2022_jp": dict.fromkeys((0x0E, 0x0F, 0x1B), "%26%2365533%3B"),
     "cp1252": {code: f"%{code:02X}" for code in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
     "ascii": {0xF780 + byte: f"%{0x80 + byte:02X}" for byte in range(128)},
 }
@@ -252,7 +251,8 @@ _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)
 _PLAIN_ABSOLUTE = re.compile(rf"https?://(?:[a-z0-9_-]++\.)*+[a-z][a-z0-9_-]*+(/{_PATH})?", re.ASCII)
 
 
-_DEPTH_MAX = 40  # slashes; the memory for the ancestors of a path grows with the square of its depth
+# Number of slashes; the memory for the ancestors of a path grows with the square of its depth.
+_DEPTH_MAX = 40
 
 
 def ancestors(base: str) -> tuple[str, ...]:

@@ -1,10 +1,8 @@
 """The URL cache: CLOCK in a scatter table with circular lists, 8 bytes per entry.
 
-Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling"
-(2003), sections 3.4 and 6, figure 14. Of five links in a crawl, four were seen a
-short time before; the cache answers these, so that only the others go to the
-Duplicate URL Eliminator. The cache holds at most k = 2^r keys in an array of k words
-of 64 bits, and nothing else.
+Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling" (2003), sections 3.4 and 6, figure 14. Four
+of five links in a crawl have been seen a short time before; the cache recognizes these, so only the others go to the
+Duplicate URL Eliminator. The cache holds at most k = 2^r keys in an array of k words of 64 bits, and nothing else.
 
 A *scatter table* has no buckets: the keys themselves are in the array. All
 keys with the same home slot (the top r bits of the key) form one circle, and

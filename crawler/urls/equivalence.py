@@ -21,9 +21,10 @@ from collections.abc import Mapping
 
 from crawler.urls.canonical import authority, target
 
-PROOFS = 5  # redirects from one authority to the same path of another
-_PROVEN_MAX = 100_000  # pairs, about 250 bytes each; further ones cost one request per redirect
-_TRIAL_MAX = 20_000  # authorities being counted or known to answer; the least recently seen is dropped
+PROOFS = 5  # redirects from one authority to the same path of another that prove an equivalence
+_PROVEN_MAX = 100_000  # pairs kept, about 250 bytes each; for further pairs, each redirect costs a request
+# Authorities that are being counted or known to answer; the least recently seen one is dropped.
+_TRIAL_MAX = 20_000
 _ANSWERED = ("", 0)
 
 

@@ -1,4 +1,4 @@
-"""The kinds of files to download, in the syntax of wget's --accept and --reject.
+"""Decides by kind which files are downloaded, in the syntax of wget's --accept and --reject.
 
 A *kind* is one of
 
@@ -25,8 +25,8 @@ _PAGES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "te
 
 @functools.lru_cache(1)
 def _types() -> Any:
-    """Return Python's own table of media types: a machine's table would make crawls differ."""
-    import mimetypes  # imported here, as few crawls ask for kinds, and it reads the machine's table too
+    """Return Python's own table of media types; with a machine's table, crawls would differ between machines."""
+    import mimetypes  # imported here because few crawls use kinds, and importing it also reads the machine's table
 
     return mimetypes.MimeTypes()
 

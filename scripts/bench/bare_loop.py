@@ -1,9 +1,9 @@
-"""Crawl a set of pages with the least that a crawler in Python does: the reference of `beside_loop.py`.
+"""Crawl a set of pages with the minimum of work that a crawler in Python needs: the reference of `beside_loop.py`.
 
     python scripts/bench/bare_loop.py SEEDS PATTERN [--concurrency 64] [--per-host 8]
 
-aiohttp fetches, lexbor finds `<a href>`, ada-url joins, a set of fingerprints knows what was found; one queue per
-host. URLs that match PATTERN are followed. No robots.txt, no delay, nothing on disk. Prints the number of pages.
+aiohttp fetches, lexbor finds `<a href>`, ada-url joins, a set of fingerprints holds what was found; one queue per host.
+URLs that match PATTERN are followed. No robots.txt, no delay, nothing on disk. Prints the number of pages.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from yarl import URL
 
 
 class Queues:
-    """URLs found and not yet fetched, by host; a host has at most `per_host` places in `ready`."""
+    """The URLs that were found and not yet fetched, by host; a host has at most `per_host` places in `ready`."""
 
     def __init__(self, follows: Callable[[str], object], per_host: int) -> None:
         self._follows = follows
@@ -47,7 +47,7 @@ class Queues:
             self.ready.put_nowait(host)
 
     def take(self, host: str) -> str:
-        """Return the next URL of a host; "" if there is none, and its place is free again."""
+        """Return the next URL of a host; if there is none, free the host's place and return ""."""
         if self._hosts[host]:
             return self._hosts[host].popleft()
         self._places[host] -= 1

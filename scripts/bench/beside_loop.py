@@ -1,13 +1,13 @@
-"""Measure a whole crawl beside the bare loop, in rounds in which all take turns: CPU per page, and ratios.
+"""Measure the CPU per page of a whole crawl and of the bare loop, in rounds in which all contenders take turns.
 
     BENCH_DATA=... python scripts/bench/beside_loop.py [--set small] [--rounds 5] [--tree ../before ...] [--cpu 1]
 
 A set of the crawl bench (sets/NAME/seeds.txt, whose server runs) is crawled by `bare_loop.py`, by this checkout and by
-each `--tree`, another checkout with its kernels built. So a change is measured beside the code before it. CPU is user
-and system of the whole process tree, start and end included. A ratio is that of one round, so that
-other load affects both alike; the table shows the median over the rounds, with the least and the greatest.
-1.0 means as cheap as the bare loop, 2.0 half as expensive. A crawl that fetched another number of pages than in
-its first round fails the run.
+each `--tree`, another checkout with its kernels built. In this way a change is compared with the code before it. CPU is
+user and system of the whole process tree, start and end included. Ratios are computed within a round, so that other
+load affects both sides alike; the table shows the median over the rounds, with the least and the greatest. 1.0 means as
+cheap as the bare loop, 2.0 half as expensive. If a contender fetches another number of pages than in its first round,
+the run fails.
 """
 
 import argparse
@@ -28,7 +28,7 @@ LOOP = "bare loop"
 
 
 class Cost(NamedTuple):
-    """The CPU seconds of one crawl, the pages it fetched, and the largest resident memory of a process in MiB."""
+    """The CPU seconds of one crawl, the number of pages fetched, and the largest resident memory of a process in MiB."""
 
     cpu: float
     pages: int
@@ -36,7 +36,7 @@ class Cost(NamedTuple):
 
     @property
     def each(self) -> float:
-        """Return the CPU of a page in microseconds."""
+        """Return the CPU time per page in microseconds."""
         return self.cpu / self.pages * 1e6
 
 
@@ -104,7 +104,7 @@ def run(name: str, root: Path, pages: Set, cpu: str, folder: Path) -> Cost:
 
 
 def table(runs: dict[str, list[Cost]]) -> str:
-    """Return a line for each contender, with its ratio to the bare loop and to the checkout in which this runs."""
+    """Return a line for each contender, with its ratios to the bare loop and to the checkout of this script."""
     names = list(runs)
     lines = [f"{'':24}{'pages':>8}{'us a page':>10}{'MiB':>6}  {'to the bare loop':<20}  to {names[1]}"]
     for name, costs in runs.items():

@@ -3,13 +3,12 @@
     scripts/bench/closed_loop.py [--pages 300] [--rate 12] [--readers 60] [--learn 25] [--seconds 40] [--changes 1.0]
                                  [--webs 1] [--exponent 1.0]
 
-A web of four hosts changes; `crawler refresh --serve` keeps its copies fresh at
-`--rate` fetches per second; readers send `--readers` requests per second by Zipf's law.
-Two crawls of equal webs run side by side at equal rates. In one the requests
-count. In the other the readers identify as robots, whose requests do not count,
-so all pages weigh the same. After `--learn` seconds, two things are measured for
-`--seconds`: the share of answers that equalled the live page, and that share among
-the answers that stated P[fresh] = p. `--changes` is the number of changes per fetch, over all pages.
+A web of four hosts changes; `crawler refresh --serve` keeps its copies fresh at `--rate` fetches per second; readers
+send `--readers` requests per second by Zipf's law. Two crawls of equal webs run side by side at equal rates. In one the
+requests count. In the other, the readers identify themselves as robots, whose requests do not count, so all pages have
+equal weight. After `--learn` seconds, two things are measured for `--seconds`: the share of answers that equalled the
+live page, and that share among the answers that stated P[fresh] = p. `--changes` is the number of changes per fetch,
+over all pages.
 
 By Zipf's law a sixth of all requests go to one page of 300, so one page's freshness affects the result strongly, and
 figures of one web differ by .03 from those of another. The printed errors therefore treat pages as drawn at random.
@@ -62,7 +61,7 @@ class Run(NamedTuple):
 
 
 async def one(folder: Path, agent: str, number: int, options: argparse.Namespace) -> Run:
-    """Crawl the web `number` while readers that are called `agent` use its cache; return the run."""
+    """Crawl the web `number` while readers with the User-Agent `agent` use its cache; return the run."""
     folder.mkdir()
     clock, total = SystemClock(), options.learn + options.seconds
     specs = [
@@ -146,18 +145,19 @@ def show(title: str, runs: Sequence[Run]) -> None:
     print(
         f"{title}: {sum(each.fresh for each in readings) / max(len(readings), 1):.3f} of {len(readings):,} answers "
         f"fresh; {fetched:,} pages fetched, {sum(run.popular for run in runs) / max(fetched, 1):.2f} of them "
-        f"the tenth asked for most; {sum(run.readers.missed for run in runs)} answers missed"
+        f"from the most requested tenth; {sum(run.readers.missed for run in runs)} answers missed"
     )
     for row in calibration(readings):
         print(
-            f"    said {row.said:.3f}: {row.fresh:.3f} +- {row.error:.3f} were, of {row.answers:,} of {row.pages:,} pages"
+            f"    stated {row.said:.3f}: {row.fresh:.3f} +- {row.error:.3f} of {row.answers:,} answers fresh, "
+            f"for {row.pages:,} pages"
         )
     sums = np.zeros((10, 3))
     for decile in (decile for run in runs for decile in run.calibration):
         n = decile["refreshes"]
         sums[int(decile["decile"])] += n, n * decile["predicted"], n * decile["found"]
     rows = [f"{predicted / n:.3f} {found / n:.3f} of {n:.0f}" for n, predicted, found in sums.tolist() if n]
-    print(f"    of the crawl's fetches, predicted and found changed: {', '.join(rows)}")
+    print(f"    share of the crawl's fetches predicted and found changed: {', '.join(rows)}")
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def longest(
             stages.point.add(queue.pop(0))
             worst = max(worst, made(stages))
             group = stages.point.take()
-            stages.point.write(group)  # in a crawl the writer thread does this
+            stages.point.write(group)  # in a crawl, the writer thread does this
             begun = time.thread_time()
             stages.point.committed(group)
             adopting = max(adopting, time.thread_time() - begun)
@@ -80,7 +80,7 @@ def main() -> None:
             loader.take_in([url(number, args.hosts) for number in group])
         loader.flush(dry=True)
         print(f"{stages.frontier!r}", flush=True)
-        garbage_collection.freeze()  # as at the start of a crawl
+        garbage_collection.freeze()  # as a crawl does at its start
         queue: list[Change | Maker] = []
         commands = Commands(stages, queue.append)
         busiest, last = hostname(0), url(args.urls - 1, args.hosts)

@@ -13,10 +13,11 @@ stays lost. The server's log and the WARC files are the evidence. Rows:
     stopped for 60 s     SIGSTOP, SIGCONT: only fetches that timed out meanwhile are repeated
     seeds                a list of seeds instead of a tree, killed while the list is read
     seeds loaded         33 times as many seeds as pages (a million), loaded with kills but not fetched
-    planted bugs         a page done before its links; WARC files not truncated: these must be detected
-    around               what happens around a crawl (`tests/faults/around.py`): readers beside it, wrong clocks, a
-                         process put back to a backup, killed repairs, cut segments, reshards, hostile directories;
-                         and the bug that each must detect. At most 1,000 pages, with --processes and --engine.
+    planted bugs         a page is marked as done before its links are stored; WARC files are not truncated: these must be
+                         detected
+    around               events around a crawl (`tests/faults/around.py`): readers beside it, wrong clocks, a process
+                         restored from a backup, killed repairs, cut segments, reshards, hostile directories; and a
+                         planted bug that each scenario must detect. At most 1,000 pages, with --processes and --engine.
 
 A kill may cost as many fetches as were in flight (`worst` is the largest cost of one kill).
 """
@@ -155,7 +156,7 @@ def planted(folder: Path, pages: int, bug: str) -> tuple[Judgement, int]:
 
 
 def around(folder: Path, pages: int, name: str, setting: Setting) -> tuple[Judgement, int]:
-    """Run a scenario; a broken promise on the way counts as a lost page, and is printed."""
+    """Run a scenario; print each broken promise and count it as a lost page."""
     try:
         return SCENARIOS[name](folder, setting._replace(pages=min(pages, 1000))), 0
     except AssertionError as broken:

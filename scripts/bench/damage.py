@@ -86,7 +86,7 @@ def main() -> None:
         whole = Path(temporary) / "whole"
         ended = crawl(whole, web.seed, *flags)
         assert ended.code == 0, ended.err
-        crawl(whole, web.seed, *flags)  # opened a second time, which moves the store's log into a table
+        crawl(whole, web.seed, *flags)  # open the store a second time, which moves its log into a table
         print(f"{'file':34} {'damage':8} check repair check crawl  lost again  first report")
         silent = 0
         for kind, path in files_by_kind(whole).items():

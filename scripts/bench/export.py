@@ -1,4 +1,4 @@
-"""CPU time of exports and of the report on a crawl directory, against a bare loop over the same pages.
+"""Measure the CPU time of exports and of the report on a crawl directory, against a bare loop over the same pages.
 
     python scripts/bench/export.py DIR
 

@@ -1,4 +1,4 @@
-"""The cost of extraction beyond the bare parse, on real pages.
+"""Measure the cost of extraction in addition to the bare parse, on real pages.
 
     python scripts/bench/extract.py [--pages 200] [--least 20000] [--most 100000] DIR...
 

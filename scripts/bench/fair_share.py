@@ -8,18 +8,18 @@ have their own addresses in 127/8. One row per run:
 
     pages/min    requests to the healthy hosts, counted by their server, and the ratio to the mean of the neighbouring
                  runs "alone"; `late` is the same for the second half of the run, when each host has been met
-    asked        requests per minute to the other hosts
-    took         ms within which nine in ten healthy hosts' answers came in the second half, as the crawl measured them;
-                 the hosts answer after 20 ms, and the delay is ten times the answer time
+    asked        requests per minute to the hosts of the other kind
+    took         the time in ms within which nine in ten answers of healthy hosts arrived in the second half, as the crawl
+                 measured it; the hosts answer after 20 ms, and the delay is ten times the answer time
     busy, kept   share of the time in which the loop's thread ran, and in which it was ready but other threads of
-                 the machine ran; children: CPU seconds per second of the crawl's helper processes
+                 the machine ran; children: CPU seconds per second that the crawl's helper processes used
     peak MiB     the crawl and its children: proportional memory, sampled; resident peak of the main process
     turn ms      the longest turn of the loop: CPU time of its thread, and wall time
     gap s        the longest time without a request to any healthy host, after the first `SETTLED` seconds
     exit s       seconds from SIGTERM to the end
 
-`--load N` runs N busy processes meanwhile. The gap depends on --delay: without --load and beside no other hosts it is
-about that long if all hosts were met at once; use --delay 1.
+`--load N` runs N busy processes meanwhile. The gap depends on --delay: without --load and other hosts, it is about as
+long as the delay if all hosts were met at once; use --delay 1.
 
 Targets: ratio .8, 600 MiB, 100 ms of CPU, and also with --load 10 a gap of 3 s and an exit within 5 s.
 A turn is one iteration of
@@ -66,16 +66,16 @@ KINDS = (
     "bad-tls",
 )
 BEAT = 0.005  # s
-SHOWN = 0.04  # CPU seconds of a turn from which --stacks prints its stack
+SHOWN = 0.04  # --stacks prints the stack of a turn that takes at least this many CPU seconds
 START_MAX, EXIT_MAX = 60.0, 60.0
-SETTLED = 3.0  # s; the gap is measured from then on
+SETTLED = 3.0  # seconds after the start from which the gap is measured
 
 
 # -- inside the crawl's process ---------------------------------------------------------------------
 
 
 class Turns:
-    """Measures the turns of the loop in which it is started: the loop beats, and another thread samples its thread."""
+    """Measures the turns of the loop in which it is started: the loop beats; another thread samples the loop's thread."""
 
     def __init__(self, *, stacks: bool) -> None:
         self.cpu = self.wall = 0.0
@@ -162,7 +162,7 @@ def server(kind: str, hosts: int, port: int, counts: Path | str = "") -> Iterato
 
 
 def loop_time(pid: int) -> tuple[float, float, float]:
-    """Return the seconds that a process's first thread ran, that it was ready but did not run, and that children ran."""
+    """Return the seconds for which a process's first thread ran, was ready but waited, and for which children ran."""
     try:
         ran, kept, _ = map(int, Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split())
         return ran / 1e9, kept / 1e9, sum(map(cpu, children(pid)))
@@ -178,7 +178,7 @@ def pages_between(counts: Path, begin: float, end: float) -> float:
 
 
 def rows_of(counts: Path) -> list[list[float]]:
-    """Return what a server has counted: [monotonic seconds, pages, longest gap since the row before]."""
+    """Return the rows that a server has counted: [monotonic seconds, pages, longest gap since the row before]."""
     return [[float(word) for word in line.split()] for line in counts.read_text().splitlines()]
 
 
@@ -207,7 +207,7 @@ def await_start(process: subprocess.Popen[bytes], begun: Path) -> None:
 
 
 def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Crawl beside one kind, or alone; return the figures."""
+    """Crawl the healthy hosts beside hosts of one kind, or alone; return the figures."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder, port = Path(name), free_port(address(80, 0))
         counts = folder / "counts"

@@ -1,4 +1,4 @@
-"""CPU per GET of 45 kB on a kept-alive connection: the crawler's client against a bare aiohttp session, in one run.
+"""Measure CPU per GET of 45 kB on a kept-alive connection: the crawler's client against a bare aiohttp session.
 
     python scripts/bench/fetch.py [--rounds 5] [--fetches 4000] [--profile]
 

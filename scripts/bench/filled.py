@@ -28,7 +28,7 @@ from crawler.urls.suffixes import registrable_domain
 BATCH = 5000  # keys
 PRIORITY, DEPTH = 128, 1
 MIX = 0x9E3779B97F4A7C15
-PAGE_LINKS = 3300  # consecutive URLs with the same page as their origin
+PAGE_LINKS = 3300  # number of consecutive URLs that were found on the same page
 CHUNK = 1 << 22
 _LOW_48 = (1 << 48) - 1
 

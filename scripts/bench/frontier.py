@@ -1,4 +1,4 @@
-"""CPU of the frontier per page and per link in the common case: no delay, 62 hosts, all in memory.
+"""Measure the frontier's CPU per page and per link in the common case: no delay, 62 hosts, everything in memory.
 
     python scripts/bench/frontier.py [pages]
 

@@ -2,8 +2,8 @@
 
     .venv/bin/python scripts/bench/fuzz.py [--cpu SECONDS] [--seed N] [--only NAME] [--keep DIR]
 
-Each target (`tests/fuzz/targets.py`) gets the same CPU time. A turn is the time for which an
-input would block the loop; the worst is CPU time of the thread, the least of three measurements.
+Each target (`tests/fuzz/targets.py`) gets the same CPU time. A turn is the time for which an input would block the loop.
+The worst turn is printed: CPU time of the thread, the least of three measurements.
 With --keep the inputs that failed, and the slowest of each target, are written
 to DIR. The exit code is 1 if anything raised, or a turn took over 100 ms.
 """

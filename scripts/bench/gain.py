@@ -1,4 +1,4 @@
-"""The gain of the refresh frontier over uniform refreshing, over HTTP, as a share of the possible gain.
+"""Measure the gain of the refresh frontier over uniform refreshing, over HTTP, as a share of the possible gain.
 
     python scripts/bench/gain.py                          # the four arms below, at once
     python scripts/bench/gain.py validators noise         # other tables
@@ -87,7 +87,7 @@ def hosts(
 
 
 def rows(table: str, game: GainGame) -> list[tuple[str, GainGame, Arm]]:
-    """Return (name, game, arm) of the table's rows."""
+    """Return (name, game, arm) for each row of the table."""
     if table == "validators":
         whole = [(kind, _on(game, hosts(WORD, kind)), LEARNED) for kind in KINDS]
         return whole + [(name, _on(game, hosts(WORD, "right", own)), LEARNED) for name, own in LIARS.items()]

@@ -2,10 +2,9 @@
 
     scripts/bench/hostile_clients.py [--clients 10000] [--signals 1000000] [--rate 10]
 
-A crawl of a small tree runs at `--rate` pages per second and serves. First
-`--clients` connect and send nothing, half a request line, or half a header; meanwhile an
-honest client sends a request from time to time. Then `--signals` URLs of foreign hosts are sent
-by `POST /signal`, ten thousand at a time, each time from another source.
+A crawl of a small tree runs at `--rate` pages per second and serves. First, `--clients` clients connect and send
+nothing, half a request line, or half a header; meanwhile an honest client sends a request from time to time. Then
+`--signals` URLs of foreign hosts are sent by `POST /signal`, ten thousand at a time, each time from another source.
 """
 
 import argparse

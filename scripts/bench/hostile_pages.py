@@ -1,10 +1,10 @@
-"""Hostile pages in the browser, and kills of the browser and of the crawler at random instants.
+"""Show hostile pages in the browser, and kill the browser and the crawler at random instants.
 
     python scripts/bench/hostile_pages.py [--kills 10] [--seed 1]
 
 Each hostile page is on a host of its own; one crawl visits all of them, with `render.cpu_max` 5 s and
-`render.wall_max` 20 s. It then asks whether the page was kept as shown or as answered, what cut it, whether
-its link was followed, and whether a server at an address that is not allowed was asked. The second part
+`render.wall_max` 20 s. It then checks whether the page was stored as shown or as answered, which limit cut it, whether
+its link was followed, and whether a server at a forbidden address received a request. The second part
 kills the browser or the crawler (SIGKILL) again and again while a site is crawled, then finishes the
 crawl, and looks for lost pages, pages that are not whole, damage, orphans and zombies.
 """
@@ -29,7 +29,7 @@ from tests.end_to_end.web import FAST, Route, Web  # noqa: E402
 
 _SPIN = "new Worker(URL.createObjectURL(new Blob(['for (;;) {}'])))"
 _FORK = "const u = URL.createObjectURL(new Blob(['self.onmessage = () => 0'])); for (;;) new Worker(u)"
-# name -> script; AT is the server at an address that is not allowed
+# name -> script; AT is the server at a forbidden address
 HOSTILE = {
     "endless loop": "for (;;) {}",
     "endless loop in a timer": "setTimeout(() => { for (;;) {} }, 50)",
@@ -94,7 +94,7 @@ def zombies() -> int:
 
 
 def left_over(folder: str) -> int:
-    """Return how many browsers are left 10 s after the crawl at most."""
+    """Return the number of browsers that are left, at most 10 s after the crawl."""
     until = time.monotonic() + 10
     while browsers(folder) and time.monotonic() < until:
         time.sleep(0.1)
@@ -149,7 +149,7 @@ def hostile(folder: str) -> None:
 
 
 def kills(folder: str, count: int, rng: random.Random) -> None:
-    """Kill the browser or the crawler `count` times, finish the crawl, and print what is left."""
+    """Kill the browser or the crawler `count` times, finish the crawl, and print what was lost or left over."""
     pages, directory = 16, f"{folder}/killed"
     done = {"browser": 0, "crawler": 0}
     with Web(shop(pages)) as web:
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)  # for the browser, which does not run as root
+        os.chmod(folder, 0o755)  # readable for the browser, which does not run as root
         os.environ["TMPDIR"] = folder
         hostile(folder)
         kills(folder, args.kills, random.Random(args.seed))

@@ -1,4 +1,4 @@
-"""CPU time from raw hrefs to accepted links, on real HTML.
+"""Measure the CPU time from raw hrefs to accepted links, on real HTML.
 
     python scripts/bench/intake.py DIR... [--pages N] [--memo BYTES] [--rounds N]
 

@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
 
 def look(folder: Path) -> list[tuple[float, int]]:
-    """Return (level, known pages) of each running process; [] if none runs."""
+    """Return (level, known pages) of each running process; [] if no process runs."""
     try:
         answers = access.ask_running(folder, {"command": "status", "hosts": 0})
     except CrawlerError:

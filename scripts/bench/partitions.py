@@ -16,7 +16,7 @@ with two cables: one to the web, one to the other nodes, which it finds by name
 During each fault, a random node is killed at a random instant and restarted. The
 server's log and the WARC files are compared with the truth. Rows:
 
-    as shipped           nothing lost, nothing stored twice, a kill costs the fetches in flight
+    as shipped           nothing may be lost or stored twice; a kill may cost the fetches in flight
     ack-before-commit    planted bugs (tests.faults.planted.py): these must lose pages
     outbox-in-memory
 
@@ -47,7 +47,7 @@ WEB = "crawl-web"
 HOSTS = 40
 PORT = 7077
 FAULT_SECONDS, HEAL_SECONDS = 2.5, 1.0
-END_SECONDS_MAX = 120  # allowed for the crawl to end after the last fault
+END_SECONDS_MAX = 120  # seconds in which the crawl must end after the last fault
 PLANTED = ("ack-before-commit", "outbox-in-memory")
 
 

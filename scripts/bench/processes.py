@@ -56,9 +56,9 @@ from crawler.urls.fingerprint import Fingerprinter  # noqa: E402
 from tests.faults.harness import TreeWeb, settings  # noqa: E402
 
 HOSTS = 200
-LOG_DELAY = 1.5  # seconds until a server has written its log
+LOG_DELAY = 1.5  # seconds after which a server has written its log
 SAMPLER = ("perf", "record", "--quiet", "--event", "cpu-clock", "--freq", "1499", "--output")
-_SAMPLES = re.compile(r"^ *[\d.]+% +(\d+) +(.*)$", re.MULTILINE)  # samples, object file
+_SAMPLES = re.compile(r"^ *[\d.]+% +(\d+) +(.*)$", re.MULTILINE)  # number of samples, object file
 _SET_LINE = re.compile(r'^\S+ (\S+) (\d+) \d+ \d+ \d+ "text/html[^"]*" "([^"]*)" .*"([^"]*)"$')
 
 
@@ -133,9 +133,8 @@ class BenchSet:
         row = _SET_LINE.match(line)
         if row is None or row[2] != "200":
             return ""
-        path = re.sub(
-            r"\\x([0-9A-F]{2})", r"%\1", row[3].replace("%", "%25")
-        )  # nginx escapes other bytes this way
+        # Nginx escapes other bytes in this way.
+        path = re.sub(r"\\x([0-9A-F]{2})", r"%\1", row[3].replace("%", "%25"))
         return f"{row[1]} {unquote(path)}"
 
 
@@ -251,7 +250,7 @@ def in_units(runs: dict[int, list[Run]]) -> str:
         units = [run.units / first for run in some]
         error = statistics.stdev(units) / len(units) ** 0.5 if len(units) > 1 else float("nan")
         lines.append(f"{processes:9} {statistics.mean(units):7.3f}x +- {error:.3f}")
-    return "CPU by that of constant work\n" + "\n".join(lines)
+    return "CPU divided by that of constant work\n" + "\n".join(lines)
 
 
 HEAD = (
@@ -269,7 +268,9 @@ def main() -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--concurrency", default="64", help="fetches in flight per process (64)")
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--constant", action="store_true", help="also compare by constant work (needs perf)")
+    parser.add_argument(
+        "--constant", action="store_true", help="also compare in units of constant work (needs perf)"
+    )
     parser.add_argument("--cpu", default="", help="core that the processes share (taskset)")
     parser.add_argument(
         "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"

@@ -1,11 +1,12 @@
-"""Cost of consent receipts: CPU time, bytes in the store and in the WARC for each page, with and without them.
+"""Measure the cost of consent receipts: CPU time, bytes in the store and bytes in the WARC per page.
 
     python scripts/bench/receipts.py [--pages 20000] [--hosts 200] [--rounds 5]
 
 Each round stores the same pages twice in one process, in directories that are removed afterwards: without receipts and
-with them, in alternating order. Bytes in the store are those of keys and values, before compression. Three webs: `silent`
-says nothing, `spoken` has statements in robots.txt, `paths` in robots.txt for parts of the site, and in headers and meta
-elements of one page in four. Printed are medians over the rounds; the aims are 30 us and 40 bytes in the store.
+with them, in alternating order. Bytes in the store are those of keys and values, before compression. There are three
+webs: `silent` has no statements; `spoken` has statements in robots.txt; `paths` has statements for parts of the site in
+robots.txt, and in headers and meta elements of one page in four. Printed are medians over the rounds; the aims are 30 us
+and 40 bytes in the store.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from crawler.storage.keys import CAPTURE, PAGE, RECEIPT
 from crawler.storage.kv import KeyValue, scan_prefix
 from crawler.urls.fingerprint import Fingerprinter
 
-GROUP = 32  # pages of a commit
+GROUP = 32  # pages per commit
 BODY = b"<p>%08d</p>" + b"words of a page " * 400
 ROBOTS = {
     "silent": b"User-agent: *\nDisallow: /private/\n",
@@ -47,7 +48,7 @@ OWN = ((b"Content-Usage", b"search=y"), (b"TDM-Reservation", b"1"))
 
 
 class Cost(NamedTuple):
-    """CPU microseconds a page of everything and of making receipts; bytes a page; receipts in the store."""
+    """CPU microseconds per page, in all and for making receipts; bytes per page; number of receipts in the store."""
 
     all_us: float
     stamp_us: float

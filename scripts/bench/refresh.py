@@ -1,4 +1,4 @@
-"""The refresh schedule: picks per CPU second, bytes per page, longest calls, rebuild time; picks under politeness.
+"""Measure the refresh schedule: picks per CPU second (also under politeness), bytes per page, longest calls, reopening.
 
     python scripts/bench/refresh.py [PAGES] [PICKS]
 
@@ -180,7 +180,7 @@ def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
 
 
 def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
-    """Pick through the whole machine: frontier, gates, addresses, refresh; on a virtual clock, nothing is stored."""
+    """Pick through the whole machinery (frontier, gates, addresses, refresh) on a virtual clock; nothing is stored."""
     rate, seconds, start = 200.0, 120, 1e9
     share = 1.0 / (np.arange(hosts) + 5.0)
     of_host = np.sort(rng.choice(hosts, size, p=share / share.sum())).tolist()

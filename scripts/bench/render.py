@@ -1,11 +1,11 @@
-"""Which pages `--render auto` shows, and what it costs, on 30 sites of five kinds.
+"""Measure which pages `--render auto` shows, and at what cost, on 30 sites of five kinds.
 
     python scripts/bench/render.py [--packages FOLDER] [--pages 20]
 
 `FOLDER` is a `node_modules` with docsify@4, swagger-ui-dist, redoc, vue, vue-router, react@18 and
 react-dom@18; sites made of them are left out without it. The sites are crawled three times: without
-rendering, with `auto`, and with `always`. Recall is the share of the URLs that `always` reached
-and `auto` reached too; an oracle renders exactly the pages that gained links or text. CPU is that of the crawl with its
+rendering, with `auto`, and with `always`. Recall is the share of the URLs reached by `always` that `auto` reached, too;
+an oracle renders exactly the pages that gained links or text. CPU is that of the crawl with its
 browsers, wall time includes the gaps between requests.
 """
 
@@ -56,12 +56,12 @@ def _data(request: ReceivedRequest, pages: int) -> Answer:
 
 
 def static(pages: int) -> Site:
-    """Pages that are whole without a script, and have none."""
+    """Pages that are complete and have no script."""
     return _each(pages, lambda n: f"<title>{n}</title><p>{_WORDS}</p>{_anchors(n, pages)}")
 
 
 def scripted(pages: int) -> Site:
-    """Pages that are whole, with scripts for a menu and statistics."""
+    """Pages that are complete, with scripts for a menu and statistics."""
     head = '<script src="/menu.js"></script><script>window.count = 1</script>'
     site = _each(pages, lambda n: f"<title>{n}</title>{head}<p>{_WORDS}</p>{_anchors(n, pages)}")
     return site | {"/menu.js": (200, _JAVASCRIPT, "document.body.dataset.menu = 'closed'")}
@@ -101,7 +101,7 @@ def client(pages: int, root: str = "root") -> Site:
 
 
 def mixed(pages: int) -> Site:
-    """Half of the pages are whole, the others are built by a script, under paths of their own."""
+    """Half of the pages are complete; the others are built by a script, under paths of their own."""
     site = client(pages)
     documents = {
         f"/doc/{n}": f"<title>{n}</title><p>{_WORDS}</p><a href='/doc/{n + 1}'>next</a>" for n in range(pages)
@@ -122,7 +122,7 @@ def _file(packages: Path, name: str, kind: str = "text/javascript") -> Route:
 
 
 def docsify(packages: Path, pages: int) -> Site:
-    """docsify: Markdown shown by a script, with paths of the history."""
+    """docsify: Markdown that a script shows, with paths of the history API."""
     shell = (
         '<!doctype html><title>docs</title><div id="app"></div><script>window.$docsify = '
         "{routerMode: 'history', basePath: '/', loadSidebar: true, alias: {'/.*/_sidebar.md': '/_sidebar.md'}}"
@@ -139,7 +139,7 @@ def docsify(packages: Path, pages: int) -> Site:
 
 
 def _shell(title: str, root: str, *scripts: str) -> str:
-    """Return a page that is empty but for the root element and the scripts that fill it."""
+    """Return a page that contains only the root element and the scripts that fill it."""
     tags = "".join(f'<script src="{script}"></script>' for script in scripts)
     return f'<!doctype html><title>{title}</title><div id="{root}"></div>{tags}'
 
@@ -186,7 +186,7 @@ def redoc(packages: Path, pages: int) -> Site:
 
 
 def vue(packages: Path, pages: int) -> Site:
-    """Vue with its router, paths of the history."""
+    """Vue with its router, with paths of the history API."""
     app = """
     const Shown = {data: () => ({page: {links: []}}), template: '<p>{{page.text}}</p>' +
         '<router-link v-for="l in page.links" :key="l" :to="l">{{l}}</router-link>',
@@ -244,7 +244,7 @@ def sites(pages: int, packages: Path | None) -> dict[str, Site]:
 
 
 class Crawled(NamedTuple):
-    """A crawl of all sites: pages by host, rendered pages and those that gained by it, CPU and wall seconds."""
+    """A crawl of all sites: pages by host, rendered pages, rendered pages that gained something, CPU and wall seconds."""
 
     pages: Mapping[str, set[str]]
     rendered: Mapping[str, int]

@@ -1,10 +1,10 @@
-"""Replays rendered pages with pywb, from the WARC files alone, and shows them in a browser.
+"""Replay rendered pages with pywb, from the WARC files alone, and show them in a browser.
 
     python scripts/bench/replay.py FOLDER
 
-FOLDER is the bin folder of an environment with the package pywb. A site that shows nothing without
-its scripts is crawled and its server ended. Then pywb serves the archive, and the browser, whose proxy
-is pywb, shows each page: its script and its data come from the archive. The exit code is 1 if a page is not whole.
+FOLDER is the bin folder of an environment with the package pywb. A site that shows nothing without its scripts is
+crawled, and then its server is stopped. Then pywb serves the archive, and the browser, whose proxy
+is pywb, shows each page: its script and its data come from the archive. The exit code is 1 if a page is incomplete.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from crawler.render.browser import find_program  # noqa: E402
 from tests.end_to_end.web import FAST, Web  # noqa: E402
 
 PAGES = 6
-_START_MAX = 60.0  # seconds until pywb answers
+_START_MAX = 60.0  # seconds within which pywb must answer
 
 
 def crawl(folder: Path) -> list[str]:
@@ -87,13 +87,13 @@ def main() -> int:
     args = parser.parse_args()
     if not (args.folder / "wayback").exists():
         raise SystemExit(
-            f"{args.folder}: no pywb here; install the package pywb in an environment of its own"
+            f"{args.folder}: pywb not found; install the package pywb in an environment of its own"
         )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         urls = crawl(folder / "crawl")
         files = sorted(map(str, (folder / "crawl").glob("*/warc/*.warc.gz")))
-        print(f"{read(files)} records read by warcio, all digests right")
+        print(f"{read(files)} records read by warcio, all digests correct")
         manager = str(args.folder / "wb-manager")
         subprocess.run([manager, "init", "pages"], cwd=folder, check=True, capture_output=True)
         subprocess.run([manager, "add", "pages", *files], cwd=folder, check=True, capture_output=True)
@@ -114,7 +114,7 @@ def main() -> int:
         finally:
             server.terminate()
             server.wait()
-    print(f"{whole} of {len(urls)} pages are whole in the replay")
+    print(f"{whole} of {len(urls)} pages are complete in the replay")
     return int(whole < len(urls))
 
 

@@ -1,4 +1,4 @@
-"""Scale of one process: a synthetic stream of links through CLOCK cache, DUE and frontier, then reopening.
+"""Measure the scale of one process: a synthetic stream of links through CLOCK cache, DUE and frontier, then reopening.
 
     python scripts/bench/scale.py [--urls 1e7] [--hosts 1e6] [--folder DIR] [--set section.key=value ...]
 

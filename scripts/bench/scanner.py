@@ -29,7 +29,7 @@ CONFIG = ExtractConfig()
 URL = "http://h.example/dir/page.html"
 PAGES = [Context(URL, token="me", obey_robots=obey) for obey in (True, False)]
 SHOWN_MAX = 10
-STEPS = (64, 16, 4, 1)  # bytes left out at a time to shorten a page that differs
+STEPS = (64, 16, 4, 1)  # bytes left out at a time, to shorten a page that differs
 
 
 class Tally:
@@ -77,7 +77,7 @@ def differs(content: bytes) -> bool:
 
 
 def shortened(content: bytes) -> bytes:
-    """Return a page that differs, without the parts that make no difference."""
+    """Return a page that differs, without the parts that do not matter for the difference."""
     for step in STEPS:
         at = 0
         while at < len(content):

@@ -1,4 +1,4 @@
-"""The page server against nginx: requests per CPU second and latency, with the same bodies in the same run.
+"""Compare the page server with nginx: requests per CPU second and latency, with the same bodies in the same run.
 
     scripts/bench/serve.py [--pages 400] [--bytes 25000] [--seconds 4] [--rounds 2] [--connections 16 300]
     scripts/bench/serve.py --rate 2000          that many requests per second instead of as many as possible
@@ -56,7 +56,7 @@ http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000
  server {{ listen 127.0.0.1:{port}; root {folder}/www; }}
  server {{ listen {site}; root {folder}/www; sub_filter <title> "<title>$host "; }} }}
 """
-HOSTS = 40  # hosts of the crawl that runs meanwhile
+HOSTS = 40  # number of hosts of the crawl that runs meanwhile
 ASKED_HOSTS, ASKED_PAGES = 8, 40  # the hosts and pages that are requested: those fetched first
 
 
@@ -206,7 +206,7 @@ def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.N
                 served = seen.requests * price if seen else 0.0
                 spans.append((pages / took, 1e6 * (spent - served) / max(1, pages), served / took, seen))
             if crawler.poll() is not None:
-                raise SystemExit("the crawl ended too soon: give it more --pages")
+                raise SystemExit("the crawl ended too soon; use more --pages")
             (alone, page, _, _), (beside, loaded_page, share, seen), (after, page_after, _, _) = spans
             assert seen is not None, "the second span is the one with the load"
             print(

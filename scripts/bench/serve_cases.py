@@ -1,4 +1,4 @@
-"""The page server against nginx, case by case: requests per CPU second as a ratio, with the same bodies in the same run.
+"""Compare the page server with nginx, case by case: the ratio of requests per CPU second, with the same bodies.
 
     scripts/bench/serve_cases.py [--pages 20000] [--few 400] [--seconds 3] [--rounds 3] [--cases uncached-16 cached]
     scripts/bench/serve_cases.py --folder /tmp/bench       keeps pages and crawl there for the next run
@@ -67,7 +67,7 @@ GZIP = "Accept-Encoding: gzip"
 
 class Case(NamedTuple):
     connections: int = 16
-    few: bool = False  # of the pages that the cache holds
+    few: bool = False  # True: requests only pages that the cache holds
     fields: str = ""
     tags: bool = False
     coded: bool = False

@@ -1,4 +1,4 @@
-"""The value of reading sitemaps, on real histories: each reading of a site's sitemap costs a fetch.
+"""Measure the value of reading sitemaps on real histories, where each reading of a site's sitemap costs a fetch.
 
     python scripts/bench/sources.py --data histories
     python scripts/bench/sources.py --data histories --arms honest --budgets 1 --rules none,pays,20,40
@@ -9,7 +9,7 @@ sitemap is read. Each sitemap is a page of the shipped schedule, outside the sco
     none     sitemaps are not read
     page     a sitemap is a page of importance 1
     pays     at the interval computed by `frontier/refresh/sources.py`; a reading does not count as a visit to the site
-    20, 40   every so many days
+    20, 40   sitemaps are read every 20 or 40 days
     free     all sitemaps are read each day, at no cost
 
 Differences are to the first rule, with standard errors by jackknife over sites.
@@ -30,7 +30,7 @@ from crawler.lab.league.shipped import Shipped
 
 DAY = worlds.DAY
 FIRST_MAP = 1 << 40  # first of the fingerprints of sitemaps
-SETTLED = 200  # claims of pages before the level is meaningful and sitemaps are added
+SETTLED = 200  # number of pages claimed before the level is meaningful and sitemaps are added
 
 
 class Maps(Shipped):
@@ -40,9 +40,10 @@ class Maps(Shipped):
         super().__init__(world, rate, Settings())
         self._world, self._rule, self._readings = world, rule, Readings()
         self._every = float(rule) * DAY if rule[0].isdigit() else 0.0
-        self._told: list[dict[int, float]] = [{} for _ in world.sites]  # page -> date, since the last reading
+        # Page -> date, for changes since the last reading.
+        self._told: list[dict[int, float]] = [{} for _ in world.sites]
         self._read_at = [0.0] * len(world.sites)
-        self._maps: dict[int, int] = {}  # number in the schedule -> site
+        self._maps: dict[int, int] = {}  # the sitemap's number in the schedule -> its site
         self._sizes = np.bincount(world.site, minlength=len(world.sites)).tolist()
         self._takes = self.reads = 0
 

@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 from tests.faults.harness import TreeWeb, end, settings, start  # noqa: E402
 
 HOSTS, ANSWER_SECONDS, PROCESSES = 60, 0.5, 3
-EDGE = 1.0  # seconds at either end of a phase that do not count
+EDGE = 1.0  # seconds at both ends of a phase that do not count
 
 
 def pid_of(folder: Path) -> int:
@@ -39,7 +39,7 @@ def pid_of(folder: Path) -> int:
 
 def phases(directory: Path, seconds: float, around: float) -> list[float]:
     """Let time pass, with p0 stopped in the middle; return the instants between the phases."""
-    time.sleep(around / 2)  # until all processes have work
+    time.sleep(around / 2)  # seconds until all processes have work
     instants = [time.time()]
     stopped = pid_of(directory / "p0")
     for step, length in ((0, around), (signal.SIGSTOP, seconds), (signal.SIGCONT, around)):
@@ -56,7 +56,7 @@ def rates(web: TreeWeb, instants: list[float]) -> Iterator[tuple[float, float]]:
     for begin, finish in pairwise(instants):
         ended = (row for row in web.requests() if begin + EDGE <= row[1] < finish - EDGE)
         counts.append((Counter(row[2] for row in ended), finish - begin - 2 * EDGE))
-    others = counts[1][0].keys()  # hosts that are still asked during the stop
+    others = counts[1][0].keys()  # the hosts that still receive requests during the stop
     for found, length in counts:
         of_others = sum(n for host, n in found.items() if host in others)
         yield of_others / length, (found.total() - of_others) / length
@@ -92,7 +92,8 @@ def main() -> None:
         print(f"{name:12}{others:12.1f}{own:8.1f}")
     again = fetched.total() - len(fetched)
     print(
-        f"exit code {ended.code}, {len(fetched):,} pages, {again} fetched again, books: {report['conservation']}"
+        f"exit code {ended.code}, {len(fetched):,} pages, {again} fetched again, "
+        f"violated counting laws: {report['conservation']}"
     )
     shutil.rmtree(folder)
     slowest = min(found[1][0], found[2][0]) / found[0][0]

@@ -1,4 +1,4 @@
-"""The storage engines compared: CPU of puts, gets and scans, reopening after a kill, bytes per URL.
+"""Compare the storage engines: CPU of puts, gets and scans, reopening after a kill, bytes per URL.
 
     .venv/bin/python scripts/bench/stores.py [URLS]
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Main content beside trafilatura, and near-duplicates of a planted set, on HTML pages of a folder.
+"""Compare main content with trafilatura's, and find planted near-duplicates, on the HTML pages of a folder.
 
     pip install trafilatura lxml_html_clean
     scripts/bench/text.py FOLDER [--per-site 80] [--seed 1]
 
-A subfolder of FOLDER is a site. The truth about a page's main content is the element that the page marks as
-such (`[role=main]`, `main`, `article`, `#content`, `div.body`); pages without one are left out. Scores are
-the F1 of words. A planted near-duplicate is a text with a share of its words replaced; different pages of one
-site must not be taken for copies.
+A subfolder of FOLDER is a site. The true main content is the element that the page marks as such (`[role=main]`,
+`main`, `article`, `#content`, `div.body`); pages without such an element are left out. Scores are the F1 of words. A
+planted near-duplicate is a text with a share of its words replaced; different pages of one site must not be
+identified as copies.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def f1(found: str, truth: str) -> float:
 
 
 def extractors() -> dict[str, Extract]:
-    """Return the ways to find the main content, with trafilatura if it is installed."""
+    """Return the functions that find the main content, including trafilatura's if it is installed."""
     made: dict[str, Extract] = {
         "crawler": lambda page: text.text_of(page, tame=True, main_content=True),
         "whole text": lambda page: text.text_of(page, tame=True),

@@ -1,4 +1,4 @@
-"""Microseconds of a crawl value, of an inverse and of a crawl's learning, compared with a direct summation.
+"""Measure the time of a crawl value, of an inverse and of a crawl's learning, compared with a direct summation.
 
     python scripts/bench/values.py
 

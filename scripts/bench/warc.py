@@ -1,4 +1,4 @@
-"""CPU time of storing pages: the page cache against warcio's writer, in one run.
+"""Measure the CPU time of storing pages: the page cache against warcio's writer, in one run.
 
     python scripts/bench/warc.py [--pages 2000] [--bytes 45000] [FILE ...]
 

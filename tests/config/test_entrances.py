@@ -39,7 +39,7 @@ VALUES = [
     Bad("[splitter]\npeers = ['a=h:1', 'a=h:2']", 2, "splitter.peers: expected name=host:port entries"),
     Bad("[splitter]\nlisten = '127.0.0.1:99999'", 2, "splitter.listen: expected host:port, got '127.0.0.1:99999'"),
     Bad("[splitter]\nname = '../p0'", 2, "splitter.name: '../p0' is not a process name"),
-    Bad("[splitter]\nwindow_bytes = 1", 2, "splitter.window_bytes: 1: less than entry_bytes"),
+    Bad("[splitter]\nwindow_bytes = 1", 2, "splitter.window_bytes: 1: must be at least entry_bytes"),
     Bad("[splitter]\ntls_key = 'k'", 2, "splitter.tls_key: tls_certificate, tls_key and tls_authority"),
     Bad("[admin]\naddress = '127.0.0.1:99999'", 2, "admin.address: '127.0.0.1:99999' is not ADDRESS:PORT"),
     Bad("[serve]\naddress = 'nowhere'", 2, "serve.address: 'nowhere' is not ADDRESS:PORT"),

@@ -7,14 +7,13 @@
 
 A scan of one host's keys therefore returns its URLs by class (`orders/classes.py`; 0 is
 first, 128 the default), then breadth-first, then in order of arrival. Retries and parking keep
-the order; a better link may change the class of an entry that was not tried yet. Of the
-sitemaps that a robots.txt names, the first `MAPS_FIRST` come first; the others take turns with deeper and deeper
-pages, as if they were at depth 2, 3, ... (`levels_of`).
+the order; a better link may change the class of an entry that was not tried yet. Of the sitemaps that a robots.txt
+names, the first `MAPS_FIRST` come first; the others count as if they were at depth
+2, 3, ..., so they take turns with deeper and deeper pages (`levels_of`).
 
-A queue in LevelDB leaves tombstones, and a scan from the queue's first key reads all of
-them: popping 10,000 URLs by seeking the prefix took 291 us each, with a rising trend,
-against 4.4 us with a cursor. Scans therefore start at the host's `cursor`, and read 32 to
-64 entries at once.
+LevelDB leaves a tombstone for each deleted entry, and a scan from the queue's first key reads all of them: popping
+10,000 URLs by seeking the prefix took 291 us per URL, with a rising trend; with a cursor it took 4.4 us. Scans
+therefore start at the host's `cursor`, and read 32 to 64 entries at once.
 
 The stored URL omits what the host's name implies: `/a?b` for `https://NAME/a?b`,
 `h/a` for http, `:8443/a` with a port.
@@ -49,8 +48,7 @@ class Todo(msgspec.Struct, gc=False, array_like=True):
 
     `attempt` is the number of failures charged to it; it is not tried again before
     `retry_at` (whole seconds). `rule` is the index of the rule that parked it. `strikes`
-    is the number of host failures that only this URL caused. Its order is that of a URL
-    `levels` deeper than it is.
+    is the number of host failures that only this URL caused. Its place in the order is that of a URL `levels` deeper.
     """
 
     tail: str

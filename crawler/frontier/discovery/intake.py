@@ -4,7 +4,7 @@ The entries of a batch are not in the store until the batch is written. Until th
 
 * a host outside the front with entries in the batch may not enter the front; if its
   turn comes, it stays ASIDE;
-* a host of the front reads no further, unless its whole queue is in memory;
+* a host of the front reads no more entries, unless its whole queue is in memory;
 * a host that had nothing to do enters the front immediately, with its new entries in
   memory, if the front has room; otherwise it waits outside for its turn.
 
@@ -69,8 +69,10 @@ class Intake:
         self._by_class = order.name != BREADTH_FIRST
         self._raise_classes = order.raise_classes
         self.index = WaitingIndex(store, keeps=self._by_class and order.raise_classes > 0)
-        self._retiring: dict[int, set[int]] = {}  # id of the batch -> slots whose retired entries it deletes
-        self._batches: dict[int, tuple[Batch, set[int]]] = {}  # id -> (the batch, the slots it adds to)
+        # Batch id -> slots of hosts whose retired entries it deletes.
+        self._retiring: dict[int, set[int]] = {}
+        # Id -> (the batch, the hosts' slots it adds to).
+        self._batches: dict[int, tuple[Batch, set[int]]] = {}
         self.unwritten: dict[int, int] = {}  # slot -> id of the latest batch that adds to it
 
     @property
@@ -254,7 +256,7 @@ class Intake:
                     self.settle_place(slot, now)
 
     def settle_place(self, slot: int, now: float) -> None:
-        """Schedule a host outside the front that has something to do and is in no structure."""
+        """Schedule a host that is outside the front, has something to do and is in no structure."""
         hosts = self._registry.hosts
         if hosts.place[slot] not in (HostState.IDLE, HostState.ASIDE):
             return

@@ -1,4 +1,4 @@
-"""The part of a host's queue that is held in memory: read ahead from the store as its fetch tasks are given out."""
+"""Reads a part of each host's queue ahead from the store into memory, as the host's fetch tasks are given out."""
 
 from math import inf
 
@@ -10,7 +10,7 @@ from crawler.frontier.hosts.table import NO_ORDER
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.storage.kv import KeyValue
 
-READS_MAX = 16  # reads ahead for a host in one turn
+READS_MAX = 16  # times that entries are read ahead for a host in one turn
 LOOK_ON = 0.01  # seconds until the next turn of a host with more entries to examine
 
 

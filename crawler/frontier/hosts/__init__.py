@@ -1,1 +1,1 @@
-"""The hosts: when each may be requested, and how much (table, workbench, politeness, addresses, budgets)."""
+"""The hosts: when, and how often, each may be requested (table, workbench, politeness, addresses, budgets)."""

@@ -40,7 +40,7 @@ class Address(Generic[Host]):
         self.event = 0.0
 
     def wait(self, host: Host, *, first: bool) -> None:
-        """Let a host wait, ahead of the others if `first`."""
+        """Let a host wait, before the others if `first`."""
         if self.waiting is None:
             self.waiting = deque()
         if first:

@@ -1,4 +1,4 @@
-"""Authorities that cannot be connected to: the authority waits, not its host.
+"""Authorities that cannot be connected to: only the authority waits, not its whole host.
 
 Anybody may link to `http://host:1/`. A failure before any answer (connection, TLS,
 robots.txt) is charged to that scheme and port, which backs off as a failing host does,
@@ -7,11 +7,11 @@ has `STRANGER_GAPS` gaps for other URLs, so a thousand dead ports take one ninth
 turns. The failure is charged to the host only if it has no other authority to try and the
 port is the default port of the scheme.
 
-The latest `ENTRIES_MAX` are kept in memory; losing one costs one request. The number of failures and the
-last outcome are also stored, under `z/`, for the verdicts of the report (`frontier/waiting_urls.py`); waits
-are not stored, so every run tries each authority again. `troubled` has the
-hosts whose latest request failed in this way, so that they are shown as failing although nothing is charged to them.
-Durations are in seconds; instants are seconds on the process clock.
+The latest `ENTRIES_MAX` failing authorities are kept in memory; forgetting one costs one request. The number of
+failures and the last outcome are also stored, under `z/`, for the verdicts of the report (`frontier/waiting_urls.py`);
+waits are not stored, so every run tries each authority again. `troubled` has the hosts whose latest request failed in
+this way, so that they are shown as failing although nothing is charged to them. Durations are in seconds; instants are
+seconds on the process clock.
 """
 
 import itertools
@@ -60,7 +60,7 @@ class Authorities:
         return self._waits[authority][2] if authority in self._waits else ""
 
     def failures(self, slot: int) -> int:
-        """Return how many failures were charged to authorities of a host since it last answered."""
+        """Return the number of failures charged to authorities of a host since the host last answered."""
         return self.troubled[slot][0] if slot in self.troubled else 0
 
     def stranger_at(self, slot: int, authority: str) -> float:

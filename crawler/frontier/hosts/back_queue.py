@@ -1,4 +1,4 @@
-"""The back queue: ready hosts outside the front, in turn.
+"""The back queue: ready hosts outside the front, in the order of their turns.
 
 Prompt hosts, whose last page came quickly, have a queue of their own, so they do not
 wait while the fetch slots for new and slow hosts are taken. While both kinds may enter

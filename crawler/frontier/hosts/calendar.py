@@ -4,10 +4,9 @@
     Calendar  hosts by the instant from which they are ready: 16 chains per
               second for the next two minutes, one per minute after that
 
-A calendar of chains needs no heap entry per host. When a far bucket is due, its
-hosts are sorted into near buckets, so every host is touched at most three times. Hosts
-come out up to 1/16 s late, never early. There are at most 2,048 near buckets and, for
-the longest wait of one day, 1,350 far ones.
+A calendar of chains needs no heap entry per host. When a far bucket is due, its hosts are sorted into near buckets, so
+every host is touched at most three times. Hosts are released up to 1/16 s late, never early. There are at most 2,048
+near buckets and, for the longest wait of one day, 1,350 far ones.
 
 On opening, all hosts are chained at once, by operations on whole columns.
 """

@@ -1,11 +1,11 @@
 """The conditions that a request must meet before it starts, in this order.
 
-host        its own ready time: gap, back-off, no hop on it     table, politeness, visits
+host        its ready time has come: gap, back-off, no hop      table, politeness, visits
 names       its addresses are known                             look_ups
-fetch slot  one of the process's; slow and new hosts            shares
+fetch slot  the process has a free slot; slow and new hosts     shares
             may hold only a part of them
 address     one of the host's addresses is ready                addresses
-rate        of the whole process                                rate
+rate        the process may start another request               rate
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ class DispatchGates:
             registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
         )
         self.visits = BorrowedHosts(registry, self.politeness, self.addresses, self.bench)
-        self.resolving = not config.fetch.proxy  # a proxy resolves names itself
+        self.resolving = not config.fetch.proxy  # a proxy resolves names itself, without look-ups here
         self._waiters_max = config.frontier.address_waiters_max
 
     def open(self, now: float) -> None:

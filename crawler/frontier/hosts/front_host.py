@@ -25,7 +25,7 @@ from crawler.storage.keys import TODO
 from crawler.storage.kv import KeyValue
 
 NO_PLAN = -1  # the host is in no heap
-SKIPPED_MAX = 10_000  # entries of a host skipped until the first of them may be tried: 5 us each
+SKIPPED_MAX = 10_000  # entries of a host that are skipped until one may be tried; each costs 5 us
 
 
 class Refetch(msgspec.Struct, frozen=True, gc=False):
@@ -142,7 +142,7 @@ class FrontHost:
         self.skipped_until = min(self.skipped_until, until)
 
     def put_off_first(self, until: float, later_max: int) -> None:
-        """Do the same as `put_off` with the queue's first entry."""
+        """Like `put_off`, for the queue's first entry."""
         self.put_off(until, heapq.heappop(self.queue), later_max)
 
     def is_full(self, later_max: int) -> bool:

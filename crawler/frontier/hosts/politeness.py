@@ -31,7 +31,7 @@ NO_OVERRIDE = Override()
 
 
 def _busy_time(fetch: Fetch) -> float:
-    """Return for how many seconds a fetch kept its host busy, the requests of a browser for its page included."""
+    """Return the seconds for which a fetch kept its host busy, including the requests of a browser for its page."""
     return fetch.took if fetch.rendering is None else fetch.took + fetch.rendering.host_took
 
 
@@ -54,9 +54,9 @@ class HostPoliteness:
     ) -> float:
         """Charge the end of a request to its host; return the instant from which it may be requested again.
 
-        A cached answer was not requested, so it costs nothing.
+        A cached answer was not requested, so the host need not wait.
 
-        If not `charged`, the failure belongs to one authority of the host, and the host waits only its gap.
+        If `charged` is False, the failure belongs to one authority of the host, and the host waits only its gap.
         """
         if fetch.is_cached:
             self._hosts.ready[slot] = max(self._hosts.ready[slot], now)
@@ -80,7 +80,7 @@ class HostPoliteness:
         return max(self.config.delay, self._hosts.gap[slot])
 
     def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
-        """Note the end of a request that is charged to no URL of the host's queue; it can only lengthen the wait."""
+        """Note the end of a request that is not for a URL of the host's queue; it can only lengthen the wait."""
         hosts = self._hosts
         wait = max(self._gap(slot, took, 0.0, NO_OVERRIDE), min(retry_after, self.config.retry_after_max))
         hosts.ready[slot] = max(hosts.ready[slot], now + wait)

@@ -39,7 +39,7 @@ def with_cause(hosts: HostTable, troubled: Troubles, cause: str) -> np.ndarray:
 
 
 def ranks(order: str, hosts: HostTable, troubled: Troubles, busy: Iterable[int], now: float) -> np.ndarray:
-    """Return a number per host, shape (n,): the host with the highest is listed first.
+    """Return a number per host, shape (n,); the host with the highest number is listed first.
 
     Args:
         order: one of `ORDERS`.
@@ -63,7 +63,7 @@ def ranks(order: str, hosts: HostTable, troubled: Troubles, busy: Iterable[int],
 
 
 def first(ranks: np.ndarray, limit: int, among: np.ndarray | None = None) -> list[int]:
-    """Return the up to `limit` slots of highest rank, best first; `among` (bool, shape (n,)) restricts them."""
+    """Return at most `limit` slots of the highest ranks, best first; `among` (bool, shape (n,)) restricts the choice."""
     slots = np.arange(len(ranks)) if among is None else np.flatnonzero(among)
     found = ranks[slots]
     if len(slots) > limit:

@@ -91,7 +91,7 @@ class Registry:
         if not self._read_meta():
             self._note_first()
         elif clean:
-            self.unclean_at = past(self.unclean_at, now)  # so that a clock that was set back stalls no host
+            self.unclean_at = past(self.unclean_at, now)  # in this way, setting the clock back stalls no host
         else:
             self.unclean_at = now
         self.hosts.opened_at = self.unclean_at + self._delay if self.unclean_at else 0.0
@@ -116,9 +116,8 @@ class Registry:
         for name in ("failures", "silent_since", "cause"):
             hosts.put(name, given_up, 0)
         hosts.put("flags", slice(None), hosts.array("flags") & np.uint16(0xFFFF ^ HostFlag.GIVEN_UP))
-        hosts.put(
-            "silent_since", hosts.array("silent_since") > 0.0, now
-        )  # the time without a process is not counted as silence
+        # The time in which no process ran is not counted as silence.
+        hosts.put("silent_since", hosts.array("silent_since") > 0.0, now)
 
     def _note_first(self) -> None:
         """Record that requests may be made from now on, so that the next opening detects an unclean stop."""

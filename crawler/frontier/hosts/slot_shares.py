@@ -37,14 +37,13 @@ class SlotShares:
         self._hosts = hosts
         self._crowded_timeout = crowded_timeout
         self._others_max = max(1, ceil(concurrency * share))
-        self._prompt: dict[
-            int, float
-        ] = {}  # prompt hosts with a fetch slot: host slot -> since when, in that order
+        # Prompt hosts with a fetch slot: host slot -> the instant since which it has it, in this order.
+        self._prompt: dict[int, float] = {}
         self._others: dict[int, float] = {}  # of others
         self._had: dict[
             int, float
         ] = {}  # host slot -> seconds for which its running task held fetch slots it has returned
-        self._yielding: set[int] = set()  # others whose fetch slot was reclaimed
+        self._yielding: set[int] = set()  # hosts that are not prompt and whose fetch slot was reclaimed
         self._line: deque[FrontHost] = deque()
         self._called: set[int] = set()  # host slots taken from the queue whose turn has not come yet
 
@@ -87,7 +86,7 @@ class SlotShares:
         self._had.pop(slot, None)
 
     def look(self, now: float) -> None:
-        """Count prompt hosts that have held their fetch slots for too long as others."""
+        """From now on, count prompt hosts that have held their fetch slots for too long among the others."""
         while self._prompt:
             slot, since = next(iter(self._prompt.items()))
             if now < since + PROMPT_MAX:
@@ -95,7 +94,7 @@ class SlotShares:
             self._others[slot] = self._prompt.pop(slot)
 
     def must_yield(self, slot: int, now: float, *, full: bool = False) -> bool:
-        """Return whether the host must end its request because another needs the fetch slot; a True is remembered.
+        """Return whether the host must end its request because another needs the fetch slot; True is remembered.
 
         `full`: nearly all fetch slots are taken.
         """
@@ -132,7 +131,7 @@ class SlotShares:
         self._called.discard(slot)
 
     def record_outcome(self, slot: int, fetch: Fetch, now: float, task: TaskKind = TaskKind.PAGE) -> None:
-        """Free the fetch slot after the host's request, and record whether it answered at all, and promptly."""
+        """Free the fetch slot after the host's request; record whether the host answered, and whether promptly."""
         self.release(slot, now)
         took = max(fetch.took, self._had.pop(slot, 0.0))
         was_prompt = self.is_prompt(slot)

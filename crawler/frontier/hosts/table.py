@@ -79,25 +79,23 @@ _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in mem
 class HostState:
     """The structure that holds a host, exactly one; plain numbers, because enum members cost 0.5 us per operation."""
 
-    IDLE = 0  # nothing to do, or not to be requested
-    BACK = 1  # in the back queue: ready, waits to enter the front
-    CALENDAR = 2  # waits for its ready time
-    FRONT = 3  # has an object in the workbench
+    IDLE = 0  # it has nothing to do, or must not be requested
+    BACK = 1  # in the back queue: it is ready and waits to enter the front
+    CALENDAR = 2  # in the calendar: it waits for its ready time
+    FRONT = 3  # in the front: it has an object in the workbench
     ASIDE = 4  # its new entries are not committed yet
 
 
 class HostFlag:
     """Flags of a host, mostly reasons not to request it. All except GIVEN_UP persist across runs."""
 
-    BLOCKED = 1  # by the user
-    REFUSED = 2  # too many refusals in a row
-    GIVEN_UP = 4  # no answer for days, or no address; for this run only
+    BLOCKED = 1  # blocked by the user
+    REFUSED = 2  # held after too many refusals in a row
+    GIVEN_UP = 4  # given up, for this run only: no answer for days, or no address
     EXCLUDED = 8  # exceeds the number of hosts of its domain: its URLs are parked
-    PROMPT = (
-        16  # not a reason: its last page came quickly, so it may use the fetch slots reserved for such hosts
-    )
+    PROMPT = 16  # not a reason: its last page arrived quickly, so it may use the fetch slots reserved for such hosts
     REACHED = 32  # not a reason: it has answered a request, in this run or before
-    LATE = 64  # it has answered, but its last page did not come quickly: it keeps its slot longer than a silent host
+    LATE = 64  # not a reason: it has answered, but its last page was slow; it keeps its slot longer than a silent host
 
 
 SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)
@@ -118,7 +116,7 @@ class KeyedTable:
     def __init__(self, capacity: int = 1024) -> None:
         self.count = 0
         self._capacity = 0
-        self._former: Any = None  # the index before it doubled, while slots are moved from it
+        self._former: Any = None  # the index before it doubled; kept while its slots are being moved
         self._former_mask = 0
         self._index: Any = None
         self._mask = -1
@@ -170,7 +168,7 @@ class KeyedTable:
         return NOWHERE if self._former is None else self._find_former(key)
 
     def _find_former(self, key: int) -> int:
-        """`find` in the former index."""
+        """Like `find`, in the former index."""
         index, keys, mask = self._former, self.key, self._former_mask
         position = key & mask
         while (slot := index[position]) != NOWHERE:
@@ -285,7 +283,7 @@ class HostTable(KeyedTable):
         "place": "u1",
     }
 
-    opened_at = 0.0  # `ready` up to this instant is not stored: opening sets it for hosts without any request
+    opened_at = 0.0  # `ready` up to this instant is not stored: opening sets it for hosts without a request
 
     ready: "array[float]"
     gap: "array[float]"
@@ -330,7 +328,7 @@ class HostTable(KeyedTable):
         return seal(fixed + name.encode("ascii"))
 
     def _was_never_asked(self, slot: int) -> bool:
-        """Return whether a short record suffices: the columns it omits are 0, or as opening sets them."""
+        """Return whether a short record suffices: the columns that it omits have the values that opening sets."""
         return not (
             self.flags[slot]
             or self.ready[slot] > self.opened_at

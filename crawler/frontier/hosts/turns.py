@@ -3,10 +3,9 @@
     DueFront           hosts of the front that are ready (and addresses that release a host)
     ClassedBackQueue   ready hosts outside the front, one queue per class
 
-The best class goes first; within a class, the host that arrived first. A share of the turns,
-`first_come`, goes to the host that has waited longest, whatever its class. A host therefore
-waits at most 1 / first_come times as many turns as there were hosts before it, even if better
-hosts keep arriving.
+The best class goes first; within a class, the host that arrived first. A share of the turns, `first_come`, goes to the
+host that has waited longest, whatever its class. So if n hosts were there before it, a host waits at most n /
+first_come turns, even if better hosts keep arriving.
 
 Taking the next host from the front costs O(log n). In the back queue, most turns only find the
 lowest bit of a mask of classes; a turn by waiting time compares the heads of all classes. A host

@@ -52,7 +52,7 @@ from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront, Plan
 from crawler.orders.classes import WORST
 
 LOOK_AGAIN = 1.0  # seconds; a scan of the front costs up to 1 ms
-TURN_MIN = 3  # fetch tasks before a late host leaves: a look-up, robots.txt and the first page
+TURN_MIN = 3  # fetch tasks before a late host may leave: a look-up, robots.txt and the first page
 
 
 class Workbench:
@@ -90,7 +90,7 @@ class Workbench:
         self._tick = 0
         self.admits = front_max  # hosts that may enter the front now; set by `look_ups`
         self.admitting_others = True  # whether hosts that are not prompt may enter too
-        self._look_at = 0.0  # until then no host can be removed from the full front
+        self._look_at = 0.0  # the instant until which no host can be removed from the full front
         self._load = load
         self._unload = unload
         self._front_max = max(2, front_max)
@@ -125,7 +125,7 @@ class Workbench:
             self.calendar.add(slot, ready, now)
 
     def schedule_many(self, slots: np.ndarray, now: float) -> None:
-        """Do the same as `schedule` for many hosts."""
+        """Like `schedule`, for many hosts."""
         ready = self.hosts.gather("ready", slots) <= now
         for some, where in ((slots[ready], HostState.BACK), (slots[~ready], HostState.CALENDAR)):
             self.hosts.put("place", some, where)
@@ -149,7 +149,7 @@ class Workbench:
             self._sweep()
 
     def improved(self, slot: int) -> None:
-        """Update the position of a ready host whose first URL has become a better one."""
+        """Update the position of a ready host that now has a better first URL."""
         if self.hosts.place[slot] == HostState.BACK:
             self.back.improved(slot)
         elif (host := self.front.get(slot)) is not None and host.tick != NO_PLAN:

@@ -40,7 +40,7 @@ class ArmNumbers:
 
 
 class ArmsSignals:
-    """The `Signals` of all schedules, as one."""
+    """Combines the `Signals` of all schedules into one."""
 
     def __init__(self, arms: ArmNumbers) -> None:
         self._arms = arms
@@ -69,7 +69,7 @@ class ArmsSignals:
 
 
 class ArmsOverview:
-    """The `Overview` of all schedules, as one."""
+    """Combines the `Overview` of all schedules into one."""
 
     def __init__(self, arms: ArmNumbers) -> None:
         self._arms = arms
@@ -124,7 +124,7 @@ class ArmsOverview:
 
 
 class ArmsRecords:
-    """The `Records` of all schedules, as one."""
+    """Combines the `Records` of all schedules into one."""
 
     def __init__(self, arms: ArmNumbers) -> None:
         self._arms = arms

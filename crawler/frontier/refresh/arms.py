@@ -1,4 +1,4 @@
-"""Policies compared in one crawl: pages are split by hash into arms of equal rate.
+"""Compares policies in one crawl: pages are split by hash into arms of equal rate.
 
 Each arm is a `Schedule` with its own settings and its own share of the pages; arms
 do not learn from one another. Together they have the methods of one `Schedule`:

@@ -1,4 +1,4 @@
-"""Publication dates of pages that were never fetched, as given by sitemaps and feeds.
+"""Keeps the publication dates that sitemaps and feeds give for pages that were never fetched.
 
     e/<fingerprint>     the instant of publication, in seconds of the crawl's clock
 
@@ -50,7 +50,7 @@ class Births:
             self._born[int.from_bytes(key[2:], "big")] = born
 
     def tell(self, fingerprint: int, born: float, batch: Batch) -> None:
-        """Store a date for a URL that has no record; does nothing if the URL already has a date."""
+        """Store a date for a URL that has no record; do nothing if the URL already has a date."""
         if fingerprint in self._born:
             return
         self._born[fingerprint] = born

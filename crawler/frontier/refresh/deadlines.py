@@ -46,15 +46,15 @@ else:
     from crawler.frontier.refresh.tables import HELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_TOLERANCE = cython.declare(cython.double, 1e-3)  # of V^-1, relative
-_QUIET_SHARE = cython.declare(cython.double, 0.25)  # of Ts: interval of the checks in a quiet neighbourhood
+_TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
+_QUIET_SHARE = cython.declare(cython.double, 0.25)  # in a quiet neighbourhood: time between checks, in Ts
 _SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the one count for all sources
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one take in a host's share of hubs
 _RESTRAIN = cython.declare(cython.double, 0.9)  # factor on the worth of hubs, per take beyond their share
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
-_SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # pages from which the first level is found
-_SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisection steps from 1e36 to 1e-9
+_SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # number of pages from which the first level is computed
+_SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisection steps that reduce a bracket of 1e36 to 1e-9
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, ALL_TERMS)
 
 # Policies.
@@ -99,7 +99,7 @@ class Deadlines:
             watched: cython.double = self.tables.rows[page].watched
             if self.policy == BY_VALUE and not self.plain:
                 seen: cython.double = self.learning.quality.share_watched(host)
-                if seen > 0.0:  # until the next crawl gives more evidence
+                if seen > 0.0:  # what the source has shown counts until the next crawl
                     self.unpack(self.tables.rows[page].signals)
                     changes += self.learning.quality.told_changes(host, self.counts)
                     watched += seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
@@ -205,8 +205,8 @@ class Deadlines:
     def note_take(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
         """Record that a page is taken; measure the hubs' share of the host's refreshes and keep it within its bound.
 
-        Endless new pages, such as a calendar's, would take all fetches. While the hubs' share exceeds the bound,
-        each take lowers the worth of new pages on the host; below the bound, each take raises it again.
+        Endless new pages, such as those of a calendar, would otherwise take all fetches. While the hubs' share exceeds
+        the bound, each take lowers the worth of new pages on the host; below the bound, each take raises it again.
         """
         row_share: cython.double = self.tables.host_rows[host].discovery_share
         if row_share == 0.0 and self.tables.hubs.row_of(page) < 0:
@@ -291,9 +291,8 @@ class Deadlines:
             if ratio >= 1.0:
                 return min(self.due_by_worth(ratio, now) + offset, latest)
         wait: cython.double = self.wait(page, host, n, now)
-        if (
-            wait == _INFINITY
-        ):  # not worth a crawl at this level: checked again later, as the level may have fallen
+        # Not worth a crawl at this level; checked again later, because the level may have fallen by then.
+        if wait == _INFINITY:
             return min(self._again(crawled, host, now) + offset, latest)
         return min(crawled + wait, latest)
 
@@ -310,7 +309,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _again(self, crawled: cython.double, host: cython.int, now: cython.double) -> cython.double:
-        """Return when to check `page`, not worth a crawl now, again; old pages and those near the level come first."""
+        """Return when to check again `page`, which is not worth a crawl now: sooner if it is old or near the level."""
         above: cython.double = RATIO_MAX
         if self.page.ceiling > 0.0:
             above = min(
@@ -343,14 +342,14 @@ class Deadlines:
             due = self._again(crawled, host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
-            if excess < 0.0:  # a quiet neighbourhood may become active, which no offset would show
+            if excess < 0.0:  # a quiet neighbourhood may become active, and no offset would show that
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def find_level(self, page: cython.int) -> cython.void:
-        """Set the level, if there is none, to half the page's ceiling, until the first look."""
+        """If there is no level, set it to half the page's ceiling until the first look."""
         if self.controller.level > 0.0:
             return
         self.assign(page, self.tables.owner(page))

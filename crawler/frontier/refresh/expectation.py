@@ -1,6 +1,6 @@
-"""Estimates for users: how fresh the copies are, what a higher rate would gain, which arm is best.
+"""Estimates for users: the freshness of the copies, the gain of a higher rate, the best arm.
 
-    expected freshness   mean probability that a copy is current, weighted by importance: in all, per host, per arm
+    expected freshness   mean probability that a copy is current, weighted by importance: overall, per host, per arm
     price of the rate    the level is the gain of one more fetch: dF/dR = level / sum of importance
     calibration          changes predicted and found by refreshes, by decile of the prediction
     arms                 for each policy also the share of page time that was fresh, as measured by its refreshes
@@ -67,7 +67,7 @@ class Expectation:
     def __init__(self, schedule: Schedule | Arms, speed: float) -> None:
         self._schedule = schedule
         self._speed = speed
-        self._predicted = np.zeros((DECILES, 3))  # per decile: refreshes, changes predicted, changes found
+        self._predicted = np.zeros((DECILES, 3))  # by decile: refreshes, changes predicted, changes found
         self._arms = [_Arm() for _ in getattr(schedule, "schedules", ())]
         self._sample: list[PageView] = []
         self._sampled_at = -math.inf
@@ -127,7 +127,7 @@ class Expectation:
                 try:
                     known = schedule.overview.page(page, then)
                     found.append(replace(known, fresh=self.fresh(known)))
-                except RuntimeError:  # the number of a removed page
+                except RuntimeError:  # skip the number of a removed page
                     continue
         return found
 

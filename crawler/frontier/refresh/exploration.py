@@ -19,7 +19,7 @@ else:
     from crawler.frontier.refresh.queues import Queues
     from crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
 
-_HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)  # pages per turn, of which the oldest is made due
+_HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)  # pages per turn; the oldest is made due
 
 
 @cython.cclass

@@ -125,7 +125,7 @@ class Flights:
 
     @cython.cfunc
     def cancel(self, page: cython.int, now: cython.double, ready: cython.double) -> cython.void:
-        """End a flight without a fetch: the page is due as before, and its host may be requested from `ready` on."""
+        """End a flight without a fetch; the page stays due, and its host may be requested from `ready` on."""
         signals, removed = self._end_flight(page, now, ready)
         if removed:
             self.free(page)
@@ -212,8 +212,8 @@ class Flights:
     ) -> cython.void:
         """Postpone a page that failed or is away; the wait doubles each time.
 
-        Pages that are away wait long enough that together they get at most `_GONE_SHARE` of the fetches: few come
-        back, 0.4 % in each doubling of the time since they disappeared.
+        Pages that are away wait long enough that together they get at most `_GONE_SHARE` of the fetches: few of them
+        come back: 0.4 % in each doubling of the time since they disappeared.
         """
         state: cython.uint = self.tables.states[page]
         wanted: cython.uint = FAILED if failed else AWAY

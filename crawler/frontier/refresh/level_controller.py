@@ -8,7 +8,8 @@ was busy until this instant, and is rarely idle, makes pages late by itself.
 
 *A host's own level* is `boost` times the common one. It exceeds the common one only while the host is rarely idle:
 politeness keeps a saturated host from fetching its due pages in time, and under the common level they would be taken
-round robin. The own level follows the values of the pages that the host fetches: up in small steps, down at once.
+round robin. The own level follows the values of the pages that the host fetches: it rises in small steps and falls at
+once.
 
 *Jumps of importance*, for example when many users request pages, move the level at once.
 
@@ -27,12 +28,10 @@ else:
 
 
 # The size of one step; each constant keeps a schedule from being too slow or from overshooting.
-_STEP_OF_ONE = cython.declare(
-    cython.double, 0.25
-)  # a level's step times the number of its pages, for few pages
+_STEP_OF_ONE = cython.declare(cython.double, 0.25)  # for a level with few pages: its step times their number
 _SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 _STEP_MAX = cython.declare(cython.double, 0.05)
-_FAR = cython.declare(cython.double, 20.0)  # steps for a page whose value is e times the level, or 1/e of it
+_FAR = cython.declare(cython.double, 20.0)  # steps if a page's value is e times the level, or 1/e of it
 _FAR_MAX = cython.declare(cython.double, 32.0)  # maximum steps at once for a page far from the level
 _RUN_MAX = cython.declare(cython.int, 4)  # maximum doublings of the step in a long run to one side
 _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small host's own level
@@ -43,13 +42,11 @@ _FALL_MAX = cython.declare(
 _SATURATED = cython.declare(
     cython.double, 0.05
 )  # a host is saturated if it is idle for less than this share of the time
-_IDLE_SHARE = cython.declare(
-    cython.double, 0.25
-)  # a host that is idle more often does not need its own level
+# A host that is idle for more than this share of the time needs no level of its own.
+_IDLE_SHARE = cython.declare(cython.double, 0.25)
 _IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one take in a host's mean idle share
-_IDLE_STEP = cython.declare(
-    cython.double, 16.0
-)  # speed-up of the fall of the own level beyond that idle share
+# Beyond that idle share, a host's own level falls faster by this factor.
+_IDLE_STEP = cython.declare(cython.double, 16.0)
 _TICK_TAKES = cython.declare(cython.double, 1000.0)  # takes over which the time between takes is averaged
 _PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
 _SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes
@@ -57,7 +54,7 @@ _LEVEL_MIN = cython.declare(cython.double, 1e-200)
 _LEVEL_MAX = cython.declare(cython.double, 1e200)
 _INFINITY = cython.declare(cython.double, float("inf"))
 
-_FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # used until a rate is known
+_FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # revisit interval until a rate is known
 
 # The queues use both constants, too.
 STANDS = 0.97  # a value this near the level is due, because keys are accurate to 1e-3
@@ -124,7 +121,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def adjust(self, before: cython.double, after: cython.double) -> cython.void:
-        """Adjust the level to new importances mu: the sum of their square roots was `before` and is `after`.
+        """Adjust the level to new importances mu; the sum of their square roots was `before` and is now `after`.
 
         If all pages are fetched often, the rate is the sum of sqrt(mu Delta / (2 level)). At a given rate, the level is
         thus proportional to the square of that sum. Steps alone would take a thousand fetches for a jump by 1e6.
@@ -150,9 +147,9 @@ class LevelController:
         host's level. `tick` and `gap` are the times since the last take, and the last take of this host.
         """
         ready: cython.double = self.tables.host_rows[host].ready
-        above: cython.double = worth * self.tables.host_rows[host].boost  # relative to the common level
+        above: cython.double = worth * self.tables.host_rows[host].boost  # value / common level
         if deadline > now:
-            if above < 1.0:  # otherwise its key dates from before the level fell
+            if above < 1.0:  # otherwise the page's key is older than a fall of the level
                 self._turn(-1, above)
         elif (
             not jumped

@@ -1,4 +1,4 @@
-"""Statistics of new pages found by refetching known pages: their number, the kind of hub, the delay.
+"""Statistics of the new pages found by refetching known pages: number, kind of hub, delay.
 
 The hub that shows a URL first is credited when the URL becomes a page (`Schedule.credit_hub`). The hub's process counts
 the page under the kind of the hub. The page's own process counts the delay from its publication to its copy, if the
@@ -17,7 +17,7 @@ from crawler.http_dates import parse_date
 from crawler.records import LinkFlag, PageRecord
 
 NEWS_AGE_MAX = 365.0 * 86_400.0
-_BINS = 128  # from one second to 1.2^128 s
+_BINS = 128  # bins of the histogram, from one second to 1.2^128 s
 _GROWTH = math.log(1.2)
 _SITEMAP, _FEED = LinkFlag.SITEMAP, LinkFlag.FEED
 

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Map 64-bit keys to small numbers and back, without a pause when the table grows.
+"""Maps 64-bit keys to small numbers and back, without a pause when the table grows.
 
 Linear hashing (Litwin 1980): every second insertion splits one bucket into two, so
 the table is never rebuilt. A bucket is a chain of numbers; at three keys per two
@@ -61,7 +61,7 @@ class Numbering:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def insert(self, key: cython.ulonglong) -> cython.int:
-        """Assign and return a number for a new key: a free one, or the next."""
+        """Assign and return a number for a new key: a free number, or else the next one."""
         if not cython.compiled:
             key = int(key)
         number: cython.int

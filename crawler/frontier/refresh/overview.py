@@ -31,7 +31,7 @@ else:
     from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_HUB_SAMPLE = 1000  # hubs that represent all hubs in a sum
+_HUB_SAMPLE = 1000  # number of hubs that represent all hubs in a sum
 
 
 @cython.cclass
@@ -138,13 +138,13 @@ class Overview:
         )
 
     def _hearing(self, host: cython.int, signals: cython.double) -> Hearing:
-        """Return the signal state of a page of this host with this many signals."""
+        """Return the state of signals (`Hearing`) of a page of this host that has this many signals."""
         if signals > 0.0:
             return Hearing.TOLD
         return Hearing.UNSAID if self.learning.quality.recall(host) > 0.0 else Hearing.NONE
 
     def _stands_for(self, host: cython.int, now: cython.double) -> float:
-        """Return the time since the last crawl of this host divided by its mean; 1 if there was none."""
+        """Return the time since the last crawl of this host, divided by its mean; 1 if there was no crawl."""
         gap: cython.double = now - self.tables.host_rows[host].previous
         if not 0.0 <= gap < _INFINITY:
             return 1.0
@@ -153,7 +153,7 @@ class Overview:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
-        """Return exp(-u) for the page assigned last; a signal may be certain (infinite weight), or there may be none."""
+        """Return exp(-u) for the page assigned last, also if signals are certain (infinite weight) or absent."""
         staleness: cython.double = self.deadlines.page.silent_rate * clock
         if n > 0.0 and self.deadlines.page.signal_time > 0.0:
             staleness += n * self.deadlines.page.signal_weight

@@ -37,11 +37,10 @@ else:
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, HELD, JUMPED, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-SLICE = cython.declare(cython.Py_ssize_t, 64)  # bulk changes processed during another call
+SLICE = cython.declare(cython.Py_ssize_t, 64)  # queued changes processed during each other call
 _SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
-_RECALL_SHARE = cython.declare(
-    cython.double, 0.01
-)  # maximum share of the fetches for pages that signals recall
+# Maximum share of the fetches that goes to pages which signals recall.
+_RECALL_SHARE = cython.declare(cython.double, 0.01)
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the one count for all sources
 
 
@@ -158,9 +157,8 @@ class Signals:
         more: cython.double = self.deadlines.signals_of(host, after)
         key: cython.double = self.tables.page_heaps.nodes[page].key
         if beta < _INFINITY and key - (more - n) * beta > now:
-            key -= (
-                more - n
-            ) * beta  # if offsets make the page due already, its value is checked when it reaches the top
+            # Offsets may already make the page due; its value is checked when it reaches the top.
+            key -= (more - n) * beta
         else:
             offset: cython.double = self.deadlines.offset(page, host, now)
             if key - offset > now:
@@ -172,7 +170,7 @@ class Signals:
     def _recall(
         self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
     ) -> cython.void:
-        """Ask a page that is away again as soon as one that failed, if the source of the signal is used.
+        """Retry a page that is away as soon as one that failed, if the source of the signal is used.
 
         Its wait doubles each time, and such fetches are about `_RECALL_SHARE` of all at most, since a gone page teaches
         nothing about the source.

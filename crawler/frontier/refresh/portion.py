@@ -16,7 +16,7 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.share import Share
 
-BUSY_SHARE = 0.8  # share of the time, held back by its rate, from which on a process is busy
+BUSY_SHARE = 0.8  # a process counts as busy if its rate holds it back for at least this share of the time
 _BUSY_SMOOTHING = 20.0  # seconds over which that share is averaged
 
 
@@ -28,8 +28,8 @@ def share_of(config: RefreshConfig) -> float | Literal["auto"]:
 class Portion:
     """Sets the rate of a schedule.
 
-    `known` is this process's part of the total rate for known pages; `busy` the share of the time in which its
-    rate held it back; `endless`: the purpose of the crawl is to refresh known pages.
+    `known` is this process's part of the total rate for known pages. `busy` is the share of the time in which its rate
+    held it back. `endless` says that the purpose of the crawl is to refresh known pages.
 
     Args:
         rate: fetches per second of this process, all for refresh; 0 = not known.
@@ -95,8 +95,8 @@ class Portion:
     def new_value(self, importance: float) -> float:
         """Return the value of fetching a URL for the first time: its importance divided by the mean change rate.
 
-        This is the ceiling of a page with the mean rate, because no copy is as stale as a missing one. `importance`
-        is that of the URL relative to a known page's, 0 .. 1.
+        This is the ceiling of a page with the mean change rate, because no copy is as stale as a missing one.
+        `importance` is that of the URL relative to a known page's, 0 .. 1.
         """
         rate = self._schedule.overview.mean_rate
         weight = self._config.new_page_weight or 1.0

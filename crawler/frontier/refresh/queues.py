@@ -61,7 +61,8 @@ else:
 
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)  # hosts or pages released by one look
 _SWEEP_FROM = cython.declare(cython.double, 0.7)  # the ratio of levels that starts a sweep of the keys
-_KEY_TOLERANCE = cython.declare(cython.double, 1e-3)  # relative to the age at which a page is due
+# Error of a key, relative to the age at which its page is due.
+_KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
 CHECKS_MAX = 64  # keys recomputed by one look; each costs about 2 us
 
 
@@ -105,7 +106,7 @@ class Queues:
     @cython.cfunc
     @cython.exceptval(-2, check=True)
     def stand(self, host: cython.int, now: cython.double) -> cython.int:
-        """Return the first page of a host if its keys are correct; else recompute one key and return -1."""
+        """Return the first page of a host if the keys on its path are correct; else recompute one key and return -1."""
         self.checks += 1
         directory: cython.int = self.tables.host_rows[host].root
         if self.deadlines.clocked:
@@ -210,7 +211,7 @@ class Queues:
         state: cython.uint = self.tables.states[page]
         if state & (HELD | WITHHELD | EXPLORED | FAILED | AWAY):
             return
-        if now - self.tables.crawled[page] < self.tables.min_age(page):  # after a change of its bounds
+        if now - self.tables.crawled[page] < self.tables.min_age(page):  # its bounds have changed
             self.leave(page, now)
             self.place(page, now)
             return
@@ -292,7 +293,7 @@ class Queues:
                 place = ELIGIBLE
                 key = self.tables.directory_heaps.nodes[root].key - self.deadlines.host_offset(host, now)
                 boost: cython.double = self.tables.host_rows[host].boost
-                if boost > 1.0:  # its first page exceeds the level by this factor, so it goes first
+                if boost > 1.0:  # its first page exceeds the common level by this factor, so it goes first
                     ready: cython.double = self.tables.host_rows[host].ready
                     key = min(key, ready) - 0.5 * self.controller.revisit * (boost - 1.0)
         was: cython.int = self.tables.host_rows[host].place

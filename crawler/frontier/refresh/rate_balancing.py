@@ -1,4 +1,4 @@
-"""Equal levels in all processes: moves the rate of refreshes to where it gains most.
+"""Makes the levels of all processes equal: moves the rate of refreshes to where it gains most.
 
 The best schedule has one level (value of the marginal page) everywhere. Each process
 finds the level of its own pages for its own rate; where the level is high, a higher
@@ -21,11 +21,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-STEP = 0.25  # part of the difference, per mean time between two crawls
+STEP = 0.25  # part of the difference of levels that is corrected per mean time between two crawls
 STEP_MAX = 0.05  # maximum step per exchange
 IDLE = -1.0  # ln level of an idle process, relative to the mean
 AHEAD_MAX = 4.0  # maximum difference of a ln level from the mean
-TILT_MAX = 1e3  # maximum factor either way; a process can recover from it
+TILT_MAX = 1e3  # maximum of the tilt and of its inverse, from which a process can still recover
 SMOOTHING = 0.02  # part of the mean time between two crawls over which the reported level is averaged
 
 

@@ -1,4 +1,4 @@
-"""The next known page to fetch, and the pages under way.
+"""Chooses the next known page to fetch, and keeps track of the pages under way.
 
     peek ──► acquire ──► the page's host, as for any URL ──► end     its outcome is recorded (`refetch_outcomes.py`)
       ▲                                                 └──► give_back     it was not fetched
@@ -19,7 +19,7 @@ from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.records import LinkFlag, PageRecord
 
 AHEAD_MAX = 1000  # maximum number of requested pages in the queue
-AHEAD_LOOKS = 8  # requested pages examined per call
+AHEAD_LOOKS = 8  # number of requested pages examined per call
 _REFRESH = LinkFlag.REFRESH
 
 

@@ -160,7 +160,7 @@ class RefetchOutcomes:
         self._expectation.ended(known, result, then)
         self._schedule.set_importance(page, self._importance.of(fingerprint, after, now), then)
         told = changed and self._ages.is_read_by_value(after)
-        learned = RefreshOutcome.UNCHANGED if told else result  # a source changes with every page it lists
+        learned = RefreshOutcome.UNCHANGED if told else result  # a source's own changes teach nothing
         self._schedule.record_outcome(page, then, learned, self._clock.at(until))
         if is_source(after):
             self._ages.readings.pass_time(fingerprint, then - known.crawled_at)
@@ -169,7 +169,7 @@ class RefetchOutcomes:
         self._stage(page, batch)
 
     def shown_by(self, via: int) -> int:
-        """Follow known redirects back from `via` to the page that showed the first URL."""
+        """Follow known redirects back from `via` to the page that showed the first URL of the chain."""
         for _ in range(_HOPS_MAX):
             hub = self._record(via)
             if hub is None or hub.state is not PageState.REDIRECTED:

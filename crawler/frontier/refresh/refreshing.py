@@ -98,7 +98,7 @@ class Refresh:
         self.expectation = Expectation(schedule, config.speed)
         self.news = News()
         self.births = Births()
-        self.lead = 0.0  # seconds by which stored instants were in the future, by the schedule's clock
+        self.lead = 0.0  # seconds, on the schedule's clock, by which stored instants were in the future
         self.claims = RefetchClaims(schedule, clock, record)
         self.ages = PageAges(schedule, clock, config, overrides or Overrides(()), record)
         self.changes = ChangeIntake(schedule, clock, fingerprint, self.ages, self.births, record)

@@ -68,9 +68,8 @@ _WORK_SLICE = cython.declare(
     cython.Py_ssize_t, 256
 )  # bulk signals processed, and keys recomputed, by one call of `work`
 _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys recomputed per look while a sweep lasts
-_FIRST_TAKES = cython.declare(
-    cython.Py_ssize_t, 8
-)  # takes after which the measured rate is precise enough for a first level
+# Number of takes after which the measured rate is precise enough for a first level.
+_FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)
 _VALUED = ("ncis", "greedy", "cis")
 
 DEFAULTS = Settings()
@@ -187,7 +186,7 @@ class Schedule:
 
     @cython.cfunc
     def _add_all(self, columns: list, numbers: cython.int[::1], now: cython.double) -> cython.void:
-        """Add all pages first, so that the crawl learns from them, then compute their deadlines."""
+        """Add all pages first, so that the crawl learns from all of them; then compute their deadlines."""
         i: cython.Py_ssize_t
         page: cython.int
         try:
@@ -234,7 +233,7 @@ class Schedule:
         return len(numbers)
 
     def remove(self, page: int) -> None:
-        """Remove a page, even while it is in flight (its host stays busy until `record_outcome`)."""
+        """Remove a page; it may be in flight (then its host stays busy until `record_outcome`)."""
         self._flights.remove(page)
 
     def find(self, fingerprint: int) -> int:
@@ -323,7 +322,7 @@ class Schedule:
     def peek(self, now: cython.double) -> cython.int:
         """Return the best page of all hosts that may be requested now; -1 if there is none. Changes nothing.
 
-        The choice is work-conserving: if no page is due, it is the page due next.
+        The choice is work-conserving: if no page is due, the page due next is returned.
         """
         check_instant(now)
         if self.signals.waiting:
@@ -429,7 +428,7 @@ class Schedule:
         if not 0.0 < level < _INFINITY:
             raise ValueError(f"level {level}")
         self._controller.level = self._queues.swept_level = level
-        self._controller.unknown, self._queues.swept = False, 0  # keys follow row by row
+        self._controller.unknown, self._queues.swept = False, 0  # the keys are recomputed later, row by row
 
     @property
     def rate(self) -> float:

@@ -74,7 +74,7 @@ class RefreshOutcome(IntEnum):
     FAILED = 2  # no usable answer: retried later; the copy keeps its age
     GONE = 3  # 404, 410
     MOVED = 4  # a redirect
-    DENIED = 5  # by robots.txt or noarchive
+    DENIED = 5  # denied by robots.txt or noarchive
 
 
 class PageView(msgspec.Struct, frozen=True):

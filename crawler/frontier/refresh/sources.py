@@ -7,7 +7,7 @@ signals of precision p, the value gained per time is at most the maximum over T 
     g(T) = mu ((1 - exp(-(a+c) T))/(a+c) - L/mu) / ((1 - exp(-c T))/c)     a = 0, c = D/p
 
 if it is refreshed at every signal and at the latest after T; without signals, a = D and c = 0. The page's gain b is
-the difference of the two maxima, and never negative: a source that lies saves nothing. Reading the source only
+the difference of the two maxima. It is never negative: a source that lies saves nothing. Reading the source only
 every tau delays a true signal by tau/2 on average, which loses mu D tau/2 per time. Therefore
 
     slope      s = sum of mu D over pages with a gain
@@ -39,11 +39,11 @@ from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 SOURCES_MAX = (
     100_000  # sources with sums, about 150 bytes each; when full, the least recently read are dropped
 )
-TOLD_MAX = 256  # pages of a reading examined; a longer one is sampled evenly
+TOLD_MAX = 256  # number of pages of a reading that are examined; a longer reading is sampled evenly
 FADE = 0.7  # factor on the sums, per reading
 FIRST_PRECISION = 0.5  # assumed precision of a source read once
 STEPS_AN_OCTAVE = 2  # interval steps per factor of 2: the schedule keeps few different age bounds
-_TIMES = np.geomspace(0.02, 50.0, 64)  # T times D
+_TIMES = np.geomspace(0.02, 50.0, 64)  # values of T times D that are tried
 
 _RECORD = struct.Struct("<3d")  # span, slope, gain
 
@@ -76,7 +76,7 @@ class Readings:
     def begin(self, source: int, pages: int, rate: float, level: float) -> float:
         """Start the sums of a source read for the first time that lists `pages` pages; return its reading interval.
 
-        `rate` of the site's pages and `level` are for an importance of 1.
+        `rate` is the change rate of the site's pages; `level` is for an importance of 1.
         """
         if not pages or not rate > 0.0 or not level > 0.0:
             return math.inf

@@ -42,19 +42,18 @@ _PAGE_TYPE = np.dtype(
     ]
 )  # fmt: skip
 assert _PAGE_TYPE.itemsize == _PAGE.size
-_ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr])  # as `seal` stores it
+_ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr])  # with the seal
 assert _ROW_TYPE.itemsize == SEAL_BYTES + _PAGE.size
 _SITE_NUMBERS = 29
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
-_SITE_UNEXPOSED = struct.Struct(
-    "<28d"
-)  # as stored by versions that derived the recall from announced changes
-_SITE_INSTANTS = [2, 27]  # of the neighbourhood's counts and of the new pages, in `site_state`
+# The form stored by versions that derived the recall from announced changes.
+_SITE_UNEXPOSED = struct.Struct("<28d")
+_SITE_INSTANTS = [2, 27]  # the places of the neighbourhood's counts and of the new pages in `site_state`
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<2f")  # appended to the record of a hub
 _NUMBER = struct.Struct("<d")
 _BIAS = struct.Struct("<2d")
-_CHUNK = 4096  # pages added at once on opening
+_CHUNK = 4096  # number of pages added at once on opening
 
 
 def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
@@ -160,7 +159,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
 
 
 def _site_numbers(payload: bytes) -> np.ndarray:
-    """Return the numbers of a site's record; one without an exposure gets that which keeps its recall."""
+    """Return the numbers of a site's record; if it has no exposure, add the exposure that keeps its recall unchanged."""
     if len(payload) == _SITE.size:
         return np.array(_SITE.unpack(payload))
     numbers = _SITE_UNEXPOSED.unpack(payload)
@@ -199,7 +198,9 @@ def _page_rows(chunk: list[tuple[bytes, bytes]]) -> tuple[np.ndarray, np.ndarray
     if not whole:
         for _ in _checked(chunk, keys.REFRESH, _PAGE.size, _PAGE.size + _HUB.size):
             pass
-        raise RuntimeError("a record of a page is damaged by column, but not alone")
+        raise RuntimeError(
+            "a page record is damaged if checked by column, but not if checked alone; please report this"
+        )
     names = b"".join([key[-_key.size :] for key, _ in chunk])
     return np.frombuffer(names, ">u8").astype(np.uint64), rows, hubs
 

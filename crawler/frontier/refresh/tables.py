@@ -43,13 +43,13 @@ EXPLORED = 1  # made due by exploration
 AWAY = 2  # gone, moved or denied: retried rarely
 FAILED = 4
 HELD = 8  # in flight; also set for a free row
-WITHHELD = 16  # may not be fetched yet
+WITHHELD = 16  # must not be fetched yet
 DOUBLING = 32
 JUMPED = 32  # made due by a signal; only if neither failed nor away
 LOW_BITS = 31
 
 # The heap that holds a host.
-NOWHERE = 0  # busy, or nothing to fetch
+NOWHERE = 0  # in no heap: busy, or it has nothing to fetch
 ELIGIBLE = 1
 WAITING = 2
 
@@ -249,7 +249,7 @@ class Tables:
         host: cython.int = self.directory_heaps.nodes[directory].owner
         if self.states[page] & EXPLORED:
             self.host_rows[host].exploring = 0
-        self.states[page] = HELD  # keeps the free row out of all operations
+        self.states[page] = HELD  # this state keeps the free row out of all operations
         weight: cython.double = _importance_of(self.importances[page]) if self.weighted else 1.0
         self.roots -= sqrt(weight)
         self.host_rows[host].weight -= weight

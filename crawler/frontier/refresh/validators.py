@@ -16,8 +16,8 @@ Each (host, kind, pattern) has these counts of answers to refetches:
     saved     304
     wasted    200 to a condition, with the known content
 
-The share of lies is a Beta posterior in three levels: the lies and proofs of the pattern, with `WEIGHT` pseudo
-counts at the mean of the host's patterns, whose prior is in turn the mean of all hosts. After one lie a pattern is
+The share of lies is a Beta posterior in three levels: the lies and proofs of the pattern are combined with `WEIGHT`
+pseudo counts at the mean of the host's patterns, whose prior is in turn the mean of all hosts. After one lie a pattern is
 still trusted; after two without any proof it is not.
 
     share > LIES_MAX             the validator is sent in only one request of `TRIAL_EVERY`: a false 304
@@ -58,20 +58,18 @@ from crawler.records import UNDECODABLE, Outcome, PageRecord, PageState
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-PATTERNS_MAX = 32  # of a host
-HOSTS_MAX, CELLS_MAX = (
-    50_000,
-    100_000,
-)  # in memory, about 300 bytes each; when full, the least recently requested hosts are dropped
-PAGES_MAX = 100_000  # pages that lied or are in doubt
+PATTERNS_MAX = 32  # patterns per host
+# Kept in memory, about 300 bytes each; when full, the least recently requested hosts are dropped.
+HOSTS_MAX, CELLS_MAX = (50_000, 100_000)
+PAGES_MAX = 100_000  # number of pages kept that lied or are in doubt
 COUNT_MAX = (
     64.0  # bound of shown + lies, and of saved + wasted; above it both are halved, so old counts decay
 )
-WEIGHT = 10.0  # pseudo counts of a prior; also the maximum number of a pattern's counts that affect the crawl's prior
+WEIGHT = 10.0  # pseudo counts of a prior; also the maximum number of counts that one pattern adds to the crawl's prior
 CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
 LIES_USUAL = 0.05  # share of the changes, before anything is learned
 LIES_MAX = 0.2  # above this share, 304 answers cost more refreshes than they save bodies
-TRUST_MAX = 4.0  # maximum factor of proofs on `same_answers_max`
+TRUST_MAX = 4.0  # maximum factor by which proofs raise `same_answers_max`
 TRIAL_EVERY = 16
 WASTED_MAX = 0.7
 PARAMETERS_MAX, PATTERN_CHARS_MAX = 3, 64
@@ -127,9 +125,10 @@ class _Host(msgspec.Struct):
 
 
 class _Page(msgspec.Struct, gc=False):
-    """The state of a page that lied `times`: the kinds that are not sent, for how many requests and until when.
+    """The state of a page that lied `times`: the kinds that are not sent, for a number of requests and until an instant.
 
-    `doubted`: its last answers were 304 with other validators than its copy's; the copy's validators before them.
+    `doubted`: its last answers were 304 with validators that differ from those of its copy; it holds the copy's
+    validators.
     """
 
     kinds: int = 0
@@ -147,7 +146,7 @@ class Validators:
         self._distrust = config.distrust / config.speed
         self._hosts: dict[int, _Host] = {}
         self._pages: dict[int, _Page] = {}
-        self._crawl = [[0.0, 0.0] for _ in ValidatorKind]  # shown and lies
+        self._crawl = [[0.0, 0.0] for _ in ValidatorKind]  # the crawl's counts of shown changes and of lies
         self._cells = 0
         self._under_way: dict[int, tuple[ValidatorKind, ...]] = {}  # fingerprint -> the kinds that were sent
         self.lies = 0

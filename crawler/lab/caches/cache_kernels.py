@@ -6,17 +6,15 @@ time are close together in every array indexed by id. A simulation divides the t
 few tens of nanoseconds per request, for one size or, with LRU, for all sizes.
 
 *LRU, all sizes at once* (Mattson's stack distances). Each request takes the
-next time slot; the slot of the item's last request becomes a hole. A request
-hits in a cache of k exactly if fewer than k other items were requested since the last
-request of the item, that is, if the slots since then minus the holes among them are fewer than k.
-A Fenwick tree counts the holes; when the slots run out, the live ones are
-compacted. A request that repeats the one before moves nothing.
+next time slot; the slot of the item's last request becomes a hole. A request hits in a cache of k exactly if fewer than
+k other items were requested since the last request of the item, that is, if the slots since then minus the holes among
+them are fewer than k. A Fenwick tree counts the holes; when the slots run out, the live ones are compacted. A request
+for the same item as the request before changes nothing.
 
-*MIN* (Belady; Broder et al. 2003, section 5.1) needs only the next use of each cached
-item. All these times differ, so a bit set over time holds them; above it, each word of a
-summary covers 64 words. The request at t is a hit exactly if bit t is set. The item to evict
-is the latest bit, found in 5 word steps. An item whose next use is later than those of all
-cached items is not added.
+*MIN* (Belady; Broder et al. 2003, section 5.1) needs only the time of the next use of each cached item. All these times
+differ, so a bit set over time can hold them. Above it, a summary has one bit per word of the bit set. The request at t
+is a hit exactly if bit t is set. The item to evict is the latest bit, found in 5 word steps. An item whose next use is
+later than those of all cached items is not added.
 
 RANDOM evicts by a xorshift generator with the given seed.
 """
@@ -74,7 +72,7 @@ def dense_ids(words):
 
 @_jit
 def next_uses(ids, distinct):
-    """Return N_t of the paper's section 5.1: the time at which the item requested at t is requested next; n if never."""
+    """Return N_t of the paper's section 5.1: the time of the next request for the item of request t; n if none."""
     n = len(ids)
     following = np.full(distinct, n, np.int32)
     result = np.empty(n, np.int32)
@@ -105,7 +103,7 @@ def lru_misses(ids, distinct, sizes, bins):
     slot_of = np.full(distinct, _NONE, np.int32)
     owner = np.empty(capacity, np.int32)
     holes = np.zeros(capacity + 1, np.int32)  # Fenwick tree over slots, from 1
-    hits = np.zeros((len(sizes) + 1, bins), np.int64)  # row i: hits from sizes[i] on, but at no smaller size
+    hits = np.zeros((len(sizes) + 1, bins), np.int64)  # row i: hits at sizes[i] and above only
     used = hole_count = 0
     for b in range(bins):
         for t in range(b * n // bins, (b + 1) * n // bins):

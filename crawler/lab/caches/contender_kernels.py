@@ -1,15 +1,15 @@
-"""Replacement policies published since 2017 as contenders of CLOCK, compiled by numba like `cache_kernels`.
+"""Replacement policies published since 2017, as rivals of CLOCK; compiled by numba like `cache_kernels`.
 
 * SIEVE (Zhang et al., NSDI 2024): a FIFO queue with a hand that moves from the
   oldest to the newest item and clears marks like CLOCK's hand. It evicts at the hand's
   position, so new items stay on one side of it.
 * S3-FIFO (Yang et al., SOSP 2023): new items enter a small FIFO queue, a tenth
-  of the cache. Items requested twice there, or again soon after, enter the
-  main queue, in which requested items get another round.
+  of the cache. Items requested twice there, or again soon after, enter the main queue, where items that were requested
+  again stay for another round.
 * W-TinyLFU (Einziger, Friedman, Manes, 2017): new items enter an LRU window, a
   hundredth of the cache. An item that leaves the window enters the main part, a segmented
-  LRU, if a count-min sketch counts more requests for it than for the victim. Counters of 4
-  bits are halved every ten times the cache size requests.
+  LRU, if a count-min sketch counts more requests for it than for the victim. Counters have 4 bits and are halved each
+  time the number of requests reaches ten times the cache size.
 
 All take more memory per item than CLOCK's one bit. Arguments and results are
 those of `cache_kernels`.
@@ -202,7 +202,7 @@ def wtinylfu_misses(ids, distinct, size, bins):
             slot = place[item]
             if slot != _NONE:
                 _unlink(before, after, slot)
-                if part[slot] == 1:  # requested again: moves from probation to the protected part
+                if part[slot] == 1:  # requested again: it moves from probation to the protected part
                     counts[1] -= 1
                     counts[2] += 1
                     part[slot] = 2

@@ -5,7 +5,7 @@ orders; the links of each page stay together. A real crawl that ends early would
 meet other pages in another order; this effect is ignored.
 
     as crawled          the trace
-    host after host     each host to its end, as a depth-first crawl or T = 1
+    host after host     each host to its end, as in a depth-first crawl, or with T = 1
     all hosts in turn   one page of every host, then the next page of every host: breadth-first, no locality of hosts
     random              pages in random order
 

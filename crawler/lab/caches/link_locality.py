@@ -19,10 +19,9 @@ The paper gives the share of links that cross to another of its four processes
 the wide set with probability `wide_off_host`, and other URLs with `other_off_host`. A URL on
 another host belongs to another process with probability (processes - 1) / processes.
 
-`fit` does the reverse. It takes from a trace what can be counted (repeats, links per
-page, pages per host, threads). The shares and the size of L'' are chosen so that a synthetic
-trace has LRU miss rates close to the trace's at all sizes 2^0 .. 2^20 (least
-squares, Nelder and Mead's simplex).
+`fit` does the reverse. It takes from a trace what can be counted (repeats, links per page, pages per host, threads).
+Then it chooses the shares and the size of L'' so that a synthetic trace has nearly the same LRU miss rates as the trace
+at all sizes 2^0 .. 2^20 (least squares, Nelder and Mead's simplex).
 """
 
 import math
@@ -159,7 +158,7 @@ class Fit:
 
 
 def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
-    """Return (the model with all parameters that can be counted in the trace, the threads; 0: as the trace says)."""
+    """Return (the model with all parameters that can be counted in the trace, the number of threads)."""
     kernels, simulation = compiled("locality_kernels"), compiled("cache_kernels")
     ids, distinct = simulation.dense_ids(trace.words())
     repeats, adjacent = kernels.repeats_on_pages(ids, distinct, trace.starts)

@@ -1,4 +1,4 @@
-"""The generator of the link-locality model, and the counting of repeats; compiled by numba.
+"""Generates traces of the link-locality model, and counts repeats; compiled by numba.
 
 `link_locality` explains the model. Random numbers come from SplitMix64, so a
 seed gives the same trace under every version of numba.
@@ -13,7 +13,7 @@ from crawler.lab.caches.cache_kernels import mixed
 
 _jit = njit(cache=True, nogil=True, boundscheck=False)
 
-PAGE_LINKS_MAX = 20_000  # the same limit as the crawler's extract.links_max
+PAGE_LINKS_MAX = 20_000  # links per page at most, as in the crawler's extract.links_max
 _HOST_URLS = 1 << 20  # URL numbers reserved per host
 _FIRST_HOST_URL = 1 << 40
 _FIRST_OTHER_URL = 1 << 62

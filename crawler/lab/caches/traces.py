@@ -70,7 +70,7 @@ class Trace:
 
     @property
     def threads(self) -> int:
-        """Return the crawl's number of threads: from its info, else from the pages, else the hosts crawled at a time."""
+        """Return the crawl's number of threads as its info or pages state it, else the hosts crawled at a time."""
         if threads := int(self.info.get("threads", 0)):
             return threads
         by_pages = int(self.pages["thread"].max(initial=0)) + 1
@@ -108,7 +108,7 @@ def _mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
 
 
 def hosts_at_a_time(hosts: NDArray[np.uint64]) -> float:
-    """Return the mean number of hosts crawled at a time (from first to last page); `hosts`: the host of each page."""
+    """Return the mean number of hosts crawled at a time (from first to last page); `hosts` is the host of each page."""
     if not len(hosts):
         return 0.0
     _, first, inverse = np.unique(hosts, return_index=True, return_inverse=True)

@@ -120,11 +120,11 @@ def _one_pass_a_size(module: str, kernel_name: str) -> Callable[[Stream, Sequenc
 
 
 def _table(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """Run the shipped cache on the trace's own words, at sizes that are powers of two."""
+    """Run the shipped cache on the words of the trace, at sizes that are powers of two."""
     keys = cache_keys(stream.words & ~np.uint64(1))
     rows: list[Any] = []
     for size in sizes:
-        if size == 1:  # below the table's smallest size; with one key all caches behave the same
+        if size == 1:  # below the table's smallest size; with one key, all caches behave alike
             rows.append(_lru(stream, [1], bins, seed)[0])
             continue
         cache = ClockCache(size.bit_length() - 1)

@@ -1,4 +1,4 @@
-"""The gain of refreshing a changing web over HTTP: the shipped crawler in several arms, judged by the server's log.
+"""Measures the gain of refreshing a changing web over HTTP, by arms of the shipped crawler and the server's log.
 
 Each arm crawls the same web (same seed, same changes) at the same rate for the same time. It finds all pages first, then
 refreshes them by its policy; freshness and requests are measured after the warm-up.
@@ -32,11 +32,11 @@ from crawler.lab.changing.web import ChangingWeb, HostSpec, WebRequest
 
 DAY = 86_400.0
 PUSH_EVERY = 0.05  # seconds between two rounds of pushes
-NEVER = 1e-12  # a rate: once in 30,000 years
+NEVER = 1e-12  # a rate that is practically 0: once in 30,000 years
 
 
 class Arm(msgspec.Struct, frozen=True):
-    """The way a crawl refreshes: a policy with `true` or learned parameters; `told`: signals are pushed to it."""
+    """How a crawl refreshes: a policy with `true` or learned parameters; `told`: signals are pushed to it."""
 
     name: str
     policy: str = "ncis"
@@ -54,7 +54,7 @@ DEAF = Arm("deaf", told=False)
 
 
 class GainGame(msgspec.Struct, frozen=True):
-    """A web and a budget: `visits` crawls per page on average, `rate` per second, `budget` times as many as changes.
+    """A web and a budget: on average `visits` crawls per page, `rate` crawls per second, and `budget` crawls per change.
 
     `change_days` is the mean time between two changes of a page, in days of the web; the noise of a host is given
     as a multiple of its change rate. With a `patience` above 1 the game ends with the last visit, even if that takes
@@ -102,7 +102,7 @@ class Played(msgspec.Struct, frozen=True):
     freshness: share of page time current, weighted by importance.
     requests, conditional: requests for pages; the conditional ones among them.
     not_modified, repeated: requests answered 304; requests answered 200 with the version of the copy.
-    others: requests for listings, hubs, sitemaps, feeds.
+    others: requests for listings, hubs, sitemaps and feeds.
     delays: days from birth to copy of each article; infinite without a copy.
     """
 
@@ -133,7 +133,7 @@ def web_of(game: GainGame, start: float) -> ChangingWeb:
 
 
 def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
-    """Return the crawl's settings, for a crawl of one's own sites at a fixed rate; the arm's settings take precedence."""
+    """Return the settings of a crawl of the user's own sites at a fixed rate; the arm's settings take precedence."""
     tree: dict[str, dict[str, Any]] = {
         "network": {"allow_networks": ["127.0.0.0/8"]},
         "politeness": {"delay": 0.005, "delay_factor": 0.0, "address_delay_share": 0.0},
@@ -144,7 +144,7 @@ def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
         "crawl": {"rate": game.rate, "max_time": game.patience * game.seconds},
         "refresh": {
             "endless": True,
-            "share": 0.05,  # a small share, so that all pages are found first
+            "share": 0.05,  # a small share for refresh, so that all pages are found first
             "policy": arm.policy,
             "pooling": not arm.true,
             "neighbourhood": not arm.true,
@@ -214,7 +214,7 @@ def _weights_file(directory: Path, urls: list[str], weights: list[float]) -> Pat
 
 
 async def _beside(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
-    """Push signals of changes during the crawl; give the oracle each page's true parameters once the page is known."""
+    """During the crawl, push signals of changes; give the oracle the true parameters of each page that it knows."""
     unknown = set(range(len(web))) if arm.true else set()
     until = web.start
     while True:
@@ -230,7 +230,7 @@ async def _beside(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, cloc
 
 
 def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: set[int], now: float) -> set[int]:
-    """Give the schedule the true parameters of pages; return those pages that it knows."""
+    """Give the schedule the true parameters of pages; return the pages that the schedule knows."""
     stages = crawl.stages
     assert stages.refresh is not None
     told, weights = set(), game.weights()

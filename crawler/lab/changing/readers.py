@@ -28,7 +28,7 @@ LATE = 10.0  # seconds after which an answer counts as missed
 
 
 class ReaderAnswer(NamedTuple):
-    """One answer with a copy: `said` is its stated P[fresh], or None if it stated none."""
+    """One answer that contained a copy; `said` is the P[fresh] that it stated, None if it stated none."""
 
     at: float
     page: int
@@ -37,7 +37,7 @@ class ReaderAnswer(NamedTuple):
 
 
 class CalibrationRow(NamedTuple):
-    """The answers that stated `low` or more and less than the next row: their number, mean statement and share fresh.
+    """The answers that stated at least `low` and less than the next row's: their number, mean statement and fresh share.
 
     `error` is the standard error of `fresh` for this number of `pages` drawn at random: answers for one page are
     correlated, and by Zipf's law a few pages give most of the answers.
@@ -63,7 +63,7 @@ def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUN
         if not inside:
             continue
         share = sum(each.fresh for each in inside) / len(inside)
-        left: dict[int, float] = defaultdict(float)  # by page: fresh answers beyond the overall share
+        left: dict[int, float] = defaultdict(float)  # by page: excess of fresh answers
         for each in inside:
             left[each.page] += each.fresh - share
         error = math.sqrt(sum(value * value for value in left.values())) / len(inside)

@@ -25,7 +25,7 @@ from crawler.lab.changing.web import ChangingWeb
 FIRST_ADDRESS = 21  # hosts are 127.0.0.21, 127.0.0.22, ...
 HOSTS_MAX = 200
 
-# Configuration (TOML) for a command-line crawl of this web: without the waits that the real web requires.
+# Configuration (TOML) for a command-line crawl of this web, without the waits that the real web requires.
 LOOPBACK = """
 [network]
 allow_networks = ["127.0.0.0/8"]

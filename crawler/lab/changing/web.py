@@ -12,14 +12,13 @@ host's rate. A host may offer
 
     lastmod     honest: a sitemap with the time of the last change; lying: the time of the last
                 change anywhere on the host; constant: never changes; none: no dates
-    feed        an Atom feed of the last changes
-        noise       false signals: at this rate a page's lastmod moves without a change
-    recall      the share of its changes that it pushes (`signals`); false signals are pushed as well
+    feed        an Atom feed of the last changes noise       the rate of false signals, at which a page's lastmod moves
+    without a change recall      the share of its changes that it pushes (`signals`); false signals are pushed as well
     validators  right: ETag and Last-Modified; always-304: 304 to every condition; bare-304: the same, without
                 validators in the 304; etag-fixed: an ETag that never changes; etag-new: a new one in each
                 answer; etag-unknown: an ETag that the server does not recognise, with a right date (like a
-                server that compresses); date-fixed: a right ETag and a date that never changes, either of
-                which makes a 304; none
+                server that compresses); date-fixed: a right ETag and a date that never changes, either of which makes a
+                304; none: no validators
     exceptions  other validators for some pages, by the first part of their path: one page, or a directory
     stamp       an HTML comment that differs in each answer: the raw bytes change, the text does not
     articles    pages born at random instants of the web's time (404 before). Each is shown by one of
@@ -56,13 +55,13 @@ VALIDATORS = (
 )  # fmt: skip
 BURST = 5.0  # mean changes per burst
 BURST_SPAN = 0.25  # length of a burst, as a share of the mean gap between changes
-SHARED = 0.5  # share of changes in `together` that come with the directory
+SHARED = 0.5  # share of the changes of `together` that come with the directory
 JOINS = 0.5  # probability that a page joins an event of its directory
 FEED_ENTRIES = 20
 ARCHIVE = "archive.html"
 NEWEST = 20  # articles that a hub shows; its archive shows all
 CHANGES_MAX = 10_000_000
-LOG_MAX = 10_000_000  # requests; a longer run must read the log before it is full
+LOG_MAX = 10_000_000  # requests in the log; a longer run must read the log before it is full
 
 
 class HostSpec(msgspec.Struct, frozen=True):
@@ -249,7 +248,7 @@ class ChangingWeb:
         return self.changes[page][version - 1] if version else self.born[page]
 
     def token(self, page: int, version: int) -> str:
-        """Return the word that marks this version of this page; every version of every page has its own."""
+        """Return the word that marks this version of this page; every version of every page has a word of its own."""
         return blake2b(f"{self.seed}/{page}/{version}".encode(), digest_size=8).hexdigest()
 
     # -- addresses

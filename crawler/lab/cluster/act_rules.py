@@ -1,8 +1,8 @@
-"""The rules of the judge about acts of the operator and about limits, from the web's log.
+"""The judge's rules about acts of the operator and about limits; they are checked in the web's log.
 
-over a limit      a page beyond the limit on depth or on pages per host was requested, under no limit that allowed it
+over a limit      a page was requested that is beyond every limit on depth or pages per host so far
 not heeded        a blocked host, or a withdrawn page, was requested; or a withdrawn copy is still in a WARC file
-unheard           a page was not requested again after a signal, though it was known
+unheard           a known page was not requested again after a signal
 gave up           a page that always fails was requested too rarely or too often
 """
 

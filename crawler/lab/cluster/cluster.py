@@ -34,7 +34,7 @@ from crawler.lab.cluster.virtual_loop import VirtualLoop
 from crawler.lab.cluster.virtual_network import VirtualNetwork
 from crawler.storage.faults import reach
 
-ENDING_MAX = 7_200.0  # virtual seconds after the last fault within which a finite crawl must end
+ENDING_MAX = 7_200.0  # a finite crawl must end within this number of virtual seconds after the last fault
 LOOK_EVERY = 10.0  # virtual seconds between checks of the outboxes and of the end
 LOOKS = 5_000  # the number of checks in a long run
 MEMORY = Path("/dev/shm")

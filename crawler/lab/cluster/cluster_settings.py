@@ -13,7 +13,7 @@ from crawler.splitter.wire import Frame
 
 START = 1_700_000_000.0  # the first instant, by a correct clock
 SLOW = 10  # a slow process is this many times slower than the others
-FINISHED = ("done", "patience")  # the ways in which a process ends when it has nothing left to do
+FINISHED = ("done", "patience")  # the reasons of a process that ends because it has nothing left to do
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class LifeEnd(msgspec.Struct, frozen=True):
 
 
 class Act(msgspec.Struct, frozen=True):
-    """An act of the operator that was done at `at`, on a URL or host, and its end, in seconds from the start."""
+    """An act of the operator on a URL or host: its instant `at` and its end, in seconds from the start."""
 
     kind: str
     at: float
@@ -76,10 +76,10 @@ class Observed(msgspec.Struct):
     problems: list[str] = []  # violated counting laws
     done: list[Fault] = []
     acts: list[Act] = []
-    visits: list[float] = []  # when a process was started again because another one waited for it in vain
+    visits: list[float] = []  # instants at which a process was restarted because another waited for it
     cloned_at: float = 0.0
     restored: dict[str, float] = {}  # name -> the last instant at which its disk was restored from a backup
-    told_to_stop: dict[int, float] = {}  # life -> when it was told to stop by TERM
+    told_to_stop: dict[int, float] = {}  # life -> the instant at which TERM told it to stop
     limits: dict[int, int] = {}  # life -> its limit on pages per host and depth, if there was one
     begun: dict[int, float] = {}  # life -> seconds from the start of the run to its beginning
     survivors: dict[str, str] = {}  # name -> machine on which the process of that name finished
@@ -90,7 +90,7 @@ class Observed(msgspec.Struct):
 
 
 def config_of(settings: ClusterSettings, web: SyntheticWeb) -> Config:
-    """Return the configuration of the processes: all limits are small, so that every case happens often."""
+    """Return the configuration of the processes; all its limits are small, so that every case happens often."""
     budget = budget_of(web)
     tree: dict[str, dict[str, Any]] = {
         "crawl": {

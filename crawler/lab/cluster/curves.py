@@ -1,12 +1,10 @@
 """Measures the costs of crawls of 1, 4, 16, ... processes in the virtual world, with the same number of pages each.
 
-A row consists of two runs without faults: a crawl to its end, and eighty minutes of
-refreshing pages that change. In the second run, pages live for ten minutes on average
-and are fetched every five minutes; the schedule takes these for ten and five days
-(`refresh.speed`). With `slow`, process 0 has a tenth of the speed of the others. The
-crawl yields the splitter's costs: bytes between processes per page and per foreign
-link, beats, waiting links, time to full speed and to the end. CPU time is real and
-takes no virtual time.
+A row consists of two runs without faults: a crawl to its end, and eighty minutes of refreshing pages that change. In
+the second run, pages live for ten minutes on average and are fetched every five minutes; for the schedule, these times
+are ten and five days (`refresh.speed`). With `slow`, process 0 has a tenth of the speed of the others. The crawl yields
+the splitter's costs: bytes between processes per page and per foreign link, beats, waiting links, time to full speed
+and to the end. CPU time is real and takes no virtual time.
 
 The refresh run is compared with one process that has the same web, and the rate and
 fetch slots of all: the difference in freshness is the cost of distribution. A greedy
@@ -43,12 +41,12 @@ CHANGE_RATE = (
     1 / 600.0
 )  # changes per second and page in the refresh run; fetches are allowed at twice this rate
 LEAST_AGE = 3600.0  # seconds of site time, the default
-# A page lives for ten days of site time, so that bursts, least ages and priors are in proportion.
+# A page lives for ten days of site time, so that bursts, minimum ages and priors are in proportion.
 SPEED = 1440
 TENTHS = (0.1, 0.9)  # the quantiles of levels that a row holds
 LINKS = (Frame.ENTRIES, Frame.RESYNC)
 BEATS = (Frame.HEARTBEAT, Frame.ACK)  # an acknowledgement is the beat of the receiving end
-GROWING = ("pages_a_second", "connections", "hosts_in_flight")  # drawn on logarithmic axes
+GROWING = ("pages_a_second", "connections", "hosts_in_flight")  # fields drawn on logarithmic axes
 HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
 
@@ -204,7 +202,7 @@ def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = Fa
 
 
 def level_parts(many: Refreshed, one: Refreshed) -> tuple[float, float]:
-    """Return a (low, high) quantile over pages of the level of a page's process divided by the level of `one`."""
+    """Return the (low, high) quantiles, over pages, of the level of a page's process divided by the level of `one`."""
     (true_level,) = one.levels.values()
     parts = sorted((many.levels[name] / true_level, many.pages[name]) for name in many.levels)
     reached = np.cumsum([pages for _, pages in parts])
@@ -213,7 +211,7 @@ def level_parts(many: Refreshed, one: Refreshed) -> tuple[float, float]:
 
 
 def _mean_level(told: Sequence[float]) -> float:
-    """Return the geometric mean of the second half."""
+    """Return the geometric mean of the level in the second half of the run."""
     late = [level for level in told[len(told) // 2 :] if level > 0.0]
     return math.exp(sum(map(math.log, late)) / len(late))
 

@@ -29,7 +29,7 @@ class _Batch(MemoryBatch):
 
 
 class StoreDisk:
-    """The batches of a store on a disk, and for those that were not synced the operations that undo them."""
+    """The batches of a store on a disk; for each batch that was not synced, also the operations that undo it."""
 
     def __init__(self) -> None:
         self.data: dict[bytes, bytes] = {}

@@ -20,7 +20,7 @@ OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore")  # kinds that 
 class FaultInjector:
     """Injects each fault at its instant, or when a process reaches the point of its code that the fault names."""
 
-    # kind -> method; the fault counts as done immediately
+    # kind -> method; these faults count as done immediately
     AT_ONCE = {
         "partition": "_part",
         "loss": "_lose",
@@ -198,8 +198,9 @@ class FaultInjector:
     def _put_back(self, machine: Machine, fault: Fault, folder: Path, store: StoreDisk) -> None:
         """Restore a disk from its backup, which undoes what the process has done since.
 
-        Skipped if the process knows that the crawl has ended, since the others then leave. Only one name per run is
-        restored: with two, links between them, and links that each had found, could be lost without a fault of ours.
+        The fault is skipped if the process knows that the crawl has ended, because the other processes leave then. Only
+        one name per run is restored: with two, links between them, and links that each had found, could be lost although
+        the crawler has no bug.
         """
         population, life = self._population, machine.life
         running = population.running.get(machine.label)

@@ -47,7 +47,7 @@ KINDS = (
 )
 ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal")
 USUAL = KINDS[:-2]  # clones and restored backups are operator errors, and are judged by other rules
-# Points that a crawling process reaches; for frequent ones, the largest number of visits to skip.
+# The points that a crawling process reaches; for frequent points, the largest number of visits to skip.
 POINTS = {
     "seeds loading": 1,
     "fetch begun": 30,
@@ -82,10 +82,8 @@ POINTS = {
 }
 QUOTA = "quota"
 POWER_CUT = "power cut"
-LATE = (
-    150.0,
-    200.0,
-)  # seconds after the others at which the late process of a second run starts, in half of them
+# In half of the second runs, the late process starts this many seconds after the others.
+LATE = (150.0, 200.0)
 TIGHT = (2, 8)  # pages per host and depth under a limit
 ROOM_MAX = (
     10_000.0  # bytes that a full disk still accepts: a few groups, so that any step may be the first to fail
@@ -93,7 +91,7 @@ ROOM_MAX = (
 BACKUP_MAX = 30.0  # seconds from a copy to its start, or from a backup to its restoration, at most
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 BEHIND = (0.001, 0.3)  # seconds from a point to a kill, log-uniform: the time of a message, a sync or a group
-BOOT = 5.0  # seconds until a machine is back; by then servers have answered the requests of its last life
+BOOT = 5.0  # seconds until a machine is back; by then the servers have answered the requests of its last life
 AT_ONCE = 0.2  # seconds until a service manager restarts a process
 
 

@@ -25,7 +25,7 @@ HEADER_BYTES = 200
 
 
 class WebAsk(msgspec.Struct, frozen=True, gc=False):
-    """One request: its times, URL and answer, and the life `life` of the process `name` on `machine` that sent it."""
+    """One request: its times, its URL, its answer, and the sender: life `life` of the process `name` on `machine`."""
 
     at: float
     end: float
@@ -40,7 +40,7 @@ class WebAsk(msgspec.Struct, frozen=True, gc=False):
 
 
 class WebLog:
-    """All requests in order, and the number of requests for each URL."""
+    """All requests in order, with the number of requests for each URL."""
 
     def __init__(self) -> None:
         self.rows: list[WebAsk] = []

@@ -1,14 +1,14 @@
 """Judges a run by the web's own log and the WARC files. The crawler's own figures are not used.
 
-lost              a page was never answered although its parent, or the sitemap that lists it, was; pages that were
-                  given up or exceed a budget are exempt. Or a sitemap was not requested although its host answered
+lost              a page was never answered although its parent, or the sitemap that lists it, was answered (pages that
+                  were given up or exceed a budget are exempt); or a sitemap was not requested although its host answered
 unstored          an answered page is in no WARC file
 unrendered        the archive lacks what a browser showed of a page, or the data that the page showed
 stored twice      a version of a page is in the WARC files more than once
 torn              a WARC file cannot be read to its end
-fetched too often a kill voided more fetches than were in flight; without kills, any repeated fetch
+fetched too often more fetches were repeated than kills can have voided; without kills, any fetch was repeated
 impolite          a host was asked again during an answer, or before its gap had passed
-two owners        a host was asked by two processes, or too long by two processes of one name
+two owners        two processes asked a host, or two processes of one name asked it at the same time for too long
 forbidden         a page was requested that robots.txt forbids
 unfair rate       the crawl made more requests than its rate allows
 stale             a changing page was not requested again for a long time
@@ -40,13 +40,13 @@ from crawler.lab.cluster.judge_notes import TRIES, Notes
 from crawler.lab.cluster.population import STOPPED
 from crawler.lab.cluster.synthetic_web import DATA, MISSING_EVERY, SITEMAP, SyntheticWeb, is_subresource
 
-SLACK = 1e-3  # seconds by which clocks and floats may differ
+SLACK = 1e-3  # seconds by which clocks and floating-point sums may differ
 RATE_WINDOW = 20.0  # seconds over which the rate is measured
 RATE_SLACK = 1.15  # factor on the rate: shares change while messages are on their way
 CLONE_MAX = 120.0  # seconds within which one of two processes of the same name must stop
 CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")  # faults after which a process may wait for others
 AWAY = ("kill", "power", "partition", "stop", "clock", "loss")  # faults that keep messages from a process
-STALL_MAX = 900.0  # seconds without a request; a host that is down is retried after 60, 120, 240
+STALL_MAX = 900.0  # seconds without a request; a host that is down is retried after 60, 120 and 240 seconds
 STALE_AFTER = 4.0  # factor on the configured maximum age
 _RECORD = re.compile(rb"<p>(page|shown) (\d+) version (\d+)\.|<p>(data) of (\d+)\.")
 
@@ -100,9 +100,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     act_rules.judge_commands(notes, rows, observed)
     act_rules.judge_limits(notes, web, rows, observed)
     act_rules.judge_tries(notes, rows, settings, observed)
-    if (
-        not cloned
-    ):  # a recovered link has the depth of its first page, which may be fetched again on another way
+    if not cloned:  # a recovered link has the depth of its first page, which may be refetched by another path
         announced = {act.target for act in observed.acts if act.kind == "signal"}
         stored_rules.judge_stored(notes, web, cluster.population.stored, announced)
     if settings.refresh:
@@ -269,7 +267,7 @@ def _records(path: Path) -> tuple[Iterator[tuple[str, int, int]], bool]:
 def _judge_refetches(
     notes: Notes, settings: ClusterSettings, asked: list[list[WebAsk]], observed: Observed
 ) -> int:
-    """Return the number of answers 200 beyond each page's first; each kill may void the fetches in flight."""
+    """Return the number of answers 200 beyond the first of each page; each kill may void the fetches in flight."""
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()
     for answers in asked:
@@ -300,7 +298,7 @@ def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) ->
 def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
     """Note hosts that were asked by two processes or too soon.
 
-    A request ends with its process, since the kernel closes the connections. If a name has copies, each machine
+    A request ends when its process ends, because the kernel closes the connections. If a name has copies, each machine
     must keep its own gaps.
     """
     config = cluster.config.politeness
@@ -327,7 +325,7 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
         if before is None:
             continue
         gap = min(max(delay, factor * took), most) if row.life == before.life else delay
-        gap = 0.0 if within else gap  # a page's own requests follow one another without the gap
+        gap = 0.0 if within else gap  # the requests that a page makes follow one another without the gap
         end = min(before.end, ends.get(before.life, math.inf))
         if row.at < end - SLACK:
             notes.add("impolite", f"{where}: during the answer to {before.path}")

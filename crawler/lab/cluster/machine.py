@@ -1,8 +1,7 @@
 """A simulated computer: a clock, a disk, power, and the process that runs on it.
 
-Every callback of the loop runs in the context of the life that scheduled it, so
-`CURRENT` always names the life whose code runs. A kill raises `Killed` through that
-code; the loop then drops all callbacks that the life had scheduled.
+Every callback of the loop runs in the context of the life that scheduled it, so `CURRENT` is always the life whose code
+runs. A kill raises `Killed` in that code; the loop then drops all callbacks that the life had scheduled.
 
 While a cluster runs, `SystemCalls` replaces calls of `os`: calls by a life act on the
 disk of its machine. Files are real, in a folder in memory where possible; the store is
@@ -45,8 +44,8 @@ class Life:
         self.machine = machine
         self.number = number
         self.dead = False
-        self.frozen_until = 0.0  # the process is suspended until then
-        self.descriptors: set[int] = set()  # its open files
+        self.frozen_until = 0.0  # the instant until which the process is suspended
+        self.descriptors: set[int] = set()  # its open file descriptors
 
     def __repr__(self) -> str:
         return f"Life({self.machine.label} {self.number}{', dead' * self.dead})"
@@ -56,7 +55,7 @@ CURRENT: ContextVar[Life | None] = ContextVar("life", default=None)
 
 
 def nobody(life: Life | None = None) -> Context:
-    """Return a context in which `life` runs, or no life."""
+    """Return a context in which `life` runs; with None, one in which no life runs."""
     context = copy_context()
     context.run(CURRENT.set, life)
     return context
@@ -73,7 +72,7 @@ class Machine(Writable):
         self.life: Life | None = None
         self.has_power = True
         self.room = math.inf  # bytes that the disk still accepts
-        self.tells_room = True  # whether `statvfs` reports `room`; a quota or a thin volume does not
+        self.tells_room = True  # True if `statvfs` reports `room`; with a quota or a thin volume it does not
         self.slowness = 1.0
         self.wall_offset = 0.0  # seconds by which the wall clock is ahead of the true time
 
@@ -134,7 +133,7 @@ class Machine(Writable):
 
 
 class MachineClock(Clock):
-    """A clock like `SystemClock`: the wall time at the start of a life plus the true seconds since."""
+    """A clock like `SystemClock`: the wall time at the start of a life, plus the true seconds since then."""
 
     def __init__(self, time: Callable[[], float], wall_offset: float) -> None:
         self._time, self._offset = time, wall_offset

@@ -1,7 +1,7 @@
 """The acts of an operator in a virtual world, besides faults: stops, second runs, changed limits, commands.
 
-An act ends up in `Observed.acts` with what the judge must know about it. Acts on a process that does not run are
-skipped, as the command would have failed.
+Each act is recorded in `Observed.acts` with what the judge must know about it. Acts on a process that does not run are
+skipped, because the command would fail.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class OperatorActs:
             self._note(act)
 
     def _run_again(self, machine: Machine, act: Fault) -> None:
-        """Stop every process by TERM or by a power cut, and start all again: one of them `length` seconds later."""
+        """Stop every process by TERM or by a power cut, and start all of them again, one `length` seconds later."""
         population = self._population
         self._note(act)
         for place, each in enumerate(list(population.machines)):
@@ -87,7 +87,7 @@ class OperatorActs:
         self._population.later(act.length, partial(self._unblock, host))
 
     def _unblock(self, host: str) -> None:
-        """Lift the block of a host; if its process is down, when it starts, and if it has ended, in a second run."""
+        """Lift the block of a host at once or when its process starts again; if that has ended, start a second run."""
         request, machine = {"command": "unblock", "host": host}, self._machine_of(host)
         if (process := self._owner(host)) is not None:
             self._command(process, request, lambda answer: None)
@@ -135,7 +135,7 @@ class OperatorActs:
             except StopIteration:
                 break
             answer = [await _answer(process, request)]
-            if not await process.kept():  # a step depends on what the one before has stored
+            if not await process.kept():  # each step depends on what the step before has stored
                 return
         self._note(act, url)
 
@@ -171,7 +171,7 @@ class OperatorActs:
             then(answer)
 
     def _run_in(self, process: Process, machine: Machine, work: Callable[[], Any]) -> None:
-        """Run a coroutine as part of a life; if that dies meanwhile, so does the command."""
+        """Run a coroutine as part of a life; if the life is killed meanwhile, the coroutine ends, too."""
         running = self._population.running.get(machine.label)
         if running is None or running[1] is not process:
             return
@@ -190,7 +190,7 @@ async def _answer(process: Process, request: dict[str, Any]) -> Any:
 
 
 async def _quietly(work: Any) -> None:
-    """Run a command; an operator only sees an error of the crawl's."""
+    """Run a command; ignore an error of the crawl, which an operator would only see."""
     try:
         await work
     except CrawlerError:

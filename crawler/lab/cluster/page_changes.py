@@ -1,4 +1,4 @@
-"""Lets the pages of a synthetic web change as pages of real sites did (`lab/league/histories.py`)."""
+"""Lets the pages of a synthetic web change as the pages of real sites did (`lab/league/histories.py`)."""
 
 from collections.abc import Sequence
 

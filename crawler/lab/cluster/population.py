@@ -43,15 +43,16 @@ from crawler.urls.fingerprint import Fingerprinter
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
 PORT = 7000
 RESTART = 3.0  # seconds until a failed process is restarted
-VISIT_AFTER = (
-    400.0  # seconds until the operator looks at a process that waits: more than a patience and a silence
-)
+# Seconds until the operator looks at a waiting process: more than a patience and a silence.
+VISIT_AFTER = 400.0
 STOPPED = "signal"  # the reason with which TERM stops a process
 FRUITLESS_MAX = 60  # failed starts in a row without any request in between: the crawl makes no progress
 
 
 class Population:
-    """See the module. Calls `on_begin` and `on_over` with each life, and `on_end` when no further life will begin."""
+    """Manages machines and lives (see the module docstring).
+
+    Calls `on_begin` and `on_over` with each life, and `on_end` when no further life will begin."""
 
     def __init__(
         self, world: SharedWorld, folder: Path, observed: Observed, on_end: Callable[[], None]
@@ -66,7 +67,7 @@ class Population:
         self.addresses = {name: (f"10.0.{k >> 8}.{k & 255}", PORT) for k, name in enumerate(names, start=1)}
         world.wire.names = {name: address for name, (address, _) in self.addresses.items()}
         self.config = config_of(settings, world.web)
-        self._limit = 0  # on pages per host and depth; 0 = none
+        self._limit = 0  # the limit on pages per host and depth; 0 = none
         self.machines: list[Machine] = []
         for name in names:
             self.add_machine(name, name, folder / name)
@@ -87,9 +88,8 @@ class Population:
         self._requests = self._fruitless = (
             0  # requests at the last failed start; failed starts in a row without a request
         )
-        self._graveyard: list[
-            object
-        ] = []  # kept alive so that freeing these objects cannot influence the run
+        # Objects that are kept alive, because freeing them could influence the run.
+        self._graveyard: list[object] = []
         self._fingerprinter = Fingerprinter(SEED)
 
     def add_machine(self, label: str, name: str, folder: Path) -> Machine:
@@ -150,9 +150,9 @@ class Population:
         self.config, self._limit = limited(self.config, self.world.web, limit), limit
 
     def visit(self) -> None:
-        """Start one of the processes that others have waited for too long, although it has ended, as they ask for.
+        """Start one of the ended processes for which others have waited too long, as their warnings ask.
 
-        A process that has found nothing to do for `VISIT_AFTER` has warned that it waits.
+        A process that has had nothing to do for `VISIT_AFTER` has logged a warning that it waits.
         """
         for life, process in list(self.running.values()):
             coordination = process.exchange.coordination
@@ -197,7 +197,7 @@ class Population:
         except Killed:
             raise
         except Exception as error:
-            if life.dead:  # the life was killed; this is its cleanup code
+            if life.dead:  # the life was killed, and this code runs as its cleanup
                 raise Killed from error
             how = f"bug: {error!r}"
             self.observed.unexpected.append(f"{life}: {error!r}")
@@ -279,7 +279,7 @@ class Population:
             machine.lose_power()
 
     def _learn_loss(self, life: Life, error: BehindError) -> None:
-        """Recover the links that a process has lost; only with a copied or restored disk may it have lost any."""
+        """Recover the links that a process has lost; only a process with a copied or restored disk may have lost any."""
         if life.machine.name in self.observed.restored or self.observed.cloned_at:
             recover = partial(self._recover, error.peer, life.machine.name)
             asyncio.get_running_loop().call_soon(recover, context=nobody())
@@ -340,11 +340,11 @@ class Population:
             self._on_end()
 
     def _hand_over(self, machine: Machine) -> None:
-        """After a process has stopped for another of its name, direct its peers to that one, as an operator would."""
+        """After a process has stopped for another of its name, direct its peers to the other, as an operator would."""
         heirs = [
             other for other in self.machines if other.name == machine.name and other.label not in self._home
         ]
-        if not heirs and self.observed.cloned_at:  # peers told each copy to stop: restart one of them
+        if not heirs and self.observed.cloned_at:  # the peers told every copy to stop, so restart one of them
             heirs = [machine]
             del self._home[machine.label]
             self._start_again(machine)

@@ -1,8 +1,9 @@
-"""The rules of the judge about the stores: what their records say of the archive and of the way to a page.
+"""The judge's rules about the stores: what their records say about the archive and the path to a page.
 
 misfiled          a capture does not lead to its record in the archive, or a revisit not to a response with its payload
-misrecorded       a page is deeper than the page that links to it plus one, or shallower than the shortest way from
-                  the seed; the target of a redirect is deeper than the redirect, or counts other hops
+misrecorded       the depth of a page is more than that of a page that links to it plus one, or less than the shortest
+path
+                  from the seed; or the target of a redirect is deeper than the redirect, or has a wrong number of hops
 """
 
 import gzip
@@ -29,7 +30,7 @@ class Stored(msgspec.Struct):
 
     @classmethod
     def of(cls, stages: Stages) -> "Stored":
-        """Read them from the open store."""
+        """Read the records and captures from the open store."""
         return cls(
             stages.pages.folder, dict(stages.pages.all_records()), dict(stages.pages.stored_captures())
         )
@@ -50,7 +51,7 @@ def judge_stored(
 
 
 def _flaw_of(stored: Stored, key: bytes, capture: Capture) -> str:
-    """Return what is wrong with a capture, "" if nothing is."""
+    """Return a description of the error in a capture; "" if there is none."""
     try:
         with segment_path(stored.folder, capture.segment).open("rb") as file:
             file.seek(capture.offset)
@@ -85,7 +86,7 @@ def _judge_depths(notes: Notes, least: dict[str, float], records: dict[int, Page
 
 
 def _hop_flaw(record: PageRecord, via: PageRecord) -> str:
-    """Return what is wrong with the record of the target of the redirect `via`, "" if nothing is."""
+    """Return a description of the error in the record of the target of the redirect `via`; "" if there is none."""
     if not via.location:
         return "no redirect leads to it"
     if record.redirects != via.redirects + 1:

@@ -4,8 +4,8 @@ Host sizes follow Zipf's law. Pages are numbered; every page except the seed has
 *parent*, a page with a lower number that links to it (a tree: one lost link loses the
 whole subtree below it). Further links follow the model of `lab/caches/link_locality.py`:
 repeats, a few popular URLs of the host, its wider set, a set common to all hosts, and
-any page. Half of the pages get no further links: only the tree leads to them, so that
-redundancy does not hide a loss.
+any page. Half of the pages get no further links: only their parent links to them, so that redundancy does not hide a
+loss.
 
     /17               the page with that number on its host; some fail the first time (500, or a reset)
     /r17              301 to /17; one parent in 16 links this way
@@ -66,7 +66,7 @@ class WebSpec(msgspec.Struct, frozen=True):
     change_rate: float = 0.0
     links: LinkLocality = LinkLocality(links_median=4.0, links_mean=10.9)
     padding: int = 0  # bytes of additional text per page
-    phrases: int = 1  # runs of four words in each tag
+    phrases: int = 1  # number of runs of four words in each tag
     flaws: bool = True  # whether some pages fail the first time
     broken: bool = False  # whether some pages always fail
     scripted: bool = False  # whether some pages show their links only in a browser
@@ -99,7 +99,9 @@ class WebReply(msgspec.Struct, frozen=True):
 
 
 class SyntheticWeb:
-    """See the module. `changes_of(host, place)`: ascending instants of a page's changes, in seconds since `start`."""
+    """A synthetic web; see the module docstring.
+
+    `changes_of(host, place)` returns the instants of a page's changes, ascending, in seconds since `start`."""
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class SyntheticWeb:
         rng.shuffle(owners)
         self.host_of = owners
         of_host: list[list[int]] = [[] for _ in sizes]
-        self.place: list[int] = []  # position of each page on its host
+        self.place: list[int] = []  # the position of each page on its host
         for page, host in enumerate(owners):
             self.place.append(len(of_host[host]))
             of_host[host].append(page)
@@ -208,7 +210,7 @@ class SyntheticWeb:
         return depths
 
     def _other_links(self, rng: random.Random, host: WebHost, page: int) -> list[str]:
-        """Return links besides those of the tree; none leads to a page with an odd number or to an orphan."""
+        """Return the links besides those of the tree; none leads to a page with an odd number or to an orphan."""
         model, found = self.spec.links, list[str]()
         for _ in range(min(200, int(rng.lognormvariate(0.0, model.links_sigma) * model.links_median))):
             if found and rng.random() < model.repeat:
@@ -365,7 +367,7 @@ def _text(seed: int, page: int, size: int, phrases: int = 1) -> str:
 
 
 def is_subresource(path: str) -> bool:
-    """Return whether only a page that a browser shows asks for a path."""
+    """Return whether a path is requested only by pages that a browser shows."""
     return path == APP or path.startswith(DATA)
 
 

@@ -1,9 +1,8 @@
-"""The browser of a simulated process: what it shows is a function of the page and of the answers it is given.
+"""The browser of a simulated process: what it shows is a function of the page and the answers to its requests.
 
-A page with the script `APP` asks for that script, which all pages of a host share, and for
-its data; both requests are made by the shipped code. The DOM is the page with its data in
-place. It says "shown" and "built" where the answers say "page" and "data", so that the judge
-can tell them apart.
+A page with the script `APP` requests that script, which all pages of a host share, and its data; the shipped code makes
+both requests. The DOM is the page with its data in place. It contains "shown" and "built" where the answers contain
+"page" and "data", so that the judge can tell them apart.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from crawler.records import Fetch, Rendering
 from crawler.render.rendering import StaticPage
 from crawler.render.shared_answers import SharedAnswers
 
-SHOWS_FOR = 0.3  # seconds that a browser works on a page
+SHOWS_FOR = 0.3  # seconds for which a browser works on a page
 _ROOT = b'<div id="root">'
 
 

@@ -28,10 +28,8 @@ from crawler.render.shared_answers import SharedAnswers, Stored
 from crawler.render.shared_cache import SharedCache
 from crawler.storage.kv import KeyValue
 
-LONG, RARE_WATCH = (
-    21_600.0,
-    60.0,
-)  # in runs of at least LONG seconds, processes check time and disk every RARE_WATCH
+# In runs of at least LONG seconds, processes check time and disk only every RARE_WATCH seconds.
+LONG, RARE_WATCH = (21_600.0, 60.0)
 
 
 class SharedWorld(msgspec.Struct, frozen=True):

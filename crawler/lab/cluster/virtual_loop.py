@@ -1,8 +1,8 @@
 """An asyncio loop without a clock and without sockets: time jumps to the next timer.
 
     time()            virtual seconds; does not advance while callbacks run
-    executors         jobs run in the loop, one after the other per executor, after the time that the
-                      disk of the machine takes
+    executors         jobs run in the loop, one after the other per executor, each after the time that the machine's
+                      disk takes
     connections       `virtual_network.VirtualNetwork`
     dead lives        their callbacks are dropped, their tasks never resume (`machine.py`)
 
@@ -31,7 +31,7 @@ TURNS, TICK = (
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """See the module. `wire` carries connections; `steps` counts callbacks."""
+    """The event loop of the virtual world; `wire` carries connections, `steps` counts callbacks."""
 
     def __init__(self, wire: VirtualNetwork, start: float) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._wire = wire
         self._busy_until: dict[object, float] = {}  # executor -> instant
         self.steps = 0
-        self._turns = 0  # turns of the loop at this instant
+        self._turns = 0  # the number of turns of the loop at this instant
         self.set_exception_handler(self._met)
         self.unexpected: list[str] = []
 

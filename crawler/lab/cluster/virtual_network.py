@@ -21,13 +21,14 @@ Address = tuple[str, int]
 RETRANSMIT = 0.7  # seconds until bytes that were lost, or stopped by a partition, are sent again
 LATENCY = (0.0005, 0.02)  # seconds, uniform
 _KINDS = frozenset(map(int, Frame))
-PIECES = (1, 7, 100, 0)  # bytes that arrive together; 0: all
+PIECES = (1, 7, 100, 0)  # bytes that arrive together; 0: all of them
 
 
 class VirtualNetwork:
     """All connections; `cut` holds pairs of partitioned machines, `loss` is the share of pieces that are lost once.
 
-    With `pieces`, written bytes arrive in pieces, as TCP allows; otherwise whole, which is four times as fast.
+    With `pieces`, written bytes arrive in pieces, as TCP allows; otherwise they arrive whole, which is four times as
+    fast.
     """
 
     def __init__(self, rng: random.Random, *, pieces: bool = True) -> None:
@@ -88,7 +89,7 @@ class VirtualNetwork:
                 break
             if listening is None:
                 raise ConnectionRefusedError("connection refused")
-            await asyncio.sleep(RETRANSMIT)  # SYNs are repeated until the caller gives up
+            await asyncio.sleep(RETRANSMIT)  # as with TCP, which repeats the SYN until the caller gives up
         near, far = VirtualTransport(self, life), VirtualTransport(self, listening.life)
         near.other, far.other = far, near
         protocol = factory()
@@ -171,7 +172,7 @@ class VirtualTransport(asyncio.Transport):
     def __init__(self, wire: VirtualNetwork, life: Life) -> None:
         super().__init__()
         self.wire, self.life = wire, life
-        self.closed = False  # once True, no data is received or written
+        self.closed = False  # once this is True, no data is received or written
         self._protocol: asyncio.Protocol | None = None
         self._context: Context | None = None
         # Data on its way to this end, as (instant, bytes); None instead of bytes closes the connection.
@@ -232,7 +233,7 @@ class VirtualTransport(asyncio.Transport):
     def _pump(self) -> None:
         """Schedule the arrival of the next piece; reset the sender if this end is closed."""
         if not self._on_way or self._pumping or self.closed or self._protocol is None:
-            if self.closed and self._on_way:  # no process is here: the sender must learn of it
+            if self.closed and self._on_way:  # no process is here; tell the sender
                 self._on_way.clear()
                 if self.life.machine.has_power:
                     self.other.reset_soon()

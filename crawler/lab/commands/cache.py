@@ -1,4 +1,4 @@
-"""Compare replacement policies for the URL cache on a trace: miss rates at all sizes, with advice on the size to take.
+"""Compare replacement policies for the URL cache on a trace: miss rates at all sizes, and a recommended size.
 
     crawler lab cache                         on a synthetic trace of 500 threads
     crawler lab cache mine --stream cross     on a trace of your own (`crawler lab trace`)

@@ -40,8 +40,8 @@ TABLE_COLUMNS = ("faults", "runs", "done", "ends", "requests", "again", "flawles
 TABLE_WIDTHS = (16, 6, 7, 7, 10, 7, 10)
 PROCESSES_MAX, PAGES_MAX, SEEDS_MAX = 256, 1_000_000, 10_000
 RATE_LEAST = 0.05  # pages a second
-VISITS = 4.0  # fetches per change, without --rate
-BEATS = 10_000  # beats in a run of days: one beat per second would be most of the work
+VISITS = 4.0  # fetches per change, if --rate is not given
+BEATS = 10_000  # number of beats in a run of days: one beat per second would be most of the work
 BEAT = (60.0, 300.0)  # seconds between two beats in such a run, minimum and maximum
 
 

@@ -47,7 +47,7 @@ from crawler.lab.refresh import pages_file
 BUDGETS = "0.1,0.3,1,3,10"
 QUICK_ARMS, QUICK_BUDGETS, QUICK_PAGES = "none,honest,lying", "1,3", 25
 PAGES_MAX, DAYS_MAX = 100_000, 36_500
-FETCHES_MAX = 200_000_000  # fetches of one game; this many take hours
+FETCHES_MAX = 200_000_000  # fetches of one game; a game of this size takes hours
 USUAL_LIVING = ",".join(name for name in FINDERS if name not in SHIPPED or name == "ncis")
 USUAL = "round-robin,nutch,stormcrawler,heritrix,cho,believe,oracle,clairvoyant,greedy,ncis"
 
@@ -280,14 +280,14 @@ def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> li
 
 
 def _alike(task: GameTask) -> GameTask:
-    """Return the game with the same outcome: for a policy that reads no signals, the one with arm `none`."""
+    """Return a game with the same outcome: for a policy that reads no signals, the game in the arm `none`."""
     if task.policy in LISTENING or task.arm not in worlds.TOLD:
         return task
     return msgspec.structs.replace(task, arm="none")
 
 
 def _cost(task: GameTask) -> float:
-    """Return the relative cost of a game, in units of 1x of fetches; births and signals cost about as much."""
+    """Return the cost of a game in units of the fetches at 1x; births and signals cost about as much as fetches."""
     return 1.0 + task.budget + (1.0 if task.policy in LISTENING else 0.0)
 
 

@@ -22,7 +22,7 @@ from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file, policies, simulate
 
 SIZE_MAX = 5_000_000
-CRAWLS_MAX = 100_000_000  # crawls per run: 3 GB of instants
+CRAWLS_MAX = 100_000_000  # crawls per run; their instants take 3 GB
 RATE_MAX = 1e9  # crawls per unit of time
 DELAY_MAX = 1e6  # ticks
 
@@ -190,7 +190,7 @@ def _rates(args: argparse.Namespace) -> int:
     return 0
 
 
-DRAWN_MAX = 5_000  # marks in the picture; more would hide one another
+DRAWN_MAX = 5_000  # marks in the picture; with more, they would hide one another
 
 
 def _plot_rates(path: Path, pages: Pages, best: policies.Optimum, args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Compare refresh policies on drawn webs: the gain of the shipped schedule over uniform refreshing.
+"""Compare refresh policies on simulated webs: the gain of the shipped schedule over uniform refreshing.
 
     crawler lab worlds --quick                            seconds
     crawler lab worlds --seeds 10 --out worlds            all worlds: minutes; writes worlds.csv
@@ -145,7 +145,7 @@ def _calibrate(
 
 
 def _played(task: WorldTask) -> WorldRun:
-    """Play one run; in a child process or in this one."""
+    """Play one run, in a child process or in this one."""
     play = crawled if task.policy in CRAWLS else playing.played
     return play(task.policy, draw(WORLDS[task.world], task.seed))
 

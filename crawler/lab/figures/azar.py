@@ -77,7 +77,7 @@ def _shares(options: Options, draw: Callable[[np.random.Generator, int], np.ndar
 
 
 def optimal_solution(options: Options) -> Drawing:
-    """Draw Figure 2: Algorithm 1 crawls only the pages above a line, and crawls pages near the line or the top less."""
+    """Draw Figure 2: Algorithm 1 crawls only the pages above a line, and less often near the line or the top."""
     rng = np.random.default_rng(options.seed)
     delta, mu = rng.random(PAGES), rng.random(PAGES)
     p = policies.optimal_probabilities(mu, delta)

@@ -5,11 +5,11 @@ git_log     extracts such a file from a git clone
 world       pages, budgets, signals by arm, the score; `play` lets a policy spend a budget
 rivals      the rules of other crawlers, and reference policies with knowledge that no crawler has
 shipped     the crawler's own refresh frontier as a policy
-exact       its estimators without its schedule, all values recomputed every day
+exact       the crawler's estimators without its schedule; all values are recomputed every day
 contenders  all policies by name
 living      the living league, in which new pages must be discovered: hubs by rule, and the play
 finders     the policies of the living league by name
-living_table  its scores, delays and shares
+living_table  scores, delays and shares of the living league
 scores      standard errors by jackknife over sites; tables
 pictures    scores by budget; gains over the first policy
 

@@ -16,7 +16,7 @@ LISTENING = {"believe", EXACT, *(name for name in SHIPPED if name not in DEAF)}
 
 
 def judged(name: str, world: World, rate: float) -> np.ndarray:
-    """Compare the frontier's statements about copies with the truth; return sums for `calibration.deciles`."""
+    """Compare what the frontier states about copies with the truth; return sums for `calibration.deciles`."""
     policy = Shipped(world, rate, Settings(**SHIPPED[name]), judged=True)  # type: ignore[arg-type]
     horizon = world.horizon
     seen = Calibration(policy, world.changes, WARMUP * horizon, horizon, world.died)

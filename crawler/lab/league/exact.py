@@ -14,7 +14,7 @@ from crawler.lab.league.rivals import Ranked
 from crawler.lab.league.world import DAY, World
 from crawler.lab.refresh.crawl_value import crawl_values
 
-EXPLORE = 0.05  # share of fetches for the page unvisited longest, as in the schedule's defaults
+EXPLORE = 0.05  # share of the fetches for the page longest unvisited, as in the schedule's defaults
 PRECISION_MAX = 0.999999
 
 

@@ -4,11 +4,12 @@
     fifth         a fixed fifth of the fetches for hubs, the longest unvisited first; pages as in proto-0
     proto-W       GREEDY with rates pooled by site, recomputed daily; the value of a hub is W nu theta tau^2 / 2 higher,
                   so proto-0 treats a hub as a page
-    exact-W       the crawler's estimators, neighbourhood clock and `freshness/discovery.py`, recomputed daily, without
-                  its schedule: every page may be a hub
+    exact-W       the crawler's estimators, neighbourhood clock and `freshness/discovery.py` without its schedule; all
+    values
+                  are recomputed daily, and every page may be a hub
     ncis, ...     the crawler's own frontier; new URLs go first
-    ncis-W        the same with a new page worth W known ones, if the schedule knows hubs
-    ncis-tenth    the same with a tenth of the fetches for new URLs
+    ncis-W        like ncis, but a new page is worth W known pages, if the schedule knows hubs
+    ncis-tenth    like ncis, but new URLs get a tenth of the fetches
     ncis-free, proto-free   births are announced and no hub is needed: the upper bound
 
 A new URL has the value mu/Delta, an upper bound that no known page of its site exceeds by much, so new URLs go first.
@@ -35,7 +36,7 @@ HUB_SHARE = 0.2
 TENTH = 0.1
 WEIGHTS = (0, 1, 3, 10)
 HALF_LIFE = 90 * DAY
-PRIOR_DAYS = 60.0  # weight of the prior for theta, in days: a hub's prior is its site, a site's is the crawl
+PRIOR_DAYS = 60.0  # weight of theta's prior, in days: for a hub its site's theta, for a site the crawl's
 FREE = ("ncis-free", "proto-free")
 
 
@@ -62,7 +63,7 @@ class NewFirst:
 
     def claim_next(self, now: float) -> int:
         self._credit = min(self._credit + self._share, 1.0)
-        if self._new and self._credit > 1.0 - 1e-9:  # in floats, ten tenths add up to less than 1
+        if self._new and self._credit > 1.0 - 1e-9:  # as floats, ten tenths add up to less than 1
             self._credit -= 1.0
             return self._new.popleft()
         node = self.policy.claim_next(now)
@@ -70,7 +71,7 @@ class NewFirst:
 
 
 class Crediting(Shipped):
-    """The shipped schedule, told which pages showed new ones if it has the method `credit_hub`."""
+    """The shipped schedule; if it has the method `credit_hub`, it is told which pages have shown new pages."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
         show = getattr(self.schedule, "credit_hub", None)
@@ -92,10 +93,8 @@ class Prototype(rivals.Ranked):
         for _ in world.sites:
             self._rates.add_site()
         self._changes, self._watched = np.zeros(size, np.float32), np.zeros(size, np.float32)
-        self._found, self._asked = (
-            np.zeros(size),
-            np.zeros(size),
-        )  # new pages, and seconds up to the last fetch
+        # The number of new pages, and the seconds up to the last fetch.
+        self._found, self._asked = (np.zeros(size), np.zeros(size))
         self._explore = 0.0
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:

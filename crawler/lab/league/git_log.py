@@ -1,8 +1,8 @@
-"""Page histories from the log of a git clone: `GitLog` reads the output of the git command `LOG`.
+"""Makes page histories from the log of a git clone: `GitLog` reads the output of the git command `LOG`.
 
 Only the main line counts (`--first-parent`): a change is dated when it reaches the main line,
 and a merge is one publication. A file is a page from the commit that adds it to the one that
-deletes it; a rename is both. A change of the mode alone is not a change, and anything but a
+deletes it; a rename is a deletion and an addition. A change of the mode alone is not a change, and anything but a
 plain file (a link, a submodule) is not a page. A commit that touches a page is a publication
 of the site.
 
@@ -19,7 +19,7 @@ import numpy as np
 from crawler.errors import UsageError
 from crawler.lab.league.histories import ROWS_MAX, TIME_MAX, SiteHistory
 
-COMMIT = b"\x1e"  # starts the line of a commit
+COMMIT = b"\x1e"  # the character with which the line of a commit starts
 # The git arguments that print the log read here; pathspecs follow.
 LOG = (
     "log",

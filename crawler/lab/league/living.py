@@ -44,7 +44,7 @@ class Hub(msgspec.Struct, frozen=True):
 
     births: tuple[tuple[float, int], ...]
     most: int = 0
-    always: tuple[tuple[float, int], ...] = ()  # shown in addition, without a limit
+    always: tuple[tuple[float, int], ...] = ()  # nodes that are shown in addition, without a limit
 
 
 class LivingWorld(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class LivingWorld(msgspec.Struct, frozen=True):
 
 
 class Finder(Policy, Protocol):
-    """A policy that gets reports of URLs that it has never fetched; `claim_next` may return one of them.
+    """A policy that receives reports of URLs that it has never fetched; `claim_next` may return one of them.
 
     The caller then calls `add` if the URL is a page, or `miss` if it is gone.
     """
@@ -88,7 +88,7 @@ class Finder(Policy, Protocol):
         """Note that the URL of a page became known."""
 
     def miss(self, node: int, now: float) -> None:
-        """Note that a URL, taken for the first time, is not a page."""
+        """Note that a URL that was taken for the first time is not a page."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
         """Note how many of the URLs that the hub was the first to show became pages."""
@@ -282,7 +282,7 @@ def play(
     last, seen = [0.0] * size, [0] * size
     current, via = [0.0] * size, [-1] * size
     delays: list[float] = []
-    shown = [0] * len(world.hubs)  # of each hub's births: the number before its last fetch
+    shown = [0] * len(world.hubs)  # for each hub: the number of its births before its last fetch
     listed = [0] * len(world.hubs)
     coming = sorted((at, node) for node, at in enumerate(born[: world.pages]) if at > 0.0) if told else []
     fetches = hub_fetches = new_fetches = gone = idle = met = 0
@@ -293,7 +293,7 @@ def play(
         current[node] += max(0.0, min(stale, until, ends[node]) - max(last[node], warm))
 
     def keep(node: int, now: float) -> bool:
-        """Take a copy of the node; return whether the node had changed since the last copy."""
+        """Take a copy of the node; return whether the node has changed since the last copy."""
         if had[node]:
             bank(node, now)
         place = bisect_right(world.changes[node], now, seen[node])

@@ -52,15 +52,15 @@ class Silent:
 
 
 class DueFirst(Silent):
-    """Takes the page that is due first, even if it is not yet due; a rule decides when a page is due again."""
+    """Takes the page that is due first, even before it is due; a rule decides when a page is due again."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
         self._queues: list[list[tuple[float, int]]] = [
             [] for _ in range(len(world.sites) if self._apart else 1)
         ]
-        self._key = [NEVER] * len(world)  # a queue entry with another key is stale
-        self._taken = NEVER  # the key of the page taken last
+        self._key = [NEVER] * len(world)  # by page: its queue key; entries with another key are stale
+        self._taken = NEVER  # the queue key of the page taken last
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
         """Return when a page fetched at `now` is due again; `changed` None: this was its first fetch."""
@@ -108,7 +108,7 @@ class RoundRobin(DueFirst):
 
 
 class Believe(DueFirst):
-    """Believes every signal: takes signalled pages first, by their last fetch; otherwise round robin."""
+    """Believes every signal: takes signalled pages first, in the order of their last fetch; otherwise round robin."""
 
     SIGNALLED = 1e12  # seconds subtracted from the keys of signalled pages, so that they come first
 
@@ -340,7 +340,7 @@ class Oracle(Ranked):
 
 
 class Clairvoyant(Silent):
-    """Takes the stale page with the most weighted time until its next change or its end, or no page if none is stale."""
+    """Takes the stale page with the most weighted time until its next change or end, or none if no page is stale."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)

@@ -25,11 +25,11 @@ SHIPPED: dict[str, dict[str, object]] = {
     "interval": {"policy": "interval"},
     "azar-lds": {"policy": "azar-lds"},
 }
-DEAF = {"uniform", "interval"}  # policies that ignore signals; the others learn rates from them
+DEAF = {"uniform", "interval"}  # the policies that ignore signals; the others learn rates from signals, too
 
 
 class PolicyView(Protocol):
-    """The part of a world, from the league or drawn, that a policy reads."""
+    """The part of a world that a policy reads; the world may be the league's or a drawn one."""
 
     @property
     def site(self) -> np.ndarray: ...
@@ -63,7 +63,7 @@ class Shipped:
         self._site, self._directory = world.site.tolist(), world.directory.tolist()
         self._importance = (world.importance / world.importance.mean()).tolist()
         self._sources = [source_number(source or "sitemap") for source in world.sources]
-        self._number = [-1] * size  # of each page in the schedule; -1: not there
+        self._number = [-1] * size  # the number of each page in the schedule; -1: it is not there
         self._page: dict[int, int] = {}
         self._fetched = [np.inf] * size
 
@@ -109,7 +109,7 @@ class Shipped:
         del self._page[number]
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """Return the probability that the page's copy is current: (the schedule's estimate, the one that users see).
+        """Return the probability that the page's copy is current: (the schedule's estimate, the one shown to users).
 
         Both are nan for a page that is not in the schedule.
         """

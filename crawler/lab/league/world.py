@@ -21,7 +21,7 @@ Arms vary the signals, the changes that count, the importance or the politeness:
     mixed       each site is one of honest, lying, feed, directory or none
     minor       edits of at most 2 lines do not count; no signals
     zipf        importance 1/(rank + 10), random ranks; no signals
-    polite      a site is asked at most at 1.5 times the mean rate of a site; no signals
+    polite      the request rate of a site is at most 1.5 times the mean over sites; no signals
 
 The score is the share of page time current, weighted by importance, from day
 292 on. The first fifth of the time is left out because all copies start fresh.
@@ -43,8 +43,8 @@ DAY = 86_400.0
 DAYS = 1461
 PAGES_A_SITE = 100
 WARMUP = 0.2
-LARGE = 10  # lines: a feed announces larger changes
-MINOR = 2  # lines: changes up to this size do not count in the arm `minor`
+LARGE = 10  # in lines; a feed announces only larger changes
+MINOR = 2  # in lines; changes up to this size do not count in the arm `minor`
 UNKNOWN_TOLD = 0.35  # share of the changes of unknown size that a feed announces
 POLITE = 1.5  # limit on a site's rate, as a multiple of the mean
 ZIPF_OFFSET = 10.0
@@ -121,7 +121,7 @@ class Policy(Protocol):
         """Return the page to fetch now, or -1."""
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
-        """Record the fetch of the page taken; `changed`: since the fetch before."""
+        """Record the fetch of the page taken; `changed`: the page has changed since the fetch before."""
 
     def remove(self, page: int, now: float) -> None:
         """Remove the page taken, which is gone."""
@@ -131,7 +131,7 @@ class Policy(Protocol):
 
 
 class GameResult(msgspec.Struct, frozen=True):
-    """The seconds after the warm-up that each page (n,) was current and that it existed, and the fetches."""
+    """The seconds after the warm-up in which each page (n,) was current and in which it existed, and the fetches."""
 
     current: np.ndarray
     there: np.ndarray
@@ -180,13 +180,13 @@ class _Part(msgspec.Struct, frozen=True):
     born: np.ndarray
     died: np.ndarray
     changes: list[list[float]]
-    told_at: np.ndarray  # the dates of the signals; the page of each is in told_of
+    told_at: np.ndarray  # the dates of the signals; the page of each signal is in told_of
     told_of: np.ndarray
     source: str
 
 
 def _kinds(names: list[str], arm: str) -> list[str]:
-    """Return the kind of each site's signals; in the arm `mixed` the kinds are as equally frequent as possible."""
+    """Return the kind of each site's signals; in the arm `mixed`, all kinds are about equally frequent."""
     if arm != "mixed":
         return [arm if arm in SOURCES else "none"] * len(names)
     order = sorted(range(len(names)), key=lambda k: (crc32(names[k].encode()), k))
@@ -236,7 +236,7 @@ def _site(history: SiteHistory, kind: str, arm: str, pages: int, days: int, seed
 
 
 def _last_of_days(at: np.ndarray) -> np.ndarray:
-    """Return the last of the times of each day."""
+    """Return the last time of each day."""
     at = np.sort(at)
     return at[np.append(np.diff(at // DAY) > 0, True)] if len(at) else at
 
@@ -298,7 +298,7 @@ def _by_day(parts: list[tuple[_Part, int]], days: int) -> list[Heard]:
 
 
 def play(world: World, policy: Policy, rate: float, calibration: Calibration | None = None) -> GameResult:
-    """Let the policy spend `rate` fetches per second on the world; sample its statements for `calibration`.
+    """Let the policy spend `rate` fetches per second on the world; sample its stated probabilities for `calibration`.
 
     Events of the same instant are processed in this order: births, the reading of
     signals, the fetch.

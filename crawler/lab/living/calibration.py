@@ -18,14 +18,14 @@ DECILES = 10
 LOOKS = 40  # samples per run
 SAMPLE = 500  # pages per sample
 KINDS = ("said", "told")
-LEAST_SHARE = 0.01  # share of the copies that a decile needs to count as the worst
+LEAST_SHARE = 0.01  # minimum share of the copies for a decile to count as the worst
 
 
 class Stating(Protocol):
     """A policy that states how likely copies are current."""
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """Return the probability that the page's copy is current: (the schedule's estimate, the one that users see)."""
+        """Return the probability that the page's copy is current: (the schedule's estimate, the one shown to users)."""
 
 
 class Decile(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class Calibration:
     ) -> None:
         self._policy, self._changes, self._died = policy, changes, died
         self._next, self._step = begin, (end - begin) / LOOKS
-        self.sums = np.zeros((len(KINDS), DECILES, 3))  # copies, sum of the statements, copies current
+        self.sums = np.zeros((len(KINDS), DECILES, 3))  # by decile: copies, sum of statements, current copies
 
     def sample(self, seen: Sequence[int], now: float) -> None:
         """If a sample is due, compare statements with the truth; the copy of page k includes `seen[k]` changes."""
@@ -96,7 +96,7 @@ def worst(rows: Iterable[Decile], kind: str) -> float:
 
 
 def table(rows: Iterable[Decile]) -> str:
-    """Return one line per decile (copies, statement, truth, difference), then the largest difference per kind."""
+    """Return one line per decile (copies, statement, truth, difference), then the largest difference of each kind."""
     rows = list(rows)
     lines = [f"{'stated by':<10} {'decile':>6} {'copies':>9} {'stated':>7} {'true':>7} {'off':>7}"]
     lines += [

@@ -16,7 +16,7 @@ import numpy as np
 from crawler.lab.league.scores import error_of
 from crawler.lab.living.playing import TRUE, UNIFORM, WorldRun
 
-ERRORS = 2.0  # standard errors by which a policy may be below uniform, or below the aim
+ERRORS = 2.0  # a policy may be below uniform, or below the aim, by this many standard errors
 
 
 class Gain(msgspec.Struct, frozen=True):

@@ -24,8 +24,8 @@ from crawler.lab.living.worlds import DrawnWorld
 
 UNIFORM, TRUE = "round-robin", "true"
 PLAYERS = (UNIFORM, *(name for name in rivals.RIVALS if name in ("nutch", "stormcrawler")), *SHIPPED, TRUE)
-STATING = (*SHIPPED, TRUE)  # policies that state how likely a copy is current
-SPANS = 20  # equal parts of the counted time; each host's share of the fetches is taken in each part
+STATING = (*SHIPPED, TRUE)  # the policies that state how likely a copy is current
+SPANS = 20  # equal parts of the counted time, for each host's share of the fetches
 
 
 class TrueRates(Shipped):
@@ -103,7 +103,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
         rest(page, now)
 
     def rest(page: int, now: float) -> None:
-        """Process an answer: its host must rest, and the crawl looks for the next page."""
+        """Process an answer: its host must rest now, and the policy looks for the next page, as a crawl does."""
         if spec.rest:
             policy.block(sites[page], now + spec.rest / rate)
             if look := getattr(policy, "peek", None):
@@ -178,7 +178,7 @@ def played(name: str, world: DrawnWorld) -> WorldRun:
 
 
 def judged(name: str, world: DrawnWorld) -> np.ndarray:
-    """Compare a policy's statements about copies with the truth; return sums for `calibration.deciles`."""
+    """Compare what a policy states about copies with the truth; return sums for `calibration.deciles`."""
     policy = make(name, world, judged=True)
     assert isinstance(policy, Shipped)
     horizon = world.horizon

@@ -1,4 +1,4 @@
-"""One shipped process crawls a drawn world on the virtual clock of `lab/cluster`: schedule, front, machine and commits.
+"""Crawls a drawn world with one whole shipped process (schedule, front, commits) on the virtual clock of `lab/cluster`.
 
 The web changes `speed` times as fast as the clock, and `refresh.speed` tells the crawl so, as in
 `lab/changing/gain.py`: days of the world take seconds, at `RATE` requests per second. Pages are found through one
@@ -20,7 +20,7 @@ from crawler.lab.living.playing import WorldRun, run_of
 from crawler.lab.living.worlds import DrawnWorld
 
 RATE = 30.0  # requests per second of the virtual clock
-LATENCY = 0.005  # seconds until an answer comes
+LATENCY = 0.005  # seconds until an answer arrives
 INDEX_IMPORTANCE = 1e-3
 # Name -> differences from the shipped refresh settings.
 CRAWLS: dict[str, dict[str, Any]] = {
@@ -31,7 +31,7 @@ CRAWLS: dict[str, dict[str, Any]] = {
 
 
 class DrawnWeb(SyntheticWeb):
-    """A drawn world as a web: `/d3/p17.html` on its host; `/` lists a host's pages, on the first host all hosts."""
+    """A drawn world as a web: pages such as `/d3/p17.html`; `/` lists a host's pages, and on the first host all hosts."""
 
     def __init__(self, world: DrawnWorld, speed: float) -> None:
         self.world, self.speed, self.start = world, speed, START
@@ -107,7 +107,7 @@ def crawled(name: str, world: DrawnWorld) -> WorldRun:
                 "pages": {"segment_bytes": 10_000_000},
                 "refresh": {
                     "endless": True,
-                    "share": 0.05,  # a small share, so that all pages are found first
+                    "share": 0.05,  # a small share for refresh, so that all pages are found first
                     "min_age": 0.0,
                     "speed": web.speed,
                     "importance_file": str(weights),
@@ -131,7 +131,7 @@ def _weights(web: DrawnWeb) -> str:
 
 
 def _judged(web: DrawnWeb, rows: list[WebAsk], length: float) -> WorldRun:
-    """Return freshness and the hosts' shares of the fetches from the log, in the world's time."""
+    """Return freshness and the hosts' shares of the fetches, computed from the log, in the world's time."""
     world = web.world
     horizon = length * web.speed
     begin = world.spec.warm_up * horizon

@@ -16,7 +16,7 @@ arrive at once. Their quality is the same for all pages, or differs within a hos
 
     honest     recall .95, one false signal in 20
     noisy      recall .6, two false signals per change
-    uneven     half of the pages of every host are honest; the others signal no change
+    uneven     half of the pages of every host are honest; the others signal none of their changes
                and send three false signals per change
 
 `visits` is the budget of a world in fetches per change. At the start every page is
@@ -69,9 +69,9 @@ class WorldSpec(msgspec.Struct, frozen=True):
 
     visits: fetches per change.
     rounds: mean fetches per page over the whole time.
-    polite: a host is asked at most at 1.5 times its equal share of the rate.
-    latency: the number of fetches that start before the answer to one arrives; meanwhile its host is busy.
-    rest: how long a host must not be asked after an answer, in units of the time between two fetches. With a
+    polite: the request rate of a host is at most 1.5 times its equal share of the whole rate.
+    latency: the number of further fetches that start before the answer to a fetch arrives; meanwhile its host is busy.
+    rest: the time for which a host must not be asked after an answer, in units of the time between two fetches. With a
         rest, the policy also looks for the next page after every event, as a crawl does.
     warm_up: the share of the time that is not measured.
     """

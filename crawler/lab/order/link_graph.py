@@ -21,8 +21,8 @@ from crawler.extract.links import extract_page
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.urls.canonical import resolve
 
-NEIGHBOURS = 8  # other hosts that each host's first page links to
-PAGES_LEAST = 8  # of a host
+NEIGHBOURS = 8  # number of other hosts that each host's first page links to
+PAGES_LEAST = 8  # the least number of pages of a host
 
 
 class LinkGraph(msgspec.Struct):
@@ -116,7 +116,7 @@ def _host(folder: Path, base: str, pages_max: int) -> Iterator[tuple[str, str, d
 
 
 def synthetic(pages: int, hosts: int, seed: int) -> LinkGraph:
-    """Return the lab's synthetic web (`lab/cluster/synthetic_web.py`) without its faults; its anchors have no texts."""
+    """Return the lab's synthetic web (`lab/cluster/synthetic_web.py`) without faults; its links have no anchor texts."""
     web = SyntheticWeb(WebSpec(hosts=hosts, pages=pages, flaws=False, sitemaps=0.0, traps=0.0), seed)
     urls = [web.url(page) for page in range(pages)]
     number = {url: page for page, url in enumerate(urls)} | {web.link_to(page): page for page in range(pages)}

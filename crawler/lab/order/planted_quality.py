@@ -3,9 +3,9 @@
     rank     PageRank x a log-normal factor (sigma 1): pages with many links to them are good
     topic    one page in `TOPIC` belongs to a topic; topic pages are worth 1, others .01. The topic spreads along
              links from a few random pages. Anchors of links to topic pages contain the topic's word with p = .7,
-             other anchors with p = .02. So anchors and linking pages both tell of a page's quality
+             other anchors with p = .02. So both the anchors and the linking pages indicate a page's quality
     depth    .5 ^ depth x a log-normal factor (sigma 1)
-    random   Pareto (alpha 1.2), independent of the links: nothing tells of it before the page is fetched
+    random   Pareto (alpha 1.2), independent of the links: nothing indicates it before the page is fetched
 
 Only reachable pages have a quality; the qualities sum to 1.
 """
@@ -21,7 +21,7 @@ from crawler.lab.order.link_graph import LinkGraph, page_rank
 
 WORD = "sought"  # the topic's word
 TOPIC = 20
-SEEDS = 8  # pages from which a topic spreads
+SEEDS = 8  # number of pages from which a topic spreads
 STAYS = 0.75  # probability that the next page of a topic is linked from a page in it
 SAID, SAID_WRONGLY = 0.7, 0.02
 

@@ -1,4 +1,4 @@
-"""A crawl of a link graph with the shipped frontier and the shipped scores, on a virtual clock.
+"""Crawls a link graph with the shipped frontier and the shipped scores, on a virtual clock.
 
     take ─► an answer after `TOOK` seconds ─► settle ─► links: scores, worths, the frontier
                                                          (new: add; news of a known URL: improve)
@@ -26,13 +26,13 @@ from crawler.robots.cache import ALLOWED, Verdict
 from crawler.storage.commit import Change
 from crawler.storage.kv import MemoryStore
 
-TOOK = 0.1  # seconds until an answer comes
+TOOK = 0.1  # seconds until an answer arrives
 DELAY = 1.0  # seconds between two requests to a host
 BITS = 16  # the table of link scores has 2^BITS entries
 
 
 class _Known:
-    """Scores known in advance by URL, for the oracle and for PageRank, which a crawler could not know."""
+    """Scores by URL that are known in advance, for the oracle and for PageRank; no crawler could know them."""
 
     def __init__(self, values: np.ndarray, graph: LinkGraph) -> None:
         scale = 1.0 / max(values.max(), 1e-300)
@@ -81,7 +81,7 @@ class _NoRobots:
 def walk(
     graph: LinkGraph, planted: Planted, name: str, *, rate: float, seed: int, weights: str = ""
 ) -> list[int]:
-    """Return the pages in the order in which a crawl fetches them; `weights`: the file of the order `words`.
+    """Return the pages in the order in which a crawl fetches them; `weights` is the weights file of the order `words`.
 
     `name` is a shipped order, "oracle" (the quality itself) or "pagerank" (PageRank of the whole graph). `rate` is
     in pages per second; 0: no limit.

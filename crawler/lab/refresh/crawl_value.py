@@ -2,7 +2,7 @@
 
     greedy    V_GREEDY: ignores signals; uses only mu and Delta
     cis       GREEDY-CIS: trusts every signal; gamma as observed
-    cis-nu0   GREEDY-CIS with gamma = lambda Delta: as if no signal were false
+    cis-nu0   GREEDY-CIS with gamma = lambda Delta, as if no signal were false
     ncis      GREEDY-NCIS: V, the exact value under noisy signals
     approx-J  the first J terms of V (both sums truncated); below V
     cis+      cis on pages of precision > 0.7 and recall > 0.6, greedy on the others

@@ -23,13 +23,13 @@ kept as at most `points_max` weighted points (tau, n). When there is one too man
 the two closest points are merged into one with the same score. The result equals
 `fit` until that limit is exceeded, and stays close to it afterwards (measured in the tests).
 
-If all intervals are changed, or none, the maximum is at infinity or 0. A `Prior`
+If all intervals are changed, the maximum is at infinity; if none is, it is at 0. A `Prior`
 adds pseudo-intervals and bounds. `KOLOBOV` is the prior of the public code of Kolobov et
 al.: one changed and one unchanged interval of half a day, and rates between 0.0005 and 7
-per day; we add the same for b, one signal with a change and one without. Under this prior
-every page starts at 1.39 changes per day. It must not steer a crawl of pages that
-change less: a page once seen to be slow would outrank all pages that were not fetched twice.
-`naive_quality` counts signals and changes by interval; it is biased upward, and exists only to show that.
+per day; we add the same for b, one signal with a change and one without. Under this prior every page starts at 1.39
+changes per day. It must not be used to crawl pages that change less often: a page once seen to be slow would outrank
+all pages that have not been fetched twice. `naive_quality` counts signals and changes by interval; it is biased upward,
+and exists only to show that.
 """
 
 import math
@@ -40,8 +40,8 @@ import numpy as np
 
 from crawler.freshness.params import PageParameters
 
-SIGNAL_WEIGHT_MAX = 30.0  # a precision of 1 - 1e-13: practically certain
-_UNDERFLOW = 700.0  # exp(-x) is negligible against 1 long before this; exp(x) is finite up to 709
+SIGNAL_WEIGHT_MAX = 30.0  # corresponds to a precision of 1 - 1e-13, which is practically certain
+_UNDERFLOW = 700.0  # for x above this, exp(-x) is negligible compared with 1; exp(x) is finite up to 709
 
 
 class Prior(msgspec.Struct, frozen=True):
@@ -287,7 +287,7 @@ def _merge(left: list[float], right: list[float], alpha: float, b: float) -> lis
     s1, s2, _, _, _ = _curvature_of_points((left, right), alpha, b)
     weight = left[2] + right[2]
     share = (alpha * s1 + b * s2) / weight
-    if not 1e-6 < share < 1.0:  # the rates are at a bound, or the changes were certain: any point is right
+    if not 1e-6 < share < 1.0:  # the rates are at a bound, or the changes were certain, so any point is right
         mean = [(p * left[2] + q * right[2]) / weight for p, q in zip(left[:2], right[:2], strict=True)]
         return [*mean, weight]
     scale = math.expm1(_solve_share(share)) / weight

@@ -2,10 +2,9 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Algorithm 1 of Busa-Fekete et al. exactly: at each tick crawl the page with the greatest value.
 
-This is the reference for cheaper schedulers, and the simulator uses it most, so it
-avoids evaluating all m values at each tick without changing the choice. It keeps a
-`level` below the recent winners. A page can only win after its value has crossed the
-level; the crossing time is known in advance and changes only when the page itself is
+This is the reference for cheaper schedulers, and the scheduler that the simulator uses most. So it avoids evaluating
+all m values at each tick, without changing the choice. It keeps a `level` below the recent winners. A page can only win
+after its value has crossed the level; the crossing time is known in advance and changes only when the page itself is
 crawled or gets a signal:
 
     waiting      heap by crossing time
@@ -53,15 +52,15 @@ CERTAIN = cython.declare(cython.Py_ssize_t, CERTAIN_FORM)
 SIGNALS_ONLY = cython.declare(cython.Py_ssize_t, SIGNALS_ONLY_FORM)
 INFINITY = cython.declare(cython.double, float("inf"))
 
-_BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)  # so that rounding does not hide an equal value
+_BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)  # on bounds, so that rounding hides no equal value
 _STRIDE = cython.declare(cython.double, 64.0)  # ticks between two sortings of the candidates
-_RECENT = cython.declare(cython.Py_ssize_t, 256)  # maximum number of pages that crossed or got a signal since
+_RECENT = cython.declare(cython.Py_ssize_t, 256)  # crossings and signals since the last sorting, at most
 # The level is raised after sorting this many candidates per page, which costs as much as recomputing all crossings.
 _PATIENCE = cython.declare(cython.double, 20.0)
 
 # The columns of a page's row, which is one cache line.
-LOW = cython.declare(cython.Py_ssize_t, 0)  # the value is at least this
-HIGH = cython.declare(cython.Py_ssize_t, 1)  # the value was at most this at the instant SINCE
+LOW = cython.declare(cython.Py_ssize_t, 0)  # a lower bound of the value
+HIGH = cython.declare(cython.Py_ssize_t, 1)  # an upper bound of the value at the instant SINCE
 SINCE = cython.declare(cython.Py_ssize_t, 2)  # -inf: the value must be evaluated
 SLOPE = cython.declare(cython.Py_ssize_t, 3)  # mu alpha exp(-alpha iota) at SINCE
 INTERVAL = cython.declare(cython.Py_ssize_t, 4)  # psi(iota) at SINCE
@@ -79,7 +78,7 @@ class ExactGreedy:
     dropped. Call `note_change` for signals, and `claim_next` and `record_outcome` at each tick.
     """
 
-    parameters: list  # one Parameters per page
+    parameters: list  # one `Parameters` object per page
     by: str
     last: cython.double[::1]
     counts: cython.longlong[::1]
@@ -299,7 +298,7 @@ class ExactGreedy:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _interval(self, i: cython.Py_ssize_t, at: cython.double) -> cython.double:
-        """Return psi at the threshold `at`, or the larger `at` itself if the value does not depend on time."""
+        """Return psi at the threshold `at`; if the value does not depend on time, return `at` itself, which is larger."""
         page: Parameters = self._of(i)
         return at if page.form == SIGNALS_ONLY or at == INFINITY else page.interval(at)
 

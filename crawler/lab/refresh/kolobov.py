@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, default=Path("pages.csv"), metavar="FILE", help="pages file to write"
     )
     parser.add_argument("--sample", type=int, default=100_000, metavar="N", help="URLs to keep (100,000)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the sample")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the sample")
 
 
 def run(args: argparse.Namespace) -> int:

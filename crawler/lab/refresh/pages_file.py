@@ -16,7 +16,7 @@ import numpy as np
 from crawler.errors import UsageError
 from crawler.freshness.params import Pages
 
-ROWS_MAX = 20_000_000  # arrays of this size take 1.3 GB
+ROWS_MAX = 20_000_000  # maximum number of pages; arrays of this size take 1.3 GB
 SIZE_MAX = 1e30  # the largest rate or importance: ratios of two such numbers are still finite
 
 

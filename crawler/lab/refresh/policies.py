@@ -88,7 +88,7 @@ class Optimum(msgspec.Struct, frozen=True):
 
 
 SAMPLE_MAX = 10_000  # a sample of this many pages yields the level of all to a few hundredths
-SLOW_MAX = 3  # steps after which a bracket that has not halved is bisected
+SLOW_MAX = 3  # a bracket that has not halved after this many steps is bisected
 
 
 def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
@@ -179,9 +179,8 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
     ]
     accuracy = (share * gains[0] + (1.0 - share) * gains[1]) / pages.importance.sum()
     rates = share * more + (1.0 - share) * fewer
-    if (
-        bandwidth > 0.0 and rates.sum() > 0.0
-    ):  # just below the maximum of a value, the rate jumps between two adjacent levels
+    # Just below the maximum of a value, the rate may jump between two adjacent levels.
+    if bandwidth > 0.0 and rates.sum() > 0.0:
         rates *= bandwidth / rates.sum()
     return Optimum(low, below, rates, float(accuracy))
 
@@ -208,11 +207,10 @@ def uniform(size: int, bandwidth: float) -> np.ndarray:
 def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) -> Iterator[int]:
     """Yield pages forever, page k in a share `rates[k]` of the steps (Algorithm 3).
 
-    After t steps every page has been chosen t rates[k] times, within 1. Job j of
-    page k may run from step floor((j-1)/rate) + 1 on and must run by
-    ceil(j/rate). Among the released jobs the one with the earliest deadline runs: two
-    heaps, O(log m) per step. Rates are divided by their sum; Fractions stay exact.
-    Among equal deadlines the smallest page number comes first. Pages of rate 0 never come.
+    After t steps every page has been chosen t rates[k] times, within 1. Job j of page k may run from step
+    floor((j-1)/rate) + 1 on and must run by ceil(j/rate). Among the released jobs the one with the earliest deadline
+    runs: two heaps, O(log m) per step. Rates are divided by their sum; Fractions stay exact. Among equal deadlines the
+    smallest page number comes first. Pages of rate 0 are never chosen.
     """
     total = sum(rates)
     shares = [(rate / total, k) for k, rate in enumerate(rates) if rate > 0]

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Play a schedule against the events of a run and compute its exact expected accuracy.
+"""Plays a schedule against the events of a run and computes its exact expected accuracy.
 
 Between two events of a page its probability of being fresh is g exp(-alpha t), where
 t is the time since the last crawl. g is 1 after a crawl; each emitted signal multiplies

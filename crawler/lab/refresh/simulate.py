@@ -38,7 +38,7 @@ DISCARD_TICKS = 5.0  # T_DELAY = 5/R (their Appendix C)
 WARMUP = 0.2
 SIGNALS = ("none", "perfect", "noisy")
 CHANGES = ("poisson", "bursty", "periodic")
-EVENTS_MAX = 200_000_000  # events per run: 5 GB
+EVENTS_MAX = 200_000_000  # events per run; they take 5 GB
 BURST = 5.0  # mean number of changes in a burst
 POLICIES = (
     "baseline",
@@ -68,11 +68,10 @@ def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") 
 def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray | None = None) -> Pages:
     """Draw a stand-in for the pages of Kolobov et al. (2019), with signals as in Busa-Fekete et al., Figure 1.
 
-    Change rates are log-normal with median 0.1 per day and sigma 1.3, within 0.0005 and 7;
-    precision ~ Beta(1.3, 2.83), recall ~ Beta(1.3, 3.75). 5 % of the pages are
-    labelled and carry 26.4 % of the importance; their precision and recall come
-    from the highest 5 % of the distributions, those of the others from the rest. The
-    `labelled` pages (m,) are drawn unless given.
+    Change rates are log-normal with median 0.1 per day and sigma 1.3, within 0.0005 and 7; precision ~ Beta(1.3, 2.83),
+    recall ~ Beta(1.3, 3.75). 5 % of the pages are labelled and have 26.4 % of the importance; their precision and
+    recall come from the highest 5 % of the distributions, the values of the other pages from the rest. The `labelled`
+    pages (m,) are drawn unless given.
     """
     change_rate = np.clip(0.1 * np.exp(1.3 * rng.standard_normal(size)), 0.0005, 7.0)
     labelled = rng.random(size) < 0.05 if labelled is None else labelled
@@ -294,7 +293,7 @@ def _draws(rates: np.ndarray, rng: np.random.Generator) -> Iterator[int]:
 
 
 class SimulationResult(msgspec.Struct, frozen=True):
-    """The result of a policy on one instance: accuracy of the whole run, after the warm-up and per bin; crawl rates."""
+    """The result of a policy on one instance: accuracy of the whole run, after the warm-up, and per bin; crawl rates."""
 
     accuracy: float
     settled: float

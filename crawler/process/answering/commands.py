@@ -36,7 +36,7 @@ from crawler.urls.canonical import canonical, hostname
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
-AUTHORITIES_SHOWN = 100  # at most, per host
+AUTHORITIES_SHOWN = 100  # authorities in the answer about a host, at most
 CHANGING = (
     "seed",
     "block",
@@ -77,7 +77,7 @@ class Commands:
         self._peers = peers or stages.views.waiting_for_peers
         self._explainer = Explainer.of(stages)
         self.prospect = self._explainer.prospect
-        self.running: Callable[[], dict[str, Any]] = dict  # what a running process adds to its status
+        self.running: Callable[[], dict[str, Any]] = dict  # returns what a running process adds to its status
         commands = (
             self.host, self.hosts, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire,
             self.signal, self.signals, self.consent,
@@ -104,7 +104,7 @@ class Commands:
         return _end_of(self.steps(request))
 
     def steps(self, request: Mapping[str, Any]) -> Steps:
-        """Answer like `run`, as a generator that pauses in long commands, so that other work can run meanwhile."""
+        """Answer like `run`; this is a generator that pauses in long commands, so that other work can run meanwhile."""
         arguments = dict(request)
         name = arguments.pop("command", "")
         command = self._commands.get(name) if isinstance(name, str) else None
@@ -143,7 +143,7 @@ class Commands:
         return replace(status, **self.running())
 
     def host(self, host: str) -> dict[str, Any]:
-        """Return the state of a host, as in the status, and the robots.txt of each of its authorities."""
+        """Return the state of a host, as the status shows it, and the robots.txt of each of its authorities."""
         name = _host_name(host)
         status = self._frontier.views.host(name, self._now())
         if status is None:
@@ -170,9 +170,9 @@ class Commands:
     ) -> dict[str, Any] | None:
         """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy.
 
-        With `static`, the server's answer also of a page that a browser showed. With `screenshot`, the content
-        is the picture that the browser took, empty if it took none. With `allow`, no copy that may not
-        be used for this purpose.
+        With `static`, return the server's answer even if a browser showed the page. With `screenshot`, the content is the
+        picture that the browser took; it is empty if there is none. With `allow`, ignore copies that may not be used for
+        this purpose.
         """
         rule = UseRule.of(allow, self._context.config.consent)
         request_form = canonical(url)
@@ -199,7 +199,7 @@ class Commands:
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
         """Queue seeds; the answer names the rejected ones, each with the reason.
 
-        `settings` are relaxed settings in force that apply to these seeds too (`crawl/relaxed_settings.py`).
+        `settings` names the relaxed settings of the crawl that apply to these seeds, too (`crawl/relaxed_settings.py`).
         """
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
         confirm(config, settings or {})

@@ -152,7 +152,7 @@ def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
 
 
 def _now(record: Mapping[str, Any], robots: Mapping[str, Any], kept: str) -> str:
-    """Return the clause about a stored page that its site restricts now: what holds, and what happens to the copy."""
+    """Return the clause about a stored page that its site now restricts: how, and what happens to the copy."""
     if robots.get("denied"):
         return f"; {_robots(robots)} now, so it is not fetched again{kept}"
     return kept if record.get("noarchive") else ""

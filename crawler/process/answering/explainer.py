@@ -48,7 +48,7 @@ class Explainer:
 
     @classmethod
     def of(cls, stages: Stages) -> "Explainer":
-        """Pick the parts from the open stages of a process."""
+        """Make an explainer from the open stages of a process."""
         return cls(
             stages.context,
             stages.views,
@@ -123,7 +123,7 @@ class Explainer:
         return facts | {"robots": robots} if robots else facts
 
     def prospect(self, url: str, record: PageRecord | None) -> Ahead:
-        """Return whether a URL (request form) with this record may be fetched: as `why`, without reading long queues."""
+        """Return whether a URL (request form) with this record may be fetched. Long queues are not read."""
         frontier = self._frontier
         waiting = frontier.views.explain(url, self._context.clock.now())
         facts: dict[str, Any] = {
@@ -160,7 +160,7 @@ class Explainer:
 
 
 def _in_words(known: dict[str, Any]) -> dict[str, Any]:
-    """Return what the refresh schedule knows about a page, with times in ISO 8601."""
+    """Return what the refresh schedule knows about a page; times are in ISO 8601."""
     instants = ("crawled_at", "deadline", "host_ready")
     return known | {name: iso_time(known[name]) for name in instants if known.get(name) is not None}
 

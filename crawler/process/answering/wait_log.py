@@ -1,4 +1,4 @@
-"""The reasons why hosts wait, for the log of -v: each wait once, with its cause and the next try.
+"""The log lines of -v that say why hosts wait: one line per wait, with its cause and the time of the next try.
 
 Logged waits: back-offs, robots.txt that cannot be fetched, hosts whose URLs are all retried later, and hosts that are
 blocked, given up or slowed down; also long gaps and long waits for an address or a DNS look-up. The same cause is
@@ -35,7 +35,7 @@ class WaitLog:
         self._gaps: dict[str, tuple[object, ...]] = {}
 
     def new_lines(self, hosts: Iterable[HostStatus]) -> Iterator[Wait]:
-        """Yield a line for each host whose wait has another reason, or is longer, than logged before."""
+        """Yield a line for each host that waits for another reason, or longer, than its last logged line says."""
         for host in hosts:
             if host.state == "in_flight":
                 continue

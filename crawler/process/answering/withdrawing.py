@@ -1,13 +1,13 @@
-"""The part of one process in a withdrawal (`crawler withdraw`); `admin/withdrawal.py` leads the processes through it.
+"""The steps of a withdrawal (`crawler withdraw`) in one process; `admin/withdrawal.py` leads all processes through them.
 
-    apply     read the rules again: from now on they are in force in this process
+    apply     read the rules again; from then on this process applies them
     count     count the copies that a rule covers
-    detach    write copies again that repeat a covered copy and stay (`pages/erasure.py`)
+    detach    write again each copy that stays but is stored as a repetition of a covered copy (`pages/erasure.py`)
     erase     erase the covered copies
 
-Long steps work on a portion of the store per request, so a request never takes long. The
-answer's `next` is the key to continue from, "" at the end. Every process gets the same
-request, with the places of all processes.
+Long steps examine one portion of the store per request, so a request never takes long. The answer's `next` is the
+key from which the next request continues, "" at the end. All processes receive the same request, which contains
+the key of each process.
 """
 
 import itertools
@@ -32,7 +32,7 @@ from crawler.urlfilter.url_filter import UrlFilter
 from crawler.urls.canonical import hostname
 from crawler.urls.fingerprint import Fingerprinter
 
-# Step -> the counts in its answer.
+# The counts in the answer of each step.
 _STEPS = {
     "count": ("pages", "copies", "bytes"),
     "detach": ("copies",),
@@ -46,7 +46,7 @@ PAUSE_ENTRIES = 500  # entries examined between two pauses: about 5 ms
 
 
 class Withdrawing:
-    """Carries out the steps of a withdrawal in one process; `commit` queues a change, `making` makes all queued ones."""
+    """Takes the steps of a withdrawal in one process; `commit` queues a change, `making` makes all queued changes."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class Withdrawing:
         begin: dict[str, str] | None = None,
         entries: int = 0,
     ) -> Steps:
-        """Do one step for `rule`; examine about `entries` entries, from the place of this process in `begin` on.
+        """Take one step for `rule`; examine about `entries` entries, from this process's key in `begin` on.
 
-        0 means no limit: for a crawl at rest, in which every change is durable at once.
+        With 0 entries there is no limit. This is for a crawl at rest, in which every change is durable at once.
         """
         if step == "apply":
             return (yield from self._apply())
@@ -98,7 +98,7 @@ class Withdrawing:
     def _apply(self) -> Steps:
         self._pages.withdrawals.reload()
         self._url_filter.renew()
-        self._commit(Change())  # the answer follows everything that was decided before
+        self._commit(Change())  # the answer waits until everything decided before is durable
         yield
         return {"process": self._name, "rules": len(self._pages.withdrawals.rules)}
 
@@ -120,7 +120,7 @@ class Withdrawing:
         return {"pages": pages, "copies": copies, "bytes": size, "next": next_key}
 
     def _part(self, rule: Withdrawal, begin: bytes) -> Iterator[tuple[bytes, Capture]]:
-        """Yield the captures among which those are that a rule covers, from the key `begin` on."""
+        """Yield the captures in the rule's key range, from the key `begin` on; the rule may cover only some of them."""
         first, end = span(rule, keys.CAPTURE, self._fingerprinter)
         for key, capture in self._pages.stored_captures(begin or first):
             if key >= end:
@@ -130,7 +130,7 @@ class Withdrawing:
     # -- erasure
 
     def _detach(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
-        """Queue the changes that write copies again which repeat a covered copy; count them."""
+        """Queue changes that write again the copies stored as repetitions of a covered copy; count these copies."""
         erasing, copies, next_key = Erasing(self._pages, rule), 0, ""
         change = Change(sync=True)
         for number, (key, capture) in enumerate(self._pages.stored_captures(begin)):
@@ -151,7 +151,7 @@ class Withdrawing:
     def _erase(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
         """Queue the changes that erase covered copies, what is known about their URLs, and their bytes.
 
-        The steps are told apart by the family of the key to continue from.
+        Erasing has several phases; the key family of the key to continue from tells which phase is next.
         """
         counts = dict.fromkeys(_STEPS["erase"], 0)
         if not begin and rule.stops_fetches:
@@ -269,14 +269,16 @@ def _key(place: str) -> bytes:
     try:
         return bytes.fromhex(place)
     except ValueError:
-        raise UsageError(f"withdraw: {place!r} is not a place") from None
+        raise UsageError(
+            f"withdraw: {place!r} is not a key in hex, as an earlier answer gave it in `next`"
+        ) from None
 
 
 def rule_of(plain: dict[str, Any]) -> Withdrawal:
     """Return a rule that came as plain data.
 
     Raises:
-        UsageError: it is not one.
+        UsageError: the data is not a rule.
     """
     try:
         return msgspec.convert(plain, Withdrawal)

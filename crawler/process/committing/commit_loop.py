@@ -41,7 +41,7 @@ class CommitLoopOwner(Protocol):
     """The interface through which the commit loop queries and notifies its process."""
 
     def fetching(self) -> int:
-        """Return the number of running fetch tasks, without those that only wait for their commit."""
+        """Return the number of running fetch tasks, not counting those that only wait for their commit."""
 
     def seeding(self) -> bool:
         """Return whether seeds are still being read."""
@@ -91,7 +91,8 @@ class CommitLoop:
         self._in_thread = in_thread
         self._committer = Committer(config.store, config.crawl.concurrency)
         self._heavy_links_max = config.due.buffer_entries_max
-        self._alone = not config.serve.address  # with an HTTP server, clients would wait for the disk too
+        # With an HTTP server, its clients would also wait for the disk.
+        self._alone = not config.serve.address
         self._steps = {
             Step.WAIT: self._wait,
             Step.GATHER: self._gather,
@@ -132,7 +133,7 @@ class CommitLoop:
         self._news.set()
 
     def look_at_flight(self) -> None:
-        """End the gathering if few results are in flight; call when a fetch task ends and when the process stops."""
+        """End the gathering if few fetches are in flight; call this when a fetch task ends and when the process stops."""
         if self._run.fetching() <= SIBLINGS or self._run.stopping():
             self._few_in_flight.set()
 
@@ -201,11 +202,11 @@ class CommitLoop:
         self._run.decided()
 
     def _takes_heavy(self) -> bool:
-        """Return whether the DUE has room for a result with many links, without filling it up for the others."""
+        """Return whether the DUE has room for a result with many links and still keeps room for other results."""
         return self._run.stopping() or self._due.pending < self._heavy_links_max
 
     async def _make(self, *, heavy: bool = True) -> None:
-        """Decide the results that are queued at the call, in turns of the event loop; at most one heavy result."""
+        """Decide the results that are queued now, over several turns of the loop, with at most one heavy result."""
         time, point = asyncio.get_running_loop().time, self._point
         heavy = heavy and self._takes_heavy() and len(point) > point.light
         end, queued = time() + TURN, point.light + heavy
@@ -219,7 +220,8 @@ class CommitLoop:
         await self._make()
         group, began = self._point.take_made(), self._clock.now()
         if self._alone and self._run.fetching() <= SIBLINGS and _is_small(group):
-            self._write(group)  # the loop would only wait for a thread, which costs two context switches
+            # Otherwise the loop would only wait for a thread, which costs two context switches.
+            self._write(group)
         else:
             await self._beside(partial(self._write, group))
         self._point.committed(group)

@@ -69,7 +69,8 @@ class Committer:
         self._large = min(config.group_entries_max, concurrency // 2)
         self._gather_until: float | None = None  # None while no group is gathering
         self._decide_at = 0.0
-        self.early_flush_at = 0.0  # when a dry frontier may next be flushed while fetches are in flight
+        # The instant from which a dry frontier may be flushed while fetches are in flight.
+        self.early_flush_at = 0.0
 
     def __repr__(self) -> str:
         return f"Committer(gathers until {self._gather_until})"
@@ -98,7 +99,7 @@ class Committer:
         return None if complete or not state.fetching else Step.GATHER
 
     def flushed(self, began: float, now: float) -> None:
-        """Note that a flush, or a part of one, ran from `began` to `now`."""
+        """Note that a flush, or part of a flush, ran from `began` to `now`."""
         self.early_flush_at = now + (now - began) * (1.0 / FLUSH_SHARE - 1.0)
 
     def pause(self, now: float) -> float:

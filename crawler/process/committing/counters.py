@@ -50,7 +50,7 @@ _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
 
 
 def count_kept(change: Change, capturing: Capturing) -> None:
-    """Add a capture to the change; count the keys that it adds to the store, and whether its body is incomplete."""
+    """Count the keys that a capture adds to the store, and whether its body is incomplete."""
     change.captures.append(capturing)
     change.count("stored.records", capturing.new_record)
     change.count("stored.captures", capturing.new_capture)

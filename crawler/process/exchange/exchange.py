@@ -1,4 +1,4 @@
-"""The crawl as a whole, as one of its processes sees it: limits, the end, and the exchange with peers.
+"""The limits and the end of the whole crawl, and the exchange with peers, as one process sees them.
 
 `Exchange` serves a crawl of one process: it applies the limits and detects the end by the
 same rules as in a crawl of many. `PeerExchange` (`peer_exchange.py`) adds the peers.
@@ -39,7 +39,7 @@ _WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is cached
 
 
 class Member(msgspec.Struct, frozen=True):
-    """The place of the process `name` in a crawl of one or several processes.
+    """Describes the process `name` as a member of a crawl of one or several processes.
 
     `addresses` are the addresses of the peers. `run` names the run whose limits span
     restarts of this process; with "", each start is a run of its own. `ended` says
@@ -90,7 +90,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, stages: Stages) -> "ExchangeParts":
-        """Pick the parts from the open stages of a process."""
+        """Take the parts from the open stages of a process."""
         return cls(
             store=stages.store,
             counters=stages.point.counters,
@@ -110,7 +110,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
 class Exchange:
     """The limits and the end of a crawl; used as it is by a process without peers."""
 
-    address: Address = ("", 0)  # where peers reach this process
+    address: Address = ("", 0)  # the address at which peers reach this process
 
     def __init__(self, context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> None:
         self._context, self._parts, self._clock = context, parts, context.clock
@@ -140,7 +140,7 @@ class Exchange:
         """Listen and connect to the peers; return the address in use.
 
         Raises:
-            ConfigError: the address cannot be listened on, or it requires a secret and none is set.
+            ConfigError: the process cannot listen on the address, or the address requires a secret and none is set.
         """
         return self.address
 
@@ -157,7 +157,7 @@ class Exchange:
         """Note that a group is durable: confirm and send the messages that waited for it."""
 
     async def part(self, stopped_by: str) -> None:
-        """Wait while peers depend on this process: until all know of the end, or have learned of a limit."""
+        """Wait until all peers know that the crawl has ended, or have had time to learn of a reached limit."""
 
     def status(self) -> dict[str, PeerStatus]:
         """Return the connection state of each peer, and the number of links that wait for it."""
@@ -194,7 +194,7 @@ class Exchange:
 
     @property
     def limit_reached(self) -> str:
-        """Return the limit that all processes together have reached, "" if none."""
+        """Return the name of the limit that all processes together have reached; "" if none is reached."""
         return self.coordination.limit_reached
 
     def _progress(self) -> Progress:

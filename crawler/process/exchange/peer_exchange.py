@@ -5,8 +5,8 @@
     heartbeat   the share of the rate and the end of the crawl are updated
 
 A process that has finished stays until all others know of the end, for `crawl.patience` at most.
-Peers cannot tell a silent process from a dead one: a process that was cut off meanwhile
-waits for the processes that have left, until one of them is started again and tells it.
+Peers cannot tell a silent process from a dead one. A process that was cut off meanwhile waits for the
+processes that have left until one of them is started again and tells it of the end.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class PeerExchange(Exchange):
             parts.store, self._extent, silence_max, self._clock.now(), clean=parts.clean
         )
         self._awaited = MissingPeers(silence_max)
-        self.coordination.tells_end = member.supervised  # the supervisor learns of the end, too
+        self.coordination.tells_end = member.supervised  # tell the supervisor of the end, too
         self._beating: asyncio.Task[None] | None = None
         boot = self.coordination.boot
         common = Common(
@@ -132,7 +132,7 @@ class PeerExchange(Exchange):
         if uninformed := self.coordination.uninformed():
             log.warning(
                 "the crawl has ended, but there is no contact with %s; if a process still waits there, "
-                "start this one again: it tells the others",
+                "start this one again, and it will tell the others",
                 ", ".join(uninformed),
             )
 
@@ -190,7 +190,7 @@ class PeerExchange(Exchange):
         if missing and not self._supervised:
             log.warning(
                 "nothing is left to do here, but the crawl cannot end without %s (no contact for %g s); "
-                "if the crawl has ended there, start one of them again: it tells this process; "
+                "if the crawl has ended there, start one of them again, and it will tell this process; "
                 "this process can be stopped without losing data",
                 ", ".join(missing),
                 self._config.silence_max,
@@ -202,7 +202,7 @@ class PeerExchange(Exchange):
         """Queue the accepted entries, in order; commit at once if a peer waits for an epoch to become durable."""
         if not self._taking:
             return
-        if not self._parts.due.full:  # otherwise entries wait in the inbox, and soon at the sender
+        if not self._parts.due.full:  # while it is full, entries wait in the inbox, and soon at the sender
             for received in self._inbox.take():
                 self._loops.queue(partial(self._parts.received, received))
         if self._outbox.urgent and not self._urgent:
@@ -215,7 +215,7 @@ class PeerExchange(Exchange):
         self._urgent = False
 
     def _overtake(self, newest: int) -> None:
-        """Take a later number than any start that a peer knows; the clock here is behind."""
+        """Take a later number than any start that a peer knows: this machine's clock is behind."""
         if self._common.identity.incarnation > newest:
             return
         log.warning(
@@ -277,7 +277,7 @@ class PeerExchange(Exchange):
         self._has_share = share > 0.0 or not rate
 
     def _tell_level(self, refresh: Refresh, now: float) -> None:
-        """Pass the levels that the peers reported to `refresh`; keep the reply for the next heartbeats."""
+        """Pass to `refresh` the levels that the peers have reported; send its answer with the next heartbeats."""
         said = self.coordination.rates_stated()
         reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
         waited = self._frontier.views.why_slow(now)["rate"]
@@ -308,13 +308,13 @@ def make_exchange(context: ProcessContext, parts: ExchangeParts, member: Member,
 
 
 def _check(urls: UrlsConfig, fingerprinter: Fingerprinter) -> bytes:
-    """Return 16 bytes that are equal in two processes only if fingerprints and buckets of all URLs are."""
+    """Return 16 bytes that differ between processes which compute other fingerprints or buckets for URLs."""
     parts = (fingerprinter.check_value, urls.partition, urls.strip_session_ids, suffix_list_version())
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
 def _next_incarnation(store: KeyValue, now: float) -> int:
-    """Return the number of this start: above all earlier ones in this folder, and at least the time in ms."""
+    """Return the number of this start: greater than all earlier ones in this folder, and at least the time in ms."""
     value = store.get(INCARNATION)
     before = 0 if value is None else int.from_bytes(unseal(INCARNATION, value), "big")
     number = max(before + 1, int(now * 1000))

@@ -1,20 +1,19 @@
-"""The end of a crawl of several processes, as one of them remembers it after a crash, when others may have left.
+"""Lets a process of several remember, after a crash, that the crawl had ended: its peers may have left by then.
 
 A process that announces the end may be left alone by all peers that it has told. So it first
 stores the end (`m/ended`) with its extent: the links that it had sent and applied, the pages
 that it had fetched, the seeds that it was given, the limits in force. Later work, such as the
-seeds of a new run, changes these numbers, and then the stored end is void. Other limits void it,
-too, because URLs that were parked or had to wait too long may now be fetched, here or in a
-process that starts later. A process says what it knows (`PastEnd`); while a peer's end is
-void, no process relies on its own. A restart is given the seeds of its run
-again and sends those of other processes again; these seeds are not counted, because the
-other processes had them before the end.
+seeds of a new run, changes these numbers, and then the stored end is void. A change of the limits voids it, too, because
+URLs that were parked or had to wait too long may now be fetched, here
+or in a process that starts later. Each process tells its peers what it knows of an end (`PastEnd`); while the stored
+end of one peer is void, no process relies on its own. A restarted process is given the seeds of its run again and
+sends those of other processes again; these seeds are not counted, because the other processes had them before the end.
 
-A stored end applies in two cases. After a crash, the process may have been killed while it
-left, so it leaves once the missing peers have been silent for long. After a clean end, a start is
-a new run, which waits for all peers; but a process that was cut off when the others left may
-still wait for them. The stored end contains what each peer had sent and applied. The first
-process that comes back tells a peer with these numbers, which knows of no end.
+A stored end applies in two cases. After a crash, the process may have been killed while it left, so it leaves once
+the missing peers have been silent for long. After a clean end, a start is a new run, which waits for all peers; but a
+process that was cut off when the others left may still wait for them. For this case the stored end contains the
+numbers of links that each peer had sent and applied. If a peer has the same numbers and knows of no end, the first
+process that comes back tells it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +46,7 @@ class Extent(msgspec.Struct, frozen=True):
     peers: dict[str, tuple[int, int]] = {}
 
     def is_beyond(self, kept: "Extent") -> bool:
-        """Return whether this extent has more work than `kept`, apart from the same seeds, or other limits."""
+        """Return whether limits differ from `kept`, or there is more work, not counting the same seeds again."""
         before = (kept.appended, kept.applied, kept.pages, kept.digest, kept.limits)
         return (self.appended - self.seeds, self.applied, self.pages, self.digest, self.limits) != before
 
@@ -71,7 +70,8 @@ class Termination:
         self._extent = extent
         self._silence_max = silence_max
         self._clean = clean
-        self._quiet_since = now  # since then some peers have been missing, and no process has had work
+        # The time since which some peers have been missing and no process has had work.
+        self._quiet_since = now
 
     @property
     def past_end(self) -> PastEnd:
@@ -99,9 +99,10 @@ class Termination:
     def recalls(self, said: Mapping[str, Progress | Counters], processes: int, now: float) -> bool:
         """Return whether the stored end still applies; call this often.
 
-        It applies if all processes that were heard in this life are idle, none knows of later
-        work, some are missing, and one of them waits without knowing of the end. After a crash, it also
-        applies if that lasts for `silence_max`.
+        It applies if all processes heard since this start are idle, none knows of later work, some processes are missing,
+        and one of those heard waits without knowing of the end. After a crash, it also applies, even if none waits so,
+        once the
+        rest has been true for `silence_max`.
         """
         work = any(not each.idle or each.outbox or each.past_end is PastEnd.VOID for each in said.values())
         if len(said) == processes or work or not self.holds:
@@ -110,7 +111,7 @@ class Termination:
         return self._is_awaited(said) or (not self._clean and now - self._quiet_since >= self._silence_max)
 
     def _is_awaited(self, said: Mapping[str, Progress | Counters]) -> bool:
-        """Return whether a peer is as it was at the end, but does not know of it."""
+        """Return whether a peer has the same numbers as at the end, but does not know of the end."""
         peers = self._kept.peers if self._kept is not None else {}
         return any(
             each.past_end is PastEnd.NONE and peers.get(name) == (each.appended, each.applied)
@@ -127,7 +128,7 @@ class MissingPeers:
         self._told: Sequence[str] = ()
 
     def check(self, missing: Sequence[str], idle: bool, now: float) -> Sequence[str]:
-        """Return `missing` if it is to be reported now, else (); its peers were not heard for `silence_max`."""
+        """Return `missing` if it is to be reported now, else (): once, after `silence_max` seconds without work."""
         if not idle or not missing:
             self._since, self._told = None, ()
             return ()

@@ -57,7 +57,7 @@ class CachedFetcher:
 
 
 def _as_fetched(found: EarlierAnswer, content_max: int) -> Fetch:
-    """Return a stored answer as the fetcher returned it then, with the time of that fetch."""
+    """Return a stored answer as the fetcher once returned it, with the time of that fetch."""
     stored = found.stored
     is_redirect = 300 <= stored.status < 400
     location = field_text(stored.header(b"location")) if is_redirect else ""

@@ -15,7 +15,7 @@ START_TURN = 0.008  # seconds per turn for starts: a verdict takes long if robot
 
 
 class FetchSlots:
-    """Starts the fetch tasks that the frontier gives out; `time` is told how long that takes.
+    """Starts the fetch tasks that the frontier gives out; reports to `time` how long that takes.
 
     `room` returns how many of a number of free slots may start a fetch now, by the
     limits of the crawl; `ended` is called whenever a fetch task has ended.
@@ -40,7 +40,7 @@ class FetchSlots:
         self._fetch_tasks = fetch_tasks
         self._room = room
         self.tasks = Tasks(fail, ended)
-        self.limited = False  # whether, at the last start, a limit left slots empty
+        self.limited = False  # whether a limit left slots empty at the last start
 
     def __len__(self) -> int:
         """Return the number of running tasks."""
@@ -48,7 +48,7 @@ class FetchSlots:
 
     @property
     def fetching(self) -> int:
-        """The number of running tasks, without those that only wait for their commit."""
+        """The number of running tasks, not counting those that only wait for their commit."""
         return len(self.tasks) - self._fetch_tasks.awaiting_commit
 
     @property

@@ -65,10 +65,10 @@ NextHop = Callable[[FetchRequest, Fetch, Hops], str]
 _OWN_REQUEST = LinkFlag.OWN_REQUEST
 _SITEMAP, _REFRESH, _RENDER = LinkFlag.SITEMAP, LinkFlag.REFRESH, LinkFlag.RENDER
 _EXTERNAL = LinkFlag.EXTERNAL
-HOP_BODY_BYTES_MAX = 64 << 10  # of an earlier answer of a chain, kept until the last one is stored
+HOP_BODY_BYTES_MAX = 64 << 10  # bytes kept of the body of each earlier answer of a redirect chain
 HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
-HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # per answer; one in a hundred exceeds them
-HEAVY_ROBOTS = 64 << 10  # bytes; ten times the size of all but one in a thousand
+HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # bytes and links of an answer; one in a hundred has more
+HEAVY_ROBOTS = 64 << 10  # bytes; ten times the size that one robots.txt in a thousand exceeds
 _STRING_BYTES, _DATE_BYTES = (
     57,
     150,
@@ -142,13 +142,13 @@ class FetchTasks:
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
-        self.promise: Promise | None = None  # adds to the page's change that the page is due to the sink
+        # Adds to a page's change the note that the sink must receive the page.
+        self.promise: Promise | None = None
         self.request_options_of: RequestOptionsOf | None = (
             None  # the request options of a fetch task with the flag OWN_REQUEST
         )
-        self.flags_of: Callable[[FetchTask], int] | None = (
-            None  # flags that requests for a page add to its link's
-        )
+        # The flags that the user's requests for a page add to the flags of its link.
+        self.flags_of: Callable[[FetchTask], int] | None = None
         self._overrides = Overrides(config.override)
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
         self._run = {
@@ -169,9 +169,8 @@ class FetchTasks:
             subresources=self._subresources,
             queue=queue,
         )
-        self._preparing = (
-            asyncio.Lock()
-        )  # one at a time: threads compete with the event loop for the processors
+        # One digest thread at a time, because threads compete with the event loop for the processors.
+        self._preparing = asyncio.Lock()
         self.pages_ended = 0
         self.awaiting_commit = 0  # fetch tasks whose page goes to the sink once it is durable
         self.in_sink = 0  # fetch tasks whose page is durable and being handled by the sink
@@ -278,7 +277,7 @@ class FetchTasks:
         )
 
     async def _robots_txt(self, fetch_task: FetchTask) -> None:
-        owner = object()  # of the bytes: a host may be fetched from again while its last answer is still held
+        owner = object()  # charged for the bytes, which may still be held when the host's next fetch begins
         fetch = await self._ended(
             fetch_task,
             self._fetch_robots(fetch_task, owner),
@@ -302,7 +301,7 @@ class FetchTasks:
 
     async def _page(self, fetch_task: FetchTask) -> None:
         reach("fetch begun")
-        owner = object()  # of the bytes, as above
+        owner = object()  # charged for the bytes, as above
         fetch, extracted, file = await self._ended(
             fetch_task,
             self._fetch_page(fetch_task, owner),
@@ -358,7 +357,7 @@ class FetchTasks:
     def _promised(
         self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float
     ) -> Making:
-        """Make the page's change, with what its rendering taught and the promise that the sink will receive it."""
+        """Make the page's change; add what its rendering taught, and the promise that the sink will receive it."""
         change = yield from self._results.page(fetch_task, fetch, extracted, now)
         if fetch.rendering is not None and self._made_rendering is not None:
             self._made_rendering.learn(fetch_task, fetch, change)
@@ -429,7 +428,7 @@ class FetchTasks:
         await committed
 
     async def _read(self, fetch_task: FetchTask, fetch: Fetch, stream: MapStream | None) -> Extracted | None:
-        """Return the content extracted from an answer; None if it has no news, or if a bug lost its links."""
+        """Return the content extracted from an answer; None if it shows nothing new or reading it raised an error."""
         try:
             if not self._results.shows_news(fetch_task, fetch):
                 self._reader.drop(stream)
@@ -458,7 +457,7 @@ class FetchTasks:
     ) -> Fetch:
         """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer.
 
-        With `keeps_all`, its `earlier` are the answers before it.
+        With `keeps_all`, its field `earlier` holds the answers before it.
         """
         fetch = await self._fetcher.fetch(request)
         fetch = await self._signed(fetch_task, request, fetch, options)
@@ -473,7 +472,7 @@ class FetchTasks:
             if keeps_all:
                 self._results.note_site(fetch)
                 earlier.append(_shortened(fetch))
-            fetch.body = fetch.content = b""  # not needed: a waiting hop holds no bytes
+            fetch.body = fetch.content = b""  # a task that waits for a hop holds no bytes
             self._fetcher.let_go(request.owner)
             options = redirected_options(
                 options, fetch.status, same_host=hostname(url) == fetch_task.hostname
@@ -494,7 +493,7 @@ class FetchTasks:
         return await self._hop(fetch_task, request, fetch.url, fetch, options)
 
     async def _whole(self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch) -> Fetch:
-        """Go on with a file that broke off, as long as each request brings more of it; return the last answer."""
+        """Resume a file that broke off, as long as each request brings more of it; return the last answer."""
         file = request.file
         for _ in range(self._config.fetch.resumes_max):
             if file is None or fetch.outcome is not Outcome.TRUNCATED or not file.can_resume():
@@ -521,7 +520,7 @@ class FetchTasks:
         return resolve(fetch.url, fetch.location) or ""
 
     def _own_key_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
-        """Return the target if its key is the key of a URL of the chain, else "".
+        """Return the target if it has the duplicate key of a URL of the chain, else "".
 
         As a link, such a target would be dropped as a duplicate. A request that was already
         made with the same cookies is a loop, because the answer would be the same.
@@ -590,7 +589,7 @@ class FetchTasks:
         config = self._config
         gap, gap_factor = self._frontier.under_way.gap_terms(fetch_task)
         keep_alive = gap + config.fetch.keep_alive_extra
-        if self._frontier.under_way.has_more(fetch_task):  # its host is fetched from again, even if late
+        if self._frontier.under_way.has_more(fetch_task):  # the connection will be used again, even if late
             keep_alive = max(keep_alive, config.fetch.keep_alive_max)
         request = FetchRequest(
             url=fetch_task.url,
@@ -657,7 +656,7 @@ def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
 
 
 def _going(request: FetchRequest, options: RequestOptions) -> FetchRequest:
-    """Return the request with `options` added to what the configuration says."""
+    """Add `options` to what the configuration says about a request; return the request."""
     request.method, request.body, request.secrets = options.method, options.body, options.secrets
     request.headers = (*request.headers, *options.headers) if options.headers else request.headers
     return request

@@ -15,9 +15,8 @@ _SEED, _OWN_REQUEST, _SITEMAP = LinkFlag.SEED, LinkFlag.OWN_REQUEST, LinkFlag.SI
 class FileBodies:
     """Gives each fetch task the body in which a large file is received.
 
-    The user asked for a file with `fetch.files = "all"`, if it is a seed, or if its kind is one
-    of `filter.accept`. In the last two cases its server must state its length, because an endless
-    stream has none.
+    A file counts as asked for if `fetch.files` is "all", if it is a seed, or if its kind is listed in `filter.accept`.
+    In the last two cases its server must state its length, because an endless stream has none.
     """
 
     def __init__(self, config: Config, parts: PartFolder) -> None:

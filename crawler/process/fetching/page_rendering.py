@@ -1,14 +1,15 @@
-"""Show a page of a fetch task in a browser if that is worth it, and take the DOM as its content.
+"""Shows the page of a fetch task in a browser if that is worth it, and takes the DOM as its content.
 
     static answer -> its links and text -> is it worth a browser? (`render/deciding.py`)
-    yes -> the browser shows it, its requests are asked politely (`subresources.py`)
+    yes -> the browser shows it; the requests that this needs are made politely (`subresources.py`)
         -> links, title and directives of the DOM, and the links of the static answer that it lost
 
-The static answer stands if no browser can show a new page. A page that a browser showed before
-keeps that copy: the answer, usually a shell, would look like a change of it. This module, and
-with it the browser's, is imported only by a crawl that renders.
+If no browser can show a new page, its static answer is stored. A page that a browser showed before keeps its stored
+copy, because the static answer, usually a shell, would look like a change. This module, and with it the browser's
+modules, is imported only by a crawl that renders.
 
-    whether        the page's request or seed (`LinkFlag.RENDER`, `STATIC`), else `[[override]]`, else `render.when`
+    Whether a page is shown is decided by its request or seed (`LinkFlag.RENDER`, `STATIC`), else by `[[override]]`,
+    else by `render.when`.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ class PageRendering:
     `read` extracts from an answer, `in_scope` tells whether a link counts as something new,
     `subresources` makes a page's requests, `step_aside` frees the address
     of a task and, if few tasks are aside, its fetch slot. `was_rendered` tells whether the stored
-    copy of a task's page is what a browser showed. `store` has what earlier runs have learned.
+    copy of a task's page is what a browser showed. `store` holds what earlier runs have learned.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class PageRendering:
     async def _show(
         self, fetch_task: FetchTask, fetch: Fetch, request: FetchRequest
     ) -> tuple[Rendering | None, Extracted | None]:
-        """Return the page as a browser shows it, and what its DOM contains; None for what there is not."""
+        """Return the page as a browser shows it, and the content extracted from its DOM; each None if there is none."""
         if self._renderer.given_up:
             return None, None
         self._step_aside(fetch_task)

@@ -1,4 +1,4 @@
-"""From a fetch to its links: chooses the extractor for the answer, and parses large answers in a child process.
+"""Reads the links of a fetch: chooses the extractor for the answer, and parses large answers in a child process.
 
 HTML, XHTML, or no usable type and HTML by its first bytes   extract.links, heavy pages in a child process
 a sitemap (fetched as a sitemap)                             extract.sitemap
@@ -85,7 +85,7 @@ class Reader:
         self._worker.holding = holding
 
     def follow(self, fetch_task: FetchTask) -> MapStream | None:
-        """Return a stream that parses a sitemap as it arrives, to be passed to `read` or `drop`; None for a page."""
+        """Return a stream that parses a sitemap while it arrives, to be passed to `read` or `drop`; None for a page."""
         if not fetch_task.flags & _SITEMAP:
             return None
         document = Document.of(
@@ -141,7 +141,7 @@ class Reader:
         return await self._documents.read(fetch.content, self._context(fetch_task, fetch), document)
 
     async def news(self, extracted: Extracted, fetch: Fetch, known_content: Callable[[], bytes]) -> None:
-        """Keep only the dates that the stored copy of the document, read by `known_content`, does not have."""
+        """Keep only the dates that the stored copy of the document, read by `known_content`, lacks."""
 
         def compare() -> list[tuple[str, float]]:
             entries = self._entries(extracted.told_by, known_content())

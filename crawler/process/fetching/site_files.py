@@ -1,7 +1,8 @@
-"""Fetches the files in which a site speaks about its pages: tdmrep.json and RSL licence documents.
+"""Fetches the files in which a site states how its pages may be used: tdmrep.json and RSL licence documents.
 
-They are asked for after a page of the site was fetched, before its result is stored, so its receipt contains them;
-each file at most once per `consent.files_max_age`. robots.txt, gaps and limits bind these requests as any other. On
+They are fetched after a page of the site was fetched and before its result is stored, so that the page's receipt
+contains them; each file is fetched at most once per `consent.files_max_age`. robots.txt, gaps and limits apply to these
+requests as to any other. On
 the page's own host they are hops of its fetch task; on another host they are made like subresources, which fetches
 that host's robots.txt first.
 """

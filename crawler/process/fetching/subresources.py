@@ -1,12 +1,13 @@
-"""Requests that a page makes while a browser shows it, asked as every other request of the crawl.
+"""The requests that a page makes while a browser shows it, made as politely as every other request of the crawl.
 
-    own host        one at a time, without the gap between them; afterwards the host rests as after one
+    own host        one at a time, without a gap between them; afterwards the host rests as after a single
                     request that took as long as all of them
-    other hosts     their own slot and gap, like the hop of a redirect; the page waits as long as it has time
+    other hosts     each request waits for its host's slot and gap, like the hop of a redirect, within the page's time
+    limit
 
-robots.txt binds them as it binds pages; that of a host that is not known yet is fetched
-first. The address guard, the limits and the cookies are those of the fetcher; a crawl
-without cookies keeps those of one page for that page.
+robots.txt applies to them as to pages; if a host's robots.txt is not known yet, it is fetched first. The address guard,
+the limits and the cookies are those of the fetcher; a crawl without cookies still keeps a page's cookies for the
+requests of that page.
 """
 
 import asyncio
@@ -64,7 +65,7 @@ class Subresources:
             fetcher=HTTP,
             jar=jar,
             body=b"",
-            file=None,  # it receives the page's own body
+            file=None,  # `file` is only for the page's own body
         )
         self._config = config
         self._clock = clock

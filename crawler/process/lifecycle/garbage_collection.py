@@ -4,14 +4,14 @@ Reference counting frees nearly all objects of a crawl: 11,000 pages of the open
 a few dozen cycles. The collector blocks the event loop for about 0.3 ms per thousand objects
 (1 ms if other programs evict them from the CPU caches), so it runs seldom and on few objects:
 objects that exist at the start of a crawl, or survive a full collection, are frozen. A
-collection examines about 45,000 objects, however large the crawl is. A frozen cycle that
-becomes garbage later is never freed, such as that of a fetch in flight at that instant.
+collection examines about 45,000 objects, however large the crawl is. A frozen cycle that becomes garbage later is never
+freed, for example one of a fetch that was in flight when it was frozen.
 
 Bodies are allocated and freed between objects that live for hours, which leaves holes in the
 C heap: 65 of 172 MiB after ten minutes of the open web. `give_back` returns the free memory
-pages to the system. `map_large_blocks` keeps bodies of more than a mebibyte out of the heap: after the first
-free of a large block, glibc takes such blocks from the heap, where three processes beside large sitemaps left
-holes of 190 MiB.
+pages to the system. `map_large_blocks` keeps bodies of more than a mebibyte out of the heap: otherwise, after the first
+free of a large block, glibc takes such blocks from the heap, where three processes that
+read large sitemaps left holes of 190 MiB.
 """
 
 import gc

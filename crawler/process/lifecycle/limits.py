@@ -42,8 +42,8 @@ class Disk(Enum):
     """The state of the disk's free space."""
 
     ROOM = "room"
-    LOW = "low"  # nothing is fetched until there is room again
-    FULL = "full"  # the run stops while there is room for its last commit
+    LOW = "low"  # fetch nothing until there is room again
+    FULL = "full"  # stop the run while there is still room for its last commit
 
 
 def disk_state(free: int, total: int, config: StoreConfig) -> Disk:

@@ -63,7 +63,7 @@ def make_fingerprinter(context: ProcessContext, seed: bytes, equivalences: Equiv
 
 def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
     config = context.config
-    # As many as there are hosts in the front; each of them is read every few seconds.
+    # One entry for each host in the front: the robots.txt of each is read every few seconds.
     entries_max = config.frontier.front_factor * config.crawl.concurrency
     return RobotsCache(store, config.robots, config.identity.token, entries_max)
 
@@ -113,7 +113,7 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 
 
 def make_file_bodies(context: ProcessContext, pages: PageCache) -> FileBodies:
-    """Open the parts of large files, without those that earlier runs left of files that are stored since."""
+    """Open the folder of partly received files; delete what earlier runs left of files that have been stored since."""
     parts = PartFolder(context.directory / PARTS)
 
     def is_needed(identity: str, head: PartHead) -> bool:
@@ -138,7 +138,7 @@ def make_eliminator(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 
 
 def _handed_out(store: KeyValue) -> Iterator[int]:
-    """Yield the fingerprints that the frontier has received (tried, to do, parked), for a DUE that is only in memory."""
+    """Yield the fingerprints that the frontier has received (tried, to do, parked), to fill a DUE kept in memory."""
     for key, _ in scan_prefix(store, PAGE):
         yield int.from_bytes(key[2:], "big")
     yield from queued_fingerprints(store)

@@ -133,7 +133,7 @@ def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Ch
 
 
 def _validators(context: ProcessContext, store: KeyValue, refresh: Refresh | None) -> Validators:
-    """Return how far validators can be trusted: as the refresh schedule has learned, if there is one."""
+    """Return the trust in validators: that of the refresh schedule, if there is one."""
     if refresh is not None:
         return refresh.validators
     validators = Validators(context.config.refresh)

@@ -1,4 +1,4 @@
-"""Detection of lost state: the store of a process, or its last writes, are gone and no file shows it.
+"""Detects lost state: the store of a process, or its last writes, may be gone without any file showing it.
 
 Every opening and every clean end write a state number to the store, synced. The number is
 then also written outside the folder (`DIR/p0.begun`). So a missing log, a log cut off before
@@ -15,7 +15,7 @@ from crawler.storage.reshard import load, pack
 
 
 def check_for_loss(folder: Path) -> None:
-    """Refuse to create a store where a process has already run and its store is gone.
+    """Raise an error if a process has already run here and its store is gone; a new store must not replace it.
 
     Raises:
         DamageError: the store is gone.

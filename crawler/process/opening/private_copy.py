@@ -1,4 +1,4 @@
-"""A private copy of what a process opens, for readers: they take no lock and change nothing.
+"""Makes a private copy of the store and the DUE for a reader, which takes no lock and changes nothing.
 
     DIR/p0/snapshot-PID-.../store     a copy of the store as it is committed now (`storage/snapshot.py`)
     DIR/p0/snapshot-PID-.../due       links to the runs, which never change
@@ -7,11 +7,11 @@
 
 The store decides what is committed. All files that it may name are linked before it is
 copied, and those that are new are linked after that. So they exist, even if the process
-merges or deletes them meanwhile. A reader opens the copy as a process opens its own files
-after a crash: what recovery cuts or deletes are the copies.
+merges or deletes them meanwhile. A reader opens the copy as a process opens its own files after a crash: recovery then
+cuts or deletes only copies.
 
-Without a place to write, on a read-only or full file system, the copy is in the
-system's temporary folder. Cost: a hard link for each table and run; the logs are copied.
+If the file system of the crawl is read-only or full, the copy is in the system's temporary folder. Cost: a hard link for
+each table and run; the logs are copied.
 """
 
 import os
@@ -75,12 +75,13 @@ def _link_new(process: Path, folder: Path, name: str, pattern: str) -> None:
         if not os.path.lexists(target):
             try:
                 link(path, target)
-            except FileNotFoundError:  # merged or flushed meanwhile; then the store no longer names it
+            except FileNotFoundError:
+                # The file was merged or flushed meanwhile, so the store no longer names it.
                 continue
 
 
 def _copy(source: Path, linked: Path) -> None:
-    """Replace a link by a copy, since opening a log may cut it."""
+    """Replace a link by a copy, because opening a log may cut it."""
     draft = linked.with_suffix(".copy")
     try:
         shutil.copyfile(source, draft)

@@ -49,21 +49,21 @@ from crawler.urls.equivalence import Equivalences
 
 log = logging.getLogger("crawler")
 
-_LEAD_SAID = 60.0  # seconds; a smaller step of the clock is not worth a line
+_LEAD_SAID = 60.0  # seconds; a smaller step of the clock is not logged
 
 BALLAST = "ballast"
 _READING_TRIES = 5  # a process may change its files while a reader copies them
-_NEWS = LinkFlag.NEWS  # on a refetched page: the page that links to it receives the credit
+_NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page, which receives the credit for it
 
 
 class Stages:
     """The stages stored in `DIR/<name>`, opened under its lock.
 
     `seed` is the crawl's 16 secret bytes; `topology` names the other processes (None:
-    there are none); `priority` gives a link its place (`Frontier`). With `restore`, pages
+    there are none); `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages
     whose stored copy is gone are queued again. With `brief`, the stages are closed soon, so
-    other openers wait for the lock, unless they are `lasting`. With `copy`, a private copy of the
-    store and the DUE is opened, without lock; closing it keeps nothing. `environment` defaults to the operating system.
+    other openers wait for the lock, unless they are `lasting`. With `copy`, a private copy of the store and the DUE is
+    opened, without a lock; its changes are lost at closing. `environment` defaults to the operating system.
 
     Raises:
         BusyError: another process holds the lock.
@@ -108,7 +108,7 @@ class Stages:
             self.counters_before = Counter(self.point.counters)
         except BaseException:
             if (store := getattr(self, "store", None)) is not None:
-                store.close()  # otherwise it could not be opened again in this process
+                store.close()  # otherwise the directory could not be opened again in this process
             if self.lock is not None:
                 self.lock.release()
             raise
@@ -221,7 +221,7 @@ class Stages:
         return clean
 
     def _begin_state(self, batch: Batch, *, clean: bool) -> None:
-        """Write `batch`, synced, as the first of a new state."""
+        """Write `batch`, synced, as the first batch of a new state."""
         self.state += 1
         stage_state(batch, self.state, clean=clean)
         self.store.write(batch)
@@ -348,7 +348,8 @@ def reading(config: Config, directory: CrawlDirectory, name: str, *, clock: Cloc
 
 
 def _stages(config: Config, directory: CrawlDirectory, name: str, clock: Clock, **how: Any) -> Stages:
-    config = replace(config, crawl=replace(config.crawl, trace=False))  # no crawling, so no trace
+    # A reader does not crawl, so it has no trace.
+    config = replace(config, crawl=replace(config.crawl, trace=False))
     folder, seed = directory.process(name), directory.seed()
     place = topology(config, directory.path, name)
     return Stages(config, folder, seed, clock=clock, name=name, topology=place, brief=True, **how)

@@ -156,7 +156,7 @@ class Admission:
         link_context: LinkContext,
         encoding: str = "utf-8",
     ) -> Counted:
-        """Queue the raw links that are out of scope, to be checked; pause after each portion, return their number.
+        """Queue raw links that are out of scope, to be checked; pause after each portion; return their number.
 
         Each accepted one counts as a link again: it was counted as filtered by scope.
         """
@@ -187,7 +187,7 @@ class Admission:
     def one(self, change: Change, url: str, fingerprint: int, link_context: LinkContext) -> None:
         """Filter a URL (request form) and queue it under `fingerprint`, unless that was seen recently.
 
-        For requests, other than links, made to a crawl of one process.
+        This is for URLs that are requested rather than linked, in a crawl of one process.
         """
         change.count("urls.links")
         if rule := self._intake.one(url, link_context.flags).rule:

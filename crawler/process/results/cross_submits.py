@@ -1,7 +1,7 @@
-"""The URLs that a sitemap may name (sitemaps.org, cross-submits).
+"""Decides which URLs a sitemap may name (sitemaps.org, cross-submits).
 
 A sitemap may name URLs of its own host, and of any authority whose robots.txt names the
-sitemap. The parsed host of the URL is compared, never a text within the URL. Each authority
+sitemap. The parsed host of the URL is compared, never a substring of the URL. Each authority
 is looked up once per sitemap.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from crawler.records import FetchTask
 from crawler.urls.canonical import authority, hostname, resolve
 
-_AUTHORITIES_MAX = 10_000  # remembered a map
+_AUTHORITIES_MAX = 10_000  # authorities remembered per sitemap
 _LOOKED_UP = 64  # URLs converted to their request form between two pauses: about 2 ms
 
 Names = Callable[[str, str], bool]  # (authority, URL of a sitemap): whether its robots.txt names the sitemap
@@ -35,7 +35,7 @@ class CrossSubmits:
         )
 
     def among(self, locs: Sequence[str]) -> Generator[None, None, list[str]]:
-        """Return the entries of `locs` that the sitemap may name, and those without a request form for the filter."""
+        """Return the entries of `locs` that the sitemap may name, and the invalid ones, which the filter rejects."""
         taken: list[str] = []
         work = 0
         for loc in locs:

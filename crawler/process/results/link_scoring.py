@@ -88,12 +88,12 @@ class LinkScoring:
         return _classes(worth), np.flatnonzero(news).tolist()
 
     def sent(self, fingerprints: np.ndarray, scores: Scores) -> tuple[list[int], list[int]]:
-        """Return (classes, positions of news) for links to another process; classes of what they add there."""
+        """Return (classes, positions of news) for links to another process, with the classes of what they add there."""
         worth, told, news = self._sent.add(fingerprints, scores)
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 
     def improve(self, links: Sequence[Link], change: Change) -> None:
-        """Move the URLs of `links`, which are news, if they are waiting."""
+        """Move each URL of `links` that waits in a queue: these links improve its score."""
         if links:
             self._improve(links, change)
 
@@ -104,7 +104,7 @@ class LinkScoring:
 
 
 def _classes(worth: Scores) -> list[int]:
-    """Return the classes that `orders.classes.class_of` gives to scores."""
+    """Return the classes of scores, as `orders.classes.class_of` computes them."""
     places = np.rint(-PER_OCTAVE * np.log2(np.maximum(worth, LEAST)))
     found: list[int] = np.clip(places, 0, WORST).astype(np.intp).tolist()
     return found

@@ -1,4 +1,4 @@
-"""IndexNow notices that wait for their key files, kept in the store: a notice answered with 202 survives a crash.
+"""Keeps IndexNow notices in the store while they wait for their key files: a notice answered with 202 survives a crash.
 
 A notice is deleted by the change that turns its URLs into signals, or when its key file turns out not to
 contain the key. `serve/indexnow.py` limits the number of waiting URLs.

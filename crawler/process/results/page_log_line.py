@@ -28,8 +28,9 @@ class PageLine(msgspec.Struct, omit_defaults=True, gc=False):
     location: str = ""
     error: str = ""
     rendered: float = 0.0  # seconds for which a browser showed the page
-    gained: bool = False  # the browser showed links or text that the answer lacks
-    cut_by: str = ""  # the limit that ended the page in the browser; without `rendered`, why it was not shown
+    gained: bool = False  # whether the browser showed links or text that the answer lacks
+    # The limit that ended the page in the browser; without `rendered`, why the page was not shown.
+    cut_by: str = ""
     missing: int = 0  # requests of the page in the browser that got no usable answer
 
 

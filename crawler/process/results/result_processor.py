@@ -61,14 +61,13 @@ _NEWS = LinkFlag.NEWS
 _KNOWN = _REFRESH | _AGAIN
 _EXTERNAL = LinkFlag.EXTERNAL
 _APART = 0.002  # seconds between two captures of one fingerprint: keys have milliseconds
-_ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)  # the statements themselves: they have no receipt
+# Answers that contain the site's statements; they get no receipt.
+_ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)
 Pauses = Generator[None, None, None]
-Hear = Callable[
-    [Change, FetchTask, Extracted, float], None
-]  # (change, the page's fetch task, the extracted content, now)
-Credit = Callable[
-    [Change, int, int, float], None
-]  # (change, the page that led to a new page, the new page, now)
+# Arguments: the change, the page's fetch task, the extracted content, now.
+Hear = Callable[[Change, FetchTask, Extracted, float], None]
+# Arguments: the change, the page that led to a new page, the new page, now.
+Credit = Callable[[Change, int, int, float], None]
 
 
 class ResultProcessor:
@@ -107,11 +106,12 @@ class ResultProcessor:
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
         """Return the validators (ETag, Last-Modified) for a conditional request, each "" if there is none to use.
 
-        Copies that are withdrawn are not confirmed: a 304 would leave the page without a copy to show.
+        There are none if all copies are withdrawn: a 304 would leave the page without a copy to show.
         """
         if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
             return "", ""
-        if self.was_rendered(fetch_task):  # then an unchanged answer would say nothing about the page
+        # An unchanged static answer would say nothing about the rendered page.
+        if self.was_rendered(fetch_task):
             return "", ""
         if fetch_task.flags & _KNOWN and self._lacks_receipt(fetch_task):
             return "", ""
@@ -130,7 +130,7 @@ class ResultProcessor:
         return record is not None and record.state is PageState.STORED and record.rendered
 
     def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
-        """Return whether the known page was stored without a receipt, so that its meta elements must be read once."""
+        """Return whether the known page was stored without a receipt; then its meta elements must be read once."""
         record = self._pages.record(fetch_task.fingerprint)
         return self._stamping is not None and record is not None and not record.receipt
 
@@ -141,7 +141,7 @@ class ResultProcessor:
         return not self._pages.shows_known(fetch, fetch_task)
 
     def note_site(self, fetch: Fetch) -> None:
-        """Note in an answer what its site says about the use of its pages now."""
+        """Note in an answer what its site now says about the use of its pages."""
         if self._stamping is not None:
             fetch.site = self._stamping.book.note(authority(fetch.url))
 
@@ -186,7 +186,7 @@ class ResultProcessor:
         return b"" if copy is None else copy.content
 
     def stored_answer(self, url: str) -> Fetch | None:
-        """Return the newest whole answer of a URL in the archive; None if there is none to read."""
+        """Return the newest complete answer of a URL in the archive; None if none can be read."""
         form = canonical(url)
         try:
             copy = self._pages.answer_of(form) if form is not None else None
@@ -207,7 +207,8 @@ class ResultProcessor:
         """Make the change for the fetch of a page, final or to be retried."""
         change = Change()
         decision = self._settle(fetch_task, fetch, now)
-        self._frontier.stage(decision, change)  # before the links, which may move URLs of the same host
+        # Before the links, because they may move URLs of the same host.
+        self._frontier.stage(decision, change)
         fetch.final = decision.end is End.DONE
         before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
         capturing = self._capture(change, fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
@@ -320,7 +321,7 @@ class ResultProcessor:
         return change
 
     def hop_robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:
-        """Make the change for a robots.txt that was fetched for a request outside the queues: no host is settled."""
+        """Make the change for a robots.txt fetched for a request outside the queues; its host's state does not change."""
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
         yield from self._read_robots(change, fetch_task, fetch, now)
@@ -431,7 +432,7 @@ class ResultProcessor:
     def _stamp(
         self, change: Change, capturing: Capturing, extracted: Extracted | None, before: PageRecord | None
     ) -> None:
-        """Give an answer its receipt; the record of a stored page keeps that of the last success."""
+        """Give an answer its receipt; the record of a stored page keeps the receipt of the last success."""
         if self._stamping is None:
             return
         fetch, record = capturing.fetch, capturing.record

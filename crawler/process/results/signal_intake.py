@@ -12,7 +12,7 @@ The owner decides as if it had received the signal itself.
 The rules, in this order:
 
     not a URL, or too long                                    refused
-    violates a rule for known pages too (`_BIND_ALL`)         out of scope, in every process alike
+    violates a rule that also applies to known pages (`_BIND_ALL`)         out of scope, in every process alike
     owned by another process                                  sent
     known                                                     noted if it is kept fresh
     rejected by the filter                                    out of scope
@@ -39,7 +39,8 @@ from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.rule_names import EXCLUDE, PORT, SCOPE
 from crawler.urls.canonical import LENGTH_MAX, TOO_LONG, hostname, resolve
 
-RAW_CHARS_MAX = 2 * LENGTH_MAX  # per signalled URL, if half of it is escaped; longer input is not parsed
+# Characters per signalled URL, if half of it is escaped; longer input is not parsed.
+RAW_CHARS_MAX = 2 * LENGTH_MAX
 URL_CHARS_TOLD = 200  # characters of an invalid URL that the answer repeats
 _SIGNAL, _REQUISITE = LinkFlag.SIGNAL, LinkFlag.REQUISITE
 _BIND_ALL = frozenset({SCOPE, EXCLUDE, PORT, traps.PATH_SEGMENTS, traps.REPEATED_SEGMENTS})

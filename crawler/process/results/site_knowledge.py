@@ -91,7 +91,7 @@ class SiteKnowledge:
     def _tell(self, change: Change, urls: Sequence[str], peers: Sequence[str], flags: int = _SCOPE) -> None:
         if not urls:
             return
-        # Not the fingerprint of the link itself: a compaction of the outbox would keep only one of the two.
+        # Not the fingerprint of the link itself, because a compaction of the outbox would keep only one of the two.
         kind = _LOW_48 if flags == _SCOPE else _LOW_48 >> 1
         notices = [Link(self._fingerprint(url) ^ kind, url, flags=flags) for url in urls]
         change.foreign += [(peer, list(notices)) for peer in peers]

@@ -23,7 +23,9 @@ from crawler.errors import DamageError
 from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
-DIGEST_BYTES = 14  # so that a page, which stores two of them, needs at most 40 bytes with its part of the receipts
+DIGEST_BYTES = (
+    14  # so that a page, which stores two of them, needs at most 40 bytes with its part of the receipts
+)
 
 
 class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

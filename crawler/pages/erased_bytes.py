@@ -28,7 +28,7 @@ _TAIL = b"\r\n\r\n"
 _GZIP_HEAD = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
 _GZIP_TAIL_BYTES = 8
 _BLOCK_HEAD_BYTES = 5
-_BLOCK_BYTES_MAX = 65_535  # of a block that is not compressed (RFC 1951, 3.2.4)
+_BLOCK_BYTES_MAX = 65_535  # the largest block that is not compressed (RFC 1951, 3.2.4)
 
 
 def is_filler(record: reading.Record) -> bool:

@@ -10,7 +10,7 @@ BLOCK_PAGES_MAX = 2_000  # pages compared per block; beyond it the oldest are dr
 
 
 class Originals:
-    """The pages seen so far, to find the one that the next page is a copy of. Takes about 400 bytes per page."""
+    """The pages seen so far; finds the page of which the next one is a copy. Takes about 400 bytes per page."""
 
     def __init__(self) -> None:
         self._urls: list[str] = []

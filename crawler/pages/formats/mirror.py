@@ -12,7 +12,7 @@ followed; a link to anything else becomes the absolute URL (`Linker`).
 
 Names come from servers, so they are made harmless. Percent-codes are decoded if the
 character is safe in a file name; unsafe characters are percent-encoded. `.`
-and `..` cannot occur. Names on which a program acts without being asked are escaped
+and `..` cannot occur. Names that make a program act without being asked are escaped
 (`_safe`): a mirror contains no `.git`, `.htaccess` or `desktop.ini`. Names are cut to the
 length that file systems allow, with a digest of the URL at the end to keep them distinct.
 If two URLs need the same path, or one needs a directory where another has a file, the

@@ -24,7 +24,7 @@ _SKIPPED = re.compile(
 )
 _TAG = re.compile(rb"</?[a-zA-Z][a-zA-Z0-9]*+")
 _SLASH = ord("/")
-# Shares of a page's text: with less, the heuristics are doubted; with even less, they are wrong.
+# Shares of a page's text: a result below the first is doubted, one below the second is discarded.
 _MAIN_SHARE = 0.25
 _LITTLE = 0.1
 _MAIN_ELEMENTS = ("main, [role=main]", "article")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
 HOSTS_SHOWN = 12
-LONG_WAIT = 2.0  # seconds; a longer wait is shown
+LONG_WAIT = 2.0  # seconds; only longer waits are shown
 
 
 _REASONS = {
@@ -89,7 +89,7 @@ def fetches(status: Status) -> int:
 
 
 def waiting_for(status: Status) -> str:
-    """Return what a crawl with nothing in flight waits for, and until when; "" if the wait is short."""
+    """Return text that says what a crawl with nothing in flight waits for, and until when; "" if the wait is short."""
     if status.paused:
         return f"; paused ({', '.join(status.paused)})"
     if status.frontier.in_flight or not status.frontier.todo:

@@ -1,4 +1,4 @@
-"""The URLs of a command line, checked, and the logins that they contain."""
+"""Check the URLs of a command line, and take out the logins that they contain."""
 
 import base64
 from argparse import Namespace

@@ -140,7 +140,7 @@ class Archive:
             yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
 
     def capture_at(self, key: bytes) -> Capture | None:
-        """Return the committed capture with this `c/` key, or the copy of another process's capture (`v/`, `pages/reshard.py`)."""
+        """Return the committed capture with this `c/` key, also if a reshard copied it from another process (`v/`)."""
         value = self.store.get(key) or self.store.get(keys.ELSEWHERE + key[2:])
         return None if value is None else unpack_capture(key, value)
 

@@ -114,7 +114,7 @@ def write_note(folder: Path, segment: str, note: ShippingNote) -> None:
 
 
 def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, ShippingNote, bool]]:
-    """Yield (path, note, whether the file is on this disk) for each segment that was shipped, by name."""
+    """Yield (path, note, True if the file is on this disk) for each segment that was shipped, by name."""
     for folder in sorted(folders):
         for path in sorted(folder.glob(_SEGMENTS + NOTE)):
             segment = path.with_name(path.name.removesuffix(NOTE))

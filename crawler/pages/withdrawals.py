@@ -287,7 +287,7 @@ class RuleFile:
             return known
 
     def note_erasure(self, rule: Withdrawal, *, done: bool) -> Withdrawal:
-        """Record that the copies of a rule are about to be erased, or if `done`, have been erased, and drop its URL then."""
+        """Record that the copies of a rule are about to be erased; if `done`, that they are erased, and drop its URL."""
         with self._locked():
             rules = {each.key: each for each in load_rules(self.directory)}
             known = rules[rule.key]

@@ -57,7 +57,7 @@ _SCANNED_BYTES = 256 << 10
 
 
 class Signs(NamedTuple):
-    """The signs of a static page: its bytes of visible text, whether it has a script, and the mark of a framework."""
+    """The signs of a static page: the bytes of its visible text, a script if it has one, the mark of a framework."""
 
     text_bytes: int
     script: bool

@@ -24,10 +24,10 @@ class AheadState(StrEnum):
     """The result of a client's request to fetch a page soon."""
 
     QUEUED = "queued"
-    BLOCKED = "blocked"  # its host is not fetched from for a time, or until the operator unblocks it
+    BLOCKED = "blocked"  # its host gets no requests for some time, or until the operator unblocks it
     DISALLOWED = "disallowed"  # robots.txt forbids it
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
-    PARKED = "parked"  # found beyond a limit of the crawl, such as pages_per_host
+    PARKED = "parked"  # beyond a limit of the crawl, such as pages_per_host
     RETIRED = "retired"  # dropped by the operator
     NOT_REFRESHED = "not_refreshed"  # known, and not fetched again by this crawl
     FULL = "full"  # too many pages wait already

@@ -116,7 +116,7 @@ class PageHandler:
     def _shown(
         self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm
     ) -> CachedResponse:
-        """Return the copy and its representation, cached or built. `_conditional` caches it.
+        """Return the copy and its representation, from the cache or built; `_conditional` caches it later.
 
         Raises:
             HttpError: there is no copy, or it may not be shown.
@@ -149,7 +149,7 @@ class PageHandler:
             self._keep(shown)
 
     def _keep(self, shown: CachedResponse) -> None:
-        """Cache an answer: whole if there is room, otherwise without the body if that can be read again."""
+        """Cache an answer: with its body if there is room, otherwise without it if it can be read again."""
         ready = shown.ready
         if shown.counted and not shown.bodiless:
             return
@@ -157,8 +157,8 @@ class PageHandler:
             self.response_cache.store(shown.copy() if shown.bodiless else shown)
         elif ready.stored is not None and not shown.bodiless:
             shown.bodiless = True
-            ready.stored.release()  # a 304 leaves the bytes of the member unread
-            ready.body = None  # the cache counts what the answer holds when it is put
+            ready.stored.release()  # a 304 does not need the bytes of the member
+            ready.body = None  # the cache counts the memory that the answer takes when it is stored
             self.head_cache.put(shown)
         if shown.bodiless:
             ready.body = None

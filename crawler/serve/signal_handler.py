@@ -20,7 +20,7 @@ SOURCE_CHARS_MAX = 64
 # (URLs, source) -> the fate of each URL, once durable; raises HttpError (503) if that takes too long.
 Signal = Callable[[Sequence[str], str], Awaitable[Signalled]]
 RETRY_AFTER = 10  # seconds after which a client should send rejected signals again
-CROWD = 10  # sources that may send at full rate at the same time
+CROWD = 10  # number of sources that may send at full rate at the same time
 
 
 class Buckets:
@@ -62,7 +62,7 @@ class SignalHandler:
     async def handle(
         self, raw_urls: Sequence[str], source: str, now: float, *, whole: bool = False
     ) -> Signalled:
-        """Submit as many signals as may pass, or all or none if `whole`; the others are not parsed.
+        """Submit as many signals as the rate allows, or with `whole` all or none; the others are not parsed.
 
         Raises:
             HttpError: 429, none may pass; 503, they are not durable yet.

@@ -24,7 +24,7 @@ from crawler.records import Capture
 from crawler.serve.segment_files import SegmentFiles
 from crawler.serve.stored_head import StoredHead, of_fields, parse_head
 
-MEMBER_BYTES_MAX = 64 << 10  # of a member that is read by one call
+MEMBER_BYTES_MAX = 64 << 10  # longer members are read piece by piece
 
 Pieces = Callable[[], Iterator[bytes]]
 

@@ -20,7 +20,7 @@ log = logging.getLogger("crawler")
 
 LOOK_INTERVAL = 30.0  # seconds between checks for due subscriptions
 HUB_TIMEOUT = 20.0  # seconds for a hub's answer
-ANSWER_BYTES_MAX = 64 << 10  # of an answer; only its status is used
+ANSWER_BYTES_MAX = 64 << 10  # bytes of an answer that are read; only its status is used
 HOPS_MAX = 5
 _FORM = ("Content-Type: application/x-www-form-urlencoded",)
 

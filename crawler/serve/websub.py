@@ -43,17 +43,17 @@ class Subscription(msgspec.Struct):
     secret: str
     until: float = 0.0
     wanted: bool = True
-    lease: float = LEASE_DEFAULT  # granted by the hub, seconds
+    lease: float = LEASE_DEFAULT  # seconds that the hub granted
     ask_at: float = 0.0
     tries: int = 0  # requests since the hub last verified it
 
     def asked(self, now: float) -> None:
-        """Note that it was requested; schedule the next request, later each time it is not verified."""
+        """Note that the subscription was requested; schedule the next request, later each time if it is not verified."""
         self.ask_at = now + min(RETRY_MAX, RETRY_FIRST * 2.0**self.tries)
         self.tries = min(self.tries + 1, 32)
 
     def verified(self, lease: float, now: float) -> None:
-        """Note that the hub has verified it."""
+        """Note that the hub has verified the subscription."""
         self.lease, self.until, self.tries = lease, now + lease, 0
         self.ask_at = self.until - RENEWED_AT * lease
 
@@ -115,10 +115,10 @@ class Subscriptions:
         return forms
 
     def verify(self, token: str, fields: dict[str, str], now: float) -> str:
-        """Return the challenge if we requested the subscription that the hub wants verified (section 5.3).
+        """Return the challenge if this process requested the subscription that the hub wants verified (section 5.3).
 
         Raises:
-            HttpError: 404, we did not.
+            HttpError: 404, it did not.
         """
         subscription = self._by_token.get(token)
         mode = fields.get("hub.mode", "")

@@ -1,4 +1,4 @@
-"""Processes that are behind their peers: they have lost links that they had confirmed.
+"""Find and repair processes that are behind their peers: they have lost links that they had confirmed.
 
 A process confirms links once they are durable, and the sender then deletes them. If its store
 is put back to an earlier state, or is rebuilt after damage, these links are gone on both sides.
@@ -69,7 +69,7 @@ def recover_behind(
     """Bring back the links of processes that are behind or were rebuilt; return (what was done, problems).
 
     A process whose store was rebuilt may have lost links although no peer has a higher count: its peers may have
-    been rebuilt too, or divided by a reshard, and have counted from zero since then. Its repair ends here.
+    been rebuilt too, or divided by a reshard, and have counted from zero since then. This function completes its repair.
 
     Raises:
         DirectoryError: a process uses its folder, or the folder is damaged.
@@ -83,7 +83,7 @@ def recover_behind(
     rebuilt = [name for name in names if RepairNote(directory, name).store_damaged]
     done, problems = [str(each) for each in found], []
     lost = dict.fromkeys([*(each.name for each in found), *rebuilt])
-    # Links for the others waited in the same store, so they may be lost, too.
+    # Outgoing links for the others waited in the rebuilt store, so they may be lost too.
     pairs = dict.fromkeys(pair for name in lost for peer in names for pair in ((name, peer), (peer, name)))
     queued = Counter[str]()
     for name, finder in pairs:

@@ -17,7 +17,7 @@ from traceback import walk_tb
 
 log = logging.getLogger("crawler")
 
-PLACES_MAX = 1000  # types and places remembered; further ones are not logged
+PLACES_MAX = 1000  # types and places that are logged; further ones are only counted
 
 
 class CrawlerError(Exception):
@@ -112,7 +112,7 @@ def disk_failed(error: BaseException) -> bool:
 
 
 def may_not_write(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, means that this user may not write there; reading is possible."""
+    """Return whether an error, or one of its causes, means that this user may read there but not write."""
     return _caused_by(error, _NO_RIGHT)
 
 

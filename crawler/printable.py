@@ -6,8 +6,8 @@ separators forge lines, bidi controls reorder a name, and `=` starts a formula. 
 module holds the one rule against that. All output of the commands to standard output
 and standard error passes through `PrintableStream`.
 
-A hidden character is written as a JSON escape, such as `\\u001b`. So JSON stays the
-same JSON, and people can see which character it was.
+A hidden character is written as a JSON escape, such as `\\u001b`. So JSON keeps its
+meaning, and people can see which character it was.
 """
 
 import codecs

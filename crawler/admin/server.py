@@ -53,7 +53,7 @@ log = logging.getLogger("crawler")
 
 WATCHERS_MAX = 16  # simultaneous event streams
 BODY_BYTES_MAX = 1 << 20
-BEAT = 1.5  # seconds without a sample after which an event stream shows that the server lives
+BEAT = 1.5  # seconds without a sample after which an event stream sends a sign of life
 RETRY = 1.0  # seconds after which a browser connects to a lost event stream again
 TIMEOUT = 15.0  # seconds for a complete header, for a body, and for a client to read what is buffered
 

@@ -12,7 +12,7 @@ from crawler.errors import UsageError
 
 SLOW_SECONDS = 1.0  # an answer that takes longer is slow
 DEEP_HOPS = 4  # a page at least this far from the start is deep
-# Search engines cut what is longer; the usual limits of site audits, in characters.
+# In characters, the usual limits of site audits: search engines cut longer texts.
 TITLE_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 155
 THIN_WORDS = 200  # a page with fewer words outside of navigation and footer is thin
@@ -21,9 +21,9 @@ THIN_WORDS = 200  # a page with fewer words outside of navigation and footer is 
 class Severity(StrEnum):
     """How bad a finding is; the values are words of `--fail-on`."""
 
-    ERROR = "error"  # visitors or search engines fail here
-    WARNING = "warning"  # costs visitors, time or ranking
-    NOTICE = "notice"  # may be intended
+    ERROR = "error"  # visitors or search engines cannot use the page
+    WARNING = "warning"  # the site loses visitors, time or ranking
+    NOTICE = "notice"  # the finding may be intended
 
 
 class Check(NamedTuple):
@@ -40,7 +40,7 @@ class Check(NamedTuple):
 
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTICE
 
-# In the order of the report.
+# The checks in the order of the report.
 CHECKS = {
     "dead_links": Check(
         "Dead links", _E, "URLs that return no page, and the pages that link to them.",

@@ -114,7 +114,7 @@ def _with(config: Config, layers: Layers) -> Config:
 
 
 def _member(config: Config, directory: CrawlDirectory) -> "Member":
-    """Create the directory, with a seed from the shared secret if there is one; return this process's member."""
+    """Create the directory, with a seed from the shared secret if there is one; return this process's `Member`."""
     from crawler.config.forms import named_addresses
     from crawler.process.exchange.exchange import Member
     from crawler.splitter.peers import listen_address

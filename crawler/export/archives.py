@@ -1,4 +1,4 @@
-"""The archives of a crawl for readers: one committed state, even if processes have the stores open."""
+"""Opens the archives of a crawl for reading: one committed state, even if processes have the stores open."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -28,8 +28,8 @@ from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-LATER_SAID_MAX = 1000  # lines about copies that a later refusal withholds
-_ROBOTS_MAX = 1000  # robots.txt in memory; captures come host by host
+LATER_SAID_MAX = 1000  # copies withheld by a later refusal that are reported; further ones are not
+_ROBOTS_MAX = 1000  # robots.txt files in memory; a few suffice, since captures are read host by host
 
 
 class Crawled(NamedTuple):

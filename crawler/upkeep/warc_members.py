@@ -19,7 +19,7 @@ _MEMBER = re.compile(rb"\x1f\x8b\x08")
 
 
 def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.Record | None]]:
-    """Yield (offset, length, record) of each member up to `end`; blank and sync broken ones, whose record is None.
+    """Yield (offset, length, record) of each member up to `end`. Broken ones are blanked and synced, with None as record.
 
     Stop before `end` if no whole member follows.
     """

@@ -37,7 +37,7 @@ class LinkFlag:
     REDIRECT = 16  # the target of a redirect; `redirects` is the length of the chain so far
     REFRESH = 32  # a known page fetched again
     SCOPE = 64  # not a link: tells a peer that the scope grew by this URL
-    OWN_REQUEST = 128  # requested with the user's options (`RequestOptions`), under a fingerprint of its own; never refreshed
+    OWN_REQUEST = 128  # requested with the user's `RequestOptions`, under a fingerprint of its own; never refreshed
     RANKED = 256  # the user gave it a priority
     AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
     # Not a link: tells the owner that this URL is said to have changed; `redirects` is the number of the source.

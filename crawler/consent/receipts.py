@@ -152,7 +152,7 @@ def block_of(receipt: Receipt, site: SiteStatements) -> bytes:
 
 
 def read_block(block: bytes) -> ReceiptBlock | None:
-    """Return the receipt in a WARC record; None if the record is no receipt."""
+    """Return the receipt in a WARC record; None if the record is not a receipt."""
     try:
         return _decode_block(block)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -200,7 +200,7 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
     for name, value, text in (
         ("new_urls_per_page", view.brings, "New URLs per page; from 0.95 on the crawl is growing."),
         ("left_urls", view.left, "URLs still to be fetched, including those to be found."),
-        ("left_seconds", view.seconds, "Time for them at the present speed."),
+        ("left_seconds", view.seconds, "Seconds to fetch them at the present speed."),
     ):
         if value is not None:
             yield GaugeMetricFamily(f"crawler_{name}", text, value=value)

@@ -302,7 +302,7 @@ class Delivery:
         owner = getattr(self._parse, "__self__", None) or inspect.getmodule(self._parse)
         found = self._callbacks.get(name) or getattr(owner, name, None)
         if not callable(found):
-            raise UsageError(f"no callback {name!r} beside `parse`")
+            raise UsageError(f"no callback {name!r}: define it in the module or class of `parse`")
         return found  # type: ignore[no-any-return]
 
     async def _sync(self) -> None:

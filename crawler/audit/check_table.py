@@ -75,11 +75,11 @@ CHECKS = {
         "Write the code as in en, en-GB or zh-Hant.", "code",
     ),
     "hreflang_targets": Check(
-        "hreflang to no page", _E, "Translations that redirect, are dead or may not be indexed.",
+        "hreflang to a URL that is not a page", _E, "Translations that redirect, are dead or may not be indexed.",
         "Name the URL of an indexable page that answers 200.", "target", "names", "->",
     ),
     "hreflang_returns": Check(
-        "hreflang without return link", _E, "Pages that name translations that do not name them: both links are ignored.",
+        "hreflang without return link", _E, "Pages whose translations do not link back: both links are ignored.",
         "Name each page in the hreflang links of its translations.", "translations", "names", "->",
     ),
     "sitemap_errors": Check(

@@ -68,13 +68,13 @@ def main(_command: str, argv: list[str]) -> int:
         _write_mirror(args)
     if config.filter.accept and _keeps_nothing(report):
         print(
-            f"crawler: no file of a kind in --accept was found: {', '.join(config.filter.accept)}",
+            f"crawler: no file matches --accept: {', '.join(config.filter.accept)}",
             file=sys.stderr,
         )
     broken_off = _broken_off(directory) if report["stopped_by"] == "patience" else 0
     if broken_off:
         print(
-            f"crawler: files that broke off, to be resumed: {broken_off:,}; run the command again",
+            f"crawler: transfers of files that broke off: {broken_off:,}; run the command again to resume them",
             file=sys.stderr,
         )
     return exit_code(report) or (CUT_CODE if broken_off or _misses_files(args, config, report) else 0)

@@ -81,7 +81,7 @@ def _completed(config: Config) -> Config:
 
     if config.crawl.processes > 1:
         raise UsageError(
-            "crawl.processes is for `crawler crawl`; the processes of a node crawl are splitter.peers"
+            "crawl.processes applies to `crawler crawl` only; for nodes, name all processes in splitter.peers"
         )
     peers, name = named_addresses(config.splitter.peers), config.splitter.name
     if not peers:

@@ -23,7 +23,7 @@ LONG_WAIT = 2.0  # seconds; only longer waits are shown
 
 
 _REASONS = {
-    "waits_for_robots": "its robots.txt could not be had",
+    "waits_for_robots": "its robots.txt could not be fetched",
     "retries": "a URL is tried again",
     "waits_for_address": "others at its address",
     "waits_for_look_up": "other look-ups",

@@ -79,7 +79,7 @@ def _consent(args: argparse.Namespace) -> int:
     if args.format not in consent.FORMATS:
         raise UsageError(f"report: --consent has the formats {', '.join(consent.FORMATS)}")
     if args.compare is not None or args.fail_on:
-        raise UsageError("report: --consent does not go with --compare and --fail-on")
+        raise UsageError("report: --consent cannot be combined with --compare or --fail-on")
     _write(args, consent.FORMATS[args.format](consent.summary(args.dir), args.limit))
     return 0
 

@@ -171,7 +171,7 @@ def _named(rule: Withdrawal) -> str:
 def _because(rule: Withdrawal) -> str:
     said = f" ({printable(rule.reason)})" if rule.reason else ""
     if rule.erasing and not rule.erased:
-        return f"{said}, being erased: if no command is running, repeat it"
+        return f"{said}, erasure not finished: if no command is running, repeat it"
     return f"{said}, erased" if rule.erased else said
 
 

@@ -77,7 +77,7 @@ class UseRule(NamedTuple):
             return Refusal(why, later=said.preference is ALLOW or self.unknown_allowed)
         if said.preference is ALLOW or self.unknown_allowed:
             return None
-        return Refusal(f"nothing is known that allows {name} (consent.unknown = refuse)")
+        return Refusal(f"the site does not say whether {name} is allowed (consent.unknown = refuse)")
 
     def _answer(self, store: KeyValue, fingerprint: int, digest: bytes) -> UseDecision:
         decision: UseDecision = getattr(uses_of(store, fingerprint, digest), self.use)

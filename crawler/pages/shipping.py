@@ -101,7 +101,7 @@ def ship(shipment: Shipment, store: ObjectStore, now: float) -> ShippingNote:
     reach("segment shipped")
     note = ShippingNote(store.place(name), path.stat().st_size, file_digest(path), now)
     if store.size(name) != note.length:
-        raise ObjectStoreError(f"{note.url}: its length is not that of {path}; it is kept here")
+        raise ObjectStoreError(f"{note.url}: its length differs from that of {path}, which is kept")
     for file in shipment.files:
         write_note(file.parent, name, note)
     reach("shipping noted")

@@ -207,7 +207,7 @@ class Browser:
                 return await self._open_page()
         except TimeoutError as error:
             self.kill()
-            raise BrowserError("the browser does not open a page") from error
+            raise BrowserError("the browser did not open a page") from error
 
     async def _open_page(self) -> tuple[Session, str, str]:
         made = await self.session.call("Target.createBrowserContext", disposeOnDetach=True)

@@ -40,7 +40,7 @@ _DELIVERY_MAX = (
     3.0  # seconds after which an answer counts as received even if the browser does not report its arrival
 )
 _CHILDREN_MAX = 20  # frames of other sites and workers that one page may have
-_WITHOUT = "; the crawl continues without a browser and keeps the answers as they are"
+_WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
 _TRIES = 2  # attempts to show a page whose browser ends meanwhile
 _STARTS_MAX = 3  # starts of a browser in a row that may fail before rendering is given up
 

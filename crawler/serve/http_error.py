@@ -38,7 +38,7 @@ _TITLES = {
     "out_of_scope": "This page is outside of the crawl",
     "full": "Too many pages are waiting",
     "damaged": "The stored copy cannot be read",
-    "shipped": "The stored copy is not here",
+    "shipped": "The stored copy is in object storage",
     "elsewhere": "Another server has this page",
     "changed": "The stored copy has changed",
 }

@@ -211,7 +211,7 @@ class ServedConnection(asyncio.Protocol):
             ConnectionResetError: the client has disconnected.
         """
         if self._transport is None or self._transport.is_closing():
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("the client has disconnected")
         self._transport.write(data)
 
     # -- callbacks of the event loop
@@ -313,7 +313,7 @@ class ServedConnection(asyncio.Protocol):
             raise
         except Exception:
             log.exception("serve: a request failed")
-            refusal = HttpError(500, "error", "an error of the server; its log has it")
+            refusal = HttpError(500, "error", "internal error of the server; see its log")
             return Sending(error_reply(refusal), close=True)
 
     def _linger(self) -> None:
@@ -359,7 +359,7 @@ class ServedConnection(asyncio.Protocol):
             if request.broken:
                 raise HttpError(400, "bad_request", "the request is not valid HTTP")
             if self.gone:
-                raise ConnectionResetError("the client has gone")
+                raise ConnectionResetError("the client has disconnected")
             self._news = asyncio.get_running_loop().create_future()
             self._read_or_rest()
             await self._news
@@ -377,7 +377,7 @@ class ServedConnection(asyncio.Protocol):
         if self._room is not None:
             await self._room
         if self.gone:
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("the client has disconnected")
 
     def turn_away(self) -> None:
         """Answer that all connection slots are taken, and close."""

@@ -139,7 +139,7 @@ class PageServer:
         asked = parse(target)
         if asked.refresh or asked.max_stale is not None or asked.door not in _READS:
             host_check.check_same_site(
-                request.headers, host, "a page of another origin may not ask for fetches"
+                request.headers, host, "a page of another origin may not request fetches"
             )
         if asked.door in _PAGES:
             if method == "POST":

@@ -82,7 +82,10 @@ class SignalHandler:
 
 def _too_many(n: int) -> HttpError:
     refusal = HttpError(
-        429, "too_many", "this source, or all together, sent too many signals; send these again later", urls=n
+        429,
+        "too_many",
+        "too many signals from this source or from all sources together; send these again later",
+        urls=n,
     )
     refusal.fields = (("Retry-After", str(RETRY_AFTER)),)
     return refusal

@@ -41,7 +41,7 @@ def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
         topics.append((parts[0], parts[1]))
     if topics and urlsplit(public).scheme not in ("http", "https"):
         raise ConfigError(
-            "serve.websub: hubs call back, so serve.public_url must say under which http(s) URL"
+            "serve.websub: hubs call back, so serve.public_url must give the http(s) URL they can reach"
         )
     return topics
 

@@ -48,7 +48,7 @@ class Behind(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.name}: {self.links:,} links of {self.peer} are missing that it had confirmed: "
+            f"{self.name}: {self.links:,} links from {self.peer} that it had confirmed are missing: "
             "its store is of an earlier state"
         )
 
@@ -91,7 +91,9 @@ def recover_behind(
             links, unread = recover(config, directory, name, [finder], clock)
             queued[name] += links
             problems += unread
-    done += [f"{name}: {queued[name]:,} links wait for it, from the archives of its peers" for name in queued]
+    done += [
+        f"{name}: {queued[name]:,} links from the archives of its peers are queued for it" for name in queued
+    ]
     for name in rebuilt:
         RepairNote(directory, name).end()
     return done, problems

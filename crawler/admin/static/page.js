@@ -97,7 +97,7 @@ function left(outlook, refreshes) {
   if (outlook.seconds != null) return `${duration(outlook.seconds)}, ${count(outlook.left)} URLs`;
   if (refreshes && !outlook.urls) return "no new URLs; known pages are fetched again";
   if (outlook.brings == null) return "not known yet";
-  return `grows: a page brings ${outlook.brings.toFixed(1)} new URLs`;
+  return `grows: each page adds ${outlook.brings.toFixed(1)} new URLs`;
 }
 
 function show(sample) {

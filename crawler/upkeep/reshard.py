@@ -78,7 +78,8 @@ class Resharding:
         missing = set(self._old) - set(directory.process_names())
         if missing:
             raise DirectoryError(
-                f"{directory.path}: these processes are missing: {', '.join(sorted(missing))}; `crawler recover` rebuilds their to-do lists"
+                f"{directory.path}: these processes are missing: {', '.join(sorted(missing))}; "
+                "`crawler recover` rebuilds their to-do lists"
             )
 
     def run(self) -> None:

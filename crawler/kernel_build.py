@@ -85,7 +85,7 @@ def cache_folder() -> Path:
 
 
 def take(cached: Path, target: Path) -> bool:
-    """Copy `cached` to `target`; return whether it was there."""
+    """Copy `cached` to `target`; return whether it was in the cache."""
     try:
         shutil.copyfile(cached, target)
         os.utime(cached)
@@ -95,7 +95,7 @@ def take(cached: Path, target: Path) -> bool:
 
 
 def keep(target: Path, cached: Path) -> None:
-    """Copy `target` to `cached` and remove the kernels unused for longest; a cache that cannot be written is skipped."""
+    """Copy `target` to `cached`, and remove the kernels unused for longest; do nothing if the cache cannot be written."""
     with contextlib.suppress(OSError):
         cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=cached.parent, suffix=".new", delete=False) as file:

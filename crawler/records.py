@@ -37,7 +37,9 @@ class LinkFlag:
     REDIRECT = 16  # the target of a redirect; `redirects` is the length of the chain so far
     REFRESH = 32  # a known page fetched again
     SCOPE = 64  # not a link: tells a peer that the scope grew by this URL
-    OWN_REQUEST = 128  # requested with the user's `RequestOptions`, under a fingerprint of its own; never refreshed
+    OWN_REQUEST = (
+        128  # requested with the user's `RequestOptions`, under a fingerprint of its own; never refreshed
+    )
     RANKED = 256  # the user gave it a priority
     AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
     # Not a link: tells the owner that this URL is said to have changed; `redirects` is the number of the source.
@@ -142,7 +144,7 @@ class Outcome(StrEnum):
     EMPTY = "empty"  # 204, 205, zero length
     UNCHANGED = "unchanged"  # 304 to a conditional request
     REDIRECT = "redirect"  # 301 302 303 307 308 with a usable Location
-    BAD_REDIRECT = "bad_redirect"  # 3xx without a usable Location, a loop, or too long a chain
+    BAD_REDIRECT = "bad_redirect"  # 3xx without a usable Location, a redirect loop, or too long a chain
     GONE = "gone"  # 404, 410
     LICENSE_REQUIRED = "license_required"  # 401 that demands a licence token (RSL)
     CLIENT_ERROR = "client_error"  # other 4xx
@@ -481,7 +483,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
 
 
 class DueCounts(msgspec.Struct, kw_only=True):
-    """The number of pending links, of links found known or new since the crawl began, and of runs on disk."""
+    """The number of pending links, of links that proved known or new since the crawl began, and of runs on disk."""
 
     pending: int = 0
     known: int = 0

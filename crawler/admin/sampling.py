@@ -40,7 +40,7 @@ class Sampler:
         self.sampled = asyncio.Event()  # set, and replaced, at each sample
         self._wanted = asyncio.Event()  # set when somebody begins to watch
         self.watchers = 0
-        self.end: dict[str, Any] | None = None  # how the crawl ended, once it has
+        self.end: dict[str, Any] | None = None  # how the crawl ended, once it has ended
         self._feeder: asyncio.Task[None] | None = None
 
     def start(self) -> None:

@@ -310,7 +310,7 @@ class Crawl:
         return PRIORITY if self._delivery is None else self._delivery.rank_of(link)
 
     def _texts(self, seeds: Iterable[str | Request]) -> Iterator[str]:
-        """Yield the seeds that are URLs; queue those that are requests."""
+        """Yield the seeds that are URLs, and queue those that are requests."""
         contact = Contact(self.config)
         for seed in seeds:
             if isinstance(seed, str) or (url := canonical(seed.url)) is None:

@@ -126,7 +126,7 @@ class Delivery:
 
     @property
     def wanted(self) -> bool:
-        """Return whether any user code wants pages."""
+        """Return whether the user has given any code that receives pages."""
         return not (self._sink is None and self._parse is None and self.consume is None) or bool(
             self._callbacks
         )
@@ -285,7 +285,7 @@ class Delivery:
         return True
 
     async def _processed(self, item: Any, page: Page) -> Any:
-        """Return the item as the last item processor returns it; None if one of them drops it."""
+        """Pass the item through the item processors; return the result, or None if one of them drops it."""
         for process in self._processors:
             item = process(item, page)
             if inspect.isawaitable(item):

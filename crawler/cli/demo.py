@@ -75,7 +75,7 @@ def _config(args: argparse.Namespace, *more: dict[str, Any]) -> Config:
 
 
 async def _demo(args: argparse.Namespace) -> None:
-    """Crawl the web, let it change, keep the copies fresh, and print the results of both."""
+    """Crawl the web and print the result; let it change, keep the copies fresh, and print that result."""
     from crawler.cli.demo_web import HOSTS, DemoWeb
     from crawler.cli.parsing import quoted
     from crawler.cli.summary import summary

@@ -72,7 +72,7 @@ def parser(
 
 
 def _folder(argument: str) -> Path:
-    """Return the path of a crawl directory, which must lie on a disk."""
+    """Return the path of a crawl directory, which must be a local folder."""
     try:
         return local_folder(argument)
     except UsageError as error:

@@ -70,7 +70,7 @@ async def _plain(crawl: Shown) -> None:
 
 
 def line(status: Status, rates: dict[str, float]) -> str:
-    """One line of progress."""
+    """Return one line that shows the progress."""
     count, frontier = status.counters.get, status.frontier
     return (
         f"{fetches(status):,} pages ({rates['pages']:.1f}/s), "

@@ -24,7 +24,7 @@ DEFAULT_ADDRESS = "127.0.0.1:8080"
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Serve until a signal arrives."""
+    """Serve until a stop signal arrives."""
     parser = options.parser(
         command,
         "Serve the stored pages of a crawl over HTTP: /page?url=URL, Memento, and as a proxy (curl -x).",

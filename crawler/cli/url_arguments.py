@@ -71,5 +71,5 @@ def _headers(layers: Layers) -> list[str]:
 
 
 def _is_login(table: dict[str, object], logins: dict[str, str]) -> bool:
-    """Return whether an override is the login of an earlier run at a host that has a login in this run."""
+    """Return whether an override is a login from an earlier run for a host that also has a login in this run."""
     return table.get("match") in logins and table.keys() <= {"match", "headers"}

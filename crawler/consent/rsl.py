@@ -39,8 +39,8 @@ from crawler.extract.xmlstream import Name, XmlStream
 
 PARSER = "rsl/1"
 MEDIA_TYPE = "application/rsl+xml"
-DOCUMENT_OCTETS_MAX = 512_000  # as for robots.txt
-ELEMENTS_MAX = 20_000  # a content with its licence has about 10
+DOCUMENT_OCTETS_MAX = 512_000  # limit in bytes, as for robots.txt
+ELEMENTS_MAX = 20_000  # a content element with its licence has about 10 elements
 CONTENTS_MAX = 500  # each content is compared with every page of the site
 ANNOUNCED_MAX = 8  # licence documents that one answer or robots.txt may announce
 _USAGES = {

@@ -27,7 +27,7 @@ from crawler.consent.statements import (
 )
 
 PARSER = "tdmrep/1"
-FILE_OCTETS_MAX = 512_000  # as for robots.txt
+FILE_OCTETS_MAX = 512_000  # limit in bytes, as for robots.txt
 ENTRIES_MAX = 1000  # entries of tdmrep.json; each is compared with every page of the site
 _ANSWERS = {"0": ALLOW, "1": REFUSE}
 

@@ -1,4 +1,4 @@
-"""The work on one page, in any of the processes that share it.
+"""The work on one page, done by any of the processes that share an export.
 
 It combines the formats of `crawler/pages` with `crawler/extract`, which finds the page's
 encoding and links and decides whether it may be parsed.

@@ -1,4 +1,4 @@
-"""Processes that share the work on many pieces; the results are returned in the order of the pieces.
+"""Shares the work on many pieces among processes; returns the results in the order of the pieces.
 
 The processes are forked when there is more than one piece, so the work may be any
 callable with any state. Each has one piece at a time. If one ends (a crash in a

@@ -1,4 +1,4 @@
-"""One export from beginning to end: the table of formats, and how each is written."""
+"""Runs one export from beginning to end; `FORMATS` is the table of formats and of the ways to write them."""
 
 import contextlib
 import itertools

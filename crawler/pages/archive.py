@@ -80,7 +80,7 @@ class Archive:
         return newest_of(self.captures(fingerprint))
 
     def stored_captures_of(self, fingerprint: int) -> Iterator[tuple[bytes, Capture]]:
-        """Yield (`c/` key, capture) for every committed capture of a URL, newest first, withdrawn ones too."""
+        """Yield (`c/` key, capture) for every committed capture of a URL, newest first, including withdrawn ones."""
         prefix = keys.CAPTURE + fingerprint.to_bytes(8, "big")
         for key, value in self.store.scan(prefix, prefix + b"\xff" * 9, reverse=True):
             yield key, unpack_capture(key, value)
@@ -92,7 +92,7 @@ class Archive:
                 yield key, capture
 
     def stored_captures(self, begin: bytes = b"") -> Iterator[tuple[bytes, Capture]]:
-        """Yield (`c/` key, capture) for every committed capture, withdrawn ones too, from the key `begin` on."""
+        """Yield (`c/` key, capture) for every committed capture, including withdrawn ones, from the key `begin` on."""
         for key, value in self.store.scan(begin or keys.CAPTURE, after_prefix(keys.CAPTURE)):
             yield key, unpack_capture(key, value)
 
@@ -191,8 +191,8 @@ class Archive:
     ) -> StoredPage | None:
         """Return the newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
 
-        A capture that is not a whole page does not hide an earlier copy (`is_copy`). `refused` returns why a copy
-        may not be used, given the URL's record, a false value if it may.
+        A capture that is not a whole page does not hide an earlier copy (`is_copy`). `refused(capture, record)`
+        returns the reason why a copy may not be used, or a false value if it may.
 
         Raises:
             DamageError: its bytes cannot be read.

@@ -94,7 +94,7 @@ _INVISIBLE = re.compile(
 )
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 TEXT_BYTES_MAX = 256 << 10  # larger pages are compared byte by byte: extracting text would block the loop
-_WEAK_SECONDS = 2.0  # RFC 9110 8.8.2.2
+_WEAK_SECONDS = 2.0  # seconds between Last-Modified and Date; see RFC 9110, 8.8.2.2
 
 Patterns = Sequence[re.Pattern[bytes]]
 

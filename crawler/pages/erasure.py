@@ -140,7 +140,7 @@ Rewriting = Detached | Blanked
 
 
 def list_bytes(batch: Batch, capture: Capture) -> None:
-    """Put the place of a capture's records on the list of bytes to overwrite; the same batch deletes its keys."""
+    """Add the place of a capture's records to the list of bytes to overwrite; the same batch deletes its keys."""
     key = keys.ERASING + capture.segment.encode() + b"\0" + capture.offset.to_bytes(8, "big")
     batch.put(key, seal((end_of(capture) - capture.offset).to_bytes(8, "big")))
 

@@ -177,7 +177,7 @@ class PageCache(Archive):
     # -- first step: decide
 
     def digest_ahead(self, fetch: Fetch) -> None:
-        """Precompute digests of a large answer that `capture` will need. Any thread."""
+        """Precompute the digests of a large answer that `capture` will need. May run in any thread."""
         fetch.payload_digest = self._payload_digest(fetch)
 
     def capture(

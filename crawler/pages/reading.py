@@ -364,7 +364,7 @@ def parse_http(block: bytes) -> HttpMessage:
 
 
 def _dechunk(payload: bytes) -> bytes:
-    """Return the payload without chunk framing, up to the point where the framing breaks."""
+    """Return the payload without its chunk framing, up to the first error in the framing."""
     parts = []
     at = 0
     while (end := payload.find(b"\n", at)) >= 0:

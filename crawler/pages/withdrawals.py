@@ -61,7 +61,7 @@ class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     @property
     def stops_fetches(self) -> bool:
-        """True if the URLs are not fetched again, because the age of the copies does not matter."""
+        """True if the URLs are not fetched again: the rule covers copies of any age."""
         return not self.before
 
     def is_about(self, url: str) -> bool:
@@ -73,7 +73,7 @@ class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         return place_of(url).startswith(self.prefix)
 
     def covers(self, fetched_at: float) -> bool:
-        """Return whether a copy of this age is covered."""
+        """Return whether the rule covers a copy fetched at this instant."""
         return not self.before or fetched_at < self.before
 
 

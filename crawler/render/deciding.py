@@ -31,7 +31,7 @@ from crawler.storage.keys import RENDERED
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 from crawler.urls.canonical import hostname
 
-WORTH = 0.15  # the least probability that rendering adds something; three failures in a row end a pattern
+WORTH = 0.15  # pages are rendered while the probability of a gain is at least this; three failures in a row end a pattern
 TEXT_MIN = 200  # bytes of visible text; a page with less may build its text in the browser
 ADDED_TEXT = 0.2  # the share by which the text must grow to count as something new
 ADDED_TEXT_MIN = 100  # bytes; a smaller difference is a clock or a counter

@@ -26,7 +26,7 @@ class SharedAnswers:
         self._asking: dict[str, asyncio.Future[None]] = {}  # URL that is being fetched -> its answer
 
     async def get(self, url: str, ask: Callable[[], Awaitable[Fetch]]) -> tuple[Fetch, bool]:
-        """Return the answer of a URL, and whether it was shared; if it is not, `ask` fetches it."""
+        """Return the answer of a URL, and whether it was a shared one; if there is none to share, `ask` fetches it."""
         while (asking := self._asking.get(url)) is not None:
             await asyncio.wait([asking])
         if (fetch := self._known(url)) is not None:

@@ -26,7 +26,7 @@ from crawler.clock import past
 ROWS = 4
 COLUMNS = 1 << 16  # 4 x 65,536 doubles: 2 MiB, allocated when the exact table first overflows
 _SCALE_MAX = 2.0**40  # when one request weighs more than this, the origin advances
-_FORGOTTEN = 2.0**-10  # counts below this are dropped: one request ten half-lives ago
+_FORGOTTEN = 2.0**-10  # smaller counts are dropped; this is what one request counts after ten half-lives
 _ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 _ALL_64 = (1 << 64) - 1
 

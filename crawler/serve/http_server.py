@@ -227,7 +227,7 @@ class ServedConnection(asyncio.Protocol):
         self._tell()
 
     def data_received(self, data: bytes) -> None:
-        """Answer at once if possible, otherwise parse."""
+        """Answer a request at once if it is like an earlier one; otherwise parse the data."""
         if self._lingering:
             self._thrown_away += len(data)
             return self.drop() if self._thrown_away > LINGERING_BYTES else None
@@ -328,7 +328,7 @@ class ServedConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(LINGERING, self.drop)
 
     def _read_or_rest(self) -> None:
-        """Read while at most one request is queued and little of a body is held; otherwise pause."""
+        """Read from the client while at most one request is queued and little of a body is held; otherwise pause."""
         body = self._current.held if self._current is not None else 0
         wanted = self._lingering or (len(self._waiting) < 2 and body < BODY_HELD)
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
@@ -514,7 +514,7 @@ class HttpListener:
         for task in answering:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
-        await asyncio.sleep(0)  # lets transports report that they are closed
+        await asyncio.sleep(0)  # let the transports report that they are closed
 
 
 def _cause(error: OSError) -> str:

@@ -62,7 +62,7 @@ class ServedCrawl(Protocol):
     def fresh_probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
         """Return P[the live page still equals the newest copy], or None if it cannot be estimated.
 
-        `fetched_at` is the instant of the last answer of a page that is stored.
+        `fetched_at` is the instant of the last answer; the page must be stored.
         """
 
     def request_fetch(self, url: str, fingerprint: int) -> Ahead:

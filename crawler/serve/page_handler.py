@@ -65,12 +65,12 @@ class PageHandler:
     def at_once(
         self, asked: ParsedRequest, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
     ) -> Reply | None:
-        """Return the reply to a request for a copy whose body fits in memory; None: call `reply`.
+        """Return the reply to a request for a copy whose body fits in memory; None if `reply` must make it.
 
         `conditions` are the request's conditions and its range, which `client_headers` does not contain.
 
         Raises:
-            HttpError, DamageError: as `reply`, which reports and counts the request; call it.
+            HttpError, DamageError: as in `reply`. Call `reply` then, which reports the error and counts the request.
         """
         if asked.door is not Route.PAGE or asked.refresh or asked.max_stale is not None:
             return None

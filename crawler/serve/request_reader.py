@@ -118,7 +118,7 @@ class RequestReader:
         return begun
 
     def end(self) -> None:
-        """Note that no more bytes arrive: an incomplete body is broken."""
+        """Note that no more bytes will arrive; a body that is still incomplete is marked as broken."""
         self.ended = True
         if self._current is not None:
             self._current.broken = True

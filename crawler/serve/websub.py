@@ -77,7 +77,7 @@ class Subscriptions:
         return len(self._by_token)
 
     def begin(self, hub: str, topic: str, callback: str, lease: float = LEASE_DEFAULT) -> dict[str, str]:
-        """Return the form that requests a subscription from a hub; `callback` is the address before the token.
+        """Return the form that requests a subscription from a hub; `callback` is its callback URL up to the token.
 
         Raises:
             HttpError: 429, the maximum number of subscriptions is reached.
@@ -118,7 +118,7 @@ class Subscriptions:
         """Return the challenge if this process requested the subscription that the hub wants verified (section 5.3).
 
         Raises:
-            HttpError: 404, it did not.
+            HttpError: 404, no such request was sent.
         """
         subscription = self._by_token.get(token)
         mode = fields.get("hub.mode", "")

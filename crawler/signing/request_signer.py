@@ -142,7 +142,7 @@ def asks_for_signature(status: int, fields: Fields) -> bool:
 
 
 def _accepts(value: bytes) -> bool:
-    """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) asks for our tag, or for none."""
+    """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) names our tag, or no tag."""
     import http_sf  # imported here, as few servers send the field
 
     try:

@@ -1,6 +1,6 @@
 """Signing keys: Ed25519 (RFC 8032), named by their thumbprints (RFC 7638; RFC 8037, appendix A.3).
 
-A rotation replaces the key without a moment in which a site cannot check a signature:
+A rotation replaces the key so that sites can check signatures at any time:
 
     at once        the new key is published beside the old one
     + 1 day        copies of the key directory have expired everywhere: the new key signs
@@ -55,7 +55,7 @@ class SigningKey:
         return self.public() | {"d": encode(self._private.private_bytes_raw())}
 
     def until(self, ends: float) -> "SigningKey":
-        """Return this key with another end."""
+        """Return a copy of this key with another end."""
         return SigningKey(self._private.private_bytes_raw(), self.begins, ends)
 
     def __repr__(self) -> str:

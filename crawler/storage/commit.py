@@ -148,8 +148,8 @@ class CommitPoint:
             deque()
         )  # functions of `add_heavy`; they join the queue when their turn comes
         self.unmade = 0  # number of queued functions that have not made their change
-        self._making: Making | None = None  # the first queued change, in progress
-        self._made: deque[Change] = deque()  # complete changes, queued before it
+        self._making: Making | None = None  # the first queued change, which is being made
+        self._made: deque[Change] = deque()  # complete changes, which were queued before that one
         self.counters: Counter[str] = Counter(load_counters(store))
         self.groups = 0
 
@@ -196,7 +196,7 @@ class CommitPoint:
             self.step()
 
     def making(self) -> Generator[None, None, None]:
-        """Like `make`, but as a generator that pauses."""
+        """Make all queued changes, as `make` does, but as a generator that pauses at intervals."""
         while self._making is not None or self._queue:
             self.step()
             yield

@@ -161,7 +161,7 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     draft, former = path.with_name(path.name + UNFINISHED), path.with_name(path.name + _FORMER)
     with _store_errors(path, "write"):
         if former.exists() and not path.exists():
-            os.rename(former, path)  # an earlier writer was killed between the two renames
+            os.rename(former, path)  # undo: an earlier writer was killed between the two renames
         for left in (draft, former):
             if left.exists():
                 shutil.rmtree(left)

@@ -184,7 +184,7 @@ class PartFolder:
         return identity in self._left
 
     def left(self, identity: str) -> Part | None:
-        """Reopen the part of a transfer that broke off; None if there is none. Takes 2 ms per MB."""
+        """Reopen the part of a transfer that broke off; return None if there is none. Takes 2 ms per MB."""
         if identity not in self._left:
             return None
         self._left.discard(identity)

@@ -54,7 +54,7 @@ class Behind(NamedTuple):
 
 
 def find_behind(exchanged: Mapping[str, Exchanged]) -> list[Behind]:
-    """Return which of these processes are behind which others of them."""
+    """Return the pairs of these processes in which one is behind the other."""
     return [
         Behind(name, peer, lost)
         for name, own in exchanged.items()

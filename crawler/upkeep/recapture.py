@@ -301,7 +301,7 @@ def _facts(record: reading.Record) -> dict[str, str]:
 
 
 def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
-    """Return (the answer as it was fetched, the SHA-1 of its payload)."""
+    """Return (the answer as a `Fetch`, the SHA-1 of its payload)."""
     message = reading.parse_http(found.answer.block)
     head = head_of(message.headers, version=message.version, status=message.status, reason=message.reason)
     outcome = found.facts.get("outcome", "")

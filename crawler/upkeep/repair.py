@@ -144,7 +144,7 @@ class Repair:
         *,
         store_damaged: bool,
     ) -> Self:
-        """Return a repair that is started, or continued."""
+        """Start a repair, or continue an interrupted one; return it."""
         lost = LostPages(folder / LOST_FILE)
         writer = BoundedWriter(store, lost.keep)
         return cls(config, folder, fingerprinter, store, writer, store_damaged, lost)

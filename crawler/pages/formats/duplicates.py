@@ -6,7 +6,7 @@ pages that share a block are compared.
 """
 
 DISTANCE_MAX = 3  # bits
-BLOCK_PAGES_MAX = 2_000  # pages compared per block; beyond it the oldest are dropped
+BLOCK_PAGES_MAX = 2_000  # pages compared per block; when there are more, the oldest are dropped
 
 
 class Originals:

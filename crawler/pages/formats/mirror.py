@@ -87,7 +87,7 @@ class MirrorPaths:
         )
 
     def add_redirect(self, fingerprint: int, target: int) -> None:
-        """Store a redirect, unless the URL has a page."""
+        """Store a redirect, unless a page is stored for the URL."""
         self._open().execute(
             "INSERT OR IGNORE INTO place VALUES (?, NULL, ?)", (fingerprint - _SIGNED, target - _SIGNED)
         )

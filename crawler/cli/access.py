@@ -147,7 +147,7 @@ def ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -
 
 
 def refuse_running(directory: CrawlDirectory, names: Iterable[str], command: str) -> None:
-    """Raise BusyError if a process of the crawl is running; a page server at rest is not."""
+    """Raise BusyError if a process of the crawl is running; a page server of a crawl at rest does not count."""
     for name in names:
         found, _ = _ask_running(directory, name, {"command": "status", "hosts": 0})
         if found:

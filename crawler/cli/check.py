@@ -56,7 +56,7 @@ def _print_repaired(lines: Iterable[str]) -> None:
 
 
 def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
-    """Return the problems of the admin server's secret; a repair removes it, so that a new one is made."""
+    """Return the problems of the admin server's secret; a repair removes a damaged one, so that a new one is created."""
     from crawler.admin.actions import damaged_token
 
     found = damaged_token(directory.path, repair=args.repair)

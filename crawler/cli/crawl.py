@@ -295,7 +295,7 @@ def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
             if args.seeds == "-":
                 if args.stdin is None:
                     kept = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
-                    args.stdin = kept  # closed after the last seed
+                    args.stdin = kept  # the file is closed after the last seed
                     shutil.copyfileobj(sys.stdin, args.stdin)
                 args.stdin.seek(0)
                 file = args.stdin

@@ -212,7 +212,7 @@ def _rendered(counts: Mapping[str, int]) -> str:
     parts = [
         f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text"
         + f" ({why})" * bool(why),
-        f"{counts.get('cpu_ms', 0) / pages / 1000:.2f} CPU s and {counts.get('ms', 0) / pages / 1000:.1f} s a page",
+        f"{counts.get('cpu_ms', 0) / pages / 1000:.2f} CPU s and {counts.get('ms', 0) / pages / 1000:.1f} s per page",
         f"{_count(counts.get('requests', 0), 'request')}, {counts.get('cached', 0):,} from the cache, "
         f"{counts.get('missing', 0):,} without an answer",
         f"{failed:,} failed" if failed else "",
@@ -319,7 +319,7 @@ def _explain_unfollowed(args: argparse.Namespace, answer: dict[str, Any]) -> Non
 
 
 def _knows_best(answer: dict[str, Any]) -> bool:
-    """Return whether the answer is from the process that owns the URL."""
+    """Return whether an answer comes from the process that owns the URL."""
     return answer["owner"] == answer["process"] if "owner" in answer else answer.get("known", False)
 
 

@@ -30,7 +30,7 @@ def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
 
 
 def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mapping[str, int]) -> None:
-    """Put into `batch`: delete `lost` captures and the keys that depend on them, shorten `damaged` segments."""
+    """Put into `batch` the deletion of `lost` captures and the keys that depend on them; shorten `damaged` segments."""
     for capture in lost:
         batch.delete(capture.key)
         key = payload_key(capture.capture.digest)

@@ -215,7 +215,7 @@ class Erasing:
         return Detached(key, capture, found)
 
     def _holder(self, digest: bytes) -> Original | None:
-        """Return the response that is known to hold a payload and stays."""
+        """Return the response that is known to hold a payload and is not erased; None if there is none."""
         key = payload_key(digest)
         value = self._archive.store.get(key)
         if value is None:
@@ -239,7 +239,7 @@ class Erasing:
             batch.delete(digest_key)
 
     def bury(self, fingerprint: int, url: str, now: float, batch: Batch) -> None:
-        """Put the tombstone of a URL of which no copy is left."""
+        """Write the tombstone of a URL of which no copy is left."""
         batch.put(tombstone_key(fingerprint), pack(Erased(url_digest(url), now, self._rule.reason)))
 
     def forget_page(self, fingerprint: int, batch: Batch) -> bool:

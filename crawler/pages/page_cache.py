@@ -433,7 +433,7 @@ class PageCache(Archive):
             receipt=capturing.stamp.digest if capturing.stamp is not None else b"",
             query=query_of_request(fetch.request_head + self._builder.body_of(fetch)),
         )
-        if capturing.fetch.shown is not None:  # its record is the last one
+        if capturing.fetch.shown is not None:  # the DOM's record is the last one
             capturing.capture.dom_length = places[-1].length
             capturing.capture.dom_offset = capturing.capture.extent - places[-1].length
         return bare

@@ -141,7 +141,7 @@ class Steps:
 
 
 def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
-    """Return the content of the gzip member that begins here, and move `steps` behind it.
+    """Return the content of the gzip member that begins here, and move `steps` past it.
 
     Returns None if the content is larger than `bytes_max`.
 

@@ -42,7 +42,7 @@ class RecordBuilder:
     ) -> Iterator[bytes | warc.LargeRecord]:
         """Yield the WARC records of a capture, uncompressed; the answer comes first.
 
-        With `with_receipt`, the whole consent receipt gets a record too, which other captures refer to.
+        With `with_receipt`, the whole consent receipt also gets a record, to which other captures refer.
         """
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)

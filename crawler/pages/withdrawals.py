@@ -56,7 +56,7 @@ class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     @property
     def key(self) -> tuple[str, str, str, float]:
-        """The identity of a rule: the copies that it covers. Two rules with one key are the same rule."""
+        """The identity of a rule: what it covers. Rules with equal keys are the same rule."""
         return self.digest, self.host, self.prefix, self.before
 
     @property

@@ -49,7 +49,7 @@ _REASONS = {
     Outcome.TRUNCATED: "ConnectionAborted",
 }
 
-# Fields of a request that the fetcher decides about, not the page
+# Fields of a request that the fetcher sets itself, whatever the page asks for
 _NOT_ASKED = frozenset(
     {
         "accept-encoding",

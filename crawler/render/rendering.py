@@ -32,7 +32,7 @@ from crawler.render.visit import Answering, Paused, Visit
 
 log = logging.getLogger("crawler")
 
-WATCH_INTERVAL = 1.0  # seconds between two looks at a page's work and at the browser's memory
+WATCH_INTERVAL = 1.0  # seconds between two measurements of a page's CPU time and of the browser's memory
 _READ_MAX = 5.0  # seconds to read the DOM of a page, since its scripts may never yield
 _STOPPED_MAX = 15.0  # seconds to read the DOM once the scripts have been stopped
 _NO_DOM = frozenset({"crash", "navigation"})  # limits and failures after which a page has no DOM to read
@@ -133,7 +133,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _ready(self) -> Browser | None:
-        """Return the browser for the next page; None if none can be started."""
+        """Return the browser for the next page, started if needed; None if none can be started."""
         async with self._starting:
             if self._browser is not None and self._browser.pages >= self._config.pages_per_browser:
                 self._retire(self._browser)

@@ -18,7 +18,9 @@ from typing import NamedTuple
 
 from crawler.config import RenderConfig
 
-PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that only matter if the page is looked at
+PICTURES = frozenset(
+    {"Image", "Media", "Font"}
+)  # resource types that only matter if someone looks at the page
 ENDLESS = frozenset({"EventSource", "WebSocket", "Ping", "CSPViolationReport", "Prefetch"})
 _SCHEMES = ("http://", "https://")
 _URL_CHARS_MAX = 8192

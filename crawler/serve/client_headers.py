@@ -80,7 +80,7 @@ class ClientHeadersCache:
         return len(self._known)
 
     def get(self, block: bytes) -> ClientHeaders | None:
-        """Return the meaning of a header block, None if it is not known."""
+        """Return the meaning of a header block; None if the block is not remembered."""
         return self._known.get(block)
 
     def put(self, block: bytes, client_headers: ClientHeaders) -> None:

@@ -59,7 +59,7 @@ class Demand:
         self.requests += 1
 
     def count(self, fingerprint: int, now: float) -> float:
-        """Return the decayed number of requests of a page; never less than the true one."""
+        """Return the decayed number of requests for a page; the estimate is never below the true number."""
         count = self._counts.get(fingerprint)
         if count is None:
             count = self._from_sketch(fingerprint)

@@ -35,7 +35,7 @@ class AheadState(StrEnum):
 
 
 class Ahead(msgspec.Struct, frozen=True):
-    """The answer to `refresh=1`; `wait`: seconds until the host may be fetched from, 0 if unknown."""
+    """The answer to `refresh=1`; `wait`: seconds until a request to the host may start, 0 if unknown."""
 
     state: AheadState
     why: str = ""

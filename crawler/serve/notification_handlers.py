@@ -17,7 +17,7 @@ from crawler.serve.request_parsing import ParsedRequest, Route
 from crawler.serve.signal_handler import Signal, SignalHandler, parse
 from crawler.serve.websub import Subscriptions, slot_of
 
-# Fetches the key file at a URL politely, like the crawl, unless a recent copy contains the key; None: no file came.
+# Fetches the key file at a URL as politely as the crawl, unless a recent copy contains the key; None without a file.
 FetchKeyFile = Callable[[str, str], Awaitable[bytes | None]]
 ReadFeed = Callable[[bytes], list[str]]  # content of a feed -> the links of its entries
 

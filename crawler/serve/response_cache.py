@@ -36,7 +36,7 @@ class CachedResponse(msgspec.Struct):
     bodiless: bool = False
 
     def copy(self) -> "CachedResponse":
-        """Return this answer with its body, not cached."""
+        """Return an uncached copy of this answer with its body."""
         return replace(self, ready=replace(self.ready), counted=0, bodiless=False)
 
 
@@ -95,7 +95,7 @@ class ResponseCache:
         shown.counted = 0
 
     def _asked_before(self, key: Hashable) -> bool:
-        """Return whether `key` is among those asked for lately; remember it."""
+        """Return whether `key` was requested recently, and remember this request."""
         name = hash(key)
         if name in self._asked:
             self._asked.discard(name)

@@ -14,7 +14,7 @@ from crawler.change_signals import Signalled
 from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
 
-# Sources whose bucket is remembered; beyond that the one least recently heard is forgotten (its bucket is full again)
+# Number of sources remembered. The source heard least recently is forgotten first; by then its bucket is full again.
 SOURCES_MAX = 1024
 SOURCE_CHARS_MAX = 64
 # (URLs, source) -> the fate of each URL, once durable; raises HttpError (503) if that takes too long.

@@ -31,7 +31,7 @@ def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
     """Return (topic, hub) of each line "TOPIC HUB" of `serve.websub`.
 
     Raises:
-        ConfigError: a line has another form, or `serve.public_url`, which hubs call back, is not set.
+        ConfigError: a line does not have this form, or `serve.public_url`, which hubs call back, is not set.
     """
     topics = []
     for line in lines:

@@ -45,7 +45,7 @@ class Subscription(msgspec.Struct):
     wanted: bool = True
     lease: float = LEASE_DEFAULT  # seconds that the hub granted
     ask_at: float = 0.0
-    tries: int = 0  # requests since the hub last verified it
+    tries: int = 0  # requests sent since the hub last verified the subscription
 
     def asked(self, now: float) -> None:
         """Note that the subscription was requested; schedule the next request, later each time if it is not verified."""
@@ -99,7 +99,7 @@ class Subscriptions:
         }
 
     def want(self, topics: Iterable[tuple[str, str]]) -> None:
-        """Add each (topic, hub) that is not subscribed here yet; `due` then returns their forms."""
+        """Add a subscription for each (topic, hub) that has none yet; `due` then returns their forms."""
         known = {(each.topic, each.hub) for each in self._by_token.values()}
         for topic, hub in topics:
             if (topic, hub) not in known:

@@ -22,8 +22,8 @@ from crawler.upkeep.repair import RepairNote
 class Exchanged(NamedTuple):
     """The links that a process has exchanged with its peers, by peer.
 
-    `confirmed`: how many links of this process the peer had ever received when it last confirmed some.
-    `applied`: how many links of the peer this process has ever received.
+    `confirmed`: the number of links of this process that the peer had ever received when it last confirmed some.
+    `applied`: the number of links of the peer that this process has ever received.
     """
 
     confirmed: Mapping[str, int]
@@ -102,7 +102,7 @@ def recover_behind(
 def recover(
     config: Config, directory: CrawlDirectory, lost: str, peers: Iterable[str], clock: Clock
 ) -> tuple[int, list[str]]:
-    """Queue the links of `lost` that these peers find in their archives; return (how many, problems)."""
+    """Queue the links of `lost` that these peers find in their archives; return (number of links queued, problems)."""
     total, problems = 0, []
     for name in peers:
         with at_rest(config, directory, name, clock=clock) as stages:

@@ -130,7 +130,7 @@ class Linker:
         self._fingerprint = fingerprint
 
     def __call__(self, url: str, kind: str) -> str:
-        """Return the relative URL of the file of `url`, or `url` itself if it has none; "" for a <base>."""
+        """Return the relative URL of the file that holds `url`, or `url` itself if there is none; "" for a <base>."""
         if kind == "base":
             return ""
         path = self._places.of(self._fingerprint(url))

@@ -119,7 +119,7 @@ class FetchTask(msgspec.Struct, gc=False):
 
 
 class RequestOptions(msgspec.Struct, frozen=True, gc=False):
-    """The request of a URL that is not fetched by a plain GET.
+    """How to request a URL that is not fetched by a plain GET.
 
     `headers` are "Name: value"; `jar` names a cookie jar of the crawl's ("" is the common one);
     `proxy` is the URL of a proxy ("" is that of the configuration). `secrets` are names of fields of
@@ -382,7 +382,9 @@ class PageState(StrEnum):
     GONE = "gone"
     FAILED = "failed"
     DENIED = "denied"  # robots.txt
-    RETIRED = "retired"  # withdrawn by the operator before it was fetched, or all of its copies were erased
+    RETIRED = (
+        "retired"  # withdrawn by the operator before it was fetched, or all of its copies have been erased
+    )
 
 
 META_NOINDEX, META_NOARCHIVE = 1, 2

@@ -49,7 +49,7 @@ class Sampler:
             self._feeder = asyncio.get_running_loop().create_task(self._feed())
 
     async def close(self, failure: str = "") -> None:
-        """Stop sampling and tell the watchers how the crawl ended: in order, or with a failure."""
+        """Stop sampling, and tell the watchers whether the crawl ended cleanly or with a failure."""
         if self._feeder is not None:
             self._feeder.cancel()
             await asyncio.gather(self._feeder, return_exceptions=True)

@@ -29,7 +29,7 @@ Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
 
 
 class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A demand of the operator: the copies of a URL, a host, a prefix, or those fetched `before` an instant.
+    """The operator's order: it names the copies of a URL, a host or a prefix, or those fetched `before` an instant.
 
     `before` is a date or time in ISO 8601, UTC if it names no zone. `undo` removes the
     withdrawal of the same copies; `dry_run` only counts them; `erase` overwrites their bytes.
@@ -139,7 +139,7 @@ def _erase(rule: Withdrawal, rules: RuleFile) -> Requests:
 
 
 def _count(result: Withdrawn) -> Requests:
-    """Add up the copies that the rule covers."""
+    """Count the copies that the rule covers, in all processes."""
     yield from _add_up(result, "count")
     return result
 

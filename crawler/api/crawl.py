@@ -183,7 +183,9 @@ class Crawl:
             seeds = [seeds]
         some = seeds if isinstance(seeds, list | tuple) else ()
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
-        if self._asks and self.config.fetch.cookies == "auto":  # so that a submitted form can log in
+        if (
+            self._asks and self.config.fetch.cookies == "auto"
+        ):  # cookies are on, so that a submitted form can log in
             kept = msgspec.structs.replace(self.config.fetch, cookies=True)
             self.config = msgspec.structs.replace(self.config, fetch=kept)
         self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, self._texts(seeds))

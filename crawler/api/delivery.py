@@ -50,7 +50,7 @@ _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
 class Errors:
-    """Errors of the user's code: counted by kind and logged with the URL; with "stop" the first one ends the run."""
+    """Counts errors of the user's code by kind, and logs them with the URL; with "stop" the first one ends the run."""
 
     def __init__(self, on_error: OnError, fail: Callable[[BaseException], None]) -> None:
         self.counts: Counter[str] = Counter()
@@ -160,7 +160,7 @@ class Delivery:
         return self._handover(fetch_task.fingerprint).options
 
     def flags_of(self, fetch_task: FetchTask) -> int:
-        """Return whether a request wants the page to be shown in a browser, as flags.
+        """Return the `LinkFlag`s that say whether a request wants its page to be shown in a browser.
 
         The flags of a link are lost if the URL was already queued when the request was made.
         """
@@ -370,7 +370,7 @@ def page_of(
     content_max: int = 0,
     consent: dict[str, Any] | None = None,
 ) -> Page:
-    """Return the page of a fetch, as a browser showed it if one did; of a file on disk, read at most `content_max` bytes.
+    """Return the page of a fetch, as a browser showed it if one did; read at most `content_max` bytes of a file on disk.
 
     `consent` is its receipt.
     """

@@ -265,7 +265,7 @@ class Auditor:
     # -- result
 
     def audit(self) -> Audit:
-        """Return the report of everything noted."""
+        """Return the report on everything that was noted."""
         self.wanted()
         self._judge_dead("dead_links", self._dead)
         self._judge_dead("external_dead_links", self._dead_external)
@@ -418,7 +418,7 @@ def _found_on(url: str, via: str | None, value: str = "") -> Finding:
 
 
 def unreachable(cause: str, tries: int) -> str:
-    """Return the verdict on a URL whose server does not answer: why, and after how many tries of the server."""
+    """Return the verdict on a URL whose server does not answer: the reason, and the number of tries of the server."""
     words = _CAUSES.get(cause) or (
         _behind(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
     )

@@ -132,7 +132,7 @@ def load(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> C
 
 
 class _PlainFormatter(logging.Formatter):
-    """Formats log lines so that no page can forge a line or insert control sequences, in the file too."""
+    """Formats log lines so that no page can forge a line or insert control sequences, also in the log file."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = printable(as_flags(record.message))

@@ -1,4 +1,4 @@
-"""Command-line parsers that report errors in one line and suggest what was meant.
+"""Command-line parsers that report an error in one line and suggest the flag or command that was meant.
 
 Options and arguments come in any order. `parser_of` gets the parser of a command
 without running it, for completions and manual pages.

@@ -14,7 +14,7 @@ from crawler.storage.files import named_output
 if TYPE_CHECKING:
     from crawler.audit.findings import Audit
 
-FAILED_CODE = 10  # a check of --fail-on found something
+FAILED_CODE = 10  # exit code if a check of --fail-on found something
 
 _EXAMPLES = """\
 crawler report --dir example

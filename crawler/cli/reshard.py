@@ -56,7 +56,7 @@ def _say(args: argparse.Namespace, text: str) -> None:
 
 
 def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Config, Partition]":
-    """Return the configuration and the table after the move."""
+    """Return the configuration and the bucket table after the reshard."""
     from msgspec.structs import replace
 
     from crawler.config import convert

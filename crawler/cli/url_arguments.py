@@ -45,7 +45,7 @@ def without_login(url: str) -> tuple[str, str]:
 
 
 def add_logins(args: Namespace, layers: Layers) -> None:
-    """Add the logins of the command line: `--http-user` for the seeds' hosts, those in URLs for their own host.
+    """Add the logins of the command line: `--http-user` for the seeds' hosts, a login in a URL for the URL's host.
 
     They are removed from the URLs and stored like all credentials.
     """

@@ -30,7 +30,7 @@ crawler withdraw https://example.org/page --reason "request of 2026-11-24" --dir
   crawler withdraw --host example.org --undo --dir example
   crawler withdraw --host example.org --erase --dir example"""
 
-# What an erasure does not reach, as told to the operator.
+# Tells the operator what an erasure does not reach.
 _REMAINS = """\
 not erased: backups of the directory and exports that were made before; copies of WARC files in object storage, until
 `crawler ship` or a crawl with pages.ship replaces them; the URLs themselves in pages.jsonl, crawler.log

@@ -20,7 +20,7 @@ from crawler.consent.statements import (
 from crawler.extract.directives import directive_names
 
 PARSER = "page-names/1"
-NAMES_MAX = 64  # the known vocabulary has about 20 names
+NAMES_MAX = 64  # names kept per page; the known vocabulary has about 20
 _NO_AI = Preferences(ai_input=REFUSE, train_ai=REFUSE)
 _NO_SEARCH = Preferences(search=REFUSE)
 _MEANINGS = {"noindex": _NO_SEARCH, "none": _NO_SEARCH, "noai": _NO_AI}

@@ -48,7 +48,7 @@ _USAGES = {
     "ai-all": ("ai_input", "train_ai"),
     "ai-input": ("ai_input",),
     "ai-train": ("train_ai",),
-    "train-ai": ("train_ai",),  # the name of the drafts before 1.0
+    "train-ai": ("train_ai",),  # the name that the drafts before 1.0 used
     "search": ("search",),
 }
 _FREE, _CONDITIONAL = frozenset({"", "free"}), frozenset({"attribution"})

@@ -348,7 +348,7 @@ def large_response(
     truncated: str = "",
     block_digest: bool = True,
 ) -> LargeRecord:
-    """Build a `response` record whose payload is read in pieces when it is written, and once before for a block digest."""
+    """Build a `response` record whose payload is read when it is written, and once before for a block digest."""
     fields = _response_fields(target, digest, truncated)
     if block_digest:
         block = hashlib.sha1(head)

@@ -78,7 +78,7 @@ class Part:
 
     @property
     def is_whole(self) -> bool:
-        """True if all bytes that the answer promised have come."""
+        """True if all bytes that the answer announced have arrived."""
         return self.length == self.head.length
 
     def write(self, data: bytes) -> None:

@@ -205,7 +205,9 @@ class RocksStore(DiskStore):
         try:
             self._db.close()
         except self._errors as error:  # writing the memtable to a table failed, but the logs have its content
-            if not self._failed and not str(error).startswith(_DAMAGE):  # reads report damage
+            if not self._failed and not str(error).startswith(
+                _DAMAGE
+            ):  # not an error here: reads report the damage
                 raise StoreError(f"store: cannot be closed: {self._said(error)}") from error
 
 

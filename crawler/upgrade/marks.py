@@ -29,7 +29,7 @@ ENDS = b"m/ends"
 
 
 def renew_marks(directory: CrawlDirectory) -> None:
-    """Upgrade the stores of all processes, then the places of the seeds.
+    """Upgrade the stores of all processes, then store the places of the seeds.
 
     Raises:
         DamageError: a store cannot be read.

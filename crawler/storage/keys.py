@@ -129,7 +129,7 @@ REFRESH_HAZARD = b"m/hazard"  # correction of P[fresh]
 REFRESH_BIAS = b"m/bias"  # correction of P[fresh] by the rates with which neighbourhoods are compared
 SCOPE_STATE = b"m/scope"  # the scope of the seeds and their redirects
 EQUIVALENCES = b"m/equivalences"  # authorities proven to be two names of one site
-RUN = b"m/run"  # the current run, and the counts of fetches before it
+RUN = b"m/run"  # the current run, and the counters as they were when it began
 INCARNATION = b"m/incarnation"  # number of the latest start among peers
 OUTBOX_STATE = b"m/outbox/"  # this key is followed by a peer: epoch and numbers of its outbox
 

@@ -61,12 +61,12 @@ __all__ = [
 ]
 
 kernel_selection.choose(__path__[0])
-# `re` warns about patterns that a later Python may read differently. The patterns are the user's, so hide the warning.
+# `re` warns about patterns that a later Python may read differently. The user chose the patterns, so hide the warning.
 warnings.filterwarnings("ignore", category=FutureWarning, module=r"crawler\.")
 
 
 def __dir__() -> list[str]:
-    """List the API and nothing that the modules import, for completion."""
+    """List only the names of the API, for completion."""
     return [*__all__, "__doc__", "__version__"]
 
 

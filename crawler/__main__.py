@@ -15,7 +15,7 @@ def main() -> int:
         from crawler import cli
 
         code = cli.main()
-    except KeyboardInterrupt:  # during the imports
+    except KeyboardInterrupt:  # a signal arrived during the imports
         return early_signals.AT_ONCE
     _end(code)
     return code

@@ -1,4 +1,4 @@
-"""One account, with one limit, of the bytes that bodies hold in memory.
+"""Accounts for the bytes that bodies hold in memory, with one limit for all of them.
 
     reserve --fits--> granted ......................... release
        '-----does not--> waits in line --next_free--> granted
@@ -23,7 +23,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 SMALL_BYTES = 64 << 10  # the median page has 30 kB
-YOUNGER_PART = 4  # 1/4 of the limit may be held by all shares but the oldest
+YOUNGER_PART = 4  # all shares but the oldest may hold 1/4 of the limit
 CHARGED_PART = 8  # 1/8 of the limit may be charged while the oldest share grows beyond it
 
 _O = TypeVar("_O", bound=Hashable)
@@ -40,7 +40,7 @@ class ByteAccount(Generic[_O]):
         self._small = small
         self._shares: dict[_O, int] = {}  # shares of owners that may wait, oldest first
         self._charges: dict[Hashable, int] = {}
-        self._waiting: dict[_O, int] = {}  # bytes each owner in line waits for
+        self._waiting: dict[_O, int] = {}  # owner in line -> the bytes that it waits for
         self.held = 0  # by all
         self.charged = 0  # the part of `held` that belongs to charged owners
 
@@ -64,7 +64,7 @@ class ByteAccount(Generic[_O]):
         charged = self._charges.pop(owner, 0)
         self.charged -= charged
         self.held -= charged + self._shares.pop(owner, 0)  # type: ignore[arg-type]
-        self._waiting.pop(owner, None)  # type: ignore[arg-type]  # who is charged has neither
+        self._waiting.pop(owner, None)  # type: ignore[arg-type]  # a charged owner has neither
 
     def next_free(self) -> _O | None:
         """Grant the next owner in line its request if it fits, and return that owner; None if no request fits."""

@@ -53,11 +53,11 @@ class Fate(StrEnum):
 
     NOTED = "noted"  # the page is kept fresh: it is fetched sooner, depending on how reliable its source was
     QUEUED = "queued"  # in scope but not fetched yet: it waits like any link
-    SENT = "sent"  # another process owns it and decides; stored here until the owner has it
+    SENT = "sent"  # another process owns the URL and decides; it is stored here until the owner has it
     NOT_REFRESHED = "not_refreshed"  # known, but this crawl does not fetch it again
     RETIRED = "retired"  # `crawler retire` removed it before it was fetched
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
-    REFUSED = "refused"  # not a URL, too many URLs, or no process is running that could take it
+    REFUSED = "refused"  # not a URL, too many URLs, or no running process could accept it
 
 
 class Told(msgspec.Struct, omit_defaults=True):

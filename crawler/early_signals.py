@@ -1,8 +1,8 @@
-"""Which signals stop a crawl, and what they do before it has begun and after it has ended.
+"""Handles the signals that stop a crawl, also before the crawl has begun and after it has ended.
 
     SIGINT, SIGTERM     stop the crawl cleanly
-    SIGHUP              too, if the program was started in a terminal, which closes then; otherwise it is ignored,
-                        and also if it was ignored when the program started (`nohup`)
+    SIGHUP              the same in a terminal, which sends it when it closes; ignored without a terminal,
+                        or if it was ignored when the program started (`nohup`)
     SIGUSR1             ignored: logs are reopened without a signal
 
 Without a terminal, SIGHUP comes from a service manager or from logrotate, which ask a daemon
@@ -22,7 +22,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-IGNORED = (signal.SIGUSR1,)  # by the whole process and its children, which a service manager may signal too
+IGNORED = (
+    signal.SIGUSR1,
+)  # ignored by the process and its children, to which a service manager may send them too
 AT_ONCE = 130  # exit code after a second signal
 _came: list[int] = []
 _begun: list[bool] = []  # not empty once a crawl handles the signals itself

@@ -17,7 +17,7 @@ from traceback import walk_tb
 
 log = logging.getLogger("crawler")
 
-PLACES_MAX = 1000  # types and places remembered; further ones are not logged
+PLACES_MAX = 1000  # types and places that are logged; further ones are only counted
 
 
 class CrawlerError(Exception):
@@ -35,7 +35,7 @@ class CrawlerError(Exception):
 
 
 class UsageError(CrawlerError):
-    """The command line asks for something impossible."""
+    """The command line, or the caller of the Python API, asks for something impossible."""
 
     exit_code = 2
 
@@ -71,7 +71,7 @@ class ShippedError(DamageError):
 
 
 class BehindError(DamageError):
-    """A process has lost links that it had confirmed to `peer`, so that its store is of an earlier state."""
+    """A process has lost links that it had confirmed to `peer`, because its store is in an earlier state."""
 
     def __init__(self, message: str, peer: str = "") -> None:
         super().__init__(message)
@@ -91,7 +91,7 @@ class StoreError(CrawlerError):
 
 
 class ObjectStoreError(CrawlerError):
-    """Object storage cannot be reached, or refuses an operation. What was not stored there is still here."""
+    """Object storage cannot be reached, or refuses an operation. Files that it has not confirmed stay on this disk."""
 
     exit_code = 75
 
@@ -112,7 +112,7 @@ def disk_failed(error: BaseException) -> bool:
 
 
 def may_not_write(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, means that this user may not write there; reading is possible."""
+    """Return whether an error, or one of its causes, means that this user may read there but not write."""
     return _caused_by(error, _NO_RIGHT)
 
 

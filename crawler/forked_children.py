@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from crawler import early_signals
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-Work = Callable[[socket.socket], int]  # runs in a child with its end of a socket pair; returns the exit code
+Work = Callable[[socket.socket], int]  # (the child's end of a socket pair) -> exit code; runs in the child
 
 
 def can_fork() -> bool:
@@ -53,7 +53,7 @@ class ForkedChild:
                 await ended.wait()
             finally:
                 loop.remove_reader(self._ended)
-            if self.returncode is None:  # no other task has reaped the child meanwhile
+            if self.returncode is None:  # unless another task has reaped the child meanwhile
                 self._reap()
         assert self.returncode is not None
         return self.returncode
@@ -85,12 +85,12 @@ def end_with_parent(parent: int) -> None:
 def fork_children(
     work: Work, count: int, *, helpers: bool = False, siblings: Iterable[ForkedChild] = ()
 ) -> list[ForkedChild]:
-    """Start `count` children that each run `work` and then end.
+    """Start `count` children, each of which runs `work` and then ends.
 
     `helpers` have no state to save, so the kernel ends them together with this process (more
     precisely, with the thread that forks them). `siblings` are the other running children.
     """
-    gc.freeze()  # otherwise a collection in a child would copy every page of imported code and data
+    gc.freeze()  # without this, a garbage collection in a child would copy all memory pages of imported modules
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
@@ -103,7 +103,7 @@ def fork_children(
             if helpers:
                 end_with_parent(parent)
             for sibling in (*siblings, *children):
-                sibling.link.close()  # otherwise the sibling would not see its parent end
+                sibling.link.close()  # while the child held these, a sibling would not see its parent end
             _be_child(work, theirs)
         theirs.close()
         children.append(ForkedChild(pid, ours))

@@ -1,4 +1,4 @@
-"""HTTP dates (RFC 9110, 5.6.7). Nearly all have one form, which is read in a third of the email parser's time."""
+"""Parses HTTP dates (RFC 9110, 5.6.7). Nearly all have one form, which takes a third of the email parser's time."""
 
 import re
 from datetime import UTC, datetime

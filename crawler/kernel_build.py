@@ -1,8 +1,9 @@
 """Builds the kernels: a setuptools command (see `pyproject.toml`). The crawler itself never imports this module.
 
-Compiling takes most of an installation, so compiled kernels are kept in a cache of the user's, by content: a second
-installation, also of another checkout, compiles only kernels whose sources, compiler or Python differ. The cache is
-`$CRAWLER_KERNEL_CACHE`, else `crawler/kernels` in the user's cache folder; deleting it is safe.
+Compiling takes most of an installation, so compiled kernels are kept in a cache of the user's, by the digest of all
+that they depend on. A second installation, even of another checkout, compiles only kernels whose sources, compiler or
+Python differ. The cache is `$CRAWLER_KERNEL_CACHE`, else `crawler/kernels` in the user's cache folder; deleting it is
+safe.
 
 With `CRAWLER_KERNELS=none` nothing is compiled, and the kernels run interpreted.
 """
@@ -23,7 +24,7 @@ from setuptools.command.build_ext import build_ext
 
 PACKAGE = Path(__file__).resolve().parent
 SHARED = "crawler.memoryviews"
-KEPT_MAX = 400  # compiled kernels in the cache: about a dozen versions of all of them, 50 MB
+KEPT_MAX = 400  # files in the cache: about a dozen versions of all kernels, 50 MB
 
 
 class BuildKernels(build_ext):
@@ -84,7 +85,7 @@ def cache_folder() -> Path:
 
 
 def take(cached: Path, target: Path) -> bool:
-    """Copy `cached` to `target`; return whether it was there."""
+    """Copy `cached` to `target`; return whether it was in the cache."""
     try:
         shutil.copyfile(cached, target)
         os.utime(cached)
@@ -94,7 +95,7 @@ def take(cached: Path, target: Path) -> bool:
 
 
 def keep(target: Path, cached: Path) -> None:
-    """Copy `target` to `cached` and remove the kernels unused for longest; a cache that cannot be written is skipped."""
+    """Copy `target` to `cached`, and remove the kernels unused for longest; do nothing if the cache cannot be written."""
     with contextlib.suppress(OSError):
         cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=cached.parent, suffix=".new", delete=False) as file:
@@ -107,7 +108,7 @@ def keep(target: Path, cached: Path) -> None:
 
 @functools.cache
 def _tools() -> tuple[str, ...]:
-    """Return what names the translator, the compiler and the interpreter."""
+    """Return text that identifies Cython, the compiler and the interpreter."""
     import Cython
 
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
@@ -120,6 +121,6 @@ def _tools() -> tuple[str, ...]:
 
 
 def _sources(ext: Any) -> list[Path]:
-    """Return the files that `ext` may be made of: its source, and each declaration that it may import."""
+    """Return the files on which `ext` may depend: its source, and each declaration file that it may import."""
     own = PACKAGE.joinpath(*ext.name.split(".")[1:]).with_suffix(".py")
     return [each for each in (own, *sorted(PACKAGE.rglob("*.pxd"))) if each.exists()]

@@ -7,8 +7,8 @@ build is not an error. So before any of them is imported, `choose` checks whethe
 were compiled. If one is missing, or if `CRAWLER_INTERPRETED=1` is set, all are
 imported as source.
 
-Kernels that depend on no other (ALONE) may have either form. A `.pxd` file without
-source is part of each kernel that imports it. All compiled kernels import SHARED,
+Kernels that depend on no other (ALONE) may have either form. A `.pxd` file without a
+module of its own is compiled into each kernel that imports it. All compiled kernels import SHARED,
 Cython's memory views; if that was not compiled, every kernel is imported as source.
 """
 

@@ -6,8 +6,8 @@ separators forge lines, bidi controls reorder a name, and `=` starts a formula. 
 module holds the one rule against that. All output of the commands to standard output
 and standard error passes through `PrintableStream`.
 
-A hidden character is written as a JSON escape, such as `\\u001b`. So JSON stays the
-same JSON, and people can see which character it was.
+A hidden character is written as a JSON escape, such as `\\u001b`. So JSON keeps its
+meaning, and people can see which character it was.
 """
 
 import codecs
@@ -23,7 +23,9 @@ _IN_TEXT = re.compile(f"[{_HIDDEN}]")
 _IN_LINE = re.compile(f"[\t\n{_HIDDEN}]")
 # Characters that start a formula in spreadsheets, including their full-width and small forms.
 _FORMULA = re.compile("\\s*[=+\\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b]|[\t\r\n]")
-_NUMBER = re.compile(r"[-+]?[0-9 .,:/()%-]*")  # "-5", "+49 30 123": without letters, so no function call
+_NUMBER = re.compile(
+    r"[-+]?[0-9 .,:/()%-]*"
+)  # "-5" or "+49 30 123" contain no letters, so they cannot call a function
 
 
 def printable(value: object) -> str:

@@ -38,7 +38,7 @@ class LinkFlag:
     REFRESH = 32  # a known page fetched again
     SCOPE = 64  # not a link: tells a peer that the scope grew by this URL
     OWN_REQUEST = (
-        128  # asked as the user's request says (`Way`), under a fingerprint of its own; never refreshed
+        128  # requested with the user's `RequestOptions`, under a fingerprint of its own; never refreshed
     )
     RANKED = 256  # the user gave it a priority
     AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
@@ -47,11 +47,11 @@ class LinkFlag:
     NEWS = (
         2048  # found on a known page that was fetched again; that page gets the credit if this becomes a page
     )
-    CREDIT = 4096  # not a link: tells the owner of page `via` that a URL found there became a page
+    CREDIT = 4096  # not a link: tells the owner of the page `via` that a URL found there has become a page
     EXTERNAL = (
         8192  # out of scope, and fetched only to see whether it works: its answer is not stored or followed
     )
-    RENDER = 16384  # show this page in a browser, whatever the configuration says
+    RENDER = 16384  # show this page in a browser, even if the configuration says otherwise
     STATIC = 32768  # never show this page in a browser
 
 
@@ -90,9 +90,9 @@ class TaskKind(StrEnum):
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
     DENIED = "denied"  # nothing to fetch: robots.txt or a withdrawal forbids the URL; only record it
-    SUBRESOURCE = "subresource"  # not handed out: fetched while a browser showed a page
+    SUBRESOURCE = "subresource"  # not handed out: a request of a page that a browser shows
     SITE_FILE = "site_file"  # not handed out: tdmrep.json or a licence document of a page's site
-    HOP = "hop"  # not handed out: an answer of a redirect chain, before its last
+    HOP = "hop"  # not handed out: an answer of a redirect chain other than the last
 
 
 class FetchTask(msgspec.Struct, gc=False):
@@ -119,7 +119,7 @@ class FetchTask(msgspec.Struct, gc=False):
 
 
 class RequestOptions(msgspec.Struct, frozen=True, gc=False):
-    """The request of a URL that is not fetched by a plain GET.
+    """How to request a URL that is not fetched by a plain GET.
 
     `headers` are "Name: value"; `jar` names a cookie jar of the crawl's ("" is the common one);
     `proxy` is the URL of a proxy ("" is that of the configuration). `secrets` are names of fields of
@@ -144,13 +144,13 @@ class Outcome(StrEnum):
     EMPTY = "empty"  # 204, 205, zero length
     UNCHANGED = "unchanged"  # 304 to a conditional request
     REDIRECT = "redirect"  # 301 302 303 307 308 with a usable Location
-    BAD_REDIRECT = "bad_redirect"  # 3xx without a usable Location, a loop, or too long a chain
+    BAD_REDIRECT = "bad_redirect"  # 3xx without a usable Location, a redirect loop, or too long a chain
     GONE = "gone"  # 404, 410
     LICENSE_REQUIRED = "license_required"  # 401 that demands a licence token (RSL)
     CLIENT_ERROR = "client_error"  # other 4xx
-    TEMPORARY = "temporary"  # 408, 5xx but 503
+    TEMPORARY = "temporary"  # 408, or 5xx other than 503
     HOST_BUSY = "host_busy"  # BUSY_STATUSES
-    UNEXPECTED_STATUS = "unexpected_status"  # 206, 304 or 416 unasked; 101
+    UNEXPECTED_STATUS = "unexpected_status"  # 206, 304 or 416 that was not requested; 101
     BAD_STATUS = "bad_status"  # below 100, 600 or more, or not a number
     HEADER_TOO_LARGE = "header_too_large"
     FRAMING = "framing"  # the message violates RFC 9112 and cannot be used
@@ -187,7 +187,7 @@ class Rendering(msgspec.Struct, gc=False):
     it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
     of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
     which its requests kept the page's own host busy. `added` means that it shows links or
-    text that the static answer lacks. `why` names the reason for which it was shown
+    text that the static answer lacks. `why` names the reason for the rendering
     (`render/deciding.py`, or "always", "request"), `candidate` means that the answer looked
     as if a browser built the rest, and `cpu` is the CPU time in seconds (`render/work_account.py`).
     """
@@ -209,7 +209,7 @@ class Rendering(msgspec.Struct, gc=False):
 
 
 class RenderingFacts(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The stored facts about the rendering of a page; the fields have the meaning of those of `Rendering`."""
+    """The stored facts about the rendering of a page; the fields mean the same as in `Rendering`."""
 
     why: str = ""
     took: float = 0.0
@@ -237,10 +237,10 @@ class Fetch(msgspec.Struct, gc=False):
     "resumed", or CACHED; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL. `rendering` is the attempt to show the page in a browser, if there was one. `site` names
-    what its host said about the use of its pages then (`consent/site_book.py`).
-    `challenged` means that the server wants this request signed, and that it would be if it
-    were sent again.
+    retry the URL. `rendering` is the attempt to show the page in a browser, if there was one. `site` is the digest of
+    what its host said about the use of its pages at that time (`consent/site_book.py`).
+    `challenged` means that the server wants this request signed, and that a repeated request
+    would be signed.
     `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are the
     request without the values of credentials. `earlier` are the answers of the redirect chain that led here, if the
     user's code made the request.
@@ -329,9 +329,9 @@ class Markup(msgspec.Struct, gc=False):
 class Extracted(msgspec.Struct, gc=False):
     """The links and directives of a page; raw URLs as on the page, unique, in order of appearance.
 
-    `base` is the URL they are relative to. `encoding` is the page's (WHATWG name), in
-    which the query of a link is encoded. `nofollow`, `noindex` and `noarchive` are the
-    page-level robots directives, of the header too; `metas` are those of the page's own
+    `base` is the URL to which they are relative. `encoding` is the encoding of the page (WHATWG
+    name), in which the query of a link is encoded. `nofollow`, `noindex` and `noarchive` are the
+    page-level robots directives, of the header too; `metas` are the directives of the page's own
     meta tags, as in `PageRecord`. `parse_limit` means that the page exceeded the
     parser's limit and `hrefs` come from a plain scan. `maps` are the sitemaps that a
     sitemap index names. `repeats` are the links with every mention, filled for URL
@@ -382,7 +382,9 @@ class PageState(StrEnum):
     GONE = "gone"
     FAILED = "failed"
     DENIED = "denied"  # robots.txt
-    RETIRED = "retired"  # withdrawn by the operator before it was fetched, or all of its copies were erased
+    RETIRED = (
+        "retired"  # withdrawn by the operator before it was fetched, or all of its copies have been erased
+    )
 
 
 META_NOINDEX, META_NOARCHIVE = 1, 2
@@ -414,15 +416,15 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     noindex: bool = False
     noarchive: bool = False
     error: str = ""
-    # 16 bytes, of the content whose changes count (`pages/change_detection.py`)
+    # 16 bytes: the digest of the content whose changes count (`pages/change_detection.py`)
     content_digest: bytes = b""
-    not_modified: int = 0  # successive answers 304
+    not_modified: int = 0  # number of 304 answers in a row
     metas: int = (
         -1
     )  # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
     rendered: bool = False  # its content is the DOM that a browser showed
     receipt: bytes = b""  # the consent receipt of its last fetch (`consent/receipts.py`)
-    shown: RenderingFacts | None = None  # what its rendering took, if `rendered`
+    shown: RenderingFacts | None = None  # facts about its rendering, if `rendered`
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
@@ -447,14 +449,14 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     noarchive: bool = False
     extent: int = 0
     broken: bool = False
-    dom_offset: int = 0  # of the record of the page's DOM, from `offset` on; 0 without one
+    dom_offset: int = 0  # offset of the DOM's record, counted from `offset`; 0 without one
     dom_length: int = 0
     receipt: bytes = b""  # the consent receipt of this fetch
-    query: str = ""  # method and body of the request (`pages/request_query.py`), "" of a plain GET
+    query: str = ""  # method and body of the request (`pages/request_query.py`), "" for a plain GET
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):
-    """The number of URLs to do (including `in_flight`) and parked by rule, of hosts by state, of requests and look-ups.
+    """The number of URLs to do (with `in_flight`), of URLs parked by rule, of hosts by state, of requests and look-ups.
 
     `hosts_reached` counts the hosts that have ever answered, `hosts_failing` those whose latest requests failed
     (`frontier/hosts/ranking.py`).
@@ -483,7 +485,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
 
 
 class DueCounts(msgspec.Struct, kw_only=True):
-    """The number of pending links, of links found known or new since the crawl began, and of runs on disk."""
+    """The number of pending links, of links that proved known or new since the crawl began, and of runs on disk."""
 
     pending: int = 0
     known: int = 0
@@ -541,7 +543,7 @@ class HostStatus(msgspec.Struct, kw_only=True):
 
 
 class PeerStatus(msgspec.Struct, omit_defaults=True):
-    """The state of a peer as shown to people; for a process that does not run, only the links that wait for the peer.
+    """The state of a peer, for display; a process that does not run only knows the links that wait for the peer.
 
     `last_ending` says how the last connection ended.
     """

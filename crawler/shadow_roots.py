@@ -1,8 +1,8 @@
-"""Shows the contents of shadow roots to parsers that have none.
+"""Shows the contents of shadow roots to parsers that do not support shadow roots.
 
 A shadow root is written as `<template shadowrootmode="open">` (WHATWG HTML, 4.12.3): by
-sites, and by a browser that writes down what it shows. People see what is in it, but a parser
-without shadow roots takes it for a template, whose contents are not part of the page.
+sites, and by a browser that saves its DOM. People see its contents, but a parser without
+shadow roots takes it for a template, whose contents are not part of the page.
 """
 
 import re
@@ -18,14 +18,14 @@ _IS_ROOT = re.compile(rb"[\s/]shadowrootmode\s*=\s*[\"']?(?:open|closed)\b", re.
 
 
 def open_shadow_roots(html: bytes) -> bytes:
-    """Return HTML whose shadow roots are elements like others; other templates stay templates. Linear in any input.
+    """Return the HTML with shadow roots turned into normal elements; other templates stay. Linear in any input.
 
     >>> open_shadow_roots(b'<x-a><template shadowrootmode="open"><a href="/1">One</a></template></x-a>')
     b'<x-a><shadow-root shadowrootmode="open"><a href="/1">One</a></shadow-root></x-a>'
     """
     if _MARK not in html:
         return html
-    open_templates: list[bool] = []  # whether each is a shadow root
+    open_templates: list[bool] = []  # the open templates: True for a shadow root
 
     def replace(token: re.Match[bytes]) -> bytes:
         attributes = token["attributes"]

@@ -26,7 +26,9 @@ TOKEN_FIELD = "X-Admin-Token"
 URLS_MAX = 10_000
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
-WITHDRAW = "withdraw"  # its arguments are the fields of `withdrawal.TakeDown`; led by `withdrawal.conduct`
+WITHDRAW = (
+    "withdraw"  # its arguments are the fields of `withdrawal.TakeDown`; `withdrawal.conduct` carries it out
+)
 # command -> (its argument, the argument's type); each is sent to every process, except seeds (to one)
 COMMANDS: dict[str, tuple[str, type]] = {
     "pause": ("", str),
@@ -74,7 +76,7 @@ def damaged_token(directory: Path, *, repair: bool) -> str:
 
 
 def check(fields: Mapping[str, str], token: str, host: str) -> None:
-    """Raise HttpError unless a change is authorized: 403 wrong origin or token, 401 no token, 415 not JSON."""
+    """Raise HttpError unless a change is authorized: 403 (wrong origin or token), 401 (no token), 415 (not JSON)."""
     check_same_site(fields, host, "a page of another origin may not change the crawl")
     if fields.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
         raise HttpError(415, "refused", "send the change as JSON")

@@ -3,8 +3,8 @@
     GET  /  /bot                                            the page for webmasters
     GET  /.well-known/http-message-signatures-directory     the key directory, signed by its keys
 
-It has nothing of the dashboard, reads nothing of the crawl but its configuration and its public
-keys, and takes no input. So it may listen on a public address, behind a server that
+It shows nothing of the dashboard, reads only the configuration and the public keys of the crawl,
+and takes no input. So it may listen on a public address, behind a server that
 speaks TLS for `identity.signature_agent`.
 """
 

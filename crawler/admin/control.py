@@ -88,7 +88,7 @@ class ControlServer:
             return msgspec.json.encode({"ok": True, "result": await self._handler(request)})
         except CrawlerError as error:
             return msgspec.json.encode({"ok": False, "error": str(error), "code": error.exit_code})
-        except Exception as error:  # even after a bug of ours the client gets an answer
+        except Exception as error:  # after a bug in a command, the client still gets an answer
             log.exception("control socket: %.200r", line)
             text = f"internal error: {type(error).__name__}: {error}; see the log"
             return msgspec.json.encode({"ok": False, "error": text, "code": 1})

@@ -1,4 +1,4 @@
-"""Which crawl this is: its directory, the hosts of its seeds, its id and the version of the crawler."""
+"""Facts that identify a crawl: its directory, the hosts of its seeds, its id and the version of the crawler."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ SEEDS_SHOWN = 5
 
 
 class CrawlFacts:
-    """Reads the facts of the crawl in a directory; again when its configuration has changed."""
+    """Reads the facts of the crawl in a directory, and reads them again when its configuration has changed."""
 
     def __init__(self, path: Path) -> None:
         self._directory = CrawlDirectory(path)
@@ -32,7 +32,7 @@ class CrawlFacts:
         try:
             seeds = self._directory.seed_places()
             crawl_id = self._directory.crawl_id() if self._directory.exists() else ""
-        except (OSError, CrawlerError):  # shown without them
+        except (OSError, CrawlerError):  # show the other facts
             seeds, crawl_id = [], ""
         return {
             "directory": str(self._directory.path.absolute()),

@@ -1,7 +1,7 @@
 """Estimates the remaining work of a crawl from its growth in about the last minute.
 
-Each URL that is done brings `brings` new ones on average (links that the DUE found new,
-over URLs done). If that is below 1, the waiting URLs and all that will follow from them
+Each URL that is done adds `brings` new ones on average: the links that the DUE found new,
+divided by the URLs done. If that is below 1, the waiting URLs and all that will follow from them
 are a geometric series,
 
     left = (todo + pending * share of pending links that are new) / (1 - brings)
@@ -20,7 +20,7 @@ GROWS = 0.95  # new URLs per page; above it the series is too uncertain to give 
 class Eta(msgspec.Struct, frozen=True):
     """An estimate: `urls` that wait, counting pending links by the share that is new; `brings` per page, or None.
 
-    `left` includes the URLs still to be found and `seconds` is the time for them at
+    `left` includes the URLs still to be found, and `seconds` is the time to fetch them at
     the present speed; both are None while the crawl grows. `brings` is None until a URL is done.
     """
 
@@ -49,9 +49,10 @@ def describe_eta(view: Eta) -> str:
         return ""
     if view.left is None or view.seconds is None:
         return (
-            f"about {view.urls:,.0f} URLs wait and the crawl grows: a page brings {view.brings:.1f} new ones"
+            f"about {view.urls:,.0f} URLs wait and the crawl grows: each page adds {view.brings:.1f} new ones"
         )
-    return f"about {view.left:,.0f} URLs, {duration(view.seconds)} at this rate; a page brings {view.brings:.2f} new ones"
+    time = duration(view.seconds)
+    return f"about {view.left:,.0f} URLs, {time} at this rate; each page adds {view.brings:.2f} new ones"
 
 
 def duration(seconds: float) -> str:

@@ -24,12 +24,12 @@ TROUBLE = (
     Outcome.RESET, Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.FRAMING, Outcome.BAD_STATUS, Outcome.INTERNAL_ERROR,
 )  # fmt: skip
 REQUESTS_MIN = 20  # requests in the last minute below which a share of failures says nothing
-HOSTS_MIN = 5  # the same for hosts
-SHARE_MAX = 0.5  # of requests or hosts that may fail
+HOSTS_MIN = 5  # hosts in the last minute below which a share of failures says nothing
+SHARE_MAX = 0.5  # share of requests or hosts that may fail
 SPAN_MIN = 30.0  # seconds of growth known before a crawl counts as stalled
 ERRORS_AGE = 600.0  # seconds for which a logged error makes the crawl unhealthy
 LAG_MAX = 2.0  # seconds; normal garbage collections and flushes stay below 0.5
-DESCRIPTORS_MAX = 0.9  # of the limit of open files
+DESCRIPTORS_MAX = 0.9  # share of the limit of open files
 _PAUSES = {"disk": "nothing is fetched because the disk is nearly full"}
 _SOURCES = ("pages", "refresh", "robots")
 _PREFIX = "failed."
@@ -104,7 +104,7 @@ def health(status: CrawlSigns) -> Health:
 
 
 def recent_requests(counters: Mapping[str, int]) -> dict[str, int]:
-    """Return the counters whose growth the verdict needs: answers and failures, and the failures by outcome."""
+    """Return the counters whose growth the verdict needs: answers, failures, and failures by outcome."""
     counts = {f"{_PREFIX}{outcome}": _over(counters, outcome) for outcome in TROUBLE}
     answers = sum(_over(counters, outcome) for outcome in Outcome if outcome is not Outcome.ROBOTS_DENIED)
     return {"requests": answers, "failures": sum(counts.values())} | counts
@@ -161,7 +161,7 @@ def _hosts(status: CrawlSigns) -> str:
 
 
 def _mostly(recent: Mapping[str, float]) -> str:
-    """Name the most frequent failure of the last minute, as the end of a sentence."""
+    """Return the end of a sentence that names the most frequent failure of the last minute."""
     counts = {name.removeprefix(_PREFIX): n for name, n in recent.items() if name.startswith(_PREFIX) and n}
     if not counts:
         return ""

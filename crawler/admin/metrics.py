@@ -189,7 +189,7 @@ def _histograms(parts: list[StatusTree]) -> Iterator[Metric]:
 
 
 def _of_the_crawl(status: Status) -> Iterator[Metric]:
-    """Yield which processes run and the remaining work, without its amount and time while the crawl grows."""
+    """Yield metrics of the running processes and of the remaining work, which is unknown while the crawl grows."""
     running = _family("process_up", "Whether the process runs: 1 or 0.", ["process"])
     for member in status.members:
         running.add_metric([member.name], member.state == "running")
@@ -200,14 +200,14 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
     for name, value, text in (
         ("new_urls_per_page", view.brings, "New URLs per page; from 0.95 on the crawl is growing."),
         ("left_urls", view.left, "URLs still to be fetched, including those to be found."),
-        ("left_seconds", view.seconds, "Time for them at the present speed."),
+        ("left_seconds", view.seconds, "Seconds to fetch them at the present speed."),
     ):
         if value is not None:
             yield GaugeMetricFamily(f"crawler_{name}", text, value=value)
 
 
 def _health(status: Status) -> Iterator[Metric]:
-    """Yield the verdict and each of its rules, nothing for a crawl at rest."""
+    """Yield the health verdict and each of its rules; nothing for a crawl at rest."""
     verdict = status.health
     if verdict.state == "at rest":
         return

@@ -107,7 +107,7 @@ class RecentErrors(logging.Handler):
             logging.lastResort.handle(record)
 
     def _is_only_handler(self) -> bool:
-        """Return whether logging is not configured; with several crawls in a process, only the first handler's."""
+        """Return whether this is the only log handler; with several crawls in a process, only for the first."""
         handlers = [*logging.getLogger("crawler").handlers, *logging.getLogger().handlers]
         return handlers[:1] == [self] and all(isinstance(each, RecentErrors) for each in handlers)
 

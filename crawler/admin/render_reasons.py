@@ -1,10 +1,10 @@
 """Describes why a browser showed a page, for status, `why` and the dashboard."""
 
-# The reasons of `render/deciding.py`, the setting, and the request of a page -> the reason in words.
+# A reason (from `render/deciding.py`, the setting, or the request of a page) -> the reason in words.
 REASONS = {
     "mark": "looked unfinished",
-    "learned": "pages of its kind gain by it",
+    "learned": "similar pages gained by rendering",
     "chance": "drawn by chance",
     "always": "all are shown",
-    "request": "its request says so",
+    "request": "requested with render=True",
 }

@@ -14,7 +14,7 @@ from crawler.urlfilter.rule_names import RULES
 from crawler.version import __version__
 
 _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always there
-# Outcomes which show that fetching works.
+# Outcomes that show that fetching works.
 SUCCESSES = ("fetched", "empty", "unchanged", "truncated")
 
 REASONS_SHOWN = 5  # hosts named if no page could be fetched
@@ -142,7 +142,7 @@ class Report(msgspec.Struct, kw_only=True):
             said = [
                 f"URL filter: {RULES[name]} ({n})" for name, n in sorted(filtered.items()) if name in RULES
             ]
-        told = {each.partition(": ")[2] for each in reasons}  # do not repeat the cause of a host
+        told = {each.partition(": ")[2] for each in reasons}  # the cause of a host was given already
         said = [each for each in said if each.removeprefix("robots.txt ").rpartition(" ")[0] not in told]
         if said:
             said[-1] += " (see `crawler why URL`)"

@@ -1,4 +1,4 @@
-"""Samples the status of a crawl for the dashboard, also without viewers: the curves begin with the crawl."""
+"""Samples the status of a crawl for the dashboard, even without viewers, so that the curves begin with the crawl."""
 
 import asyncio
 import logging
@@ -20,11 +20,11 @@ log = logging.getLogger("crawler")
 
 INTERVAL = 1.0  # seconds between samples while somebody is watching
 PAUSE_MAX = 5.0  # seconds between samples while no page is open
-HOSTS_SHOWN = 20  # in /status; the dashboard lists hosts with /hosts
+HOSTS_SHOWN = 20  # hosts in /status; the dashboard lists hosts with /hosts
 
 
 class Sampler:
-    """Samples each second while somebody is watching, else once a point of the history; sets `sampled` each time."""
+    """Samples every second while somebody is watching, else once per point of the history; sets `sampled` each time."""
 
     def __init__(
         self, source: StatusSource, config: AdminConfig, now: Callable[[], float], directory: Path
@@ -40,7 +40,7 @@ class Sampler:
         self.sampled = asyncio.Event()  # set, and replaced, at each sample
         self._wanted = asyncio.Event()  # set when somebody begins to watch
         self.watchers = 0
-        self.end: dict[str, Any] | None = None  # how the crawl ended, once it has
+        self.end: dict[str, Any] | None = None  # how the crawl ended, once it has ended
         self._feeder: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -49,7 +49,7 @@ class Sampler:
             self._feeder = asyncio.get_running_loop().create_task(self._feed())
 
     async def close(self, failure: str = "") -> None:
-        """Stop sampling and tell the watchers how the crawl ended: in order, or with a failure."""
+        """Stop sampling, and tell the watchers whether the crawl ended cleanly or with a failure."""
         if self._feeder is not None:
             self._feeder.cancel()
             await asyncio.gather(self._feeder, return_exceptions=True)
@@ -96,5 +96,5 @@ class Sampler:
         return msgspec.json.encode({"at": self._sampled_at, "point": self._point, "status": self._status})
 
     def beat(self) -> bytes:
-        """Return the instant and that of the latest sample as JSON: the server lives, also if a process is slow."""
+        """Return the present instant and that of the latest sample as JSON, as a sign of life while a process is slow."""
         return msgspec.json.encode({"now": self._now(), "at": self._sampled_at})

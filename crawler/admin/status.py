@@ -246,7 +246,7 @@ def _merged(name: str, values: Sequence[Any]) -> Any:
 
 
 def whole(parts: Sequence[Status]) -> Status:
-    """Merge the statuses of a crawl's processes; a process at rest while others run is marked missing."""
+    """Merge the statuses of a crawl's processes; a process that is at rest while others run is marked missing."""
     status = merge(parts)
     if any(member.state == "running" for member in status.members):
         status.members = [

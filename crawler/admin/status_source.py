@@ -1,4 +1,4 @@
-"""The source of the admin server's answers: this process, or the control sockets of several."""
+"""The source of the admin server's answers: its own process, or several processes over their control sockets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,10 +16,10 @@ TIMEOUT = 10.0  # seconds; a process that does not answer within it is left out
 
 
 class StatusSource(Protocol):
-    """The processes of a crawl, as the admin server asks them."""
+    """The processes of a crawl, to which the admin server sends requests."""
 
     async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
-        """Return the answers of all processes that answer, or with `first` of one of them.
+        """Return the answers of all processes that answer; with `first`, only one answer.
 
         Raises:
             CrawlerError: all rejected the request; carries the reason of one.

@@ -1,7 +1,7 @@
-"""Leads the processes of a crawl through a withdrawal, whoever asks for it: command line, HTTP or Python.
+"""Coordinates a withdrawal among the processes of a crawl, for the command line, HTTP and Python.
 
     rule file ─► apply ─► count                    withdrawn: no process shows the copies any more
-    rule file ─► apply ─► detach ─► erase          erased: no process goes on before all have done a step
+    rule file ─► apply ─► detach ─► erase          erased: each step is completed by all processes before the next
 
 A process may hold copies that repeat a response of another one (`pages/reshard.py`), so
 all detach theirs before any erases.
@@ -23,13 +23,13 @@ from crawler.errors import UsageError
 from crawler.pages.shipping import refuse_elsewhere
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawal
 
-ENTRIES = 20_000  # entries of a store that one request examines in a running process: about 0.2 s
+ENTRIES = 20_000  # store entries that one request examines in a running process, in about 0.2 s
 
 Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
 
 
 class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A demand of the operator: the copies of a URL, a host, a prefix, or those fetched `before` an instant.
+    """The operator's order: it names the copies of a URL, a host or a prefix, or those fetched `before` an instant.
 
     `before` is a date or time in ISO 8601, UTC if it names no zone. `undo` removes the
     withdrawal of the same copies; `dry_run` only counts them; `erase` overwrites their bytes.
@@ -85,7 +85,7 @@ def instant_of(text: str) -> float:
 
 
 def plain_rule(rule: Withdrawal) -> dict[str, Any]:
-    """Return a rule as people see it: only what it names, with times in ISO 8601."""
+    """Return a rule for display: only the fields that it sets, with times in ISO 8601."""
     shown: dict[str, Any] = {"at": iso_time(rule.at)}
     shown |= {name: value for name in ("url", "host", "prefix", "reason") if (value := getattr(rule, name))}
     if rule.digest and not rule.url:
@@ -139,13 +139,13 @@ def _erase(rule: Withdrawal, rules: RuleFile) -> Requests:
 
 
 def _count(result: Withdrawn) -> Requests:
-    """Add up the copies that the rule covers."""
+    """Count the copies that the rule covers, in all processes."""
     yield from _add_up(result, "count")
     return result
 
 
 def _add_up(result: Withdrawn, step: str) -> Generator[dict[str, Any], Sequence[Any], None]:
-    """Do a step, and add up its counts."""
+    """Carry out a step in all processes, and add up their counts."""
     for answer in (yield from _in_portions({"step": step, "rule": msgspec.to_builtins(result.rule)})):
         result.pages += answer["pages"]
         result.copies += answer["copies"]
@@ -155,8 +155,8 @@ def _add_up(result: Withdrawn, step: str) -> Generator[dict[str, Any], Sequence[
 def _in_portions(step: Mapping[str, Any]) -> Generator[dict[str, Any], Sequence[Any], list[Any]]:
     """Repeat a step until every process has reached its end; return all answers.
 
-    Every process gets the same request, so each keeps its own place: the answers of a round
-    give the places for the next one.
+    Every process gets the same request, which contains the place of each process; the answers of a
+    round give the places for the next one.
     """
     found: list[Any] = []
     places: dict[str, str] | None = None

@@ -65,8 +65,8 @@ async def run_async(
         follow: links to follow in addition to the requests: True all links in scope, False none, or
             rules: regular expressions of URLs, and CSS selectors prefixed with "css:".
         fresh: start a new crawl; an existing crawl in the directory is renamed to DIR.1, DIR.2, ...
-        cached: as `fresh`, but take the answers that these earlier crawls stored instead of requests, and
-            rename the items file in the same way: for trying changes of the callbacks.
+        cached: as `fresh`, but use the answers that these earlier crawls stored instead of sending requests, and
+            rename the items file in the same way. For trying changes of the callbacks.
         on_error: the reaction to an error of the user's code, "continue" or "stop".
         processors: functions of (item, page) through which each item passes before it is written; each returns
             the item, changed or not, or None to drop it.
@@ -78,7 +78,7 @@ async def run_async(
 
 
 async def _run(options: dict[str, Any], *, script: bool = False) -> dict[str, Any]:
-    """Crawl to the end with the arguments of `run_async`; in a script, a first Ctrl-C stops the crawl cleanly."""
+    """Crawl to the end with the arguments of `run_async`; in a script, the first Ctrl-C stops the crawl cleanly."""
     fresh, cached = options.pop("fresh", False), options.pop("cached", False)
     directory = CrawlDirectory(local_folder(options.get("directory", "crawl")))
     if fresh or cached:
@@ -109,7 +109,7 @@ def _summary(report: Mapping[str, Any], directory: CrawlDirectory) -> str:
 
 @contextmanager
 def _stopped_by_signals(crawl: Crawl) -> Iterator[None]:
-    """Stop the crawl at Ctrl-C or SIGTERM; a second one acts as without the crawl."""
+    """Stop the crawl cleanly at Ctrl-C or SIGTERM; a second signal has its usual effect."""
     loop = asyncio.get_running_loop()
     before: dict[int, Any] = {}
 
@@ -117,7 +117,7 @@ def _stopped_by_signals(crawl: Crawl) -> Iterator[None]:
         restore()
         os.write(
             2, b"stopping; press Ctrl-C again to stop at once\n"
-        )  # the signal may have interrupted a print
+        )  # not `print`: the signal may have interrupted one
         loop.call_soon_threadsafe(crawl.stop, SIGNAL)
 
     def restore() -> None:
@@ -148,10 +148,10 @@ def _taking(
 def run(*positional: Any, **options: Any) -> dict[str, Any]:
     """Crawl to the end and return the report: `run_async` for scripts.
 
-    Ctrl-C stops the crawl cleanly, and `run` returns the report of the part that is done; run the script again to
+    Ctrl-C stops the crawl cleanly, and `run` returns the report so far; run the script again to
     continue. A second Ctrl-C raises KeyboardInterrupt.
 
-    With `url` a site of two pages, `folder` a Path, `settings` the user's own:
+    In this example, `url` is a site of two pages, `folder` a Path and `settings` a mapping:
 
         >>> report = crawler.run(url, directory=folder / "run", config=settings)
         >>> report["stopped_by"], report["pages"]

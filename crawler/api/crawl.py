@@ -69,7 +69,9 @@ log = logging.getLogger("crawler")
 
 HOSTS_IN_REPORT = 100
 COMPLETE = "complete; known pages are not fetched again (fresh=True starts over; `crawler refresh` fetches them again)"
-PAGES_WAITING_MAX = 64  # pages queued for a slow consumer of `pages()`; beyond this the crawl waits for it
+PAGES_WAITING_MAX = (
+    64  # pages queued for a slow consumer of `pages()`; when the queue is full, the crawl waits
+)
 
 
 UrlFilterHook = Callable[[str], bool]
@@ -78,7 +80,7 @@ PageSinkHook = Callable[[Page], Awaitable[None] | None]
 
 
 def configure(settings: Mapping[str, Any] | None = None) -> Config:
-    """Return the configuration of nested settings over the defaults; a ConfigError names the invalid key.
+    """Return the default configuration with these nested settings; a ConfigError names an invalid key.
 
     As on the command line, variables `CRAWLER_SECTION__KEY` of the environment override the settings.
 
@@ -139,8 +141,8 @@ class Crawl:
 
     `parser` is a child forked before the event loop started (`reader.fork_parser`);
     without it, a parser program is started for the first heavy page.
-    Entering opens the directory (DirectoryError if it is locked or damaged);
-    leaving stops the crawl and closes it. `seeds` are URLs or requests, or the file
+    `async with` opens the directory (DirectoryError if it is locked or damaged); at its end
+    the crawl is stopped and the directory closed. `seeds` are URLs or requests, or the file
     of seeds written by a supervisor.
     """
 
@@ -162,7 +164,7 @@ class Crawl:
         parser: ForkedChild | None = None,
     ) -> None:
         self.config = config if isinstance(config, Config) else configure(config)
-        if follow is not True:  # fetch only what a callback or a rule asks for
+        if follow is not True:  # links are followed only if a callback or a rule asks for them
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)
         self.directory = CrawlDirectory(local_folder(directory))
@@ -181,7 +183,9 @@ class Crawl:
             seeds = [seeds]
         some = seeds if isinstance(seeds, list | tuple) else ()
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
-        if self._asks and self.config.fetch.cookies == "auto":  # so that a submitted form can log in
+        if (
+            self._asks and self.config.fetch.cookies == "auto"
+        ):  # cookies are on, so that a submitted form can log in
             kept = msgspec.structs.replace(self.config.fetch, cookies=True)
             self.config = msgspec.structs.replace(self.config, fetch=kept)
         self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, self._texts(seeds))
@@ -201,7 +205,7 @@ class Crawl:
         place = topology(self.config, self.directory.path, name)
         if self._member is None and place.peers:
             raise UsageError("crawler.Crawl is one process; `crawler crawl --processes N` starts several")
-        if not self._supervised:  # otherwise the supervisor has done this
+        if not self._supervised:  # with several processes, the supervisor has done this
             check_processes(self.config, self.directory)
         self.stages = Stages(
             self.config,
@@ -227,7 +231,7 @@ class Crawl:
                 self.stages.close(clean=not isinstance(error, StoreError))
             raise
         self._opened = True
-        if not self._supervised:  # otherwise the supervisor ships the segments of all processes
+        if not self._supervised:  # with several processes, the supervisor ships the segments of all
             self._shipper.start()
         return self
 
@@ -271,7 +275,7 @@ class Crawl:
         await within(limit, "control socket", self._control.close())
         await within(limit, "page server", self.live.close())
         await within(limit, "peers", self.process.exchange.close())
-        if self._running is not None and not self._running.done():  # an iteration of `pages` was left early
+        if self._running is not None and not self._running.done():  # the loop over `pages` was left early
             self.stop("closed")
             await asyncio.wait({self._running})
         try:
@@ -284,7 +288,7 @@ class Crawl:
     def _close_directory(self) -> None:
         """Release the directory, unless a write that did not end still uses it."""
         if self.process.commits.writing:
-            return  # its thread still uses the store; the next run continues from the last commit
+            return  # the thread of the write still uses the store; the next run continues from the last commit
         self._opened = False
         self.process.commit_rest()  # for a crawl that was opened but never run
         self.process.close()
@@ -308,7 +312,7 @@ class Crawl:
         return PRIORITY if self._delivery is None else self._delivery.rank_of(link)
 
     def _texts(self, seeds: Iterable[str | Request]) -> Iterator[str]:
-        """Yield the seeds that are URLs; queue those that are requests."""
+        """Yield the seeds that are URLs, and queue those that are requests."""
         contact = Contact(self.config)
         for seed in seeds:
             if isinstance(seed, str) or (url := canonical(seed.url)) is None:
@@ -373,7 +377,7 @@ class Crawl:
             self.final = self._build_report()
             if not self._supervised:
                 self._save_report()
-        alone = not self.stages.topology.peers  # otherwise other processes may have fetched pages
+        alone = not self.stages.topology.peers  # with several processes, others may have fetched pages
         if alone and not self.process.stopped_on_purpose() and not self.final.any_success:
             reasons = self.final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"no page could be fetched: {reasons}")
@@ -500,7 +504,7 @@ class Crawl:
         """Report that pages have changed; return the number of URLs by fate.
 
         The fates are noted, queued, sent, not_refreshed, retired, out_of_scope and refused; `why` counts the
-        refused by reason, and `urls` gives the fate of each of the first hundred.
+        refused ones by reason, and `urls` gives the fate of each of the first hundred URLs.
 
         >>> async def tell():
         ...     async with crawler.Crawl(settings, directory=folder / "signal", seeds=url) as crawl:

@@ -40,8 +40,8 @@ from crawler.urls.canonical import canonical, resolve
 log = logging.getLogger("crawler")
 
 OnError = Literal["continue", "stop"]
-ItemProcessor = Callable[[Any, Page], Any]  # returns the item, changed or not, or None to drop it
-Consume = Callable[[Page], Awaitable[bool]]  # returns whether the page was taken
+ItemProcessor = Callable[[Any, Page], Any]  # (item, page) -> the item, changed or not, or None to drop it
+Consume = Callable[[Page], Awaitable[bool]]  # page -> whether the consumer took it
 
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -50,7 +50,7 @@ _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
 class Errors:
-    """Errors of the user's code: counted by kind and logged with the URL; with "stop" the first one ends the run."""
+    """Counts errors of the user's code by kind, and logs them with the URL; with "stop" the first one ends the run."""
 
     def __init__(self, on_error: OnError, fail: Callable[[BaseException], None]) -> None:
         self.counts: Counter[str] = Counter()
@@ -70,12 +70,12 @@ class Errors:
             )
 
     def end(self, error: UsageError) -> None:
-        """End the run because the crawl was set up wrongly, so that every page would fail."""
+        """End the run: the crawl was set up in a way that every page would fail."""
         self._fail(error)
 
 
 def _in_users_code(frames: TracebackType | None) -> TracebackType | None:
-    """Return the traceback without the frames of the crawler that lead to the user's code."""
+    """Return the traceback from the first frame of the user's code on, without the crawler's frames before it."""
     inner = frames
     while inner is not None and Path(inner.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
         inner = inner.tb_next
@@ -83,7 +83,7 @@ def _in_users_code(frames: TracebackType | None) -> TracebackType | None:
 
 
 class Misuse(UsageError):
-    """The crawl was set up wrongly for its callbacks."""
+    """The arguments of the crawl do not fit its callbacks."""
 
 
 class Delivery:
@@ -126,7 +126,7 @@ class Delivery:
 
     @property
     def wanted(self) -> bool:
-        """Return whether any user code wants pages."""
+        """Return whether the user has given any code that receives pages."""
         return not (self._sink is None and self._parse is None and self.consume is None) or bool(
             self._callbacks
         )
@@ -160,7 +160,7 @@ class Delivery:
         return self._handover(fetch_task.fingerprint).options
 
     def flags_of(self, fetch_task: FetchTask) -> int:
-        """Return whether a request wants the page to be shown in a browser, as flags.
+        """Return the `LinkFlag`s that say whether a request wants its page to be shown in a browser.
 
         The flags of a link are lost if the URL was already queued when the request was made.
         """
@@ -171,7 +171,7 @@ class Delivery:
         return self._handover(link.fingerprint).rank if link.flags & _RANKED else requests.PRIORITY
 
     def begin(self, request: Request) -> None:
-        """Queue a request that is a seed; its URL counts as a seed, too."""
+        """Queue a request that is a seed; its URL counts as a seed as well."""
         self._remember(request)
         self._process.queue(lambda: self._seed(request))
 
@@ -262,7 +262,7 @@ class Delivery:
     ) -> Iterator[tuple[str, Awaitable[bool]]]:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
-        shown = page.outcome != Outcome.NOT_RENDERED  # else its content is that of a shell
+        shown = page.outcome != Outcome.NOT_RENDERED  # without the DOM, the content lacks what scripts build
         if final and page.ok and shown and (self._parse is not None or handover.callback):
             yield "callback", self._call_back(page, handover.callback, found)
         elif final and handover.errback and not page.ok and page.outcome != Outcome.REDIRECT:
@@ -285,7 +285,7 @@ class Delivery:
         return True
 
     async def _processed(self, item: Any, page: Page) -> Any:
-        """Return the item as the last item processor returns it; None if one of them drops it."""
+        """Pass the item through the item processors; return the result, or None if one of them drops it."""
         for process in self._processors:
             item = process(item, page)
             if inspect.isawaitable(item):
@@ -302,7 +302,7 @@ class Delivery:
         owner = getattr(self._parse, "__self__", None) or inspect.getmodule(self._parse)
         found = self._callbacks.get(name) or getattr(owner, name, None)
         if not callable(found):
-            raise UsageError(f"no callback {name!r} beside `parse`")
+            raise UsageError(f"no callback {name!r}: define it in the module or class of `parse`")
         return found  # type: ignore[no-any-return]
 
     async def _sync(self) -> None:
@@ -339,7 +339,7 @@ class Delivery:
     def _ask(
         self, change: Change, url: str, request: Request, link_context: LinkContext, *, plainly: bool = True
     ) -> bool:
-        """Queue a request and store its options with its URL; return True if it is a plain link instead, left to do."""
+        """Queue a request and store its options with its URL; return True if it is a plain link, left to the caller."""
         self._remember(request)
         printer = self._fingerprinter
         fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)
@@ -370,7 +370,7 @@ def page_of(
     content_max: int = 0,
     consent: dict[str, Any] | None = None,
 ) -> Page:
-    """Return the page of a fetch, as a browser showed it if one did; of a file on disk, `content_max` bytes at most.
+    """Return the page of a fetch, as a browser showed it if one did; read at most `content_max` bytes of a file on disk.
 
     `consent` is its receipt.
     """
@@ -442,7 +442,7 @@ async def _called(sink: Callable[[Page], object], page: Page) -> bool:
 
 
 async def _results(made: Any) -> AsyncIterator[Any]:
-    """Yield the results of a callback: of a generator, an async generator, a coroutine or a list; none for None."""
+    """Yield the results of a callback, which may be a generator, an async generator, a coroutine, a list or None."""
     if inspect.isasyncgen(made):
         async for each in made:
             yield each

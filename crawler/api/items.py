@@ -94,7 +94,7 @@ class _File:
         self._file = self.path.open("a+b")
         self._file.seek(0)
         rows = sum(map(len, self._rows(self._file)))
-        self._file.truncate(rows)  # without an incomplete row that a crash left at the end
+        self._file.truncate(rows)  # cut off an incomplete row that a crash left at the end
 
     def _rows(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the complete rows of a file."""

@@ -150,7 +150,7 @@ _PSEUDO_ELEMENT = re.compile(r"(.*?)\s*::(?:(text)|attr\(\s*['\"]?([^)'\"]*?)['\
 
 
 def _as_written_here(query: str) -> str:
-    """Return how a selector with one of Scrapy's pseudo-elements is written; "" for other selectors."""
+    """Return what to write here for a selector with one of Scrapy's pseudo-elements; "" for other selectors."""
     found = _PSEUDO_ELEMENT.fullmatch(query)
     if found is None:
         return ""
@@ -192,8 +192,8 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     `url` is the request form, `content` the body without content coding,
     `fetched_at` an instant, `links` are its raw URLs, `meta` is the `meta` of the
     `Request` for it. If a browser showed the page (`render.when`), `rendered` is true and
-    `content` is the DOM in UTF-8. `content` of a file (not a page) of more than
-    `fetch.body_bytes_max` is b"": it is in the archive, and in a mirror. `consent` is the receipt
+    `content` is the DOM in UTF-8. For a file (not a page) of more than
+    `fetch.body_bytes_max`, `content` is b"": the file is only in the archive and in a mirror. `consent` is the receipt
     of the page: what its site allowed when it was fetched ("y", "n" or "unknown" for `search`,
     `ai_input`, `train_ai` and `tdm`), which source decided, and the statements. Text and tree
     are computed once, on first use.
@@ -360,11 +360,11 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         meta: Mapping[str, Any] = {},
         jar: str = "",
     ) -> Request:
-        """Return a request that submits a form of the page with `fields` and the form's other values.
+        """Return a request that submits a form of the page with `fields`; other fields keep the values of the form.
 
         With `jar`, the cookies of that jar are sent; give the jar of the page's own request.
-        Of the forms that match `css`, the one with most of the fields is used. ValueError if there is none.
-        What is sent in its password fields is not archived.
+        Of the forms that match `css`, the one that has most of `fields` is used; ValueError if none matches.
+        The values of its password fields are not archived.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/in", "<form method=post><input name=token value=7><input name=user></form>")

@@ -1,4 +1,4 @@
-"""Writes items to a Parquet file when the crawl ends; until then they are rows of `NAME.rows`, one JSON object per line.
+"""Writes items to a Parquet file at the end of the crawl; until then they are in `NAME.rows`, one JSON object per line.
 
 A column has one type. Numbers are widened (integers and fractions become fractions), mappings
 get the keys of all rows. A column whose values have types with nothing in common becomes text:
@@ -122,11 +122,11 @@ class ItemColumns:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the columns in the order in which they came."""
+        """Return the names of the columns in the order in which they first appeared."""
         return list(self._types)
 
     def see(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Widen the types so that they hold the values of these rows."""
+        """Widen the types so that the columns can hold the values of these rows."""
         import pyarrow
 
         values: dict[str, list[Any]] = {}
@@ -174,7 +174,7 @@ class ItemColumns:
 
 
 def _wider(kind: "pyarrow.DataType | None", values: list[Any]) -> "pyarrow.DataType | None":
-    """Return the type that holds these values and those of `kind`; None if only text does."""
+    """Return a type for these values and those of `kind`; None if only text can hold them all."""
     import pyarrow
 
     if kind is None:

@@ -39,9 +39,9 @@ class Request(msgspec.Struct, frozen=True):
         >>> Request("/page/2", meta={"shelf": 7}).url
         '/page/2'
 
-    `priority`: requests with a higher one are sent before others of their host (0; from -127 to 128).
+    `priority`: requests with a higher priority are sent before others of their host (from -127 to 128; 0 by default).
     `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent
-    as a form; a request with a body and no method is a POST. The same form is sent once.
+    as a form; a request with a body and no method is a POST. The same form is sent only once.
     The archive keeps the body, but not the values of fields named in `secrets`, nor of those
     with a name such as `password` or `token` (`pages.request_bodies`: no body at all).
     `headers` are added to this request; headers with credentials are sent only to its own host.
@@ -52,16 +52,16 @@ class Request(msgspec.Struct, frozen=True):
 
     `errback` receives the page instead of `callback` if the request ends without a status 2xx:
     an error status, an unusable redirect, or a URL that robots.txt forbids (status 0; the
-    reason is `page.outcome`). Retries come first, and the requests to a host that does not
-    answer stay to do. It must have a name, too.
+    reason is `page.outcome`). It is called only after the last retry; requests to a host that does not
+    answer stay in the queue. It must be a named function, too.
     `jar` names a cookie jar: requests with the same name share their cookies, and no others.
     `proxy` is the URL of a proxy for this request only.
 
         >>> Request("/account", jar="alice") == Request("/account", jar="bob")
         False
 
-    `render`: show this page in a browser (True), or never (False), whatever `render.when` says;
-    its refreshes and the targets of its redirects are treated alike. None leaves it to the configuration.
+    `render`: show this page in a browser (True), or never (False), whatever `render.when` says. The
+    same applies to its refreshes and the targets of its redirects. None: the configuration decides.
 
         >>> Request("/app", render=True).render
         True
@@ -85,7 +85,9 @@ class Request(msgspec.Struct, frozen=True):
         for callback in (self.callback, self.errback):
             name = callback_name(callback)
             if callback is not None and (not name or name.startswith("<")):
-                raise ValueError(f"Request({self.url!r}): a callback must have a name; a lambda has none")
+                raise ValueError(
+                    f"Request({self.url!r}): a callback must be a named function or method, not a lambda"
+                )
         try:
             check_proxy(self.proxy)
         except ConfigError as error:
@@ -140,7 +142,7 @@ def callback_name(callback: Callback | None) -> str:
 
 
 class Handover(msgspec.Struct, frozen=True, array_like=True):
-    """How a page is to be requested and delivered to the user's code: the value of `x/<fingerprint>`.
+    """How to request a page and deliver it to the user's code: the value of `x/<fingerprint>`.
 
     It exists from the request on if the request has options, with `waiting` from the
     commit of the page on, and until the user's code has finished with the page.

@@ -1,6 +1,6 @@
-"""`crawler report`: the faults of a site, for its webmaster.
+"""`crawler report`: finds the faults of a site, for its webmaster.
 
-    findings   notes on each URL and page, and the verdicts on them (pure)
+    findings   collects facts about each URL and page, and judges them (pure)
     collect    passes the crawl's records and stored pages to findings
     render     text, JSON, CSV
     html       one self-contained page: no script, no request

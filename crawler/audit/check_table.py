@@ -12,7 +12,7 @@ from crawler.errors import UsageError
 
 SLOW_SECONDS = 1.0  # an answer that takes longer is slow
 DEEP_HOPS = 4  # a page at least this far from the start is deep
-# Search engines cut what is longer; the usual limits of site audits, in characters.
+# In characters, the usual limits of site audits: search engines cut longer texts.
 TITLE_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 155
 THIN_WORDS = 200  # a page with fewer words outside of navigation and footer is thin
@@ -21,9 +21,9 @@ THIN_WORDS = 200  # a page with fewer words outside of navigation and footer is 
 class Severity(StrEnum):
     """How bad a finding is; the values are words of `--fail-on`."""
 
-    ERROR = "error"  # visitors or search engines fail here
-    WARNING = "warning"  # costs visitors, time or ranking
-    NOTICE = "notice"  # may be intended
+    ERROR = "error"  # visitors or search engines cannot use the page
+    WARNING = "warning"  # the site loses visitors, time or ranking
+    NOTICE = "notice"  # the finding may be intended
 
 
 class Check(NamedTuple):
@@ -40,7 +40,7 @@ class Check(NamedTuple):
 
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTICE
 
-# In the order of the report.
+# The checks in the order of the report.
 CHECKS = {
     "dead_links": Check(
         "Dead links", _E, "URLs that return no page, and the pages that link to them.",
@@ -75,11 +75,11 @@ CHECKS = {
         "Write the code as in en, en-GB or zh-Hant.", "code",
     ),
     "hreflang_targets": Check(
-        "hreflang to no page", _E, "Translations that redirect, are dead or may not be indexed.",
+        "hreflang to a URL that is not a page", _E, "Translations that redirect, are dead or may not be indexed.",
         "Name the URL of an indexable page that answers 200.", "target", "names", "->",
     ),
     "hreflang_returns": Check(
-        "hreflang without return link", _E, "Pages that name translations that do not name them: both links are ignored.",
+        "hreflang without return link", _E, "Pages whose translations do not link back: both links are ignored.",
         "Name each page in the hreflang links of its translations.", "translations", "names", "->",
     ),
     "sitemap_errors": Check(

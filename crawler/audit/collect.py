@@ -63,7 +63,7 @@ def audit(
 
 
 def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
-    """Add to the audit of the crawl in `path` the comparison with an earlier crawl, a directory or a JSON report.
+    """Compare the audit of the crawl in `path` with an earlier crawl (a directory or a JSON report), and add the result.
 
     Raises:
         UsageError: the file is not a report.

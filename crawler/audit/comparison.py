@@ -15,7 +15,7 @@ from crawler.audit.check_table import CHECKS, Check, Severity
 from crawler.audit.findings import Audit, Section
 from crawler.audit.on_page import Finding
 
-COMPARED_MAX = 100_000  # findings of a check that are compared
+COMPARED_MAX = 100_000  # compared findings per check
 NEW, REPAIRED = "new_", "repaired_"
 
 _PAGES = {
@@ -81,7 +81,7 @@ def trim(audit: Audit, listed_max: int) -> None:
 
 
 def failing(audit: Audit, checks: Iterable[str], new: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield (section, findings) of `checks`, and of the new findings of the checks `new`, that found something."""
+    """Yield (section, findings) for each of `checks` that found something, and for each of `new` with new findings."""
     for name in checks:
         if name in audit.sections:
             yield name, audit.sections[name].total

@@ -18,7 +18,7 @@ _HOST_WIDTH = 40
 
 
 def summary(path: Path) -> list[Row]:
-    """Return one row a host, those with the most pages first. The crawl may be running.
+    """Return one row per host, sorted by pages, most first. The crawl may be running.
 
     Raises:
         DirectoryError: there is no crawl, or nothing has been crawled yet.
@@ -56,7 +56,7 @@ def json(rows: Sequence[Row], limit: int) -> str:
 
 
 def csv_table(rows: Sequence[Row], limit: int) -> str:
-    """Return one line a host, with one column for each use and answer."""
+    """Return one line per host, with one column for each use and answer."""
     made = io.StringIO()
     writer = csv.writer(made, lineterminator="\n")
     columns = [(use, answer) for use in USES for answer in ANSWERS]

@@ -1,7 +1,7 @@
-"""Findings about a site: noted record by record and page by page, then judged.
+"""Collects facts about a site, record by record and page by page, and then judges them.
 
-`Auditor.record` takes a URL's record, `waiting` a URL that was not fetched, `sitemap` the URLs of a
-sitemap, `page` a stored page; `audit` returns the result. A *section* holds the findings of one check
+`Auditor.record` notes the record of a URL, `waiting` a URL that was not fetched, `sitemap` the URLs of a
+sitemap, and `page` a stored page; `audit` returns the result. A *section* holds the findings of one check
 (`check_table.py`): their number, and the first of them.
 """
 
@@ -21,7 +21,9 @@ from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, LinkFlag, Outcome, PageState
 
 LISTED_MAX = 1000  # listed findings per section, by default
-UNREACHABLE_MAX = 100_000  # URLs of unreachable servers that are told apart; the others are only counted
+UNREACHABLE_MAX = (
+    100_000  # URLs of unreachable servers that are remembered one by one; further ones are only counted
+)
 _HOPS_MAX = 50  # maximum length of a redirect chain
 
 _EXTERNAL, _REDIRECT = LinkFlag.EXTERNAL, LinkFlag.REDIRECT
@@ -42,7 +44,7 @@ _OUTCOMES = {
     Outcome.RESET: "connection closed",
     Outcome.TRUNCATED: "answer cut short",
 }
-# The same of the causes for which a host was given up (`frontier/hosts/politeness.py`).
+# A description of each cause for which a host was given up (`frontier/hosts/politeness.py`).
 _CAUSES = {"no_answer": "no answer for days", "refusals": "refuses all requests"}
 
 
@@ -70,7 +72,7 @@ class Audit(msgspec.Struct):
     sections: dict[str, Section]
     compared_with: str = ""  # the earlier crawl
     comparison: dict[str, Section] = {}  # sections of `comparison.py`
-    external: dict[str, int] = {}  # links out of scope that were checked, by status or outcome
+    external: dict[str, int] = {}  # number of checked links out of scope, by status or outcome
 
 
 class Repeated:
@@ -117,7 +119,9 @@ class Auditor:
         self._urls = self._pages = 0
         self._sections = {name: Section(listed=[]) for name in CHECKS}
         self._dead: dict[int, _Dead] = {}
-        self._redirects: dict[int, tuple[str, int, str]] = {}  # fingerprint -> (url, target, its URL)
+        self._redirects: dict[
+            int, tuple[str, int, str]
+        ] = {}  # fingerprint -> (URL, fingerprint and URL of its target)
         self._found: dict[int, tuple[str, str, int]] = {}  # indexable pages: fingerprint -> (url, via, depth)
         self._noindex: set[int] = set()
         self._denied: set[int] = set()
@@ -125,9 +129,9 @@ class Auditor:
         self._external: Counter[str] = Counter()
         self._dead_external: dict[int, _Dead] = {}
         self._external_redirects: dict[int, tuple[str, int, str]] = {}  # fingerprint -> (url, target, via)
-        self._external_hops: set[int] = set()  # those of `_dead_external` that were found by a redirect
-        self._external_ends: set[int] = set()  # those to which an external link redirects
-        self._mapped: dict[int, str] = {}  # in a sitemap
+        self._external_hops: set[int] = set()  # URLs of `_dead_external` that were found by a redirect
+        self._external_ends: set[int] = set()  # URLs to which an external link redirects
+        self._mapped: dict[int, str] = {}  # URLs in a sitemap
         self._linked: set[int] = set()  # URLs of `_mapped` to which a page links
         self._sources: dict[int, tuple[int, list[str]]] = {}
         self._contents = Repeated()
@@ -164,7 +168,7 @@ class Auditor:
     def _note_external(
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
     ) -> None:
-        """Note an external link that was checked: no page of the site."""
+        """Note an external link that was checked; it is not a page of the site."""
         self._external[str(row["status"] or row["outcome"])] += 1
         if row["state"] == PageState.REDIRECTED and target is not None:
             self._external_redirects[fingerprint] = (row["url"], target[0], row["via"] or "")
@@ -200,7 +204,7 @@ class Auditor:
             keep(self._slow, (took, url))
 
     def waiting(self, url: str, fingerprint: int, verdict: str, via: str, flags: int = 0) -> None:
-        """Note a URL that was not fetched; `verdict` says why its server is unreachable, "" if it is only to do."""
+        """Note a URL that was not fetched; `verdict` says why its server is unreachable, "" if the URL just waits."""
         if flags & _EXTERNAL:
             self._external["unreachable" if verdict else "to do"] += 1
             if verdict and self._external["unreachable"] <= UNREACHABLE_MAX:
@@ -261,7 +265,7 @@ class Auditor:
     # -- result
 
     def audit(self) -> Audit:
-        """Return the report of everything noted."""
+        """Return the report on everything that was noted."""
         self.wanted()
         self._judge_dead("dead_links", self._dead)
         self._judge_dead("external_dead_links", self._dead_external)
@@ -306,7 +310,7 @@ class Auditor:
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
             if not sources and fingerprint in self._external_ends & self._external_hops:
-                continue  # the link that redirects here is listed
+                continue  # the link that redirects here is listed instead
             if not sources and via:  # the linking page is not stored
                 count, sources = 1, [via]
             self._add(name, Finding(url, behind, tuple(sources), count))
@@ -326,7 +330,7 @@ class Auditor:
                 self._add("redirected_links", Finding(url, way[-1], tuple(sources), count))
 
     def _way(self, fingerprint: int, target_url: str) -> tuple[list[str], list[int]]:
-        """Return (the URLs that a redirect passes, the fingerprints of the loop that it is in or leads into)."""
+        """Return (the URLs through which a redirect leads, the fingerprints of the loop that it is in or leads into)."""
         way = [target_url]
         met = [fingerprint]
         at = self._redirects[fingerprint][1]
@@ -347,7 +351,7 @@ class Auditor:
             self._add("duplicate_contents", Finding(urls[0], str(count), tuple(urls[1:]), count))
 
     def _judge_translations(self) -> None:
-        """Add the pages that name translations which do not name them."""
+        """Add the pages whose translations do not link back to them."""
         for page, translations in self._translations.missing(self._found.__contains__):
             if page in self._found:
                 urls = tuple(self._found[each][0] for each in translations[:SOURCES_MAX])
@@ -371,12 +375,12 @@ class Auditor:
                 self._add("not_in_sitemap", _found_on(url, via))
 
     def _judge_target(self, name: str, url: str, fingerprint: int, target: str) -> None:
-        """Add a page that names a URL that is not an indexable page."""
+        """Add a page that refers to a URL which is not an indexable page."""
         if why := self._why_not(fingerprint):
             self._add(name, Finding(url, why, (target,), 1))
 
     def _why_not(self, fingerprint: int) -> str:
-        """Return the reason why a URL is not an indexable page; "" if it is, or is not known."""
+        """Return the reason why a URL is not an indexable page; "" if it is one, or if the URL is unknown."""
         if fingerprint in self._dead:
             return self._dead[fingerprint][1]
         if fingerprint in self._redirects:
@@ -414,7 +418,7 @@ def _found_on(url: str, via: str | None, value: str = "") -> Finding:
 
 
 def unreachable(cause: str, tries: int) -> str:
-    """Return the verdict on a URL whose server does not answer: why, and after how many tries of the server."""
+    """Return the verdict on a URL whose server does not answer: the reason, and the number of tries of the server."""
     words = _CAUSES.get(cause) or (
         _behind(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
     )

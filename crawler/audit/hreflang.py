@@ -1,4 +1,4 @@
-"""Codes and return links of `<link rel=alternate hreflang>`.
+"""Checks the language codes and return links of `<link rel=alternate hreflang>`.
 
 A code is a language of ISO 639-1, with a script of four letters and a region of ISO 3166-1 if they matter, or
 x-default. A link counts only if the other page links back. The links of all pages are kept as pairs of

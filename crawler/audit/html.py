@@ -1,4 +1,4 @@
-"""An audit as one self-contained HTML page: no script, no request, light and dark, wide and narrow."""
+"""Renders an audit as one HTML page without scripts or requests, for light and dark, wide and narrow screens."""
 
 from collections.abc import Mapping
 from html import escape

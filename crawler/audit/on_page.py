@@ -1,4 +1,4 @@
-"""The checks that a page's own content decides, and what it adds to the checks of the whole site. Pure."""
+"""The checks that need only the page itself, and the facts that it contributes to the checks of the whole site. Pure."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,8 +11,8 @@ from crawler.records import Extracted, Markup
 from crawler.urls.canonical import resolve
 
 SOURCES_MAX = 20  # related URLs listed per finding
-SOFT_404_WORDS_MAX = 250  # a longer page is about something, whatever its title says
-# What pages say that should have answered 404: in the title, or in a main heading.
+SOFT_404_WORDS_MAX = 250  # a longer page is not a soft 404, whatever its title says
+# Phrases in the title or a main heading of pages that should have answered 404.
 _NOT_FOUND = re.compile(
     r"\b404\b|\b(?:page|file|document|site) (?:was |could )?not (?:be )?found\b|^(?:not found|error)$"
     r"|no longer (?:exists|available)|(?:does not|doesn.t) exist|nicht gefunden|existiert nicht|introuvable"

@@ -13,7 +13,7 @@ from crawler.audit.findings import Audit, Section, rows
 from crawler.audit.on_page import Finding
 from crawler.printable import csv_cell, printable, printable_text
 
-# Findings of a section shown in the text.
+# The number of findings per section that the text shows.
 _TEXT_FINDINGS = {Severity.ERROR: 10, Severity.WARNING: 10, Severity.NOTICE: 3}
 _TEXT_OTHERS = 3
 

@@ -18,7 +18,7 @@ from crawler.urls.canonical import resolve
 
 
 class Unfollowed(NamedTuple):
-    """A link that was not followed: the page with it, and whether the whole page says nofollow."""
+    """A link that was not followed: the page that contains it, and whether nofollow applies to the whole page."""
 
     page: str
     whole_page: bool
@@ -56,7 +56,7 @@ class _Search:
             if stored is None or self._part not in stored.content:
                 return None
             found = self._pages.read(stored, known.flags)
-        except DamageError:  # the report and `crawler check` name it
+        except DamageError:  # the report and `crawler check` name pages that cannot be read
             return None
         if found is None or not (found.nofollow or self._crawled.config.robots.nofollow_links):
             return None
@@ -67,6 +67,6 @@ class _Search:
 
 
 def _written_part(url: str) -> bytes:
-    """Return the last part of a URL's path that a page spells as the URL does; b"" if there is none."""
+    """Return the last part of a URL's path that every page spells in the same way; b"" if there is none."""
     last = url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return last.encode() if last.replace("-", "").replace("_", "").replace(".", "").isalnum() else b""

@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> int:
 def _main(argv: list[str], *, leaves: bool) -> int:
     """Run a command line; with `leaves`, exit the process here if the command ran an event loop."""
     collect_rarely()
-    # OpenBLAS, which numpy loads, starts threads that spin; the crawler multiplies no matrices.
+    # OpenBLAS, which numpy loads, would start threads that burn CPU while idle; the crawler multiplies no matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = list(argv)
     name = arguments[0] if arguments else "--help"

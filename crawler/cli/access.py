@@ -39,7 +39,7 @@ def ask(path: Path, request: dict[str, Any]) -> list[Any]:
 def _ask_missing(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, running: bool, reads: bool
 ) -> Any:
-    """Return the answer of a process that does not run; `running` tells that others do, so it may be starting."""
+    """Return the answer of a process that does not run; `running` means that others run, so it may be starting."""
     if running and not reads:
         answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
         if answered:
@@ -49,7 +49,7 @@ def _ask_missing(
         )
     try:
         return ask_at_rest(directory, name, request)
-    except BusyError:  # the process has started in the meantime
+    except BusyError:  # the process has started meanwhile, so ask it
         answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
         if not answered:
             raise
@@ -70,7 +70,7 @@ def names(directory: CrawlDirectory) -> list[str]:
     directory.require()
     ready(directory)
     names = begun_names(directory)
-    if not names:  # the crawl was stopped before it started, or its store was removed
+    if not names:  # the crawl was stopped before it stored anything, or its store was removed
         raise DirectoryError(f"{directory.path}: nothing was crawled here yet; start with `crawler crawl`")
     return names
 
@@ -91,7 +91,7 @@ def is_running(path: Path) -> bool:
 
 
 def is_answered(path: Path) -> bool:
-    """Return whether a process answers commands for the crawl: one that crawls, or one that serves it at rest."""
+    """Return whether a process that crawls, or that serves the crawl at rest, answers commands for it."""
     from crawler.admin.control_client import listens
 
     directory = CrawlDirectory(path)
@@ -120,7 +120,7 @@ def _ask_running(
 ) -> tuple[bool, Any]:
     """Return (whether the process runs, its answer); wait up to `wait` seconds for one that may be starting.
 
-    A page server at rest leaves most requests that change nothing to their sender.
+    A page server of a crawl at rest does not answer most requests that change nothing; the caller reads the directory.
     """
     from crawler.admin.control_client import NOBODY, ask
 
@@ -147,7 +147,7 @@ def ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -
 
 
 def refuse_running(directory: CrawlDirectory, names: Iterable[str], command: str) -> None:
-    """Raise BusyError if a process of the crawl is running; a page server at rest is not."""
+    """Raise BusyError if a process of the crawl is running; a page server of a crawl at rest does not count."""
     for name in names:
         found, _ = _ask_running(directory, name, {"command": "status", "hosts": 0})
         if found:
@@ -185,7 +185,7 @@ def wait_for_end(path: Path) -> None:
     """Wait until no process holds a lock of the crawl directory.
 
     Raises:
-        BusyError: one still does after `END_WAIT` seconds.
+        BusyError: a process still holds one after `END_WAIT` seconds.
     """
     give_up = time.monotonic() + END_WAIT
     while held := [lock for lock in (*path.glob("*.lock"), *path.glob("*/node.lock")) if is_held(lock)]:

@@ -10,7 +10,7 @@ from crawler.upgrade.ready import ready
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Verify and print one line per problem; return 0 if there is none, 3 if so, with --repair 1 if any remains."""
+    """Print one line per problem; return 0 if there is none, else 3; with --repair, 1 if any remains."""
     parser = options.parser(
         "check",
         "Verify the counters, store, DUE runs and WARC records of a crawl that is not running.",
@@ -44,7 +44,7 @@ def _make_ready(directory: CrawlDirectory) -> None:
     _print_repaired([directory.renew_format()])
     try:
         ready(directory, "repair")
-    except (ConfigError, DamageError):  # in the configuration, or in a store
+    except (ConfigError, DamageError):  # the damage is in the configuration or in a store
         _print_repaired([directory.renew_config(), *mend_stores(directory)])
         ready(directory, "repair")
     _print_repaired([directory.renew_config()])
@@ -56,7 +56,7 @@ def _print_repaired(lines: Iterable[str]) -> None:
 
 
 def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
-    """Return the problems of the admin server's secret; a repair removes it, so that a new one is made."""
+    """Return the problems of the admin server's secret; a repair removes a damaged one, so that a new one is created."""
     from crawler.admin.actions import damaged_token
 
     found = damaged_token(directory.path, repair=args.repair)
@@ -67,7 +67,7 @@ def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
 
 
 def _check(directory: CrawlDirectory) -> list[str]:
-    """Return the problems of all processes, and those between them."""
+    """Return the problems of all processes, and those that concern several of them."""
     from crawler.upkeep.behind import Exchanged, find_behind
     from crawler.upkeep.check import check
 

@@ -1,5 +1,5 @@
-"""The companions of a crawl started from the command line: the admin server, the public page about the bot, and
-messages to systemd."""
+"""Runs what accompanies a crawl on the command line: the admin server, the public page about the bot, notifications to
+systemd."""
 
 import asyncio
 import os

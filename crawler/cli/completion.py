@@ -35,7 +35,7 @@ def _completion(argv: list[str]) -> int:
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Yield (command, parser) for each command that has a parser."""
     for name, (module, _) in COMMANDS.items():
-        if name in ("lab", "bench"):  # these have subcommands of their own
+        if name in ("lab", "bench"):  # these commands have subcommands of their own
             continue
         made = parser_of(importlib.import_module(module).main, name)
         if made is not None:
@@ -191,7 +191,7 @@ def _fish() -> str:
 
 
 def _fish_function(name: str, known: dict[str, tuple[str, ...]]) -> str:
-    """Return a fish function that completes KEY=VALUE: keys at first, then the values of the key typed."""
+    """Return a fish function that completes KEY=VALUE: first the keys, then the values of the key that was typed."""
     pairs = " ".join(f"{key}={word}" for key, words in known.items() for word in words)
     return (
         f"function {name}\n"

@@ -68,25 +68,25 @@ def main(_command: str, argv: list[str]) -> int:
         _write_mirror(args)
     if config.filter.accept and _keeps_nothing(report):
         print(
-            f"crawler: no file of a kind in --accept was found: {', '.join(config.filter.accept)}",
+            f"crawler: no file matches --accept: {', '.join(config.filter.accept)}",
             file=sys.stderr,
         )
     broken_off = _broken_off(directory) if report["stopped_by"] == "patience" else 0
     if broken_off:
         print(
-            f"crawler: files that broke off, to be resumed: {broken_off:,}; run the command again",
+            f"crawler: transfers of files that broke off: {broken_off:,}; run the command again to resume them",
             file=sys.stderr,
         )
     return exit_code(report) or (CUT_CODE if broken_off or _misses_files(args, config, report) else 0)
 
 
 def _broken_off(directory: CrawlDirectory) -> int:
-    """Return the number of files whose transfer broke off and whose next try is still to come."""
+    """Return the number of files whose transfer broke off and that are still to be retried."""
     return sum(1 for name in directory.process_names() for _ in part_files(directory.process(name) / PARTS))
 
 
 def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:
-    """Return whether a file that the user asked for is incomplete: any with --mirror or --accept, else a seed."""
+    """Return whether a requested file is incomplete: any file with --mirror or --accept, otherwise a seed."""
     wants_files = args.mirror or bool(config.filter.accept)
     return bool(
         incomplete(report) if wants_files else report["run"].get("bodies", {}).get("asked_incomplete")
@@ -99,7 +99,7 @@ def _keeps_nothing(report: dict[str, Any]) -> bool:
     return bool(run.get("pages", {}).get("fetched")) and not run.get("kept", {}).get("pages")
 
 
-CUT_CODE = 16  # files were asked for, and some of them are incomplete
+CUT_CODE = 16  # exit code if requested files are incomplete
 
 
 def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory) -> int:
@@ -226,7 +226,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     args.urls = [checked(url) for url in args.urls]
     if accepted := _words(args.accept):
         setattr(args, "filter.accept", accepted)
-        setattr(args, "crawl.requisites", True)  # as wget: pictures on a page are files, too
+        setattr(args, "crawl.requisites", True)  # as in wget, pictures on a page count as files too
     rejected = _words(args.reject)
     if endings := [each.lstrip("*.") for each in rejected if not _is_pattern(each)]:
         setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
@@ -295,7 +295,7 @@ def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
             if args.seeds == "-":
                 if args.stdin is None:
                     kept = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
-                    args.stdin = kept  # closed after the last seed
+                    args.stdin = kept  # the file is closed after the last seed
                     shutil.copyfileobj(sys.stdin, args.stdin)
                 args.stdin.seek(0)
                 file = args.stdin

@@ -1,6 +1,6 @@
 """`crawler demo`: run the whole crawler on a small built-in web, in under a minute.
 
-The demo first crawls the web completely; if there is a browser, it shows the shop that needs
+The demo first crawls this web completely; if a browser is installed, it also shows the shop that needs
 one. Then news and prices change, and for `REFRESH_SECONDS` the crawl keeps its copies fresh;
 the web itself reports how many of them are current.
 """
@@ -75,7 +75,7 @@ def _config(args: argparse.Namespace, *more: dict[str, Any]) -> Config:
 
 
 async def _demo(args: argparse.Namespace) -> None:
-    """Crawl the web, let it change, keep the copies fresh, and print the results of both."""
+    """Crawl the web and print the result; let it change, keep the copies fresh, and print that result."""
     from crawler.cli.demo_web import HOSTS, DemoWeb
     from crawler.cli.parsing import quoted
     from crawler.cli.summary import summary
@@ -107,7 +107,7 @@ async def _demo(args: argparse.Namespace) -> None:
 
 
 def _renders(config: Config) -> bool:
-    """Return whether there is a browser for the shop that needs one; print a line if there is none."""
+    """Return whether a browser is installed, for the shop that needs one; print a line if none is."""
     from crawler.render.browser import find_program
     from crawler.render.protocol import BrowserError
 

@@ -69,7 +69,7 @@ class DemoWeb(LoopbackSites):
         super().__init__(self._answer, HOSTS.values())
         self._busy: deque[float] = deque()
         self._changing_since: float | None = None
-        self._sent: dict[tuple[str, str], int] = {}  # (host, page) -> the version sent last
+        self._sent: dict[tuple[str, str], int] = {}  # (host, page) -> the version that was sent last
         self._answers: dict[str, Callable[[web.BaseRequest], web.Response]] = {
             "manual": self._manual,
             "shop": self._shop,

@@ -26,7 +26,7 @@ Crawling = Callable[[Config, Path], dict[str, Any]]
 
 
 def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Iterable[str]) -> int:
-    """Print the URLs; `run` crawls with a configuration into a folder, and `given` are the seeds."""
+    """Print the URLs that would be fetched; `run` crawls with a configuration into a folder, `given` are the seeds."""
     if directory.exists():
         return _go_on(directory, given)
     alone = replace(config.crawl, depth=0, processes=1)

@@ -314,7 +314,7 @@ def grouped(parser: argparse.ArgumentParser) -> dict[str, argparse._ArgumentGrou
     return {name: parser.add_argument_group(name) for name in GROUPS}
 
 
-WITH_FLAGS = ("crawl", "refresh", "node", "shell", "config")  # others set keys with --set only
+WITH_FLAGS = ("crawl", "refresh", "node", "shell", "config")  # other commands set keys with --set only
 
 
 def as_flags(message: str, command: str = "crawl") -> str:

@@ -58,7 +58,7 @@ def _status(argv: list[str]) -> int:
 
 
 def _summary(status: Status) -> list[str]:
-    """Return the summary that most people need, in about six lines; values that are zero are left out."""
+    """Return a summary of about six lines for most users; leave out values that are zero."""
     frontier, count = status.frontier, status.counters.get
     filtered = sum(group(status.counters, "urls.filtered").values())
     received = count("bytes.wire", 0)
@@ -111,7 +111,7 @@ def _signals(args: argparse.Namespace) -> int:
 
 
 def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
-    """Return the value of more bandwidth, the age of copies, the hosts by pages, and the arms of a comparison."""
+    """Return text about refreshing: the value of more bandwidth, the age of copies, hosts by pages, compared arms."""
     if not refreshing.get("pages"):
         return []
     rows = {}
@@ -204,7 +204,7 @@ def _connections(counts: Mapping[str, int]) -> str:
 
 
 def _rendered(counts: Mapping[str, int]) -> str:
-    """Return the line about pages that a browser showed, and why; "" if there are none."""
+    """Return the line about pages that a browser showed, with the reasons; "" if there are none."""
     pages, failed = counts.get("pages", 0), counts.get("failed", 0)
     if not pages:
         return f"{_count(failed, 'page')} that no browser could show" if failed else ""
@@ -212,7 +212,7 @@ def _rendered(counts: Mapping[str, int]) -> str:
     parts = [
         f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text"
         + f" ({why})" * bool(why),
-        f"{counts.get('cpu_ms', 0) / pages / 1000:.2f} CPU s and {counts.get('ms', 0) / pages / 1000:.1f} s a page",
+        f"{counts.get('cpu_ms', 0) / pages / 1000:.2f} CPU s and {counts.get('ms', 0) / pages / 1000:.1f} s per page",
         f"{_count(counts.get('requests', 0), 'request')}, {counts.get('cached', 0):,} from the cache, "
         f"{counts.get('missing', 0):,} without an answer",
         f"{failed:,} failed" if failed else "",
@@ -310,7 +310,7 @@ def _why(argv: list[str]) -> int:
 
 
 def _explain_unfollowed(args: argparse.Namespace, answer: dict[str, Any]) -> None:
-    """Replace the verdict if a stored page links to the URL with `nofollow`."""
+    """If a stored page links to the URL with `nofollow`, make that the verdict of `why`."""
     from crawler.audit.unfollowed import unfollowed_link
 
     link = unfollowed_link(args.dir, answer["url"], args.search)
@@ -319,7 +319,7 @@ def _explain_unfollowed(args: argparse.Namespace, answer: dict[str, Any]) -> Non
 
 
 def _knows_best(answer: dict[str, Any]) -> bool:
-    """Return whether the answer is from the process that owns the URL."""
+    """Return whether an answer comes from the process that owns the URL."""
     return answer["owner"] == answer["process"] if "owner" in answer else answer.get("known", False)
 
 
@@ -337,7 +337,7 @@ def _why_text(answer: dict[str, Any], indent: str = "") -> str:
 
 
 def _list_item(item: dict[str, Any], indent: str) -> str:
-    """Return an item of a list; a dash marks its first line only."""
+    """Return an item of a list with a dash before its first line only."""
     text = _why_text(item, indent + "  ")
     return f"{indent}- {text[len(indent) + 2 :]}"
 

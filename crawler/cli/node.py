@@ -81,7 +81,7 @@ def _completed(config: Config) -> Config:
 
     if config.crawl.processes > 1:
         raise UsageError(
-            "crawl.processes is for `crawler crawl`; the processes of a node crawl are splitter.peers"
+            "crawl.processes applies to `crawler crawl` only; for nodes, name all processes in splitter.peers"
         )
     peers, name = named_addresses(config.splitter.peers), config.splitter.name
     if not peers:
@@ -90,7 +90,9 @@ def _completed(config: Config) -> Config:
         raise ConfigError(f"splitter.name {name!r} is not among the peers {', '.join(sorted(peers))}")
     layers = Layers()
     host, port = host_port(config.splitter.listen)
-    if port == 0:  # take the port of this process's entry, and its host unless another one is given
+    if (
+        port == 0
+    ):  # use the port of this process's entry in splitter.peers, and its host unless another address is given
         own_host, port = peers[name]
         given = config.splitter.listen != SplitterConfig().listen
         layers.set("node", "splitter.listen", f"{host if given else own_host}:{port}")
@@ -100,7 +102,7 @@ def _completed(config: Config) -> Config:
 
 
 def _with(config: Config, layers: Layers) -> Config:
-    """Return `config`, overridden by the values of `layers`."""
+    """Return `config` with the values of `layers` put over it."""
     import msgspec
 
     made = Layers()
@@ -112,7 +114,7 @@ def _with(config: Config, layers: Layers) -> Config:
 
 
 def _member(config: Config, directory: CrawlDirectory) -> "Member":
-    """Return this process's place. Create the directory; its seed comes from the shared secret if there is one."""
+    """Create the directory, with a seed from the shared secret if there is one; return this process's `Member`."""
     from crawler.config.forms import named_addresses
     from crawler.process.exchange.exchange import Member
     from crawler.splitter.peers import listen_address

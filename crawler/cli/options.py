@@ -72,7 +72,7 @@ def parser(
 
 
 def _folder(argument: str) -> Path:
-    """Return the path of a crawl directory, which must lie on a disk."""
+    """Return the path of a crawl directory, which must be a local folder."""
     try:
         return local_folder(argument)
     except UsageError as error:
@@ -132,7 +132,7 @@ def load(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> C
 
 
 class _PlainFormatter(logging.Formatter):
-    """Formats log lines so that no page can forge a line or insert control sequences, in the file too."""
+    """Formats log lines so that no page can forge a line or insert control sequences, also in the log file."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = printable(as_flags(record.message))

@@ -1,4 +1,4 @@
-"""Command-line parsers that report errors in one line and suggest what was meant.
+"""Command-line parsers that report an error in one line and suggest the flag or command that was meant.
 
 Options and arguments come in any order. `parser_of` gets the parser of a command
 without running it, for completions and manual pages.
@@ -18,7 +18,7 @@ _wanted: ContextVar[bool] = ContextVar("wanted", default=False)
 
 
 class _Made(Exception):
-    """Carries the parser out of a command's `main`, in place of running the command."""
+    """An exception that carries the parser out of a command's `main`, before the command runs."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.parser = parser

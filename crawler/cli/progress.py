@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
 HOSTS_SHOWN = 12
-LONG_WAIT = 2.0  # seconds; a longer wait is shown
+LONG_WAIT = 2.0  # seconds; only longer waits are shown
 
 
 _REASONS = {
-    "waits_for_robots": "its robots.txt could not be had",
+    "waits_for_robots": "its robots.txt could not be fetched",
     "retries": "a URL is tried again",
     "waits_for_address": "others at its address",
     "waits_for_look_up": "other look-ups",
@@ -70,7 +70,7 @@ async def _plain(crawl: Shown) -> None:
 
 
 def line(status: Status, rates: dict[str, float]) -> str:
-    """One line of progress."""
+    """Return one line that shows the progress."""
     count, frontier = status.counters.get, status.frontier
     return (
         f"{fetches(status):,} pages ({rates['pages']:.1f}/s), "
@@ -89,7 +89,7 @@ def fetches(status: Status) -> int:
 
 
 def waiting_for(status: Status) -> str:
-    """Return what a crawl with nothing in flight waits for, and until when; "" if the wait is short."""
+    """Return text that says what a crawl with nothing in flight waits for, and until when; "" if the wait is short."""
     if status.paused:
         return f"; paused ({', '.join(status.paused)})"
     if status.frontier.in_flight or not status.frontier.todo:

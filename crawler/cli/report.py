@@ -14,7 +14,7 @@ from crawler.storage.files import named_output
 if TYPE_CHECKING:
     from crawler.audit.findings import Audit
 
-FAILED_CODE = 10  # a check of --fail-on found something
+FAILED_CODE = 10  # exit code if a check of --fail-on found something
 
 _EXAMPLES = """\
 crawler report --dir example
@@ -79,13 +79,13 @@ def _consent(args: argparse.Namespace) -> int:
     if args.format not in consent.FORMATS:
         raise UsageError(f"report: --consent has the formats {', '.join(consent.FORMATS)}")
     if args.compare is not None or args.fail_on:
-        raise UsageError("report: --consent does not go with --compare and --fail-on")
+        raise UsageError("report: --consent cannot be combined with --compare or --fail-on")
     _write(args, consent.FORMATS[args.format](consent.summary(args.dir), args.limit))
     return 0
 
 
 def _fail_on(args: argparse.Namespace) -> tuple[frozenset[str], frozenset[str]]:
-    """Return (the checks, the checks of which only new findings count) that `--fail-on` names."""
+    """Return (the checks that `--fail-on` names, the checks of which it counts only new findings)."""
     from crawler.audit.check_table import named
 
     words = [word.strip() for text in args.fail_on for word in text.split(",") if word.strip()]

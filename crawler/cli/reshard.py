@@ -1,4 +1,4 @@
-"""`crawler reshard`, `crawler recover`: move a crawl to other processes; rebuild the queue of a lost disk."""
+"""`crawler reshard`, `crawler recover`: move a crawl to other processes; find the links again that a lost disk held."""
 
 import argparse
 import sys
@@ -56,7 +56,7 @@ def _say(args: argparse.Namespace, text: str) -> None:
 
 
 def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Config, Partition]":
-    """Return the configuration and the table after the move."""
+    """Return the configuration and the bucket table after the reshard."""
     from msgspec.structs import replace
 
     from crawler.config import convert

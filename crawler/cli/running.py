@@ -85,7 +85,7 @@ def _run_one(
     limit = config.crawl.shutdown_step_max
     try:
         return shutdown.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
-    finally:  # close also if the directory cannot be opened
+    finally:  # also after an error on opening the directory
         if parser is not None:
             parser.end()
 
@@ -159,7 +159,7 @@ def _command(config: Config) -> str:
 class _Stopper:
     """Signal handling: the first signal shuts down cleanly, the second exits immediately; neither loses data.
 
-    The handlers are Python's own, not the event loop's, so the second signal also ends a blocked loop.
+    The handlers are set with `signal.signal` and not in the event loop, so the second signal also ends a blocked loop.
     A signal that arrives before the loop exists is noted (`early_signals.py`); the crawl stops as soon as it runs.
     """
 
@@ -186,5 +186,7 @@ class _Stopper:
             os._exit(130)
         self._asked = True
         said = f"stopping; continue later with: crawler {self._command} --dir {quoted(self._directory)}\n"
-        os.write(2, said.encode(errors="backslashreplace"))  # the handler may have interrupted a print
+        os.write(
+            2, said.encode(errors="backslashreplace")
+        )  # not `print`: the handler may have interrupted one
         self._loop.call_soon_threadsafe(self._crawl.stop, "signal")

@@ -24,7 +24,7 @@ DEFAULT_ADDRESS = "127.0.0.1:8080"
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Serve until a signal arrives."""
+    """Serve until a stop signal arrives."""
     parser = options.parser(
         command,
         "Serve the stored pages of a crawl over HTTP: /page?url=URL, Memento, and as a proxy (curl -x).",
@@ -55,14 +55,18 @@ def main(command: str, argv: list[str]) -> int:
     return 0
 
 
-ANSWERED = ("withdraw", "why", "get")  # the commands that a served crawl answers; it has the crawl open
-RULES_INTERVAL = 1.0  # seconds between two looks at the withdrawals of a crawl that others may change
+ANSWERED = (
+    "withdraw",
+    "why",
+    "get",
+)  # the commands that `crawler serve` answers, since it has the crawl open
+RULES_INTERVAL = 1.0  # seconds between two checks whether another command has changed the withdrawals
 
 
 def _opened(directory: CrawlDirectory, stack: contextlib.ExitStack) -> "tuple[dict[str, Stages], str]":
-    """Open the processes of the crawl under their locks; read them if they are in use or cannot be locked.
+    """Open the processes of the crawl under their locks; if they are in use or cannot be locked, only read them.
 
-    Return their stages, and why they are only read, "" if they are not.
+    Return their stages, and the reason why they are only read ("" if they are locked).
     """
     names = access.names(directory)
     try:
@@ -100,7 +104,7 @@ def _controls(directory: CrawlDirectory, stages: "dict[str, Stages]") -> "list[C
 
 
 async def _follow_rules(directory: CrawlDirectory, stages: "dict[str, Stages]") -> None:
-    """Reload the withdrawals when their file changes, until cancelled: no command tells a reader of them."""
+    """Reload the withdrawals when their file changes, since no command notifies a process that only reads."""
     seen = rules_changed_at(directory.path)
     while True:
         await asyncio.sleep(RULES_INTERVAL)

@@ -33,11 +33,13 @@ def main(_command: str, argv: list[str]) -> int:
     )
     parser.add_argument("--to", default="", metavar="URL", help="s3://, gs://, az:// or file:// (pages.ship)")
     parser.add_argument(
-        "--delete", action="store_true", help="then delete the files here that the storage has confirmed"
+        "--delete", action="store_true", help="then delete the local files that the storage has confirmed"
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--list", action="store_true", help="list the files that were shipped")
-    how.add_argument("--fetch", action="store_true", help="bring back the files that are not here")
+    how.add_argument(
+        "--fetch", action="store_true", help="bring back the files that were deleted on this disk"
+    )
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
     directory.require()

@@ -1,4 +1,4 @@
-"""The end of a run: its summary and its exit code."""
+"""Compute what a run ends with: its summary and its exit code."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from crawler.cli.parsing import quoted
 from crawler.errors import StoreError
 
-LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  # Browsertrix's two
+LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  # 14 and 15 as in Browsertrix
 
 
 def exit_code(report: dict[str, Any]) -> int:

@@ -46,7 +46,7 @@ Look = tuple[Status, dict[str, float], float]
 
 
 def _looks(args: argparse.Namespace) -> Iterator[Look]:
-    """Yield (status, rates, seconds since the start of the crawl) once per interval."""
+    """Yield (status, rates, seconds since the crawl began) once per interval."""
     rates = None
     number = 0
     while not args.count or number < args.count:
@@ -61,7 +61,7 @@ def _looks(args: argparse.Namespace) -> Iterator[Look]:
 
 
 def _hosts(args: argparse.Namespace) -> list[HostStatus]:
-    """Return the first hosts in the order asked for, of all hosts."""
+    """Return the first hosts of all, in the order that the user asked for."""
     answers = access.ask(args.dir, {"command": "hosts", "order": args.order, "limit": HOSTS_SHOWN})
     return [msgspec.convert(row, HostStatus) for row in merged(answers, HOSTS_SHOWN, ())["rows"]]
 

@@ -1,4 +1,4 @@
-"""The URLs of a command line, checked, and the logins that they contain."""
+"""Check the URLs of a command line, and take out the logins that they contain."""
 
 import base64
 from argparse import Namespace
@@ -45,7 +45,7 @@ def without_login(url: str) -> tuple[str, str]:
 
 
 def add_logins(args: Namespace, layers: Layers) -> None:
-    """Add the logins of the command line: `--http-user` for the seeds' hosts, those in URLs for their own host.
+    """Add the logins of the command line: `--http-user` for the seeds' hosts, a login in a URL for the URL's host.
 
     They are removed from the URLs and stored like all credentials.
     """
@@ -71,5 +71,5 @@ def _headers(layers: Layers) -> list[str]:
 
 
 def _is_login(table: dict[str, object], logins: dict[str, str]) -> bool:
-    """Return whether an override is the login of an earlier run at a host that has a login in this run."""
+    """Return whether an override is a login from an earlier run for a host that also has a login in this run."""
     return table.get("match") in logins and table.keys() <= {"match", "headers"}

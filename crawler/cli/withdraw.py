@@ -30,7 +30,7 @@ crawler withdraw https://example.org/page --reason "request of 2026-11-24" --dir
   crawler withdraw --host example.org --undo --dir example
   crawler withdraw --host example.org --erase --dir example"""
 
-# What an erasure does not reach, as told to the operator.
+# Tells the operator what an erasure does not reach.
 _REMAINS = """\
 not erased: backups of the directory and exports that were made before; copies of WARC files in object storage, until
 `crawler ship` or a crawl with pages.ship replaces them; the URLs themselves in pages.jsonl, crawler.log
@@ -87,7 +87,7 @@ def main(_command: str, argv: list[str]) -> int:
 
 
 def _orders(args: argparse.Namespace) -> list[TakeDown]:
-    """Return the orders of a command line, one for each URL, all of them checked."""
+    """Return the checked orders of a command line, one for each URL."""
     common = {
         "before": args.before,
         "reason": args.reason,
@@ -98,7 +98,7 @@ def _orders(args: argparse.Namespace) -> list[TakeDown]:
     named: list[dict[str, str]] = [{"url": url} for url in args.urls]
     named += [{name: value} for name in ("host", "prefix") if (value := getattr(args, name))]
     if len({*map(tuple, named)}) > 1:
-        raise UsageError("withdraw: name URLs, a host or a prefix, one of the three")
+        raise UsageError("withdraw: name either URLs, or a host, or a prefix")
     orders = [msgspec.convert({**common, **each}, TakeDown) for each in named or [{}]]
     for order in orders:
         order.rule(0.0)
@@ -106,7 +106,7 @@ def _orders(args: argparse.Namespace) -> list[TakeDown]:
 
 
 def _carry_out(directory: CrawlDirectory, order: TakeDown) -> Withdrawn:
-    """Lead the processes of the crawl through an order: by their control sockets, or at rest."""
+    """Carry out an order in all processes of the crawl: over their control sockets, or at rest."""
     if access.is_answered(directory.path):
         result = _lead(directory, order, partial(access.ask, directory.path))
         _end_journal(directory)
@@ -142,9 +142,9 @@ def _lead(
 
 
 def _ask_at_rest(directory: CrawlDirectory, request: dict[str, Any]) -> list[Any]:
-    """Send a request to each process, one after the other, without a limit on the work that it does."""
+    """Carry out a request in each process of a crawl at rest, one after the other, with no limit on the work per step."""
     if request["step"] == "apply":
-        return []  # each opening reads the rules
+        return []  # each process reads the rules when it is opened
     names = access.begun_names(directory)
     return [access.ask_at_rest(directory, name, {**request, "entries": 0}) for name in names]
 
@@ -171,7 +171,7 @@ def _named(rule: Withdrawal) -> str:
 def _because(rule: Withdrawal) -> str:
     said = f" ({printable(rule.reason)})" if rule.reason else ""
     if rule.erasing and not rule.erased:
-        return f"{said}, being erased: if no command is running, repeat it"
+        return f"{said}, erasure not finished: if no command is running, repeat it"
     return f"{said}, erased" if rule.erased else said
 
 
@@ -180,7 +180,7 @@ def _many(count: int, one: str, several: str) -> str:
 
 
 def _said(result: Withdrawn) -> str:
-    """Return what was done, in words."""
+    """Return a sentence about what was done."""
     pages, copies = _many(result.pages, "page", "pages"), _many(result.copies, "copy", "copies")
     found = f"{pages} ({copies}, {result.bytes:,} bytes)"
     if result.done == "counted":

@@ -4,7 +4,7 @@
 
 The format has no strict grammar, so it is read leniently: upper or lower case; commas, semicolons or blanks
 between the members; `y`, `yes`, `n` and `no` as values; a path at the beginning. The member `ai` speaks about
-both AI uses. Other members and values say nothing. Of contradicting members the refusal counts.
+both AI uses. Other members and values say nothing. If members contradict each other, the refusal counts.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""A receipt in words and plain data, for `why`, `get --headers`, the page server, the Python API and exports."""
+"""Describe receipts in words and plain data, for `why`, `get --headers`, the page server, the Python API and exports."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from crawler.storage.kv import KeyValue, unseal
 def in_plain(store: KeyValue, fingerprint: int, copy: Capture | PageRecord) -> dict[str, Any]:
     """Return the receipt of a copy, or of a page's last fetch, as plain data.
 
-    {} if it has none, or it cannot be read (`check` reports that).
+    The result is {} if there is no receipt, or if it cannot be read (`check` reports that).
     """
     try:
         found = load_whole(store, fingerprint, copy.receipt)
@@ -59,7 +59,7 @@ def _robots(store: KeyValue, receipt: Receipt, site: SiteStatements, fetched_at:
     said = {
         "url": site.robots_url,
         "fetched_at": iso_time(site.robots_at),
-        "age": round(fetched_at - site.robots_at, 1),  # seconds, when the page was fetched
+        "age": round(fetched_at - site.robots_at, 1),  # instant at which the page was fetched
         "status": site.robots_status,
         "sha256": site.robots_digest.hex(),
         "group": site.group,

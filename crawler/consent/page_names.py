@@ -1,6 +1,6 @@
-"""The names in `X-Robots-Tag` and meta robots, as statements about uses.
+"""Read the names in `X-Robots-Tag` and meta robots as statements about uses.
 
-All names that apply to our token are kept; a few of them have a meaning here. `noai` and `noimageai` were
+All names that apply to our product token are kept; a few of them have a meaning here. `noai` and `noimageai` were
 introduced by DeviantArt and have no specification: `noai` is read as a refusal of both AI uses, `noimageai` only
 where the answer is an image.
 """
@@ -20,7 +20,7 @@ from crawler.consent.statements import (
 from crawler.extract.directives import directive_names
 
 PARSER = "page-names/1"
-NAMES_MAX = 64  # the known vocabulary has about 20 names
+NAMES_MAX = 64  # names kept per page; the known vocabulary has about 20
 _NO_AI = Preferences(ai_input=REFUSE, train_ai=REFUSE)
 _NO_SEARCH = Preferences(search=REFUSE)
 _MEANINGS = {"noindex": _NO_SEARCH, "none": _NO_SEARCH, "noai": _NO_AI}
@@ -41,7 +41,7 @@ def read_page_names(
 ) -> PageNames:
     """Return the names in `X-Robots-Tag` values and robots meta elements that apply to `token`.
 
-    Values and names beyond the bounds are ignored. A refusal that was read still counts, since no name allows.
+    Values and names beyond the bounds are ignored. This is safe because no name allows a use.
     """
     tags = [value[:FIELD_OCTETS_MAX] for value, _ in zip(robots_tags, range(LINES_MAX), strict=False)]
     contents = [value[:FIELD_OCTETS_MAX] for value, _ in zip(meta, range(LINES_MAX), strict=False)]

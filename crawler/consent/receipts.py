@@ -1,9 +1,9 @@
 """Consent receipts: what a site asked for when one of its pages was fetched.
 
-    capture, page record --digest--> Receipt --digest--> SiteStatements
-    14 bytes a page                  of pages alike      of the host
+    capture, page record --digest--> Receipt           --digest--> SiteStatements
+    14 bytes per page                shared by pages               shared by the host
 
-A digest is the start of the SHA-256 of the encoded value, so pages for which a host says the same share
+A digest is the start of the SHA-256 of the encoded value, so all pages about which a host says the same share
 one receipt, and a receipt never changes. A receipt and the statements of its site are put into the batch of the
 first page that refers to them:
 
@@ -43,9 +43,9 @@ class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class SiteStatements(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind", tag="site"):
-    """One state of a host's statements, as an authority and a product token see them.
+    """One state of a host's statements, as they apply to an authority and a product token.
 
-    `robots_url` is "" if robots.txt is not obeyed, so was not fetched; `robots_digest` is the SHA-256 of its
+    `robots_url` is "" if robots.txt is not obeyed and so was not fetched; `robots_digest` is the SHA-256 of its
     content, `robots_record` the `c/` key of its WARC record if there is one. `group` is the agent of the group
     that applies, "" for none. `usage`, `signals` and `licenses` are raw values of robots.txt.
     """
@@ -120,7 +120,7 @@ def unpack(key: bytes, value: bytes) -> Stored:
     """Decode a value of the family.
 
     Raises:
-        DamageError: it is damaged, or is not what its key says.
+        DamageError: it is damaged, or does not match its key.
     """
     data = unseal(key, value)
     try:
@@ -128,7 +128,7 @@ def unpack(key: bytes, value: bytes) -> Stored:
     except msgspec.MsgspecError as error:
         raise DamageError(f"store: value of key {key!r}: {error}") from error
     if hashlib.sha256(data).digest()[:DIGEST_BYTES] != key[4:]:
-        raise DamageError(f"store: the receipt {key[4:].hex()} has other content than its digest says")
+        raise DamageError(f"store: the content of the receipt {key[4:].hex()} does not match its digest")
     return found
 
 
@@ -154,7 +154,7 @@ def block_of(receipt: Receipt, site: SiteStatements) -> bytes:
 
 
 def read_block(block: bytes) -> ReceiptBlock | None:
-    """Return the receipt in a WARC record; None if it is none."""
+    """Return the receipt in a WARC record; None if the record is not a receipt."""
     try:
         return _decode_block(block)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -17,7 +17,7 @@ from crawler.consent.statements import ALLOW, NOTHING_SAID, UNKNOWN, USES, Prefe
 from crawler.consent.tdmrep import TdmFile, TdmReservation, read_tdm_page, reservation_for
 from crawler.robots.rules import RobotsRules
 
-# In the order in which a deciding source is named: the page before its host.
+# The first of these that gave the answer is named as the deciding source: the page comes before its host.
 SOURCES = (
     "content-usage-header",
     "content-signal-header",
@@ -50,7 +50,7 @@ _ALL_UNKNOWN = Consent()
 
 
 class HostStatements(msgspec.Struct, frozen=True):
-    """The statements of a page's host as of the fetch: robots.txt, tdmrep.json, the licence documents for the page."""
+    """The statements of a page's host at the time of the fetch: robots.txt, tdmrep.json, the page's licence documents."""
 
     robots: RobotsRules
     tdm_file: TdmFile = _NO_TDM_FILE
@@ -69,7 +69,7 @@ class PageStatements(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rsl: RslTerms
 
     def consent(self, unread: Iterable[str] = ()) -> Consent:
-        """Return the resolved answers; uses about which a statement is `unread` are not allowed."""
+        """Return the resolved answers; a use is not allowed if a statement about it is `unread`."""
         said = (getattr(self, field).preferences for field in self.__struct_fields__)
         return _without_permissions(resolve(zip(SOURCES, said, strict=True)), frozenset(unread))
 
@@ -83,7 +83,7 @@ def resolve(statements: Iterable[tuple[str, Preferences]]) -> Consent:
 
 
 def _without_permissions(consent: Consent, unread: frozenset[str]) -> Consent:
-    """Return the answers with "unknown" for "y" about some uses: a statement that was not read might have refused."""
+    """Return the answers with "y" replaced by "unknown" for some uses, which an unread statement might have refused."""
     if not unread:
         return consent
     answers = ((use, getattr(consent, use)) for use in USES)
@@ -117,7 +117,7 @@ def statements_about(
         metas.setdefault(key.strip().lower(), []).append(content)
     _, target = address_of(url)
     robots = host.robots.parsed
-    # Nothing is said about the use of a page that may not be fetched (draft-ietf-aipref-attach).
+    # robots.txt says nothing about the use of a page that it forbids to fetch (draft-ietf-aipref-attach).
     usage_lines = robots.usage if host.robots.allowed(target) else ()
     return PageStatements(
         read_usage_header(fields.get("content-usage", ())),

@@ -4,15 +4,15 @@
       <license><permits type="usage">search</permits>   one offer among several
         <prohibits type="usage">ai-train</prohibits><payment type="free"/></license></content></rsl>
 
-The meaning of the licences of one content, for one use:
+What the licences of one content element mean for one use:
 
 | the licences say | answer |
 |---|---|
 | one prohibits the use | n, whatever the others permit |
 | one permits it, free and without conditions | y |
 | one permits it on a condition: users, countries, attribution, a token of `server` | unknown |
-| those that permit it ask for money or work | n, since nothing was paid |
-| not mentioned | unknown |
+| all that permit it ask for money or work | n, since nothing was paid |
+| none mentions it | unknown |
 
 A document that cannot be read to its end says nothing.
 """
@@ -39,16 +39,16 @@ from crawler.extract.xmlstream import Name, XmlStream
 
 PARSER = "rsl/1"
 MEDIA_TYPE = "application/rsl+xml"
-DOCUMENT_OCTETS_MAX = 512_000  # as for robots.txt
-ELEMENTS_MAX = 20_000  # a content with its licence has about 10
-CONTENTS_MAX = 500  # each is compared with every page of the site
+DOCUMENT_OCTETS_MAX = 512_000  # limit in bytes, as for robots.txt
+ELEMENTS_MAX = 20_000  # a content element with its licence has about 10 elements
+CONTENTS_MAX = 500  # each content is compared with every page of the site
 ANNOUNCED_MAX = 8  # licence documents that one answer or robots.txt may announce
 _USAGES = {
     "all": USES,
     "ai-all": ("ai_input", "train_ai"),
     "ai-input": ("ai_input",),
     "ai-train": ("train_ai",),
-    "train-ai": ("train_ai",),  # the name of the drafts before 1.0
+    "train-ai": ("train_ai",),  # the name that the drafts before 1.0 used
     "search": ("search",),
 }
 _FREE, _CONDITIONAL = frozenset({"", "free"}), frozenset({"attribution"})
@@ -164,7 +164,7 @@ def _answer(content: RslContent, use: str) -> Preference:
 
 
 def _offer(license_: RslLicense, server: str) -> Preference:
-    """Return the answer of a licence that permits a use: y only if nothing is asked in return."""
+    """Return the answer of a licence that permits a use: "y" only if it asks for nothing in return."""
     payments = set(license_.payments) - _FREE
     if payments - _CONDITIONAL:
         return REFUSE
@@ -214,7 +214,7 @@ class _Reading:
                 self.contents.append(RslContent(*self._content, tuple(self._licenses)))
 
     def _term(self, kind: str, text: str) -> None:
-        """Take a term of the open licence; a term about anything but uses is a condition."""
+        """Add a term to the open licence; a term about anything but uses is a condition."""
         words = text.lower().replace(",", " ").split()
         if kind == "payment":
             self._lists[kind].append(self._type)

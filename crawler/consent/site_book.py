@@ -35,7 +35,9 @@ from crawler.urls.canonical import canonical, resolve
 
 TDMREP, RSL = "tdmrep", "rsl"
 WELL_KNOWN = "/.well-known/tdmrep.json"
-SITES_MAX = 4096  # sites in memory, more than are fetched from at once; a site without statements takes 2 kB
+SITES_MAX = (
+    4096  # sites in memory, more than are crawled at the same time; a site without statements takes 2 kB
+)
 PROBLEM_CHARS_MAX = 200
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 
@@ -75,11 +77,11 @@ class Site:
         self._paths = [paths for paths in lists if any(path != "/" for path in paths)]
 
     def place(self, target: str) -> tuple[tuple[int, ...], ...]:
-        """Return which of the site's statements for parts of it decide about a path."""
+        """Return which of the statements that are limited to paths decide about this path."""
         return tuple(tuple(longest(paths, target)) for paths in self._paths)
 
     def host(self, announced: Iterable[str]) -> HostStatements:
-        """Return the statements for a page for which these licence documents were announced."""
+        """Return the statements about a page, given the licence documents that were announced for it."""
         known = tuple(found for url in announced if (found := self.licenses.get(url)) is not None)
         return HostStatements(self.rules, self.tdm, known)
 
@@ -171,7 +173,7 @@ class SiteBook:
         return found
 
     def learn(self, authority: str, url: str, fetch: Fetch, now: float) -> tuple[bytes, bytes]:
-        """Take the answer to the request for the file that was announced as `url`; return the (key, value) to put."""
+        """Record the answer to the request for the file announced as `url`; return the (key, value) to put."""
         known = [each for each in self._known_files(authority) if each.facts.url != url]
         known.append(_read(authority, url, fetch, now))
         data = msgspec.msgpack.encode(known)
@@ -208,7 +210,7 @@ class SiteBook:
         try:
             data = b"" if value is None else unseal(key, value)
             known = _decoder.decode(data) if data else []
-        except (DamageError, msgspec.MsgspecError):  # they can be fetched again
+        except (DamageError, msgspec.MsgspecError):  # damaged files can be fetched again
             data, known = b"", []
         self._keep(authority, known, len(data))
         return known
@@ -231,8 +233,8 @@ class SiteBook:
 def _read(authority: str, url: str, fetch: Fetch, now: float) -> KnownFile:
     kind = TDMREP if url == canonical(f"{authority}{WELL_KNOWN}") else RSL
     at, body = fetch.began or now, fetch.content
-    # A tdmrep.json that is not there says nothing; one that could not be fetched might have reserved.
-    page = fetch.content_type in _HTML_TYPES  # sites that answer every request with a page
+    # A missing tdmrep.json says nothing; one that could not be fetched might have contained a reservation.
+    page = fetch.content_type in _HTML_TYPES  # the site answers every request with a page
     absent = kind == TDMREP and (400 <= fetch.status < 500 or page)
     if absent or not 200 <= fetch.status < 300 or fetch.truncated or fetch.undecoded:
         problem = "" if absent else (fetch.error or str(fetch.outcome))[:PROBLEM_CHARS_MAX]

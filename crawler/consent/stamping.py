@@ -1,6 +1,6 @@
 """Makes the receipt of each page that is stored, and puts it into the page's batch.
 
-Most pages of a host are alike in what is said about them, so a receipt is looked up by everything it depends on:
+The same is said about most pages of a host, so a receipt is looked up by everything it depends on:
 the state of the site, the rule of robots.txt, the page's own statements, and its path where the site speaks about
 paths. A look-up takes about 5 us.
 """
@@ -75,7 +75,7 @@ class Stamping:
     def stamp(
         self, fetch: Fetch, fingerprint: int, extracted: Extracted | None, before: bytes | None, batch: Batch
     ) -> ReceiptStamp:
-        """Return the receipt of an answer, and put into the batch what the store does not have of it.
+        """Return the receipt of an answer, and put into the batch those parts of it that the store lacks.
 
         Call in the order of the commits. Costs about 10 us.
 
@@ -90,7 +90,9 @@ class Stamping:
         if key not in self._put:
             self._put_new(fingerprint, site.digest, site.data, batch)
             self._put_new(fingerprint, made.stamp.digest, made.data, batch)
-            self._put[key] = None  # a group that fails ends the process, so a later page may rely on it
+            self._put[key] = (
+                None  # later pages may rely on these keys, since a group that fails ends the process
+            )
             if len(self._put) > KEYS_CACHED_MAX:
                 self._put.popitem(last=False)
         return made.stamp
@@ -106,7 +108,7 @@ class Stamping:
     def _earlier(self, fingerprint: int, digest: bytes) -> Receipt | None:
         try:
             return load(self._store, fingerprint, digest, Receipt)
-        except DamageError:  # `check` reports it; the answer counts as one whose meta elements are unknown
+        except DamageError:  # `check` reports the damage; the meta elements of this answer count as unknown
             return None
 
     def _receipt(self, site: Site, fetch: Fetch, own: OwnStatements) -> _Made:
@@ -158,8 +160,8 @@ def own_statements(
 ) -> OwnStatements:
     """Return what an answer says about its page.
 
-    An answer that repeats a known copy has its meta elements, which are those of the `earlier` receipt. A 304
-    leaves the header fields as they were that it does not send (RFC 9111, section 3.2).
+    An answer that repeats a known copy has its meta elements, which are those of the `earlier` receipt. Header
+    fields that a 304 does not send stay as they were (RFC 9111, section 3.2).
     """
     fields = _own_fields(fetch.headers)
     if not fields and extracted is not None and not extracted.statements and not extracted.licenses:
@@ -184,7 +186,7 @@ def own_statements(
 
 
 def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> _Fields:
-    """Return the header fields that speak about uses, names in lower case, values cut behind the parsers' bound."""
+    """Return the header fields that speak about uses, names in lower case, values cut just beyond the parsers' bound."""
     return tuple(
         [
             (name.lower().decode("latin-1"), value[: FIELD_OCTETS_MAX + 1].decode("latin-1"))

@@ -28,7 +28,7 @@ class Summary:
             counts[f"{use}.{getattr(uses, use).preference}"] += 1
 
     def rows(self) -> list[Row]:
-        """Return one row a host, those with the most pages first."""
+        """Return one row per host, sorted by pages, most first."""
         rows = [_row(host, counts) for host, counts in self._hosts.items()]
         return sorted(rows, key=_order)
 

@@ -3,7 +3,8 @@
 A site reserves its rights to text and data mining with `tdm-reservation: 1`, as a header, a meta element or an
 entry of `/.well-known/tdmrep.json`; `tdm-policy` is the URL of its terms. 1 refuses the use `tdm`, 0 allows it,
 other values say nothing. A reservation stated with the page overrides the file; a header and a meta element
-that disagree reserve.
+that
+disagree count as a reservation.
 """
 
 from collections.abc import Iterable
@@ -26,8 +27,8 @@ from crawler.consent.statements import (
 )
 
 PARSER = "tdmrep/1"
-FILE_OCTETS_MAX = 512_000  # as for robots.txt
-ENTRIES_MAX = 1000  # of tdmrep.json; each is compared with every page of the site
+FILE_OCTETS_MAX = 512_000  # limit in bytes, as for robots.txt
+ENTRIES_MAX = 1000  # entries of tdmrep.json; each is compared with every page of the site
 _ANSWERS = {"0": ALLOW, "1": REFUSE}
 
 

@@ -1,4 +1,4 @@
-"""Decides whether a stored copy may be used for a purpose; every entrance asks here.
+"""Decides whether a stored copy may be used for a purpose, for every interface that returns copies.
 
     export --allow, serve.allow, get --allow, Crawl.stored(allow=)  ->  UseRule.refusal(copy)  ->  Refusal, or None
 
@@ -23,9 +23,9 @@ from crawler.errors import DamageError, UsageError
 from crawler.records import Capture, PageRecord
 from crawler.storage.kv import KeyValue
 
-# As in Content-Usage and Content-Signal -> our name.
+# The name of a use in Content-Usage and Content-Signal -> our name.
 USE_NAMES = {use.replace("_", "-"): use for use in USES}
-USES_CACHED_MAX = 4096  # answers by receipt; a host has a few
+USES_CACHED_MAX = 4096  # receipts whose answers are cached; a host has a few receipts
 _NOTHING = Consent()
 _known: dict[bytes, Consent] = {}
 
@@ -46,7 +46,7 @@ class UseRule(NamedTuple):
 
     @classmethod
     def of(cls, name: str, config: ConsentConfig, unknown: str = "") -> "UseRule | None":
-        """Return the rule for the use `name`, such as "train-ai"; None for "". `unknown` overrides the setting.
+        """Return the rule for the use `name`, such as "train-ai"; None for "". `unknown` overrides `consent.unknown`.
 
         Raises:
             UsageError: there is no such use.
@@ -77,7 +77,7 @@ class UseRule(NamedTuple):
             return Refusal(why, later=said.preference is ALLOW or self.unknown_allowed)
         if said.preference is ALLOW or self.unknown_allowed:
             return None
-        return Refusal(f"nothing is known that allows {name} (consent.unknown = refuse)")
+        return Refusal(f"the site does not say whether {name} is allowed (consent.unknown = refuse)")
 
     def _answer(self, store: KeyValue, fingerprint: int, digest: bytes) -> UseDecision:
         decision: UseDecision = getattr(uses_of(store, fingerprint, digest), self.use)

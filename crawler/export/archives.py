@@ -1,4 +1,4 @@
-"""The archives of a crawl for readers: one committed state, even if processes have the stores open."""
+"""Opens the archives of a crawl for reading: one committed state, even if processes have the stores open."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -28,8 +28,8 @@ from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-LATER_SAID_MAX = 1000  # lines about copies that a later refusal withholds
-_ROBOTS_MAX = 1000  # robots.txt in memory; captures come host by host
+LATER_SAID_MAX = 1000  # at most this many copies withheld by a later refusal are reported
+_ROBOTS_MAX = 1000  # robots.txt files in memory; a few suffice, since captures are read host by host
 
 
 class Crawled(NamedTuple):
@@ -59,7 +59,7 @@ class Crawled(NamedTuple):
     def refused(self, use: str, unknown: str = "", say: Say = ignore) -> Refused | None:
         """Return the function that decides which copies may be used for `use`; None for "".
 
-        `say` is told which copies are withheld only because of a later refusal, the first `LATER_SAID_MAX` of them.
+        `say` is called for the first `LATER_SAID_MAX` copies that are withheld only because of a later refusal.
 
         Raises:
             UsageError: there is no such use.

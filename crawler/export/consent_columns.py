@@ -1,4 +1,4 @@
-"""The consent receipts of stored pages: as columns of a row and fields of a CDXJ line, and for counting."""
+"""Reads the consent receipts of stored pages, for the columns of rows, the fields of CDXJ lines, and counts."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +38,7 @@ def receipt_block(archive: Archive, fingerprint: int, capture: Capture) -> bytes
 
 
 def stored_uses(archive: Archive) -> Iterator[tuple[str, Consent | None]]:
-    """Yield (URL, answers) for each page with a copy of its content; None if the copy has no receipt."""
+    """Yield (URL, answers) for each page with a copy of its content; the answers are None if the copy has no receipt."""
     for fingerprint, capture in archive.newest_captures():
         if shows_content(capture) and archive.record(fingerprint) is not None:
             try:

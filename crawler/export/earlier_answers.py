@@ -14,7 +14,7 @@ log = logging.getLogger("crawler")
 
 
 class EarlierAnswer(NamedTuple):
-    """A stored answer, and the seconds that it took."""
+    """A stored answer, and the seconds that its request took."""
 
     stored: StoredPage
     took: float

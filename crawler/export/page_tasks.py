@@ -1,4 +1,4 @@
-"""The work on one page, in any of the processes that share it.
+"""The work on one page, done by any of the processes that share an export.
 
 It combines the formats of `crawler/pages` with `crawler/extract`, which finds the page's
 encoding and links and decides whether it may be parsed.
@@ -67,7 +67,7 @@ def may_have_text(content_type: str) -> bool:
 
 
 def is_tame(utf8: bytes, config: ExtractConfig) -> bool:
-    """Return whether the page may be parsed: by the guard's quick check, or else by checking its tags one by one."""
+    """Return whether the page may be parsed: if the guard's quick check allows it, or a check of all tags does."""
     if judge(utf8, config) is Judgement.SAFE:
         tags, end_tags, _ = survey(utf8)
         if tags - 2 * end_tags <= text.UNCLOSED_TAGS_MAX:
@@ -210,7 +210,7 @@ class MirrorWork:
     @staticmethod
     def _html(page: StoredPage, content: bytes, xhtml: bool, linker: MapUrl) -> bytes:
         _, encoding = to_utf8(content, page.header_charset)
-        # A file has no header, so an encoding that only the header names must be written into the page.
+        # A file has no HTTP header, so an encoding that only the header names must be written into the page.
         if not xhtml and not content.isascii() and to_utf8(content)[1] != encoding:
             content = mirror.with_charset(content, encoding)
         return rewrite_html(content, encoding, page.capture.url, linker, xhtml=xhtml)

@@ -41,7 +41,7 @@ class StoredPages:
         if not _is_read(page, flags, content):
             return None
         found = self._parser.extract(content, self._context(page), careful=careful)
-        if flags & _REQUISITE:  # a frame: its links are not links of the page
+        if flags & _REQUISITE:  # the answer of a frame, whose links are not links of the page
             found.hrefs, found.refresh = [], ""
         return found
 

@@ -1,4 +1,4 @@
-"""Processes that share the work on many pieces; the results are returned in the order of the pieces.
+"""Shares the work on many pieces among processes; returns the results in the order of the pieces.
 
 The processes are forked when there is more than one piece, so the work may be any
 callable with any state. Each has one piece at a time. If one ends (a crash in a
@@ -27,8 +27,8 @@ Item = TypeVar("Item")
 # (piece, careful) -> result; `careful` asks for the method that cannot crash.
 Work = Callable[[Piece, bool], Result]
 
-PROCESSES_MAX = 8  # more would only wait for the process that hands out pieces
-_AHEAD = 3  # pieces per process, finished or in work, before the caller takes the first one
+PROCESSES_MAX = 8  # more processes would only wait for the one that hands out the pieces
+_AHEAD = 3  # pieces per process that may be finished or in progress before the caller takes their results
 _LENGTH = struct.Struct(">Q")
 
 
@@ -105,7 +105,7 @@ class WorkerPool(Generic[Piece, Result]):
 
     def _fork(self, count: int) -> None:
         with warnings.catch_warnings():
-            # LevelDB may have a compaction thread; a child never calls it.
+            # Forking is safe although LevelDB may have a compaction thread, since a child never uses LevelDB.
             warnings.simplefilter("ignore", DeprecationWarning)
             siblings = (*self._busy, *self._idle)
             self._idle += fork_children(self._serve, count, helpers=True, siblings=siblings)
@@ -115,7 +115,7 @@ class WorkerPool(Generic[Piece, Result]):
         self._busy[child] = task
         try:
             _send(child.link, (task.piece, task.careful))
-        except OSError:  # it ended while it was idle
+        except OSError:  # the process ended while it was idle
             self._replace(child)
 
     def _wait(self) -> None:

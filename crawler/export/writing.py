@@ -1,4 +1,4 @@
-"""One export from beginning to end: the table of formats, and how each is written."""
+"""Runs one export from beginning to end; `FORMATS` is the table of formats and of the ways to write them."""
 
 import contextlib
 import itertools
@@ -91,7 +91,7 @@ class Export:
         self._writer.prepare()
         self._select = Selection(with_noarchive=request.with_noarchive)
         self._count = 0
-        self.entry = ""  # of a mirror: the file to open first
+        self.entry = ""  # for a mirror, the file to open first
 
     def _check_options(self) -> None:
         request, writer = self._request, self._writer
@@ -323,9 +323,9 @@ class Export:
 class Writer(NamedTuple):
     """A format: its description, and how an export of it is written.
 
-    `to_path`: it cannot go to standard output. `copies`: --allow selects its copies. `rows`: it supports
+    `to_path`: the output must be a path, not standard output. `copies`: --allow selects its copies. `rows`: it supports
     --fields and --part-size. `selects`: --where selects its pages; `by_content`: also by fields read from the content.
-    `reads`: it reads the WARC files, besides the stores. `prepare` raises a UsageError if a library is missing.
+    `reads`: writing it needs the WARC files as well as the stores. `prepare` raises a UsageError if a library is missing.
     """
 
     about: str

@@ -57,7 +57,7 @@ class Archive:
         return None if value is None else unpack_record(key, value)
 
     def captures(self, fingerprint: int, *, until: bytes = b"") -> Iterator[Capture]:
-        """Yield the committed captures of a URL, newest first, from the `c/` key `until` back if it is given."""
+        """Yield the committed captures of a URL, newest first; with `until`, from that `c/` key back in time."""
         for key, capture in self.stored_captures_of(fingerprint):
             if not (until and key > until) and not self.is_withdrawn(capture):
                 yield capture
@@ -65,7 +65,7 @@ class Archive:
     def newest_capture(self, fingerprint: int, record: PageRecord | None) -> Capture | None:
         """Return the capture that shows the page now, or the newest one if none does; `record` is the URL's record.
 
-        The newest capture has the time of the last answer, so one look-up usually finds it. A capture of a
+        The newest capture has the time of the last answer, so one look-up usually finds it. A capture with a
         later time was stored when the clock was ahead; it shows the page only if no other copy does.
         """
         if record is not None:
@@ -80,7 +80,7 @@ class Archive:
         return newest_of(self.captures(fingerprint))
 
     def stored_captures_of(self, fingerprint: int) -> Iterator[tuple[bytes, Capture]]:
-        """Yield (`c/` key, capture) for every committed capture of a URL, newest first, withdrawn ones too."""
+        """Yield (`c/` key, capture) for every committed capture of a URL, newest first, including withdrawn ones."""
         prefix = keys.CAPTURE + fingerprint.to_bytes(8, "big")
         for key, value in self.store.scan(prefix, prefix + b"\xff" * 9, reverse=True):
             yield key, unpack_capture(key, value)
@@ -92,14 +92,14 @@ class Archive:
                 yield key, capture
 
     def stored_captures(self, begin: bytes = b"") -> Iterator[tuple[bytes, Capture]]:
-        """Yield (`c/` key, capture) for every committed capture, withdrawn ones too, from the key `begin` on."""
+        """Yield (`c/` key, capture) for every committed capture, including withdrawn ones, from the key `begin` on."""
         for key, value in self.store.scan(begin or keys.CAPTURE, after_prefix(keys.CAPTURE)):
             yield key, unpack_capture(key, value)
 
     def newest_captures(self, *, withdrawn: bool = False) -> Iterator[tuple[int, Capture]]:
         """Yield (fingerprint, newest capture) for every URL that has a capture, chosen as in `get`.
 
-        With `withdrawn`, do not leave out withdrawn captures.
+        With `withdrawn`, include withdrawn captures.
         """
         captures = self.stored_captures() if withdrawn else self.all_captures()
         for prefix, group in itertools.groupby(captures, key=lambda item: item[0][:10]):
@@ -116,7 +116,7 @@ class Archive:
             yield fingerprint, newest
 
     def _last_answer(self, fingerprint: int) -> bytes:
-        """Return the `c/` key that a capture of the last answer of a URL has; above all keys without a record."""
+        """Return the `c/` key of a capture of the URL's last answer; without a record, a key above all keys."""
         record = self.record(fingerprint)
         return (
             after_prefix(keys.CAPTURE) or b""
@@ -140,7 +140,7 @@ class Archive:
             yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
 
     def capture_at(self, key: bytes) -> Capture | None:
-        """Return the committed capture with this `c/` key, or the one that another process held before a reshard."""
+        """Return the committed capture with this `c/` key, also if a reshard copied it from another process (`v/`)."""
         value = self.store.get(key) or self.store.get(keys.ELSEWHERE + key[2:])
         return None if value is None else unpack_capture(key, value)
 
@@ -155,7 +155,7 @@ class Archive:
     ) -> Withdrawal | Erased | None:
         """Return why no copy of a URL (request form) may be shown: a rule or a tombstone; None if none is withdrawn.
 
-        A page of which a rule covers only the older copies is not withdrawn. `shown` is a copy
+        A page is not withdrawn if a rule covers only its older copies. `shown` is a copy
         that this archive returned, if there is one.
         """
         if rule := self.withdrawals.of_url(url):
@@ -191,8 +191,8 @@ class Archive:
     ) -> StoredPage | None:
         """Return the newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
 
-        A capture that is not a whole page does not hide an earlier copy (`is_copy`). `refused` returns why a copy
-        may not be used, given the URL's record, a false value if it may.
+        A capture that is not a whole page does not hide an earlier copy (`is_copy`). `refused(capture, record)`
+        returns the reason why a copy may not be used, or a false value if it may.
 
         Raises:
             DamageError: its bytes cannot be read.

@@ -25,7 +25,9 @@ from crawler.storage.kv import seal, unseal
 from crawler.urls.media_type import media_type
 
 EMPTY_DIGEST = hashlib.sha1(b"").digest()
-UNSPECIFIED = "unspecified"  # WARC-Truncated of a payload that is missing because of an error of ours
+UNSPECIFIED = (
+    "unspecified"  # value of WARC-Truncated if the payload is missing because of an error of the crawler
+)
 _NO_COPY = BUSY_STATUSES | {206, 408, 416, 425}
 _UNANSWERED = frozenset(
     {
@@ -163,7 +165,7 @@ class Capturing(msgspec.Struct, gc=False):
         return len(self.payload) if self.fetch.part is None else self.fetch.part.length
 
     def make_bare(self) -> None:
-        """Reduce it to URL, status and times: a response without fields or payload, which can always be built."""
+        """Reduce the capture to URL, status and times: a response without fields or payload can always be built."""
         self.fetch = msgspec.structs.replace(
             self.fetch,
             version="HTTP/1.1",
@@ -185,7 +187,7 @@ class Capturing(msgspec.Struct, gc=False):
 class StoredPage(msgspec.Struct):
     """A capture as read back: the server's answer; for a revisit, with the payload that it repeats.
 
-    If a browser showed the page, the payload is the DOM (`rendered`), unless the answer was asked for.
+    If a browser showed the page, the payload is the DOM (`rendered`), unless the caller asked for the server's answer.
     """
 
     capture: Capture

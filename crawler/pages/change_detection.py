@@ -16,7 +16,7 @@ page. It takes 8 us for 45 kB; a SHA-1 would take 32.
 If only the visible text matters, or most of it (`Comparison`), an answer with another
 digest is compared with the copy of the page's last change; if the two are equal, the
 page keeps its digest. Small changes therefore add up until they amount to a change.
-Copies are stored, not verdicts, so the setting may change at any time.
+Copies are stored and not the results of comparisons, so the setting may change at any time.
 
 Only `next_record` turns an answer into the state of a URL. A failed try of a
 stored page leaves it stored: its copy still exists.
@@ -79,7 +79,7 @@ _NO_VERDICT = frozenset(
     }
 )
 
-_KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # describes this fetch, not the URL
+_KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # flags that describe one fetch and not the URL
 # Limits on what a server may put into a record. A longer ETag is not sent back, so it is not stored.
 _VALIDATOR_BYTES_MAX = 1024
 _CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
@@ -94,7 +94,7 @@ _INVISIBLE = re.compile(
 )
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 TEXT_BYTES_MAX = 256 << 10  # larger pages are compared byte by byte: extracting text would block the loop
-_WEAK_SECONDS = 2.0  # RFC 9110 8.8.2.2
+_WEAK_SECONDS = 2.0  # seconds between Last-Modified and Date; see RFC 9110, 8.8.2.2
 
 Patterns = Sequence[re.Pattern[bytes]]
 
@@ -129,9 +129,9 @@ def visible_text(html: bytes) -> bytes:
 class Comparison(NamedTuple):
     """The rule for what counts as a change of a page whose digest differs.
 
-    kind: "raw": any changed byte; "text": any change of the visible text of HTML; "simhash": a change of that
-    text after which the simhashes differ in more than `distance` of 64 bits. ignored: patterns of parts of
-    the content that all three ignore.
+    kind: the differences that count. "raw": any changed byte; "text": any change of the visible text of HTML;
+    "simhash": a change of that text after which the simhashes differ in more than `distance` of 64 bits.
+    ignored: patterns of parts of the content that all three kinds ignore.
     """
 
     kind: str = "raw"

@@ -14,7 +14,7 @@ from crawler.storage.kv import Batch, seal, unseal
 
 
 def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
-    """Return the captures that end beyond the bytes of their segment (`damaged`), and the revisits of such captures."""
+    """Return the captures that end beyond the end of their segment in `damaged`, and the revisits of such captures."""
     if not damaged:
         return []
     gone = {
@@ -30,7 +30,7 @@ def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
 
 
 def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mapping[str, int]) -> None:
-    """Put into `batch`: delete `lost` captures and the keys that depend on them, shorten `damaged` segments."""
+    """Put into `batch` the deletion of `lost` captures and the keys that depend on them; shorten `damaged` segments."""
     for capture in lost:
         batch.delete(capture.key)
         key = payload_key(capture.capture.digest)
@@ -56,13 +56,13 @@ def check(archive: Archive, *, tails: bool = True) -> Iterator[Problem]:
 
     Bytes that an erasure has listed and that the next opening overwrites are not read.
 
-    With `tails`, bytes after the committed ones are a problem too: a writer cuts them when it opens the archive.
+    With `tails`, uncommitted bytes at the end of a segment are reported too (opening for writing cuts them off).
     """
     lengths = dict(archive.committed_lengths())
     for segment, length in lengths.items():
         try:
             yield from _check_segment(archive, segment, length, tails=tails)
-        except ShippedError:  # it is not here
+        except ShippedError:  # the segment is not on this disk
             continue
         except DamageError as error:
             yield Problem(segment, str(error))
@@ -89,7 +89,7 @@ def _check_segment(archive: Archive, segment: str, length: int, *, tails: bool) 
         if record == b"":
             continue
         where = f"{segment} at {offset}"
-        if record is None:  # too large to be held in memory
+        if record is None:  # the record is too large to be held in memory
             place = segments.RecordPlace(segment, offset, size)
             _, problems = reading.checked_record(segments.member_pieces(archive.folder, place), where)
         else:

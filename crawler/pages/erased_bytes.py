@@ -1,7 +1,7 @@
 """Overwrites records in WARC segments in place, by empty records of the same length.
 
 Every other record keeps its offset, so the store, indexes that were exported earlier and
-readers that have the segment open remain right, and a segment that several processes
+readers that have the segment open stay valid, and a segment that several processes
 share (`pages/reshard.py`) is rewritten for all of them. The record that fills the gap is
 one gzip member whose blocks are not compressed: its length can be chosen to the byte, and
 every reader of WARC files accepts it.
@@ -28,7 +28,7 @@ _TAIL = b"\r\n\r\n"
 _GZIP_HEAD = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
 _GZIP_TAIL_BYTES = 8
 _BLOCK_HEAD_BYTES = 5
-_BLOCK_BYTES_MAX = 65_535  # of a block that is not compressed (RFC 1951, 3.2.4)
+_BLOCK_BYTES_MAX = 65_535  # the largest block that is not compressed (RFC 1951, 3.2.4)
 
 
 def is_filler(record: reading.Record) -> bool:
@@ -69,7 +69,7 @@ def _compressed(length: int) -> bytes | None:
 
 def _blank_record(length: int) -> bytes | None:
     """Return a WARC record of exactly `length` bytes whose block is blanks; None if `length` is too small."""
-    for slack in ("", " "):  # one more digit of the length may leave a byte over
+    for slack in ("", " "):  # an additional digit in the length field may leave one byte to fill
         identity = FILLER_ID + slack
         for digits in range(1, 12):
             block = length - len(_HEAD.format(identity=identity, length="")) - digits - len(_TAIL)

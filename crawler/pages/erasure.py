@@ -48,7 +48,7 @@ class Detached(msgspec.Struct):
     """A copy to be written again, since the response that it repeats is withdrawn.
 
     `original` is the response that it repeats from now on; None if it becomes a response.
-    `renewed` is its capture, known once it is written.
+    `renewed` is the new capture, which is known once it is written.
     """
 
     key: bytes
@@ -57,7 +57,7 @@ class Detached(msgspec.Struct):
     renewed: Capture | None = None
 
     def write(self, archive: Archive, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
-        """Append its records. Writer thread.
+        """Append the records of the copy. Runs in the writer thread.
 
         Raises:
             DamageError: its bytes cannot be read.
@@ -68,7 +68,7 @@ class Detached(msgspec.Struct):
         old = reading.parse_record(reading.expand(raw[: capture.length], where=where), where)
         rest = raw[
             capture.length :
-        ]  # the request and the metadata; they name the record by its id, which is kept
+        ]  # the request and metadata records refer to the response by its id, which stays the same
         made, status = self._answer(archive, old)
         first = compress(made)
         place = writer.append([first, rest] if rest else [first], capture.fetched_at)[0]
@@ -85,7 +85,7 @@ class Detached(msgspec.Struct):
         )
 
     def _answer(self, archive: Archive, old: reading.Record) -> tuple[bytes, int]:
-        """Return (the answer's record, its status)."""
+        """Return (the new record of the answer, its status)."""
         capture = self.capture
         identity, date = old.fields["warc-record-id"].encode(), warc.date_text(capture.fetched_at)
         target = warc.target_fields(
@@ -112,7 +112,7 @@ class Detached(msgspec.Struct):
         return record, capture.status
 
     def stage(self, batch: Batch) -> None:
-        """Put its new place, and list its old bytes."""
+        """Put the new place of the copy into the batch, and list its old bytes for overwriting."""
         if self.renewed is None:
             return
         batch.put(self.key, pack(self.renewed))
@@ -127,11 +127,11 @@ class Blanked(msgspec.Struct):
     listed: dict[bytes, int]
 
     def write(self, archive: Archive, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
-        """Overwrite them in every process's folder, since a reshard may have linked a segment into several."""
+        """Overwrite the bytes in every process's folder, since a reshard may have linked a segment into several."""
         blank(archive.folder, self.listed)
 
     def stage(self, batch: Batch) -> None:
-        """Take them off the list."""
+        """Remove the bytes from the list."""
         for key in self.listed:
             batch.delete(key)
 
@@ -140,7 +140,7 @@ Rewriting = Detached | Blanked
 
 
 def list_bytes(batch: Batch, capture: Capture) -> None:
-    """Put the place of a capture's records on the list of bytes to overwrite; the same batch deletes its keys."""
+    """Add the place of a capture's records to the list of bytes to overwrite; the same batch deletes its keys."""
     key = keys.ERASING + capture.segment.encode() + b"\0" + capture.offset.to_bytes(8, "big")
     batch.put(key, seal((end_of(capture) - capture.offset).to_bytes(8, "big")))
 
@@ -176,7 +176,7 @@ def blank(folder: Path, listed: dict[bytes, int]) -> None:
 
 
 def finish(archive: Archive) -> int:
-    """Overwrite what a kill left listed; return the number of captures. For the opening of a process.
+    """Overwrite listed bytes that a kill left; return the number of captures. Called when a process is opened.
 
     Raises:
         OSError: the disk failed.
@@ -203,7 +203,7 @@ class Erasing:
         return self._rule.is_about(capture.url) and self._rule.covers(capture.fetched_at)
 
     def detached(self, key: bytes, capture: Capture) -> Detached | None:
-        """Return how a copy must be written again; None if it may stay as it is."""
+        """Return the copy as it must be written again; None if it may stay as it is."""
         if not capture.refers_to or self._archive.is_withdrawn(capture):
             return None
         original = self._archive.capture_at(capture.refers_to)
@@ -215,7 +215,7 @@ class Erasing:
         return Detached(key, capture, found)
 
     def _holder(self, digest: bytes) -> Original | None:
-        """Return the response that is known to hold a payload and stays."""
+        """Return the response that is known to hold a payload and is not erased; None if there is none."""
         key = payload_key(digest)
         value = self._archive.store.get(key)
         if value is None:
@@ -239,7 +239,7 @@ class Erasing:
             batch.delete(digest_key)
 
     def bury(self, fingerprint: int, url: str, now: float, batch: Batch) -> None:
-        """Put the tombstone of a URL of which no copy is left."""
+        """Write the tombstone of a URL of which no copy is left."""
         batch.put(tombstone_key(fingerprint), pack(Erased(url_digest(url), now, self._rule.reason)))
 
     def forget_page(self, fingerprint: int, batch: Batch) -> bool:
@@ -256,7 +256,7 @@ class Erasing:
 
 
 def _without_copy(record: PageRecord) -> PageRecord:
-    """Return a record that promises no copy, so that the next fetch is unconditional and its content is new."""
+    """Return the record without validators and digests: the next fetch is unconditional, its content counts as new."""
     return replace(
         record,
         state=PageState.RETIRED,

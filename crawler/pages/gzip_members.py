@@ -85,13 +85,13 @@ def compressed(pieces: Iterable[bytes], level: int) -> Iterator[bytes]:
 
 
 def payload_start(record: bytes) -> int:
-    """Return the offset of the payload in a record of ours: behind the HTTP fields of a response, else the block."""
+    """Return the offset of the payload in our own record: after the HTTP fields of a response, else at the block."""
     start = record.find(_GAP) + len(_GAP)
     return record.find(_GAP, start) + len(_GAP) if record.startswith(_RESPONSE) else start
 
 
 def _is_coded(record: bytes, start: int) -> bool:
-    """Return whether the payload has a content coding, and not only says so."""
+    """Return whether the payload really has the content coding that its header states."""
     coding = _CODED.search(record, 0, start)
     return coding is not None and (coding[1].lower() != b"gzip" or record.startswith(_GZIP_MAGIC, start))
 
@@ -132,7 +132,7 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
         """
         payload = _inflated(memoryview(self.data)[self.body_at : self.body_end], self.length)
         if crc32(payload) != self.crc:
-            raise DamageError("broken gzip member: the payload has another checksum")
+            raise DamageError("broken gzip member: the checksum of the payload is wrong")
         return payload
 
     @property
@@ -141,7 +141,7 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
         return len(_GZIP_START) + self.body_end - self.body_at + len(_EMPTY_LAST_BLOCK) + _TRAILER.size
 
     def gzip(self) -> bytes:
-        """Return the payload as a gzip stream, from the stored blocks. Who inflates it checks it."""
+        """Return the payload as a gzip stream made of the stored blocks; the checksum is left to the client."""
         trailer = _TRAILER.pack(self.crc, self.length)
         blocks = memoryview(self.data)[self.body_at : self.body_end]
         return b"".join((_GZIP_START, blocks, _EMPTY_LAST_BLOCK, trailer))
@@ -156,14 +156,14 @@ def _inflated(blocks: bytes | memoryview, length: int) -> bytes:
     except _IsalError as error:
         raise DamageError(f"broken gzip member: {error}") from error
     if len(inflated) != length:
-        raise DamageError("broken gzip member: a part has another length")
+        raise DamageError("broken gzip member: a part has the wrong length")
     return inflated
 
 
 def parts(member: bytes) -> MemberParts | None:
-    """Return the parts of a whole gzip member; None if it does not name them, so must be read as a whole.
+    """Return the parts of a whole gzip member; None if its header does not name them, so that it must be read as a whole.
 
-    Members of other programs and of earlier versions do not, nor do those with a short payload.
+    Members of other programs, of earlier versions, or with a short payload do not name them.
     """
     body_end = len(member) - len(_LAST_BLOCK) - _TRAILER.size
     if not member.startswith(_START) or body_end < _HEAD_AT:

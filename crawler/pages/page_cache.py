@@ -62,8 +62,8 @@ from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
 _WITHOUT_RECORD = (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE, TaskKind.HOP)
-_HOPS_CACHED_MAX = 4096  # URLs cached by fingerprint, for `via`
-_RECEIPTS_MAX = 65_536  # receipts of a segment that are not written again
+_HOPS_CACHED_MAX = 4096  # fingerprints whose URL is cached, for the `via` of records
+_RECEIPTS_MAX = 65_536  # receipts remembered per segment, so that each is written once
 
 
 class PageCache(Archive):
@@ -71,7 +71,7 @@ class PageCache(Archive):
 
     Args:
         comparison: the rule for what counts as a change of a URL; any byte by default.
-        unexpected: records errors of ours.
+        unexpected: counts errors of the crawler.
         fingerprint: returns the fingerprint of a URL, for answers whose fetch task has none (robots.txt).
         keeps: tells whether an answer of that URL and media type is stored.
         software, operator, robots_policy, hostname, agent: for the warcinfo record; `agent` is the User-Agent.
@@ -142,7 +142,7 @@ class PageCache(Archive):
         self._reading = reading
         committed = dict(self.committed_lengths())
         self.recovery = (segments.survey if reading else segments.recover)(self.folder, committed)
-        # Captures whose erasure a kill had interrupted.
+        # The number of captures whose erasure a kill had interrupted, and which opening completed.
         self.erased = 0 if reading else erasure.finish(self)
         self.lost = damage.find_lost(self, self.recovery.damaged)
         self._writer = segments.SegmentWriter(
@@ -177,7 +177,7 @@ class PageCache(Archive):
     # -- first step: decide
 
     def digest_ahead(self, fetch: Fetch) -> None:
-        """Precompute digests of a large answer that `capture` will need. Any thread."""
+        """Precompute the digests of a large answer that `capture` will need. May run in any thread."""
         fetch.payload_digest = self._payload_digest(fetch)
 
     def capture(
@@ -282,7 +282,7 @@ class PageCache(Archive):
 
     @staticmethod
     def _shown_digest(dom: bytes, comparison: change_detection.Comparison) -> bytes:
-        """Return the digest of the text that a browser showed: a shell that never changes says nothing."""
+        """Return the digest of the text that a browser showed, since the server's answer may stay the same meanwhile."""
         return change_detection.content_digest(change_detection.visible_text(dom), comparison.ignored)
 
     def _reads_the_same(
@@ -372,9 +372,9 @@ class PageCache(Archive):
     # -- second step: write
 
     def write(self, items: Sequence[Capturing | erasure.Rewriting]) -> int:
-        """Append the records of a group durably; return how many were reduced to a bare record by an error of ours.
+        """Append the records of a group durably; return how many an error of ours reduced to a bare record.
 
-        Carry out the group's part of an erasure, too.
+        This also carries out the group's part of an erasure.
 
         Raises:
             StoreError: the disk failed; nothing of the group may be committed.
@@ -390,7 +390,7 @@ class PageCache(Archive):
     def _rewrite(self, item: erasure.Rewriting) -> None:
         try:
             item.write(self, self._writer, self._compress)
-        except DamageError as error:  # it was lost before; `check` reports it
+        except DamageError as error:  # the bytes were already lost; `check` reports them
             self._unexpected.note(error, "a copy that repeats an erased one")
 
     def _append(self, capturing: Capturing) -> bool:
@@ -403,7 +403,7 @@ class PageCache(Archive):
             members = self._members(capturing)
         except CrawlerError:
             raise
-        except Exception as error:  # else the page would be fetched again and end every run
+        except Exception as error:  # without this, the page would be fetched again and end each run
             self._unexpected.note(error, f"WARC records of {capturing.fetch.url}; the body is not stored")
             original = self._pending_originals.get(capturing.payload_digest)
             if original is not None and original.key == capturing.key:
@@ -433,13 +433,13 @@ class PageCache(Archive):
             receipt=capturing.stamp.digest if capturing.stamp is not None else b"",
             query=query_of_request(fetch.request_head + self._builder.body_of(fetch)),
         )
-        if capturing.fetch.shown is not None:  # its record is the last one
+        if capturing.fetch.shown is not None:  # the DOM's record is the last one
             capturing.capture.dom_length = places[-1].length
             capturing.capture.dom_offset = capturing.capture.extent - places[-1].length
         return bare
 
     def _members(self, capturing: Capturing) -> list[segments.Member]:
-        """Return the gzip members of a capture's records; that of a large file as pieces.
+        """Return the gzip members of a capture's records; the member of a large file comes in pieces.
 
         A consent receipt has a record in each segment that refers to it, so each segment explains its own captures.
         """
@@ -481,7 +481,7 @@ class PageCache(Archive):
         self._written, self._rewritten = [], []
 
     def _is_kept_back(self, capturing: Capturing) -> bool:
-        """Return whether the known record of a withdrawn URL stays as it is, since an erasure may be deleting it."""
+        """Return whether the record of a withdrawn URL must not be written, since an erasure may be deleting it."""
         return not capturing.new_record and self.withdrawals.stops(capturing.fetch.url)
 
     def committed(self) -> None:

@@ -25,7 +25,7 @@ from crawler.errors import DamageError
 
 RECORD_BYTES_MAX = 256 << 20  # limit of one uncompressed record, far above the limits on bodies
 _HEAD_BYTES_MAX = 1 << 20
-WHOLE_BYTES_MAX = 16 << 20  # blocks that are checked in memory
+WHOLE_BYTES_MAX = 16 << 20  # longer blocks are checked piece by piece
 _CHUNK_BYTES = 256 << 10
 _READ_BYTES, _STEP_BYTES = 1 << 20, 16 << 10
 _GZIP = 31
@@ -107,13 +107,13 @@ def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
 
 
 class Steps:
-    """A file read once, in steps that are small because an inflater copies the bytes behind its member."""
+    """Reads a file once, in small steps, because an inflater copies all bytes that follow its member."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._chunk = memoryview(b"")
         self._at = 0
-        self._begin = 0  # the chunk's place in the file
+        self._begin = 0  # the offset of the chunk in the file
 
     @property
     def position(self) -> int:
@@ -141,7 +141,7 @@ class Steps:
 
 
 def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
-    """Return the content of the gzip member that begins here, and move `steps` behind it.
+    """Return the content of the gzip member that begins here, and move `steps` past it.
 
     Returns None if the content is larger than `bytes_max`.
 
@@ -364,7 +364,7 @@ def parse_http(block: bytes) -> HttpMessage:
 
 
 def _dechunk(payload: bytes) -> bytes:
-    """Return the payload without chunk framing, up to the point where the framing breaks."""
+    """Return the payload without its chunk framing, up to the first error in the framing."""
     parts = []
     at = 0
     while (end := payload.find(b"\n", at)) >= 0:
@@ -519,7 +519,7 @@ def _digest_fits(text: str, data: bytes) -> bool:
 
 
 def _is_digest(text: str, digest: bytes) -> bool:
-    """Return whether a digest field states this SHA-1; True for other methods, which are not checked."""
+    """Return whether a digest field states this SHA-1; True for other hash functions, which are not checked."""
     method, _, value = text.partition(":")
     return method.lower() != "sha1" or _from_base32(value) == digest
 
@@ -528,7 +528,7 @@ def _from_base32(text: str) -> bytes:
     """Return the bytes that `text` states in base 32, in capitals or not; b"" if it is invalid."""
     try:
         data = text.encode("ascii")
-        if len(data) == _SHA1_LETTERS:  # a tenth of the time of `b32decode`
+        if len(data) == _SHA1_LETTERS:  # this takes a tenth of the time of `b32decode`
             return int(data.translate(_BASE32_DIGITS), 32).to_bytes(20, "big")
         return base64.b32decode(data, casefold=True)
     except ValueError:

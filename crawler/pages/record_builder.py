@@ -7,7 +7,9 @@ from crawler.pages import warc
 from crawler.pages.captures import Capturing
 from crawler.records import Fetch, LinkFlag, Outcome, Rendering, TaskKind
 
-_WHOLE_BYTES_MAX = 4 << 20  # a larger payload is written in slices: its record would be a second copy
+_WHOLE_BYTES_MAX = (
+    4 << 20
+)  # a larger payload is written in slices, since a whole record would hold a second copy of it
 _SLICE_BYTES = 1 << 20
 
 
@@ -16,7 +18,7 @@ class RecordBuilder:
 
     `decoded` means that stored payloads have no content coding, `block_digests` that records state
     the SHA-1 of their block, `url_of` returns the URL of a fingerprint, `random(n)` returns n random bytes.
-    Requests are recorded `with_bodies` or without. `warcinfo` is the id of the warcinfo record of the segment.
+    `with_bodies` means that the bodies of requests are recorded. `warcinfo` is the id of the segment's first record.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class RecordBuilder:
     ) -> Iterator[bytes | warc.LargeRecord]:
         """Yield the WARC records of a capture, uncompressed; the answer comes first.
 
-        With `with_receipt`, the whole consent receipt gets a record too, which other captures refer to.
+        With `with_receipt`, the whole consent receipt also gets a record, to which other captures refer.
         """
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)
@@ -89,10 +91,12 @@ class RecordBuilder:
         )
 
     def _head(self, capturing: Capturing) -> tuple[bytes, bool]:
-        """Return the answer's header block, and whether it is made of the parsed fields."""
+        """Return the answer's header block, and whether it was rebuilt from the parsed fields."""
         fetch = capturing.fetch
         undone = self._decoded and bool(fetch.content)
-        confirms = fetch.outcome is Outcome.UNCHANGED  # a 304: its Content-Length is that of the page
+        confirms = (
+            fetch.outcome is Outcome.UNCHANGED
+        )  # the Content-Length of a 304 is that of the page, so it is kept
         length = None if confirms else capturing.payload_bytes
         head = b"" if undone else warc.received_head(fetch.head_block, fetch.headers, length)
         if head:

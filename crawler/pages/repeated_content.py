@@ -11,7 +11,7 @@ from array import array
 
 import mmh3
 
-COMPARED_BYTES_MAX = 64 << 10  # longer pages are compared unchanged: error pages are shorter
+COMPARED_BYTES_MAX = 64 << 10  # longer pages are compared with their paths, since error pages are shorter
 PATH_CHARS_MIN = 4  # a shorter path may occur in any text
 
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote_plus, urlencode
 
 QUERY_CHARS_MAX = 4096
 _METHOD = "__wb_method="
-_WITH_QUERY = ("POST", "PUT")  # of other methods only the name counts
+_WITH_QUERY = ("POST", "PUT")  # for other methods, only the name becomes part of the query
 _FORM, _JSON, _TEXT, _PARTS = (
     "application/x-www-form-urlencoded",
     "application/json",
@@ -73,7 +73,7 @@ def _binary(body: bytes) -> str:
 
 
 def _fields_of(document: Any) -> dict[str, str]:
-    """Return the values of a JSON document by name; a name that comes again gets a number."""
+    """Return the values of a JSON document by name; a repeated name gets a number."""
     fields: dict[str, str] = {}
     counts: dict[str, int] = {}
     for name, value in _values(document, ""):

@@ -30,7 +30,7 @@ from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 from crawler.storage.reshard import NewProcess, OldProcess
 
 _CAPTURES_MAX = 500_000  # captures of divided segments in memory: about 200 MB
-_WHOLE_BYTES_MAX = 1 << 20  # records of a capture that are read at once
+_WHOLE_BYTES_MAX = 1 << 20  # captures with fewer bytes are read at once
 _GZIP_LEVEL = 6
 
 # (store, fingerprint, digest) -> the consent receipt as JSON, b"" if it is not in the store
@@ -69,7 +69,7 @@ class _Segments:
         self._writer = SegmentWriter(
             self._folder,
             series,
-            segment_bytes=1 << 62,  # a part is never longer than the whole
+            segment_bytes=1 << 62,  # no limit: a part of a segment is never longer than the segment
             serial=next_serial(list(committed)),
             opening=self._opening,
         )
@@ -77,7 +77,7 @@ class _Segments:
         self._linked: set[str] = set()
 
     def _opening(self, name: str, now: float) -> bytes:
-        """Return the first record of the divided segment, with its identity: the records name it."""
+        """Return the first record of the divided segment with its old id, since the other records refer to it."""
         assert self._about is not None
         lines = self._about.block.decode("utf-8", "replace").splitlines()
         facts = (line.partition(": ")[::2] for line in lines)
@@ -103,9 +103,9 @@ class _Segments:
         sync_directory(self._folder)
 
     def _survey(self) -> tuple[Counter[str], Counter[str], set[bytes]]:
-        """Read all captures; return the number of own ones in each segment that has any, that of all, and `repeated`.
+        """Read all captures; return (own captures in each segment that has any, all captures in each, `repeated`).
 
-        `repeated` are the keys of the responses that own captures repeat and that another process gets.
+        `repeated` are the keys of responses that own captures repeat but that go to another process.
         """
         own, all_of, repeated = Counter[str](), Counter[str](), set[bytes]()
         for source in self._to.sources:
@@ -133,7 +133,7 @@ class _Segments:
         self._to.put(key, seal(unseal(key, value)))
 
     def _captures_of(self, segments: set[str]) -> Iterator[tuple[OldProcess, list[tuple[bytes, Capture]]]]:
-        """Yield (source, its (key, capture) pairs in the order of the file) for each segment, those of others too."""
+        """Yield (source, its (key, capture) pairs in file order) for each segment, with captures of other processes."""
         for source in self._to.sources:
             found: dict[str, list[tuple[bytes, Capture]]] = {}
             for key, value in scan_prefix(source.store, CAPTURE):
@@ -145,7 +145,7 @@ class _Segments:
                 yield source, captures
 
     def _divide(self, source: OldProcess, captures: Iterable[tuple[bytes, Capture]]) -> None:
-        """Write the records of those captures of one segment that are ours to a segment of their own.
+        """Write the records of the captures in one segment that this process owns to a new segment.
 
         The record of a consent receipt lies with the first capture that names it. If that
         capture goes elsewhere, the receipt is written again.

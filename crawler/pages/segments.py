@@ -31,7 +31,7 @@ from crawler.storage.files import AppendFile, cut, read_range, rename, sync_dire
 
 OPEN_SUFFIX = ".open"
 LOST_AND_FOUND = "lost+found"
-# A group of more bytes is written early, so that large pages are not held in memory twice.
+# When a group has more bytes, a part of it is written early, so that large pages are not held in memory twice.
 _GATHERED_BYTES_MAX = 1 << 20
 _CHUNK_BYTES = 1 << 20
 _NAME = re.compile(r"(?P<series>.+)-(?P<time>[0-9]{14})-(?P<serial>[0-9]{5,})\.warc\.gz")
@@ -113,7 +113,7 @@ def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
 
 
 def survey(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
-    """Return the segments that are too short, without cutting or moving files: a reader leaves that to a writer."""
+    """Return the segments that are too short. Nothing is cut or moved, since a reader must not change files."""
     sizes = {segment: size_of(folder, segment) for segment in committed}
     return SegmentRecovery(
         damaged={segment: size for segment, size in sizes.items() if size < committed[segment]}
@@ -159,7 +159,7 @@ def size_of(folder: Path, segment: str) -> int:
 
 
 def _stat(path: Path) -> os.stat_result:
-    """Examine a segment, also if it was finished, and renamed, after its path was looked up."""
+    """Examine a segment, even if it was finished and so renamed after its path was looked up."""
     try:
         return path.stat()
     except FileNotFoundError:
@@ -226,7 +226,7 @@ class SegmentWriter:
         return places
 
     def turn(self, now: float) -> str:
-        """Begin a segment if none is open or the open one is full; return the name of the one that is appended to next.
+        """Begin a segment if none is open or the open one is full; return the name of the open segment.
 
         Raises:
             StoreError: the disk failed, now or before.
@@ -335,7 +335,7 @@ def members(path: Path, *, end: int = -1, chunk_bytes: int = _CHUNK_BYTES) -> It
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a segment, also if it was finished, and renamed, after its path was looked up."""
+    """Open a segment, even if it was finished and so renamed after its path was looked up."""
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -354,8 +354,8 @@ def contents(
     """Yield (offset, length, uncompressed record) of each gzip member from the start of a file, in order.
 
     The file is read and inflated once. A record of more than `bytes_max` bytes is None. Members that begin
-    at `end` or later are ignored; -1 means the end of the file. Of the ranges in `skipped`, by offset the
-    length in bytes, nothing is read: their content is b"".
+    at `end` or later are ignored; -1 means the end of the file. The ranges in `skipped` (offset -> length in
+    bytes) are not read; their content is b"".
 
     Raises:
         DamageError: the data after the last member is not a whole member.

@@ -1,7 +1,7 @@
 """Shipping: finished segments are copied to object storage, and deleted here if asked.
 
     NAME.warc.gz            a finished segment
-    NAME.warc.gz.shipped    a note: where it lies, its length and digest
+    NAME.warc.gz.shipped    a note: the URL of its object, its length and digest
 
 The note is written when the storage has confirmed the object. From then on the segment
 may be deleted here. A kill before that leaves the segment without a note, so it is shipped
@@ -42,7 +42,7 @@ class ShippingNote(msgspec.Struct, frozen=True):
 
 
 class Shipment(NamedTuple):
-    """A segment that waits: its files (several if processes share it after a reshard), and if its object is outdated."""
+    """A segment to be shipped: its files (several after a reshard), and whether its object is outdated."""
 
     segment: str
     files: tuple[Path, ...]
@@ -65,10 +65,10 @@ def note_of(folder: Path, segment: str) -> ShippingNote | None:
 
 
 def waiting(folders: Iterable[Path], before: float = math.inf) -> list[Shipment]:
-    """Return the finished segments in `folders`, last written before the instant `before`, that must be shipped.
+    """Return the finished segments in `folders` that must be shipped and were last written before the instant `before`.
 
-    A segment of a running crawl gets its name before its last records are committed; a crash then
-    cuts them off. So it is left alone for a while.
+    A segment of a running crawl gets its final name before its last records are committed, and a crash
+    in between cuts them off. So new segments are not shipped at once.
 
     Raises:
         DamageError: a note cannot be read.
@@ -101,7 +101,7 @@ def ship(shipment: Shipment, store: ObjectStore, now: float) -> ShippingNote:
     reach("segment shipped")
     note = ShippingNote(store.place(name), path.stat().st_size, file_digest(path), now)
     if store.size(name) != note.length:
-        raise ObjectStoreError(f"{note.url}: its length is not that of {path}; it is kept here")
+        raise ObjectStoreError(f"{note.url}: its length differs from that of {path}, which is kept")
     for file in shipment.files:
         write_note(file.parent, name, note)
     reach("shipping noted")
@@ -114,7 +114,7 @@ def write_note(folder: Path, segment: str, note: ShippingNote) -> None:
 
 
 def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, ShippingNote, bool]]:
-    """Yield (path, note, True if it is here) for each segment that was shipped, by name."""
+    """Yield (path, note, True if the file is on this disk) for each segment that was shipped, by name."""
     for folder in sorted(folders):
         for path in sorted(folder.glob(_SEGMENTS + NOTE)):
             segment = path.with_name(path.name.removesuffix(NOTE))
@@ -124,7 +124,7 @@ def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, ShippingNote, bool]
 
 
 def refuse_elsewhere(folders: Iterable[Path]) -> None:
-    """Raise ShippedError if a segment lies in object storage only, for work that needs all of them here."""
+    """Raise ShippedError if a segment lies in object storage only; call before work that needs all segments here."""
     for path, note, here in shipped(folders):
         if not here:
             raise ShippedError(
@@ -152,7 +152,7 @@ def delete_shipped(folders: Iterable[Path]) -> int:
 
 
 def bring_back(path: Path, note: ShippingNote, store: ObjectStore) -> None:
-    """Write a segment that lies in object storage only to its place, if its content is the one that was shipped.
+    """Write a segment that lies in object storage only back to this disk, if its content is what was shipped.
 
     Raises:
         ObjectStoreError: the storage cannot be reached, or has other content.
@@ -162,7 +162,7 @@ def bring_back(path: Path, note: ShippingNote, store: ObjectStore) -> None:
     try:
         store.fetch(path.name, draft)
         if file_digest(draft) != note.sha256:
-            raise ObjectStoreError(f"{note.url}: its content is not the one that was shipped")
+            raise ObjectStoreError(f"{note.url}: its content in object storage is not what was shipped")
         draft.rename(path)
     finally:
         draft.unlink(missing_ok=True)

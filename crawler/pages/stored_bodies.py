@@ -56,7 +56,7 @@ class Copy(msgspec.Struct):
 def open_copy(archive: Archive, capture: Capture) -> Copy:
     """Open the answer of a capture, or the DOM that a browser showed instead.
 
-    A revisit has the payload it repeats, and after a 304 also that answer's head.
+    For a revisit, the payload is the one it repeats; after a 304, the head is also that of the repeated answer.
 
     Raises:
         DamageError: the bytes are missing, or are not a record.
@@ -198,7 +198,7 @@ def _part(pieces: Iterable[bytes], start: int, length: int, where: str) -> Itera
     """Yield `length` bytes from `start` on.
 
     Raises:
-        DamageError: there are fewer.
+        DamageError: fewer bytes are left.
     """
     for piece in part(pieces, start, start + length):
         length -= len(piece)
@@ -246,7 +246,7 @@ def can_decode(codings: Sequence[bytes]) -> bool:
 
 
 def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode gzip of one or several members; content that does not begin as gzip passes unchanged."""
+    """Decode gzip of one or several members; content that does not begin like gzip passes unchanged."""
     inflater = None
     head, plain = b"", False
     for piece in pieces:
@@ -273,12 +273,12 @@ def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
                 break
             data, inflater = inflater.unused_data, None
             if data[:2] not in (b"", b"\x1f", b"\x1f\x8b"):
-                return  # bytes after the last member
+                return  # ignore bytes after the last member
     yield head
 
 
 def _undeflate(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode deflate, with or without the zlib wrapper that it should have."""
+    """Decode deflate, with or without the zlib wrapper that the standard requires."""
     inflater = None
     for piece in pieces:
         if inflater is None:

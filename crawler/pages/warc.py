@@ -157,10 +157,10 @@ def _all_tokens(headers: Headers) -> bool:
 
 
 def received_head(block: bytes, headers: Headers, payload_length: int | None) -> bytes:
-    """Return a header block as it was received; b"" if it cannot be stored so.
+    """Return a header block as it was received; b"" if it cannot be stored in that form.
 
-    It is well-formed, so that all readers see the same fields, and its length is that of the payload. A transfer
-    coding is renamed as in `stored_headers`.
+    To be stored, it must be well-formed, so that all readers see the same fields, and its Content-Length must be
+    that of the payload. A transfer coding is renamed as in `stored_headers`.
     """
     names = [name.lower() for name, _ in headers]
     lengths = names.count(b"content-length")
@@ -348,7 +348,7 @@ def large_response(
     truncated: str = "",
     block_digest: bool = True,
 ) -> LargeRecord:
-    """Build a `response` record; its payload is read to write it, and before that for a digest of the block."""
+    """Build a `response` record whose payload is read when it is written, and once before for a block digest."""
     fields = _response_fields(target, digest, truncated)
     if block_digest:
         block = hashlib.sha1(head)

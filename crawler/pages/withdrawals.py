@@ -11,7 +11,7 @@ erased (`erasure.py`).
     url              copies of this URL                               yes
     host             copies of the URLs of this host                  yes
     prefix           copies of the URLs that begin with this prefix   yes
-    any + before     the same copies, if fetched before an instant    no
+    these + before   the same copies, if fetched before an instant    no
     before alone     all copies fetched before an instant             no
 
 The scheme and a leading `www.` are ignored, so that a demand covers a page in each of
@@ -36,7 +36,7 @@ FILE = "withdrawn.json"
 
 
 class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One withdrawal, of what one of `digest`, `host`, `prefix` or, alone, `before` covers.
+    """One withdrawal: it covers what `digest`, `host` or `prefix` names, of which one is set, or `before` alone.
 
     `at` is the instant of the withdrawal. `digest` is the `url_digest` of `url`, which is
     "" once the copies are erased. `prefix` is a `place_of`. `before` limits any rule to
@@ -56,12 +56,12 @@ class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     @property
     def key(self) -> tuple[str, str, str, float]:
-        """The identity of a rule: the copies that it covers. Two rules with one key are the same rule."""
+        """The identity of a rule: what it covers. Rules with equal keys are the same rule."""
         return self.digest, self.host, self.prefix, self.before
 
     @property
     def stops_fetches(self) -> bool:
-        """True if the URLs are not fetched again, because the age of the copies does not matter."""
+        """True if the URLs are not fetched again: the rule covers copies of any age."""
         return not self.before
 
     def is_about(self, url: str) -> bool:
@@ -73,7 +73,7 @@ class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         return place_of(url).startswith(self.prefix)
 
     def covers(self, fetched_at: float) -> bool:
-        """Return whether a copy of this age is covered."""
+        """Return whether the rule covers a copy fetched at this instant."""
         return not self.before or fetched_at < self.before
 
 
@@ -100,7 +100,7 @@ class Subject(NamedTuple):
             UsageError: nothing is named, or more than one thing, or something that is not a host or an http(s) URL.
         """
         if sum(map(bool, (self.url, self.host, self.prefix))) > 1:
-            raise UsageError("withdraw: name one of a URL, a host and a prefix")
+            raise UsageError("withdraw: name only one of a URL, a host and a prefix")
         if not any(self):
             raise UsageError("withdraw: name a URL, a host, a prefix or a date")
         if self.url:
@@ -147,7 +147,7 @@ class Withdrawals:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
-        self.revision = 0  # changes with every reload
+        self.revision = 0  # increases with every reload
         self._index(())
         if directory is not None:
             self.reload()
@@ -184,7 +184,7 @@ class Withdrawals:
         return next((rule for rule in self._about(url) if rule.covers(fetched_at)), None)
 
     def of_url(self, url: str) -> Withdrawal | None:
-        """Return a rule that withdraws a URL (request form) whatever the age of its copies; None if none does."""
+        """Return a rule that withdraws all copies of a URL (request form), whatever their age; None if there is none."""
         if not self.rules:
             return None
         return next((rule for rule in self._about(url) if rule.stops_fetches), None)
@@ -247,7 +247,7 @@ class RuleFile:
         self._rules_max = rules_max
 
     def add(self, rule: Withdrawal) -> Withdrawal:
-        """Put a rule in force and return it; a rule that is in force already keeps its instant.
+        """Put a rule in force and return it; a rule that is already in force keeps its original instant.
 
         Raises:
             UsageError: there are too many rules.
@@ -287,7 +287,7 @@ class RuleFile:
             return known
 
     def note_erasure(self, rule: Withdrawal, *, done: bool) -> Withdrawal:
-        """Record that the copies of a rule in force are about to be erased, or are; then its URL is dropped."""
+        """Record that the copies of a rule are about to be erased; if `done`, that they are erased, and drop its URL."""
         with self._locked():
             rules = {each.key: each for each in load_rules(self.directory)}
             known = rules[rule.key]

@@ -1,14 +1,15 @@
 """Translate answers of the fetcher for the browser, and requests of the browser for the fetcher.
 
-The body is decoded already, so the fields of its coding go. Fields that would open another
-way to the network, or change the browser beyond this page, go too.
+The fetcher has already decoded the body, so the header fields that describe its coding are
+removed. Fields that would open another way to the network, or change the browser beyond this
+page, are removed too.
 """
 
 from collections.abc import Mapping
 
 from crawler.records import Fetch, Outcome
 
-# One transparent pixel: an image that loads, so that scripts that wait for it go on
+# One transparent pixel: a valid image, so that scripts that wait for its load event continue
 PIXEL = (
     b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,"
     b"\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
@@ -48,7 +49,7 @@ _REASONS = {
     Outcome.TRUNCATED: "ConnectionAborted",
 }
 
-# Fields of a request that the fetcher decides about, not the page
+# Fields of a request that the fetcher sets itself, whatever the page asks for
 _NOT_ASKED = frozenset(
     {
         "accept-encoding",
@@ -68,7 +69,7 @@ _FIELDS_MAX, _FIELD_CHARS_MAX = 30, 4096
 
 
 def passed_fields(fetch: Fetch) -> list[dict[str, str]]:
-    """Return the fields of an answer in the form of the protocol, without those that are not passed on."""
+    """Return the header fields of an answer in the form of the protocol, without those that the browser may not get."""
     return [
         {"name": name.decode("latin-1"), "value": value.decode("latin-1")}
         for name, value in fetch.headers
@@ -77,7 +78,7 @@ def passed_fields(fetch: Fetch) -> list[dict[str, str]]:
 
 
 def error_reason(fetch: Fetch) -> str:
-    """Return the reason that the browser is given for a request without an answer."""
+    """Return the error code that tells the browser why a request has no answer."""
     return _REASONS.get(fetch.outcome, "Failed")
 
 

@@ -1,4 +1,4 @@
-"""One Chromium: started when it is first needed, watched, and ended with everything it has started.
+"""One Chromium process tree: starts it when it is first needed, watches it, and ends it with all its children.
 
 It has no network: its proxy is a closed port, and where the system allows it, it lives in a
 network namespace without interfaces (`launch.py`). The crawler answers its requests over
@@ -6,7 +6,7 @@ the protocol's pipe (`rendering.py`).
 
     start     a new profile folder, a child process in a process group of its own
     page      a browser context, which holds the cookies and caches of one page, and a target in it
-    end       the pipe is closed, the process group killed and waited for, the folder removed
+    end       the process group is killed, the pipe closed, and the profile folder removed
 
 A target that the crawler did not open (a pop-up) is closed before it runs.
 """
@@ -29,7 +29,7 @@ from crawler.render.work_account import ProcessTime, WorkAccount
 
 log = logging.getLogger("crawler")
 
-# In this order; Debian's /usr/bin/chromium-headless-shell is a script that stays as the parent.
+# The browsers to look for, in this order; Debian's /usr/bin/chromium-headless-shell is a script that stays as the parent.
 PROGRAMS = (
     "/usr/lib/chromium/chromium-headless-shell",
     "chromium-headless-shell",
@@ -50,7 +50,7 @@ _OFF = (
 
 
 class MissingBrowserError(BrowserError):
-    """No browser is installed, or not the one that is named."""
+    """No browser is installed, or the one that the configuration names is missing."""
 
 
 def find_program(name: str) -> str:
@@ -76,7 +76,7 @@ def arguments(program: str, home: str, user_agent: str, config: RenderConfig) ->
         "--remote-debugging-pipe",
         f"--user-data-dir={home}",
         f"--user-agent={user_agent}",
-        # No way to the network
+        # These flags close every way to the network.
         "--proxy-server=127.0.0.1:9",
         "--proxy-bypass-list=<-loopback>",
         "--host-resolver-rules=MAP * ~NOTFOUND",
@@ -96,7 +96,7 @@ def arguments(program: str, home: str, user_agent: str, config: RenderConfig) ->
         "--no-service-autorun",
         "--password-store=basic",
         f"--disable-features={_OFF}",
-        # Hidden pages run as fast as visible ones
+        # With these flags, hidden pages run as fast as visible ones.
         "--disable-renderer-backgrounding",
         "--disable-backgrounding-occluded-windows",
         "--disable-background-timer-throttling",
@@ -124,12 +124,14 @@ class Browser:
         self._ended = ended
         self._home = ""
         self._process: asyncio.subprocess.Process | None = None
-        self._ours: dict[str, asyncio.Future[str]] = {}  # targets being opened: their sessions
+        self._ours: dict[
+            str, asyncio.Future[str]
+        ] = {}  # target being opened -> its session, once it is known
         self._opening_one = asyncio.Lock()
         self._work = WorkAccount()
         self.session: Session
-        self.pages = 0  # opened so far
-        self.in_use = 0  # open now
+        self.pages = 0  # number of pages opened so far
+        self.in_use = 0  # number of pages open now
 
     async def start(self) -> None:
         """Start the browser.
@@ -182,7 +184,7 @@ class Browser:
         target = params["targetInfo"]
         if target["type"] == "page" and not target.get("openerId") and target["url"] in ("", "about:blank"):
             self._opening(target["targetId"]).set_result(params["sessionId"])
-        else:  # its opener waits for it to run
+        else:  # a paused target would block the page that opened it
             Session(self.session.pipe, params["sessionId"]).tell("Runtime.runIfWaitingForDebugger")
             self.session.tell("Target.closeTarget", targetId=target["targetId"])
 
@@ -205,7 +207,7 @@ class Browser:
                 return await self._open_page()
         except TimeoutError as error:
             self.kill()
-            raise BrowserError("the browser does not open a page") from error
+            raise BrowserError("the browser did not open a page") from error
 
     async def _open_page(self) -> tuple[Session, str, str]:
         made = await self.session.call("Target.createBrowserContext", disposeOnDetach=True)
@@ -216,7 +218,9 @@ class Browser:
         self._ours.pop(target, None)
         self.pages += 1
         session = Session(self.session.pipe, identity)
-        await session.call("Runtime.getIsolateId")  # answered by the renderer, so it is running
+        await session.call(
+            "Runtime.getIsolateId"
+        )  # only the renderer can answer this, so it is running afterwards
         self._work.opened(context, await self._processes())
         return session, target, context
 
@@ -230,7 +234,7 @@ class Browser:
         return [ProcessTime(each["id"], each["type"], each["cpuTime"]) for each in info["processInfo"]]
 
     async def measure(self) -> None:
-        """Measure how long its processes have worked.
+        """Measure the CPU time of the browser's processes.
 
         Raises:
             BrowserError: the browser has ended.
@@ -242,12 +246,12 @@ class Browser:
         return self._work.seconds(context)
 
     def memory(self) -> dict[int, int]:
-        """Return the private memory of each of its processes, in bytes."""
+        """Return the private memory of each of the browser's processes, in bytes."""
         group = self._process.pid if self._process is not None else 0
         return {pid: _private_bytes(pid) for pid in _processes_of(group)} if group else {}
 
     def relieve(self, memory: Mapping[int, int]) -> bool:
-        """End the largest renderer, if it alone has most of the memory; return whether it was ended."""
+        """End the largest renderer if it uses at least half of the browser's memory; return whether it was ended."""
         sizes = {pid: memory[pid] for pid in self._work.renderers() if pid in memory}
         largest = max(sizes, key=sizes.__getitem__, default=0)
         if not largest or sizes[largest] * 2 < sum(memory.values()):
@@ -260,12 +264,12 @@ class Browser:
         for future in self._ours.values():
             if not future.done():
                 future.set_exception(BrowserError("the browser has ended"))
-                future.exception()  # read it, in case no caller waits for it
+                future.exception()  # mark the exception as seen, in case no caller awaits it
         self._ours.clear()
         self._ended(self)
 
     def kill(self) -> None:
-        """Kill all its processes."""
+        """Kill the browser's process group."""
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -293,7 +297,7 @@ def _why_not(program: str, config: RenderConfig) -> str:
 
 
 def _processes_of(group: int) -> list[int]:
-    """Return the processes of a session: the browser's helpers may have left its process group."""
+    """Return the processes of the browser's session, since some of its helpers may have left its process group."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -1,4 +1,4 @@
-"""Which pages are worth rendering (`render.when = "auto"`); pure, learns from what renderings have shown.
+"""Decides which pages are worth rendering (`render.when = "auto"`), and learns from earlier renderings; pure.
 
 A page is a *candidate* after its static fetch if it has a real script and little visible
 text, or the marks of a framework that builds pages in the browser, or by chance (one page
@@ -7,10 +7,10 @@ for their *pattern* is known: their host, and their path without numbers and nam
 
     P(a rendering of the pattern adds something) ~ Beta(a + successes, b + failures)
 
-The prior is that of a candidate by its marks (even odds) or of any other page (one in
-twenty), pooled with pages of the same kind in other patterns of the host. Rendering goes on while the mean is at
-least `WORTH`: a rendering costs some 200 fetches of CPU time, but what it shows is usually
-a whole site that is not seen otherwise.
+The prior is even odds for a candidate that was recognized by its marks, and one in twenty for
+any other page. It is pooled with pages of the same kind in other patterns of the host.
+Rendering goes on while the mean is at least `WORTH`: a rendering costs as much CPU time as
+some 200 fetches, but it usually shows a whole site that the crawl would miss otherwise.
 
 What was learned is stored by host (`R/`) in the batch that commits the rendered page, so it
 survives a restart and moves with the host.
@@ -31,12 +31,14 @@ from crawler.storage.keys import RENDERED
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 from crawler.urls.canonical import hostname
 
-WORTH = 0.15  # the least probability that rendering adds something; three failures in a row end a pattern
-TEXT_MIN = 200  # bytes of visible text; a page with less may build the rest in the browser
+WORTH = 0.15  # pages are rendered while the probability of a gain is at least this; three failures in a row end a pattern
+TEXT_MIN = 200  # bytes of visible text; a page with less may build its text in the browser
 ADDED_TEXT = 0.2  # the share by which the text must grow to count as something new
-ADDED_TEXT_MIN = 100  # bytes; less is a clock or a counter
-PATTERNS_MAX = 20_000  # of a process, its hosts included; the least recently rendered are forgotten
-_POOLED = 2.0  # renderings that the rest of its host counts for in a new pattern
+ADDED_TEXT_MIN = 100  # bytes; a smaller difference is a clock or a counter
+PATTERNS_MAX = (
+    20_000  # patterns and hosts remembered by a process; the one rendered longest ago is forgotten first
+)
+_POOLED = 2.0  # weight of all renderings of the host in the estimate for one pattern, in renderings
 _SLUG_CHARS = 20
 
 _SCRIPT = re.compile(
@@ -55,7 +57,7 @@ _SCANNED_BYTES = 256 << 10
 
 
 class Signs(NamedTuple):
-    """The signs of a static page: its bytes of visible text, a script, the mark of a framework."""
+    """The signs of a static page: the bytes of its visible text, a script if it has one, the mark of a framework."""
 
     text_bytes: int
     script: bool
@@ -79,7 +81,7 @@ def signs(content: bytes) -> Signs:
 
 
 def adds(before: Signs, after: Signs, new_links: int) -> bool:
-    """Return whether a rendering has shown something: links in scope, or a fifth more text."""
+    """Return whether a rendering has shown something new: links in scope, or a fifth more text."""
     grown = after.text_bytes - before.text_bytes
     return new_links > 0 or (grown >= ADDED_TEXT_MIN and grown > ADDED_TEXT * before.text_bytes)
 
@@ -113,10 +115,10 @@ class Deciding:
 
     def __init__(self, config: RenderConfig) -> None:
         self._chance = config.chance
-        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()  # by store key, the latest last
+        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()  # by store key, the most recently rendered last
 
     def load(self, store: KeyValue) -> None:
-        """Read what earlier runs have learned; values that are damaged are learned again."""
+        """Read what earlier runs have learned; skip damaged values, which are learned again."""
         for key, value in scan_prefix(store, RENDERED):
             try:
                 self._seen[key] = _decode(unseal(key, value))
@@ -144,7 +146,7 @@ class Deciding:
         return added / made
 
     def learn(self, host: int, url: str, *, candidate: bool, added: bool, batch: Batch) -> None:
-        """Note whether a rendering of `url` added something; the batch makes that durable."""
+        """Note whether a rendering of `url` added something, and put that into the batch."""
         for key in (_host_key(host, candidate), _pattern_key(host, url)):
             seen = self._seen.pop(key, None) or _Seen()
             seen.added += added
@@ -155,12 +157,12 @@ class Deciding:
             batch.delete(self._seen.popitem(last=False)[0])
 
     def _is_drawn(self, url: str) -> bool:
-        """Draw by the URL's own digest: the same page is drawn in every run and every process."""
+        """Return whether the URL's hash is below `render.chance`: every run and process draws the same pages."""
         return self._chance > 0.0 and mmh3.hash(url, signed=False) < self._chance * 2.0**32
 
 
 def _host_key(host: int, candidate: bool) -> bytes:
-    """Return the key of a host's candidates, or of its other pages: one says nothing of the other."""
+    """Return the key under which a host's candidates, or its other pages, are counted; the two are kept apart."""
     return RENDERED + host.to_bytes(8, "big") + b"%d" % candidate
 
 

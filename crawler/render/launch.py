@@ -1,4 +1,6 @@
-"""Become a browser without network that ends with its parent; run as a program, with the standard library only.
+"""Turns this process into a browser without network that ends with its parent.
+
+It runs as a program of its own and imports only the standard library:
 
     launch.py READ WRITE HOME USER ISOLATE PROGRAM ARGUMENT...
 
@@ -30,7 +32,7 @@ def main(arguments: list[str]) -> None:
     if user != "-":
         _become(user)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() == 1:  # the parent ended before the kernel was told
+    if os.getppid() == 1:  # the parent had ended before prctl took effect
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.execve(command[0], command, {"HOME": home, "PATH": os.defpath, "LANG": "C.UTF-8", "TZ": "UTC"})
@@ -45,7 +47,7 @@ def _place(read: int, write: int) -> None:
 
 
 def _leave_network(libc: ctypes.CDLL) -> None:
-    """Enter a new network namespace; without the right to, also a new user namespace, or stay."""
+    """Enter a new network namespace, with a new user namespace if that right is missing; stay if both fail."""
     if libc.unshare(_CLONE_NEWNET) == 0:
         return
     uid, gid = os.getuid(), os.getgid()

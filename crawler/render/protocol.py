@@ -18,7 +18,7 @@ from crawler.errors import CrawlerError
 
 _END = b"\0"
 _READ_BYTES = 1 << 20
-MESSAGE_BYTES_MAX = 64 << 20  # a DOM of 20 MiB with every character escaped
+MESSAGE_BYTES_MAX = 64 << 20  # enough for a DOM of 20 MiB in which every character is escaped
 
 Params = dict[str, Any]
 OnEvent = Callable[[str, Params], None]
@@ -41,7 +41,7 @@ _decode = msgspec.json.Decoder(_Message).decode
 
 
 class BrowserError(CrawlerError):
-    """The browser does not start, has ended, or refuses a call."""
+    """The browser did not start, has ended, or refused a call."""
 
 
 class Pipe:

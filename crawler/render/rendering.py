@@ -1,6 +1,6 @@
-"""The shell of rendering: drives pages through a browser whose every request the crawler answers.
+"""The shell of rendering: shows pages in a browser, and answers each of their requests with the crawler.
 
-    render(page)    a place -> the browser, started if need be -> a page of its own
+    render(page)    wait for a free slot -> the browser, started if need be -> a page of its own
                     -> navigate: the page's own answer, then its requests, one answer each
                     -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
 
@@ -8,8 +8,8 @@ One browser at a time takes new pages. It is replaced after `render.pages_per_br
 pages, when its memory exceeds `render.memory_bytes_max` and no single page has most of
 it, and when it ends by itself.
 
-A page that loses its browser, or shows no DOM, keeps its static answer: then the
-`Rendering` has no DOM, but the answers that were fetched for it and the reason.
+If a page loses its browser or shows no DOM, its static answer counts. The `Rendering` then
+has no DOM, only the answers that were fetched for the page, and the reason.
 """
 
 import asyncio
@@ -32,14 +32,16 @@ from crawler.render.visit import Answering, Paused, Visit
 
 log = logging.getLogger("crawler")
 
-WATCH_INTERVAL = 1.0  # seconds between two looks at a page's work and at the browser's memory
-_READ_MAX = 5.0  # seconds to read the DOM of a page whose scripts may not let go of their thread
-_STOPPED_MAX = 15.0  # seconds to read it once the scripts have been stopped
-_NO_DOM = frozenset({"crash", "navigation"})  # reasons for which a page has nothing to be read
-_DELIVERY_MAX = 3.0  # seconds until an answer whose arrival is not reported counts as received
-_CHILDREN_MAX = 20  # frames of other sites and workers of a page
-_WITHOUT = "; the crawl continues without a browser and keeps the answers as they are"
-_TRIES = 2  # of a page whose browser ends meanwhile
+WATCH_INTERVAL = 1.0  # seconds between two measurements of a page's CPU time and of the browser's memory
+_READ_MAX = 5.0  # seconds to read the DOM of a page, since its scripts may never yield
+_STOPPED_MAX = 15.0  # seconds to read the DOM once the scripts have been stopped
+_NO_DOM = frozenset({"crash", "navigation"})  # limits and failures after which a page has no DOM to read
+_DELIVERY_MAX = (
+    3.0  # seconds after which an answer counts as received even if the browser does not report its arrival
+)
+_CHILDREN_MAX = 20  # frames of other sites and workers that one page may have
+_WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
+_TRIES = 2  # attempts to show a page whose browser ends meanwhile
 _STARTS_MAX = 3  # starts of a browser in a row that may fail before rendering is given up
 
 Ask = Callable[[str, str, tuple[str, ...]], Awaitable[Fetch]]  # (url, method, header lines); never raises
@@ -115,7 +117,7 @@ class BrowserRenderer:
             return rendering
 
     async def _run(self, page: StaticPage, browser: Browser) -> Rendering:
-        """Show a page in a browser; return what it became, without a DOM if it could not be shown."""
+        """Show a page in a browser; return its rendering, which has no DOM if the page could not be shown."""
         browser.in_use += 1
         run = PageRun(page, browser, self._config, self._shared)
         try:
@@ -131,7 +133,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _ready(self) -> Browser | None:
-        """Return the browser for the next page; None if none can be started."""
+        """Return the browser for the next page, started if needed; None if none can be started."""
         async with self._starting:
             if self._browser is not None and self._browser.pages >= self._config.pages_per_browser:
                 self._retire(self._browser)
@@ -154,7 +156,7 @@ class BrowserRenderer:
             self._watching = asyncio.create_task(self._watch())
 
     def _ended(self, browser: Browser) -> None:
-        """Replace a browser that has ended by itself; one that is retired is closed already, or when its last page is."""
+        """Replace a browser that has ended by itself; a retired one is closed elsewhere, with its last page."""
         if browser is self._browser:
             self._retire(browser)
 
@@ -181,7 +183,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _limit_memory(self, browser: Browser) -> None:
-        """End the page that uses too much memory, or the browser, if no single page does."""
+        """End the page that uses most of the memory if the limit is exceeded, or the browser if no single page does."""
         memory = await asyncio.to_thread(browser.memory)
         used = sum(memory.values())
         if used <= self._config.memory_bytes_max:
@@ -235,7 +237,7 @@ class PageRun:
         ] = {}  # answers that the page has not received yet, by network id
 
     async def run(self) -> Rendering:
-        """Show the page and return what it became.
+        """Show the page and return its rendering.
 
         Raises:
             BrowserError: the browser has ended, or shows no DOM.
@@ -261,7 +263,7 @@ class PageRun:
         return self._rendering(dom, view)
 
     def without_dom(self) -> Rendering:
-        """Return what is left of a page that shows no DOM: the answers fetched for it, and the reason."""
+        """Return the rendering of a page that shows no DOM: the answers fetched for it, and the reason."""
         self._visit.end("crash")
         return self._rendering(b"", b"")
 
@@ -356,7 +358,7 @@ class PageRun:
             self._news.set()
 
     async def _watch_work(self, context: str) -> None:
-        """Tell the visit how long the page has worked, with its frames and workers."""
+        """Tell the visit the CPU time of the page so far, with its frames and workers."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             self._cpu = self._browser.worked(context)
@@ -364,7 +366,7 @@ class PageRun:
             self._news.set()
 
     async def _measure(self, context: str) -> None:
-        """Measure the work of the whole page, for its bill."""
+        """Measure the total CPU time of the page, for its record."""
         with suppress(BrowserError, TimeoutError):
             await asyncio.wait_for(self._browser.measure(), WATCH_INTERVAL)
         self._cpu = self._browser.worked(context)
@@ -373,9 +375,7 @@ class PageRun:
 
     def _paused(self, session: Session, params: Params) -> None:
         request = params["request"]
-        self._delivered(
-            params.get("networkId", "")
-        )  # the next step of a redirect has the id of the one before
+        self._delivered(params.get("networkId", ""))  # all requests of a redirect chain have the same id
         paused = Paused(
             url=request["url"],
             method=request["method"],
@@ -423,7 +423,7 @@ class PageRun:
             self._delivered(network)
 
     def _delivered(self, network: str) -> None:
-        """Note that the page has received an answer: only then may it ask for what follows from it."""
+        """Note that the page has received an answer; only then can it request what the answer refers to."""
         delivery = self._delivering.pop(network, None)
         if delivery is not None:
             delivery.timer.cancel()
@@ -435,7 +435,7 @@ class PageRun:
     # -- reading
 
     async def _read(self, session: Session) -> tuple[bytes, bytes]:
-        """Return the DOM as HTML, and the picture if one is wanted; scripts that do not let go are stopped.
+        """Return the DOM as HTML, and the picture if one is wanted; stop scripts that do not yield.
 
         Raises:
             BrowserError: the page shows no DOM.
@@ -454,7 +454,7 @@ class PageRun:
         try:
             return await asyncio.wait_for(_outer_html(session), _STOPPED_MAX), await self._view(session)
         except TimeoutError as error:
-            raise BrowserError("its scripts could not be stopped") from error
+            raise BrowserError("the page's scripts could not be stopped") from error
 
     async def _view(self, session: Session) -> bytes:
         """Return a picture of the page if one is wanted; b"" if there is none."""
@@ -495,7 +495,7 @@ def _fulfil(session: Session, identity: str, fetch: Fetch) -> None:
 
 
 def _empty(session: Session, identity: str, kind: str) -> None:
-    """Answer with an image of one pixel, which loads; other pictures are refused."""
+    """Answer a request for an image with one pixel, so that it loads; refuse other media."""
     if kind != "Image":
         return _refuse(session, identity, "BlockedByClient")
     session.tell(

@@ -1,4 +1,4 @@
-"""The answers that pages share: from memory, else from the archive, else fetched once for all pages that wait.
+"""Answers that pages share: taken from memory, else from the archive, else fetched once for all waiting pages.
 
     fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
 
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from crawler.records import Fetch
 from crawler.render.shared_cache import SharedCache
 
-Stored = Callable[[str], Fetch | None]  # the newest stored answer of a URL
+Stored = Callable[[str], Fetch | None]  # URL -> its newest stored answer
 
 
 class SharedAnswers:
@@ -23,12 +23,10 @@ class SharedAnswers:
         self._cache = cache
         self._stored = stored
         self._now = now
-        self._asking: dict[
-            str, asyncio.Future[None]
-        ] = {}  # URLs that a page has asked for; done when answered
+        self._asking: dict[str, asyncio.Future[None]] = {}  # URL that is being fetched -> its answer
 
     async def get(self, url: str, ask: Callable[[], Awaitable[Fetch]]) -> tuple[Fetch, bool]:
-        """Return the answer of a URL, and whether it was shared; if it is not, `ask` fetches it."""
+        """Return the answer of a URL, and whether it was a shared one; if there is none to share, `ask` fetches it."""
         while (asking := self._asking.get(url)) is not None:
             await asyncio.wait([asking])
         if (fetch := self._known(url)) is not None:

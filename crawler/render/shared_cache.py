@@ -2,7 +2,7 @@
 
 An answer is fresh as long as its `Cache-Control` or `Expires` says, for an hour if
 neither says anything; the time that it spent in other caches (`Age`) is subtracted. An
-answer that is for one reader (`private`, `no-store`, `no-cache`, a `Vary` on more than its
+answer that may not be shared (`private`, `no-store`, `no-cache`, a `Vary` on more than its
 coding) is not kept. When the cache is full, the answer that was used longest ago is dropped.
 """
 
@@ -13,8 +13,8 @@ from crawler.http_dates import parse_date
 from crawler.records import Fetch, Outcome
 
 SHARED = frozenset({"Script", "Stylesheet", "Font"})  # resource types that are cached
-_SILENT = 3600.0  # seconds that an answer without any word about caching stays fresh
-_AGE_MAX = 7 * 86_400.0  # seconds; the crawl's own limit
+_SILENT = 3600.0  # seconds for which an answer without caching fields stays fresh
+_AGE_MAX = 7 * 86_400.0  # seconds; longer lifetimes are cut to this
 _HARMLESS_VARY = frozenset({"accept-encoding", "accept", "user-agent", "origin"})
 
 
@@ -60,7 +60,7 @@ class SharedCache:
 
 
 def fresh_for(fetch: Fetch, now: float) -> float:
-    """Return for how many seconds an answer received at `now` may be used again; 0.0 if it may not."""
+    """Return the seconds for which an answer received at `now` may be used again; 0.0 if it may not."""
     if fetch.outcome is not Outcome.FETCHED or fetch.status != 200:
         return 0.0
     if directives(_field(fetch, b"vary")).keys() - _HARMLESS_VARY - {""}:
@@ -72,7 +72,7 @@ def fresh_for(fetch: Fetch, now: float) -> float:
 
 
 def _lifetime(fetch: Fetch, said: Mapping[str, str], now: float) -> float:
-    """Return for how many seconds an answer is fresh from the moment at which its server made it."""
+    """Return the seconds for which an answer stays fresh after its server made it."""
     for name in ("s-maxage", "max-age"):
         if name in said:
             return _seconds(said[name])
@@ -84,12 +84,12 @@ def _lifetime(fetch: Fetch, said: Mapping[str, str], now: float) -> float:
 
 
 def _field(fetch: Fetch, name: bytes) -> str:
-    """Return the value of a field; that of several lines as one list."""
+    """Return the value of a field; several lines are joined to one list."""
     return ",".join(value.decode("latin-1") for field, value in fetch.headers if field.lower() == name)
 
 
 def directives(field: str) -> Mapping[str, str]:
-    """Return the elements of a field that is a list, with their values, in lower case."""
+    """Return the members of a list field such as Cache-Control, with their values, in lower case."""
     found = {}
     for part in field.split(","):
         name, _, value = part.strip().lower().partition("=")

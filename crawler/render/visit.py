@@ -2,11 +2,11 @@
 
 `Visit` is fed with what the browser reports and with `now`, and never waits:
 
-    decide(request)     what the shell does with a request that the browser has paused
-    answered(...)       that request has got its answer
-    next_wakeup()       when to look again
-    is_over(now)        the page has finished: it has loaded, no request is outstanding, and none was
-                        made for `render.quiet`; or a limit has been reached (`broke` names it)
+    decide(request)     returns how the shell answers a request that the browser has paused
+    answered(...)       notes that this request has got its answer
+    next_wakeup()       returns when to call `is_over` again
+    is_over(now)        returns whether the page has finished: it has loaded, no request is outstanding, and
+                        none was made for `render.quiet`; or a limit has been reached (`broke` names it)
 
 A request that starts while the page is over is refused. The crawler's own fetcher answers
 every request, so whatever this module lets through still passes robots.txt, the gap of its
@@ -18,12 +18,14 @@ from typing import NamedTuple
 
 from crawler.config import RenderConfig
 
-PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that only matter if the page is looked at
+PICTURES = frozenset(
+    {"Image", "Media", "Font"}
+)  # resource types that only matter if someone looks at the page
 ENDLESS = frozenset({"EventSource", "WebSocket", "Ping", "CSPViolationReport", "Prefetch"})
 _SCHEMES = ("http://", "https://")
 _URL_CHARS_MAX = 8192
 
-# A page that never stops asking is taken as finished this many seconds after it has loaded.
+# A page that never stops sending requests counts as finished this many seconds after it has loaded.
 RESTLESS = 10.0
 
 
@@ -39,10 +41,10 @@ class Paused(NamedTuple):
 class Answering(StrEnum):
     """The ways to answer a paused request."""
 
-    DOCUMENT = "document"  # with the page's own answer, which the crawler has already
-    FETCH = "fetch"  # with what the crawler's fetcher gets
-    EMPTY = "empty"  # with one pixel, or nothing: a picture that is not wanted
-    STAY = "stay"  # with 204, which leaves the page as it is
+    DOCUMENT = "document"  # with the answer for the page itself, which the crawler already has
+    FETCH = "fetch"  # with the answer that the crawler's fetcher gets
+    EMPTY = "empty"  # with one pixel, or with an error: pictures are not wanted
+    STAY = "stay"  # with status 204, so that the browser stays on the page
     REFUSE = "refuse"
 
 
@@ -60,7 +62,7 @@ class Visit:
         self.requests = 0
         self.missing = 0  # requests that got no usable answer
         self.cached = 0  # requests answered from the cache of scripts and styles
-        self.nbytes = 0  # of the answers, decoded
+        self.nbytes = 0  # decoded bytes of all answers
         self.left_for = ""  # the URL that the page tried to go to
         self.broke = ""  # the limit that ended the page, "" for none
 
@@ -81,7 +83,7 @@ class Visit:
         return Answering.FETCH
 
     def _navigate(self, request: Paused) -> Answering:
-        """Answer the first navigation with the page; any later one leaves the page, so it is refused."""
+        """Answer the first navigation with the page; refuse any later one, since it would leave the page."""
         if not self._navigated:
             self._navigated = True
             return Answering.DOCUMENT
@@ -101,17 +103,17 @@ class Visit:
             self.end("bytes")
 
     def loaded(self, now: float) -> None:
-        """Note that the page's load event has fired; that of the empty page before it does not count."""
+        """Note that the page's load event has fired; the one of the empty page before it does not count."""
         if self._navigated:
             self._loaded_at = self._loaded_at or now
 
     def worked(self, seconds: float) -> None:
-        """Note how long the page's main thread has worked so far, or for how long it has not answered."""
+        """Note the CPU seconds of the page so far, or the seconds for which its main thread has not answered."""
         if seconds > self._config.cpu_max:
             self.end("cpu")
 
     def end(self, why: str) -> None:
-        """End the visit for a reason other than that the page has finished; the first reason counts."""
+        """End the visit early; `why` names the limit or failure, of which the first is kept."""
         self.broke = self.broke or why
 
     def next_wakeup(self) -> float:
@@ -126,7 +128,7 @@ class Visit:
         return at
 
     def is_over(self, now: float) -> bool:
-        """Return whether the page is to be read as it is now."""
+        """Return whether the page has finished or reached a limit, so that its DOM can be read."""
         if now >= self._began + self._config.wall_max:
             self.end("time")
         return bool(self.broke) or now >= self.next_wakeup()
@@ -140,7 +142,7 @@ class Visit:
 
 
 def _may_pass(request: Paused) -> bool:
-    """Return whether a request is one that a crawler makes: a plain GET of a document that ends."""
+    """Return whether the crawler makes such requests: a plain GET, not for an endless stream or an icon."""
     if (
         request.url.endswith("/favicon.ico")
         or request.kind in ENDLESS

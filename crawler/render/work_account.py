@@ -1,7 +1,7 @@
 """Accounts for the CPU time of each page of a browser, with its frames, workers and compositor.
 
 The system counts by process, not by page. A page gets its renderer before the next page is
-opened, so that renderer is its own. A renderer that appears later (a frame of another
+opened, so a renderer that appears then belongs to that page. A renderer that appears later (a frame of another
 site, a shared worker) counts for every page that is open then. What the browser's other
 processes use, for example the one that composes frames, is divided among the open pages.
 """
@@ -25,11 +25,11 @@ class WorkAccount:
 
     def __init__(self) -> None:
         self._pages: dict[str, float] = {}  # the open pages, and the seconds that they have used
-        self._times: dict[int, float] = {}  # of the processes at the last look
-        self._owners: dict[int, frozenset[str]] = {}  # of the renderers
+        self._times: dict[int, float] = {}  # CPU seconds of each process when last measured
+        self._owners: dict[int, frozenset[str]] = {}  # renderer -> the pages that pay for it
 
     def opened(self, page: str, processes: Iterable[ProcessTime]) -> None:
-        """Note that a page has been opened: the renderers that are new now are its own."""
+        """Note that a page has been opened; renderers that are new now belong to it."""
         self._pages[page] = 0.0
         processes = list(processes)
         for process in processes:
@@ -42,7 +42,7 @@ class WorkAccount:
         self._pages.pop(page, None)
 
     def look(self, processes: Iterable[ProcessTime]) -> None:
-        """Charge what the processes have used since the last look to the pages."""
+        """Charge the pages for the CPU time that the processes have used since the last call."""
         times: dict[int, float] = {}
         everyone = frozenset(self._pages)
         for pid, kind, seconds in processes:
@@ -58,9 +58,9 @@ class WorkAccount:
         self._owners = {pid: owners for pid, owners in self._owners.items() if pid in times}
 
     def renderers(self) -> list[int]:
-        """Return the renderers that ran at the last look."""
+        """Return the renderers that ran at the last measurement."""
         return list(self._owners)
 
     def seconds(self, page: str) -> float:
-        """Return the CPU time that a page had used at the last look."""
+        """Return the CPU seconds that a page had used at the last measurement."""
         return self._pages.get(page, 0.0)

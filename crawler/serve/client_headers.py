@@ -2,8 +2,8 @@
 
 A client sends the same fields with each request. `ClientHeadersCache` maps the bytes of
 a header block to its meaning, so that for known blocks only the target is parsed. It
-remembers only blocks that the parser accepted as a whole request and that ask for a
-plain copy, apart from one condition or range: no body, and no end of the connection.
+remembers a block only if the parser accepted it as a whole request for a plain copy,
+apart from one condition or range: without a body, and on a connection that stays open.
 """
 
 import re
@@ -16,7 +16,7 @@ from crawler.serve import header_fields, host_check
 from crawler.serve.representation import CopyForm
 
 BLOCK_BYTES_MAX = 2048
-BLOCKS_MAX = 512  # blocks remembered, about 4 KB each with their meaning
+BLOCKS_MAX = 512  # header blocks remembered; each takes about 4 KB with its meaning
 _MORE_THAN_A_COPY = frozenset(
     ("content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer", "x-crawler-hop")
     + ("range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since")
@@ -24,7 +24,7 @@ _MORE_THAN_A_COPY = frozenset(
 
 
 # A condition or range differs from page to page, so it is cut out of the block before the block is looked up.
-# The pattern begins with a literal, which `re` finds quickly; so the first line of a block is not looked at.
+# The pattern begins with a literal (a line end), which `re` finds quickly, so it never matches the first line of a block.
 _CONDITION = re.compile(
     rb"\r\n(If-None-Match|If-Modified-Since|Range): ([!-~](?:[ -~]{0,254}[!-~])?)(?=\r\n)"
 )
@@ -33,7 +33,7 @@ _CONDITION = re.compile(
 def without_condition(block: bytes) -> tuple[bytes, dict[str, str]]:
     """Return a header block without its first condition or range, and that field; {} if there is none.
 
-    A condition in the first line of the block is not found: clients send Host there.
+    A condition in the first line of the block is not found, but clients send Host there.
     """
     match = _CONDITION.search(block)
     if match is None:
@@ -44,10 +44,9 @@ def without_condition(block: bytes) -> tuple[bytes, dict[str, str]]:
 class ClientHeaders(Struct, frozen=True):
     """The properties of a client.
 
-    `base` is the scheme and authority by which it addressed this server, `form` the form in
-    which it wants a copy, and `range_form` that of which it gets a range. `is_bot`: it calls
-    itself a robot. `plain`: its fields ask for nothing but a copy, on a connection that stays
-    open.
+        `base` is the scheme and authority by which it addressed this server, `form` the form in
+        which it wants a copy, and `range_form` that of which it gets a range. `is_bot`: it calls
+    itself a robot. `plain`: its fields only ask for a copy, on a connection that stays open.
     """
 
     headers: Mapping[str, str]
@@ -81,11 +80,11 @@ class ClientHeadersCache:
         return len(self._known)
 
     def get(self, block: bytes) -> ClientHeaders | None:
-        """Return the meaning of a header block, None if it is not known."""
+        """Return the meaning of a header block; None if the block is not remembered."""
         return self._known.get(block)
 
     def put(self, block: bytes, client_headers: ClientHeaders) -> None:
-        """Remember a block without its condition if the rest is plain, and no other parser could split its lines.
+        """Remember a block without its condition if the rest is plain, and any parser would split it into the same lines.
 
         `client_headers` is the meaning of the whole block.
         """

@@ -24,7 +24,9 @@ class ConnectionSlots(Generic[C]):
     def __init__(self, slots_max: int, timeout: float) -> None:
         self.slots_max = slots_max
         self.timeout = timeout
-        self._waiting: dict[C, float] = {}  # instants since when they wait; longest wait first
+        self._waiting: dict[
+            C, float
+        ] = {}  # connection -> the instant since which it waits; longest wait first
         self._served: set[C] = set()
         self.turned_away = 0
         self.evicted = 0
@@ -33,7 +35,7 @@ class ConnectionSlots(Generic[C]):
         return len(self._waiting) + len(self._served)
 
     def enter(self, connection: C, now: float) -> tuple[bool, C | None]:
-        """Return (whether the new connection may stay, the connection to close for it or None)."""
+        """Enter a connection; return (True if it may stay, the connection to close for it or None)."""
         victim = None
         if len(self) >= self.slots_max:
             victim = self._longest(now - PATIENCE)

@@ -27,7 +27,7 @@ def nearest_copy(newest_first: Iterable[Capture], at: float) -> Capture | None:
             failure = _nearer(failure, capture, at)
             continue
         best = _nearer(best, capture, at)
-        if capture.fetched_at <= at:  # the remaining captures are older, so further away
+        if capture.fetched_at <= at:  # the remaining captures are older, so further from `at`
             break
     return best or failure
 
@@ -53,7 +53,7 @@ def withheld(
 
 
 def withdrawal_in_words(withdrawn: Withdrawal | Erased) -> str:
-    """Return when and why a page was taken down, for users; the host, prefix or URL of the rule is not named."""
+    """Return when and why a page was taken down, for users; do not name the host, prefix or URL of the rule."""
     erased = isinstance(withdrawn, Erased) or withdrawn.erasing
     said = f": {withdrawn.reason}" if withdrawn.reason else ""
     return f"the operator {'erased' if erased else 'withdrew'} this page at {iso_time(withdrawn.at)}{said}"

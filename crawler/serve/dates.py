@@ -28,7 +28,7 @@ def rfc3339(instant: float) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _day(number: int) -> tuple[str, str, bytes]:
-    """Return the day `number` of the epoch as in an HTTP date, as 8 digits, and as in RFC 3339."""
+    """Return the day with this number since the epoch in three forms: for HTTP dates, as 8 digits, for RFC 3339."""
     date = datetime.fromtimestamp(number * _DAY, UTC).strftime("%Y-%m-%d").zfill(10)
     return formatdate(number * _DAY, usegmt=True)[:16], date.replace("-", ""), date.encode()
 

@@ -25,8 +25,8 @@ from crawler.clock import past
 
 ROWS = 4
 COLUMNS = 1 << 16  # 4 x 65,536 doubles: 2 MiB, allocated when the exact table first overflows
-_SCALE_MAX = 2.0**40  # weight of one request at which the origin advances
-_FORGOTTEN = 2.0**-10  # counts below this are dropped: one request ten half-lives ago
+_SCALE_MAX = 2.0**40  # when one request weighs more than this, the origin advances
+_FORGOTTEN = 2.0**-10  # smaller counts are dropped; this is what one request counts after ten half-lives
 _ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 _ALL_64 = (1 << 64) - 1
 
@@ -59,7 +59,7 @@ class Demand:
         self.requests += 1
 
     def count(self, fingerprint: int, now: float) -> float:
-        """Return the decayed number of requests of a page; never less than the true one."""
+        """Return the decayed number of requests for a page; the estimate is never below the true number."""
         count = self._counts.get(fingerprint)
         if count is None:
             count = self._from_sketch(fingerprint)
@@ -130,7 +130,7 @@ class Demand:
         return float(min(self._sketch[row, cell] for row, cell in enumerate(self._cells(fingerprint))))
 
     def _cells(self, fingerprint: int) -> list[int]:
-        """The page's column in each row (multiply-shift hashing of a keyed fingerprint)."""
+        """Return the page's column in each row (multiply-shift hashing of a keyed fingerprint)."""
         return [((fingerprint * odd & _ALL_64) >> 32) % self._columns for odd in _ODD]
 
     def _check(self) -> None:

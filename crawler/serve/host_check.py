@@ -54,13 +54,15 @@ def check_host(hosts: list[str], names: frozenset[str]) -> str:
         raise HttpError(400, "bad_request", "send exactly one Host field")
     if len(hosts[0]) > _HOST_CHARS_MAX or not is_own_host(hosts[0], names):
         raise HttpError(
-            421, "misdirected", "this server does not have that name; add it to serve.names if it should"
+            421,
+            "misdirected",
+            "this server does not have that name; if it should, add the name to serve.names",
         )
     return hosts[0]
 
 
 def check_same_site(fields: Mapping[str, str], host: str, why: str) -> None:
-    """Refuse a request that a browser sends on behalf of a page of another origin; other programs send neither field.
+    """Refuse a request that a browser sends for a page of another origin, as Origin or Sec-Fetch-Site shows.
 
     Raises:
         HttpError: 403 with `why`.

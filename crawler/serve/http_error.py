@@ -19,7 +19,7 @@ dt {{ font-weight: 600 }} dd {{ margin: 0 0 .5rem }}
 <p>{why}</p>
 <dl>{rows}</dl></main></html>
 """
-# The heading of an error page, by the state of the error; others show the status and its name.
+# The heading of an error page for each state of an error; for other states the status and its name are shown.
 _TITLES = {
     "unknown": "This page is not in the cache",
     "todo": "This page has not been fetched yet",
@@ -38,7 +38,7 @@ _TITLES = {
     "out_of_scope": "This page is outside of the crawl",
     "full": "Too many pages are waiting",
     "damaged": "The stored copy cannot be read",
-    "shipped": "The stored copy is not here",
+    "shipped": "The stored copy is in object storage",
     "elsewhere": "Another server has this page",
     "changed": "The stored copy has changed",
 }

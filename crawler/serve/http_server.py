@@ -32,12 +32,14 @@ log = logging.getLogger("crawler")
 
 SWEEP_INTERVAL = 1.0  # seconds between checks for clients that keep the server waiting
 CLOSE_GRACE = 1.0  # seconds given to answers in progress at shutdown
-LINGERING = 2.0  # seconds for which data of a client is read and discarded before the connection closes
-LINGERING_BYTES = 256 << 10  # of it
+LINGERING = (
+    2.0  # seconds for which the data of a client is read and discarded before its connection is closed
+)
+LINGERING_BYTES = 256 << 10  # bytes that are read and discarded at most
 BODY_HELD = 64 << 10  # bytes of a body held in memory; beyond that the connection is not read
 BACKLOG = 512
 _DESCRIPTORS = 65_536  # file descriptors requested, if the system allows that many
-PAUSE_PIECES = 4  # pieces of a streamed body between two pauses for other work
+PAUSE_PIECES = 4  # pieces of a streamed body sent before other work gets a turn
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
@@ -93,7 +95,7 @@ def error_reply(refusal: HttpError, accept: str = "") -> Reply:
 
 
 def whole(reply: Reply, now: float) -> bytes:
-    """Return a reply with its body as sent to an HTTP/1.1 client on a connection that stays open."""
+    """Return the bytes of a reply with its body for an HTTP/1.1 client whose connection stays open."""
     assert reply.body is not None
     date = dates_of(int(now)).field
     if reply.status in (204, 304):
@@ -161,7 +163,7 @@ class Sending:
             connection.drop()
             raise ConnectionResetError(str(error)) from error
         finally:
-            if isinstance(pieces, Generator):  # other iterables hold no file open
+            if isinstance(pieces, Generator):  # only generators hold a file open
                 pieces.close()
         if chunked:
             connection.write(b"0\r\n\r\n")
@@ -209,7 +211,7 @@ class ServedConnection(asyncio.Protocol):
             ConnectionResetError: the client has disconnected.
         """
         if self._transport is None or self._transport.is_closing():
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("the client has disconnected")
         self._transport.write(data)
 
     # -- callbacks of the event loop
@@ -225,7 +227,7 @@ class ServedConnection(asyncio.Protocol):
         self._tell()
 
     def data_received(self, data: bytes) -> None:
-        """Answer at once if possible, otherwise parse."""
+        """Answer a request at once if it is like an earlier one; otherwise parse the data."""
         if self._lingering:
             self._thrown_away += len(data)
             return self.drop() if self._thrown_away > LINGERING_BYTES else None
@@ -270,7 +272,7 @@ class ServedConnection(asyncio.Protocol):
                     self._read_or_rest()
                 goes_on = await self._answer(self._current)
                 if self._waiting:
-                    await asyncio.sleep(0)  # so that many requests in one packet do not delay other clients
+                    await asyncio.sleep(0)  # let other clients have a turn between the requests of one packet
             if goes_on and self._reader.refusal is not None:
                 self.write(whole_error(self._reader.refusal))
                 goes_on = False
@@ -283,7 +285,7 @@ class ServedConnection(asyncio.Protocol):
         self._read_or_rest()
 
     async def _answer(self, request: ServedRequest) -> bool:
-        """Answer one request and return whether the connection may continue. The slot counts as served meanwhile."""
+        """Answer one request, with the slot marked as served meanwhile; return whether the connection may continue."""
         places = self._listener.places
         places.serve(self)
         try:
@@ -311,7 +313,7 @@ class ServedConnection(asyncio.Protocol):
             raise
         except Exception:
             log.exception("serve: a request failed")
-            refusal = HttpError(500, "error", "an error of the server; its log has it")
+            refusal = HttpError(500, "error", "internal error of the server; see its log")
             return Sending(error_reply(refusal), close=True)
 
     def _linger(self) -> None:
@@ -326,7 +328,7 @@ class ServedConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(LINGERING, self.drop)
 
     def _read_or_rest(self) -> None:
-        """Read while at most one request is queued and little of a body is held; otherwise pause."""
+        """Read from the client while at most one request is queued and little of a body is held; otherwise pause."""
         body = self._current.held if self._current is not None else 0
         wanted = self._lingering or (len(self._waiting) < 2 and body < BODY_HELD)
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
@@ -357,7 +359,7 @@ class ServedConnection(asyncio.Protocol):
             if request.broken:
                 raise HttpError(400, "bad_request", "the request is not valid HTTP")
             if self.gone:
-                raise ConnectionResetError("the client has gone")
+                raise ConnectionResetError("the client has disconnected")
             self._news = asyncio.get_running_loop().create_future()
             self._read_or_rest()
             await self._news
@@ -375,7 +377,7 @@ class ServedConnection(asyncio.Protocol):
         if self._room is not None:
             await self._room
         if self.gone:
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("the client has disconnected")
 
     def turn_away(self) -> None:
         """Answer that all connection slots are taken, and close."""
@@ -392,7 +394,7 @@ class ServedConnection(asyncio.Protocol):
 class HttpListener:
     """A listening address whose requests `handle` answers; `now` returns the wall time.
 
-    `again` is called first with the bytes of a request. It returns the complete response, or None to use `handle`.
+    `again` is called first with the bytes of a request. It returns the whole response, or None if `handle` must answer.
     """
 
     def __init__(
@@ -512,7 +514,7 @@ class HttpListener:
         for task in answering:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
-        await asyncio.sleep(0)  # lets transports report that they are closed
+        await asyncio.sleep(0)  # let the transports report that they are closed
 
 
 def _cause(error: OSError) -> str:
@@ -546,7 +548,7 @@ async def read_body(
 
 
 def more_descriptors() -> None:
-    """Raise this process's limit of open files to its maximum, so that clients take none from fetches."""
+    """Raise this process's limit of open files to the maximum, so that clients leave enough for fetches."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft < wanted:

@@ -6,8 +6,8 @@
 The key proves that the sender owns the site: the file `http://H/K.txt` (or L, on the
 same host, for URLs below L's directory) contains it. The crawl fetches the file
 politely, once per host and day. Until then the answer is 202 and the URLs wait; they are
-also stored. They may take `pending_bytes_max`, those of one site `SITE_PART` of that, so a site
-whose key file never comes does not turn away the notices of others. A file that is missing or
+also stored. They may take `pending_bytes_max`, and those of one site 1/`SITE_PART` of that, so the notices of
+other sites are still accepted if the key file of one site never arrives. A file that is missing or
 lacks the key is fetched again for the first notice after `REFUSED_AGE_MAX`.
 
     200  accepted               400  malformed                422  URLs of another host, or an invalid key
@@ -29,8 +29,10 @@ from crawler.urls.suffixes import registrable_domain
 
 KEY_AGE_MAX = 86_400.0  # seconds for which a key file that contains the key is trusted
 REFUSED_AGE_MAX = 600.0  # seconds for which a key is refused after its file was missing or lacked it
-SITE_PART = 16  # 1/16 of the memory for waiting URLs is for one registrable domain, or for all bare addresses
-_URL_BYTES = 57  # memory of a URL beyond its characters
+SITE_PART = (
+    16  # one registrable domain, or all bare addresses together, may use 1/16 of the memory for waiting URLs
+)
+_URL_BYTES = 57  # bytes of memory that a URL takes besides its characters
 _KEY = re.compile(r"[A-Za-z0-9-]{8,128}")
 
 
@@ -132,7 +134,7 @@ class Keys:
         self._pending_bytes_max = pending_bytes_max
         self._known: OrderedDict[tuple[str, str], tuple[bool, float]] = (
             OrderedDict()
-        )  # -> (the file contains the key, instant of the fetch)
+        )  # (key file, key) -> (True if the file contains the key, instant of the fetch)
         self._pending: OrderedDict[tuple[str, str], list[str]] = OrderedDict()
         self._waiting: Counter[str] = Counter()  # site -> bytes of its waiting URLs
 

@@ -24,10 +24,10 @@ class AheadState(StrEnum):
     """The result of a client's request to fetch a page soon."""
 
     QUEUED = "queued"
-    BLOCKED = "blocked"  # its host is not fetched from for a time, or until the operator unblocks it
+    BLOCKED = "blocked"  # its host gets no requests for some time, or until the operator unblocks it
     DISALLOWED = "disallowed"  # robots.txt forbids it
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
-    PARKED = "parked"  # found beyond a limit of the crawl, such as pages_per_host
+    PARKED = "parked"  # beyond a limit of the crawl, such as pages_per_host
     RETIRED = "retired"  # dropped by the operator
     NOT_REFRESHED = "not_refreshed"  # known, and not fetched again by this crawl
     FULL = "full"  # too many pages wait already
@@ -35,7 +35,7 @@ class AheadState(StrEnum):
 
 
 class Ahead(msgspec.Struct, frozen=True):
-    """The answer to `refresh=1`; `wait`: seconds until the host may be fetched from, 0 if unknown."""
+    """The answer to `refresh=1`; `wait`: seconds until a request to the host may start, 0 if unknown."""
 
     state: AheadState
     why: str = ""
@@ -62,7 +62,7 @@ class ServedCrawl(Protocol):
     def fresh_probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
         """Return P[the live page still equals the newest copy], or None if it cannot be estimated.
 
-        `fetched_at` is the instant of the last answer of a page that is stored.
+        `fetched_at` is the instant of the last answer; the page must be stored.
         """
 
     def request_fetch(self, url: str, fingerprint: int) -> Ahead:

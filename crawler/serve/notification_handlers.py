@@ -17,9 +17,9 @@ from crawler.serve.request_parsing import ParsedRequest, Route
 from crawler.serve.signal_handler import Signal, SignalHandler, parse
 from crawler.serve.websub import Subscriptions, slot_of
 
-# Fetches the key file at a URL politely, like the crawl, unless a recent copy contains the key; None: no file came.
+# Fetches the key file at a URL as politely as the crawl, unless a recent copy contains the key; None without a file.
 FetchKeyFile = Callable[[str, str], Awaitable[bytes | None]]
-ReadFeed = Callable[[bytes], list[str]]  # returns the links of a feed's entries
+ReadFeed = Callable[[bytes], list[str]]  # content of a feed -> the links of its entries
 
 
 class Notices(Protocol):
@@ -129,7 +129,7 @@ class NotificationHandlers:
         except Exception:
             text = None
         urls = self.keys.found(notice, text, self._now())
-        # At no rate: they were taken, and `pending_bytes_max` bounds them.
+        # No rate limit here: these URLs were accepted before, and `pending_bytes_max` bounds them.
         self._notices.judged(notice, urls, f"indexnow:{notice.host}")
 
     async def _delivered(self, token: str, body: bytes, signature: str) -> Reply:

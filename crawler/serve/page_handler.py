@@ -65,12 +65,12 @@ class PageHandler:
     def at_once(
         self, asked: ParsedRequest, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
     ) -> Reply | None:
-        """Return the reply to a request for a copy whose body fits in memory; None: call `reply`.
+        """Return the reply to a request for a copy whose body fits in memory; None if `reply` must make it.
 
         `conditions` are the request's conditions and its range, which `client_headers` does not contain.
 
         Raises:
-            HttpError, DamageError: as `reply`, which reports and counts the request; call it.
+            HttpError, DamageError: as in `reply`. Call `reply` then, which reports the error and counts the request.
         """
         if asked.door is not Route.PAGE or asked.refresh or asked.max_stale is not None:
             return None
@@ -116,7 +116,7 @@ class PageHandler:
     def _shown(
         self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm
     ) -> CachedResponse:
-        """Return the copy and its representation, cached or built. `_conditional` caches it.
+        """Return the copy and its representation, from the cache or built; `_conditional` caches it later.
 
         Raises:
             HttpError: there is no copy, or it may not be shown.
@@ -149,7 +149,7 @@ class PageHandler:
             self._keep(shown)
 
     def _keep(self, shown: CachedResponse) -> None:
-        """Cache an answer: whole if there is room, otherwise without the body if that can be read again."""
+        """Cache an answer: with its body if there is room, otherwise without it if it can be read again."""
         ready = shown.ready
         if shown.counted and not shown.bodiless:
             return
@@ -157,8 +157,8 @@ class PageHandler:
             self.response_cache.store(shown.copy() if shown.bodiless else shown)
         elif ready.stored is not None and not shown.bodiless:
             shown.bodiless = True
-            ready.stored.release()  # a 304 leaves the bytes of the member unread
-            ready.body = None  # the cache counts what the answer holds when it is put
+            ready.stored.release()  # a 304 does not need the bytes of the member
+            ready.body = None  # the cache counts the memory that the answer takes when it is stored
             self.head_cache.put(shown)
         if shown.bodiless:
             ready.body = None

@@ -12,7 +12,7 @@ WHOLE = None
 
 
 class Unsatisfiable(Exception):
-    """The range contains no byte of the representation: 416."""
+    """The range contains no byte of the representation; the answer is 416."""
 
 
 def is_single(field: str) -> bool:

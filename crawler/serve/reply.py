@@ -1,4 +1,4 @@
-"""A server's reply: built by the modules that decide, written by the I/O shell."""
+"""The reply of a server: the deciding modules build it, and the I/O shell writes it."""
 
 from collections.abc import Callable, Iterator
 

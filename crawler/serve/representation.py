@@ -1,10 +1,10 @@
-"""Turns a stored copy into an answer: status, fields and body, as far as they are constant until the next copy.
+"""Turns a stored copy into an answer: the status, fields and body that stay the same until the next copy.
 
 A copy has up to four representations, each with its own entity tag:
 
     as stored    the client accepts its content coding, or it has none     "<digest>"
     compressed   it has none, and the client accepts gzip                  "<digest>-z"
-    decoded      the client does not, or requests a range                  "<digest>-d"
+    decoded      the client does not accept its coding, or requests a range  "<digest>-d"
     rewritten    links point to /page                                      "<digest>-r"
 
 The Location of a stored redirect leads to the copy of its target, at the same instant,
@@ -44,8 +44,8 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _SANDBOX, _SANDBOX_REWRITTEN = map(
     header_fields.lines, (header_fields.SANDBOX, header_fields.SANDBOX_REWRITTEN)
 )
-_WORTH_GZIP = 0.9  # of the length: a body that shrinks less is sent as it is
-_FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters of a fragment that are not escaped (RFC 3986, 3.5)
+_WORTH_GZIP = 0.9  # a body is sent compressed only if that is less than this share of its length
+_FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters that need no escape in a fragment (RFC 3986, 3.5)
 UNKNOWN_LENGTH = -1
 _OBJECTS = (
     1536  # bytes that a cached answer takes apart from its head and body: key, record of the page, structs
@@ -81,11 +81,11 @@ class Representation(msgspec.Struct):
     pieces: Pieces
     held_max: int
     stored: StoredParts | None = None
-    too_long: bool = False  # for memory
+    too_long: bool = False  # the body is too long to be held in memory
     body: bytes | None = None
     head: bytes = b""  # status line and fields, ready to send
-    fields_at: int = 0  # where the fields begin in `head`
-    lasting_at: int = 0  # where those begin that do not describe the body, so are also sent with a 304
+    fields_at: int = 0  # offset in `head` at which the fields begin
+    lasting_at: int = 0  # offset of the fields that do not describe the body, and so are also sent with a 304
 
     @property
     def size(self) -> int:
@@ -112,7 +112,7 @@ class Representation(msgspec.Struct):
             self.stored.release()
         else:
             body = self.body
-            self.pieces = lambda: iter((body,))  # their source need not be kept
+            self.pieces = lambda: iter((body,))  # so the source of the pieces can be freed
 
 
 def represent(
@@ -189,7 +189,7 @@ def _choose_coding(
 
 
 def _digest(capture: Capture) -> str:
-    if capture.dom_length:  # the answer may be the same while the DOM differs
+    if capture.dom_length:  # the DOM may differ although the answer of the server is the same
         return f"{capture.segment}-{capture.offset}"
     return capture.digest.hex() or f"{capture.segment}-{capture.offset}"
 

@@ -24,11 +24,11 @@ from crawler.http_dates import parse_date
 from crawler.serve.http_error import HttpError
 from crawler.urls.canonical import canonical
 
-TARGET_CHARS_MAX = 16_384  # of a request target: a URL of 8,192 octets, half of them escaped
+TARGET_CHARS_MAX = 16_384  # enough for a URL of 8,192 octets of which half are escaped
 _FIELDS_MAX = 16
 _STAMP = re.compile(r"[0-9]{4}(?:[0-9]{2}){0,5}")
 _END_OF_TIME = "99991231235959"
-_ONLY_A_URL = re.compile(r"url=([-.0-9:A-Z_a-z~/]+)")  # without escapes, so that there is nothing to decode
+_ONLY_A_URL = re.compile(r"url=([-.0-9:A-Z_a-z~/]+)")  # a URL without escapes, so there is nothing to decode
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 _PARSED_MAX = 4096  # parsed targets cached, of at most `_PARSED_CHARS` characters each: 4 MB
 _PARSED_CHARS = 512

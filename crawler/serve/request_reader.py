@@ -69,7 +69,7 @@ class RequestReader:
 
     def __init__(self, header_bytes_max: int) -> None:
         self.refusal: HttpError | None = None
-        self.ended = False  # the rest is another protocol, and is not read
+        self.ended = False  # True once the client switched to another protocol, which is not read
         self._header_bytes_max = header_bytes_max
         self._parser = httptools.HttpRequestParser(self)
         self._begun: list[ServedRequest] = []
@@ -78,7 +78,7 @@ class RequestReader:
         self._url = b""
         self._count = 0
         self._size = 0  # bytes of the fields of the header that is arriving
-        self._loose = 0  # bytes of that header, or of data before it
+        self._loose = 0  # bytes of that header and of data before it
 
     @property
     def at_rest(self) -> bool:
@@ -118,7 +118,7 @@ class RequestReader:
         return begun
 
     def end(self) -> None:
-        """Note that no more bytes arrive: an incomplete body is broken."""
+        """Note that no more bytes will arrive; a body that is still incomplete is marked as broken."""
         self.ended = True
         if self._current is not None:
             self._current.broken = True

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from crawler.serve.representation import Representation
 
-_ASKED_MAX = 8192  # requests of answers that are not cached that are remembered, by hash: 1 MB
+_ASKED_MAX = 8192  # requests for answers that are not cached; this many are remembered by hash, in 1 MB
 
 
 class CachedResponse(msgspec.Struct):
@@ -36,7 +36,7 @@ class CachedResponse(msgspec.Struct):
     bodiless: bool = False
 
     def copy(self) -> "CachedResponse":
-        """Return this answer with its body, not cached."""
+        """Return an uncached copy of this answer with its body."""
         return replace(self, ready=replace(self.ready), counted=0, bodiless=False)
 
 
@@ -74,7 +74,7 @@ class ResponseCache:
         return admitted
 
     def admits(self, shown: CachedResponse) -> bool:
-        """Return whether an answer is worth its room; note that it was requested."""
+        """Return whether an answer may be stored: if there is room or it was requested before. Remember this request."""
         size = shown.ready.size
         if size > self.bytes_max // 8:
             return False
@@ -95,7 +95,7 @@ class ResponseCache:
         shown.counted = 0
 
     def _asked_before(self, key: Hashable) -> bool:
-        """Return whether `key` is among those asked for lately; remember it."""
+        """Return whether `key` was requested recently, and remember this request."""
         name = hash(key)
         if name in self._asked:
             self._asked.discard(name)

@@ -1,7 +1,7 @@
-"""Keeps the segments open that copies were read from last, so that reading a copy is one system call.
+"""Keeps the segments open from which copies were read last, so that reading a copy takes one system call.
 
 A segment grows at the end, is renamed once, and erased records are overwritten in place, so
-a descriptor stays right. Only `crawler ship` deletes segments; descriptors of deleted files
+a descriptor stays valid. Only `crawler ship` deletes segments; descriptors of deleted files
 are closed within `_CHECK_INTERVAL` reads, since they would keep their disk space in use.
 """
 

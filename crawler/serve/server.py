@@ -1,4 +1,4 @@
-"""The page server: pages at GET, notifications at POST; `page_handler.py` decides the answers."""
+"""The page server: answers GET with pages, and takes notifications by POST; `page_handler.py` decides the answers."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ Forward = Callable[[str, bytes], Sending | None]
 
 
 class PageServer:
-    """`crawler serve`: pages at GET, notifications at POST.
+    """The server of `crawler serve`: answers GET with pages, and takes notifications by POST.
 
     `receive` answers the POST endpoints. `forward` asks the process that owns a page
     (None: the owner cannot be reached, 421). Either may be missing.
@@ -122,7 +122,7 @@ class PageServer:
         try:
             reply = self._handler.at_once(parse(match[1].decode()), client_headers, conditions, now)
         except (HttpError, CrawlerError):
-            return None  # the slow path reports the error
+            return None  # `handle` repeats the work and reports the error
         if reply is None:
             return None
         self.answers[reply.status] = self.answers.get(reply.status, 0) + 1
@@ -139,7 +139,7 @@ class PageServer:
         asked = parse(target)
         if asked.refresh or asked.max_stale is not None or asked.door not in _READS:
             host_check.check_same_site(
-                request.headers, host, "a page of another origin may not ask for fetches"
+                request.headers, host, "a page of another origin may not request fetches"
             )
         if asked.door in _PAGES:
             if method == "POST":

@@ -14,13 +14,13 @@ from crawler.change_signals import Signalled
 from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
 
-# Sources whose bucket is remembered; beyond that the one least recently heard is forgotten (its bucket is full again)
+# Number of sources remembered. The source heard least recently is forgotten first; by then its bucket is full again.
 SOURCES_MAX = 1024
 SOURCE_CHARS_MAX = 64
 # (URLs, source) -> the fate of each URL, once durable; raises HttpError (503) if that takes too long.
 Signal = Callable[[Sequence[str], str], Awaitable[Signalled]]
 RETRY_AFTER = 10  # seconds after which a client should send rejected signals again
-CROWD = 10  # sources that may send at full rate at the same time
+CROWD = 10  # number of sources that may send at full rate at the same time
 
 
 class Buckets:
@@ -62,7 +62,7 @@ class SignalHandler:
     async def handle(
         self, raw_urls: Sequence[str], source: str, now: float, *, whole: bool = False
     ) -> Signalled:
-        """Submit as many signals as may pass, or all or none if `whole`; the others are not parsed.
+        """Submit as many signals as the rate allows, or with `whole` all or none; the others are not parsed.
 
         Raises:
             HttpError: 429, none may pass; 503, they are not durable yet.
@@ -82,7 +82,10 @@ class SignalHandler:
 
 def _too_many(n: int) -> HttpError:
     refusal = HttpError(
-        429, "too_many", "this source, or all together, sent too many signals; send these again later", urls=n
+        429,
+        "too_many",
+        "too many signals from this source or from all sources together; send these again later",
+        urls=n,
     )
     refusal.fields = (("Retry-After", str(RETRY_AFTER)),)
     return refusal

@@ -24,7 +24,7 @@ from crawler.records import Capture
 from crawler.serve.segment_files import SegmentFiles
 from crawler.serve.stored_head import StoredHead, of_fields, parse_head
 
-MEMBER_BYTES_MAX = 64 << 10  # of a member that is read by one call
+MEMBER_BYTES_MAX = 64 << 10  # longer members are read piece by piece
 
 Pieces = Callable[[], Iterator[bytes]]
 
@@ -91,7 +91,7 @@ class CopyReader:
     def open(self, archive: Archive, capture: Capture) -> OpenedCopy:
         """Open the answer of a capture, or the DOM that a browser showed instead.
 
-        A revisit has the payload it repeats, and after a 304 also that answer's head.
+        For a revisit, the payload is the one it repeats; after a 304, the head is also that of the repeated answer.
 
         Raises:
             DamageError: the bytes are missing, or are not a record.

@@ -22,7 +22,7 @@ _LIFETIMES = (b"cache-control", b"expires")
 
 
 class StoredHead(msgspec.Struct, frozen=True, gc=False):
-    """Status, reason, and the fields that the server reads. `status` is 0 if the answer has none."""
+    """The status, the reason, and the fields that the server needs. `status` is 0 if the answer has none."""
 
     status: int
     reason: str

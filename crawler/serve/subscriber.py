@@ -20,7 +20,7 @@ log = logging.getLogger("crawler")
 
 LOOK_INTERVAL = 30.0  # seconds between checks for due subscriptions
 HUB_TIMEOUT = 20.0  # seconds for a hub's answer
-ANSWER_BYTES_MAX = 64 << 10  # of an answer; only its status is used
+ANSWER_BYTES_MAX = 64 << 10  # bytes of an answer that are read; only its status is used
 HOPS_MAX = 5
 _FORM = ("Content-Type: application/x-www-form-urlencoded",)
 
@@ -31,7 +31,7 @@ def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
     """Return (topic, hub) of each line "TOPIC HUB" of `serve.websub`.
 
     Raises:
-        ConfigError: a line has another form, or `serve.public_url`, which hubs call back, is not set.
+        ConfigError: a line does not have this form, or `serve.public_url`, which hubs call back, is not set.
     """
     topics = []
     for line in lines:
@@ -41,7 +41,7 @@ def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
         topics.append((parts[0], parts[1]))
     if topics and urlsplit(public).scheme not in ("http", "https"):
         raise ConfigError(
-            "serve.websub: hubs call back, so serve.public_url must say under which http(s) URL"
+            "serve.websub: hubs call back, so serve.public_url must give the http(s) URL they can reach"
         )
     return topics
 

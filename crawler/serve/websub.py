@@ -43,17 +43,17 @@ class Subscription(msgspec.Struct):
     secret: str
     until: float = 0.0
     wanted: bool = True
-    lease: float = LEASE_DEFAULT  # granted by the hub, seconds
+    lease: float = LEASE_DEFAULT  # seconds that the hub granted
     ask_at: float = 0.0
-    tries: int = 0  # requests since the hub last verified it
+    tries: int = 0  # requests sent since the hub last verified the subscription
 
     def asked(self, now: float) -> None:
-        """Note that it was requested; schedule the next request, later each time it is not verified."""
+        """Note that the subscription was requested; schedule the next request, later each time if it is not verified."""
         self.ask_at = now + min(RETRY_MAX, RETRY_FIRST * 2.0**self.tries)
         self.tries = min(self.tries + 1, 32)
 
     def verified(self, lease: float, now: float) -> None:
-        """Note that the hub has verified it."""
+        """Note that the hub has verified the subscription."""
         self.lease, self.until, self.tries = lease, now + lease, 0
         self.ask_at = self.until - RENEWED_AT * lease
 
@@ -77,7 +77,7 @@ class Subscriptions:
         return len(self._by_token)
 
     def begin(self, hub: str, topic: str, callback: str, lease: float = LEASE_DEFAULT) -> dict[str, str]:
-        """Return the form that requests a subscription from a hub; `callback` is the address before the token.
+        """Return the form that requests a subscription from a hub; `callback` is its callback URL up to the token.
 
         Raises:
             HttpError: 429, the maximum number of subscriptions is reached.
@@ -99,7 +99,7 @@ class Subscriptions:
         }
 
     def want(self, topics: Iterable[tuple[str, str]]) -> None:
-        """Add each (topic, hub) that is not subscribed here yet; `due` then returns their forms."""
+        """Add a subscription for each (topic, hub) that has none yet; `due` then returns their forms."""
         known = {(each.topic, each.hub) for each in self._by_token.values()}
         for topic, hub in topics:
             if (topic, hub) not in known:
@@ -115,10 +115,10 @@ class Subscriptions:
         return forms
 
     def verify(self, token: str, fields: dict[str, str], now: float) -> str:
-        """Return the challenge if we requested the subscription that the hub wants verified (section 5.3).
+        """Return the challenge if this process requested the subscription that the hub wants verified (section 5.3).
 
         Raises:
-            HttpError: 404, we did not.
+            HttpError: 404, no such request was sent.
         """
         subscription = self._by_token.get(token)
         mode = fields.get("hub.mode", "")

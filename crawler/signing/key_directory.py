@@ -30,7 +30,7 @@ def authority_of(agent: str) -> str:
 
 
 def proof_fields(body: bytes, keys: Keys, agent: str, now: float) -> list[tuple[str, str]]:
-    """Return the fields by which each published key signs the response with `body`."""
+    """Return the header fields with which each published key signs the response with `body`."""
     digest = f"sha-256={byte_sequence(hashlib.sha256(body).digest())}"
     components: list[Component] = [('"@authority";req', authority_of(agent)), ('"content-digest"', digest)]
     created, inputs, signatures = int(now), [], []

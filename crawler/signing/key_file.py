@@ -66,7 +66,7 @@ def read_keys(path: Path) -> Keys:
 
 
 def _decoded(content: bytes) -> list[SigningKey]:
-    """Return the keys in the content of a key file; none if it is damaged, since errors must not show any of it."""
+    """Return the keys in the content of a key file; none if it is damaged. The error is dropped: it could show a key."""
     try:
         rows: list[dict[str, Any]] = msgspec.json.decode(content, type=dict[str, list[dict[str, Any]]])[
             "keys"

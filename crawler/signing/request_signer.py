@@ -5,12 +5,11 @@
 
 A signature covers the authority of the request and Signature-Agent. So one signature
 serves all requests to an authority for `signature_reuse` seconds, and a redirect to
-another authority is signed anew. Signing costs some 60 us, a further request less than
-a microsecond.
+another authority is signed anew. `signing/README.md`, "Requests", has the cost.
 
-With `sign_when = "challenge"` only authorities are signed for that have asked: by an
-Accept-Signature field (RFC 9421, 5) or by a 401 or 403 that names signatures. The memory
-of challenges and of signatures is bounded by `signature_hosts_max`, oldest first out.
+With `sign_when = "challenge"`, requests are signed only for authorities that have asked: by an
+Accept-Signature field (RFC 9421, 5) or by a 401 or 403 that names signatures. At most
+`signature_hosts_max` challenges and signatures are remembered; the oldest are forgotten first.
 """
 
 import logging
@@ -30,7 +29,7 @@ log = logging.getLogger("crawler")
 TAG = "web-bot-auth"
 LABEL = "sig"
 ON_CHALLENGE = "challenge"
-LOOK_INTERVAL = 10.0  # seconds between two looks at the key file
+LOOK_INTERVAL = 10.0  # seconds between two checks of the key file
 REPEATABLE = frozenset({401, 403})  # answers after which the same request is worth sending again, signed
 # A challenge of WWW-Authenticate: its parameters name Web Bot Auth, or its scheme is one of signatures.
 _NAMED = re.compile(
@@ -132,7 +131,7 @@ def make_signer(identity: IdentityConfig) -> RequestSigner | None:
 
 
 def asks_for_signature(status: int, fields: Fields) -> bool:
-    """Return whether an answer asks for requests signed in the way of Web Bot Auth."""
+    """Return whether an answer asks for requests that are signed as in Web Bot Auth."""
     for name, value in fields:
         lower = name.lower()
         if lower == b"accept-signature" and _accepts(value):
@@ -143,7 +142,7 @@ def asks_for_signature(status: int, fields: Fields) -> bool:
 
 
 def _accepts(value: bytes) -> bool:
-    """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) asks for our tag, or for none."""
+    """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) names our tag, or no tag."""
     import http_sf  # imported here, as few servers send the field
 
     try:

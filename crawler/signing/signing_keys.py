@@ -1,8 +1,8 @@
 """Signing keys: Ed25519 (RFC 8032), named by their thumbprints (RFC 7638; RFC 8037, appendix A.3).
 
-A rotation replaces the key without a moment in which a site cannot check a signature:
+A rotation replaces the key so that sites can check signatures at any time:
 
-    now            the new key is published beside the old one
+    at once        the new key is published beside the old one
     + 1 day        copies of the key directory have expired everywhere: the new key signs
     + 2 days       the last signature of the old key has expired: the old key is no longer published
 
@@ -55,7 +55,7 @@ class SigningKey:
         return self.public() | {"d": encode(self._private.private_bytes_raw())}
 
     def until(self, ends: float) -> "SigningKey":
-        """Return this key with another end."""
+        """Return a copy of this key with another end."""
         return SigningKey(self._private.private_bytes_raw(), self.begins, ends)
 
     def __repr__(self) -> str:
@@ -73,12 +73,12 @@ def signing(keys: Keys, now: float) -> SigningKey:
 
 
 def published(keys: Keys, now: float) -> Keys:
-    """Return the keys that sites may need now: all whose signatures may be in use, and the next key."""
+    """Return the keys that sites may need now: the keys whose signatures may still be valid, and the next key."""
     return tuple(key for key in keys if key.ends > now)
 
 
 def rotated(keys: Keys, private: bytes, now: float, *, at_once: bool) -> Keys:
-    """Return the keys with a new one, which signs from a day from now on, or `at_once` in place of all others.
+    """Return the keys with a new one, which begins to sign in a day, or with `at_once` replaces all others now.
 
     Raises:
         UsageError: an earlier rotation is not finished.

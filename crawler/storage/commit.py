@@ -5,7 +5,7 @@ queued changes, up to a limit, form one group. The shell may wait briefly while 
 expected, since a commit for one page costs as much as one for thirty. The steps of
 a commit (step 0 need not wait for the others):
 
-    0  make       make decisions, in order: filter links, ask the caches, settle the hosts
+    0  make       make decisions, in order: filter links, ask the caches, update the hosts
     1  write      append and sync the WARC records and the links log
     2  batch      write one synced batch, which decides: all keys of the changes,
                   the committed lengths of the files, the counters
@@ -23,7 +23,7 @@ intervals: `step` resumes it, and the shell may let the event loop run in betwee
 The next change is started only when this one is complete, so the caches receive
 the links in queue order; a group holds only complete changes.
 
-Step 0 saves time: deciding on many pages in a row costs a fifth less than deciding
+Step 0 saves time by batching: deciding on many pages in a row costs a fifth less than deciding
 on each page right after parsing it, because parsing evicts the processor's caches.
 """
 
@@ -112,12 +112,12 @@ class Change:
             self.counts[name] = self.counts.get(name, 0) + n
 
 
-Making = Generator[None, None, Change]  # pauses where other work may be done
+Making = Generator[None, None, Change]  # a generator that pauses where other work may be done
 Maker = Callable[[], Change | Making]
 
 
 def steps(made: Change | Making) -> Making:
-    """Return the result of a maker as a generator in any case."""
+    """Return the result of a maker as a generator, also if the maker is a plain function."""
     return made if isinstance(made, Change) else (yield from made)
 
 
@@ -144,10 +144,12 @@ class CommitPoint:
         self._group_entries_max = group_entries_max
         self._sync = sync
         self._queue: deque[Change | Maker] = deque()
-        self._heavy: deque[Maker] = deque()  # slow makers; they join the queue when their turn comes
+        self._heavy: deque[Maker] = (
+            deque()
+        )  # functions of `add_heavy`; they join the queue when their turn comes
         self.unmade = 0  # number of queued functions that have not made their change
-        self._making: Making | None = None  # the first queued change, in progress
-        self._made: deque[Change] = deque()  # complete changes, queued before it
+        self._making: Making | None = None  # the first queued change, which is being made
+        self._made: deque[Change] = deque()  # complete changes, which were queued before that one
         self.counters: Counter[str] = Counter(load_counters(store))
         self.groups = 0
 
@@ -194,7 +196,7 @@ class CommitPoint:
             self.step()
 
     def making(self) -> Generator[None, None, None]:
-        """Like `make`, but as a generator that pauses."""
+        """Make all queued changes, as `make` does, but as a generator that pauses at intervals."""
         while self._making is not None or self._queue:
             self.step()
             yield
@@ -233,7 +235,7 @@ class CommitPoint:
         return [made.popleft() for _ in range(min(len(made), self._group_entries_max))]
 
     def write(self, group: Sequence[Change]) -> None:
-        """Make a group durable. Writer thread.
+        """Make a group durable. Runs in the writer thread.
 
         Raises:
             StoreError: a file or the store failed; the process must end.
@@ -290,7 +292,7 @@ class CommitPoint:
         for change in group:
             for action in change.after:
                 action()
-            change.after.clear()  # they refer to the change; the cycle would keep its bytes alive
+            change.after.clear()  # the effects refer to the change, and this cycle would keep its bytes alive
         reach("committed")
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The store engines: list them, recognize the engine of a folder, open a store.
+"""Lists the store engines, recognizes the engine of a folder, and opens stores.
 
     leveldb      LevelDB through plyvel: wheels up to Python 3.12, otherwise a compiler and LevelDB's headers
     rocksdict    RocksDB through rocksdict: wheels for all

@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 
-# In the order in which a page, a flush, a compaction and a stop reach them.
+# The points are in the order in which a page, a flush, a compaction and a stop reach them.
 POINTS = (
     "seeds loading",
     "fetch begun",

@@ -119,7 +119,7 @@ def named_output(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _is_open_already(path: Path) -> bool:
-    """Return whether `path` is a pipe, a device or a descriptor by name (/dev/stdout), which another program owns."""
+    """Return whether `path` is a pipe, a device or a named descriptor (/dev/stdout), which must not be replaced."""
     return path.exists() and (not path.is_file() or str(path).startswith(("/dev/", "/proc/")))
 
 
@@ -161,14 +161,14 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     draft, former = path.with_name(path.name + UNFINISHED), path.with_name(path.name + _FORMER)
     with _store_errors(path, "write"):
         if former.exists() and not path.exists():
-            os.rename(former, path)  # an earlier writer was killed between the two renames
+            os.rename(former, path)  # undo: an earlier writer was killed between the two renames
         for left in (draft, former):
             if left.exists():
                 shutil.rmtree(left)
         draft.mkdir(parents=True)
         try:
             yield draft
-            os.sync()  # for many files one call is the fastest
+            os.sync()  # one `sync` is faster than one fsync for each of many files
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
@@ -442,7 +442,7 @@ def lock_holder(path: Path) -> str:
 
 
 def _is_brief(path: Path) -> bool:
-    """Return whether the holder will release the lock soon, or the file still names a process that has ended."""
+    """Return whether the lock will be released soon: its holder is brief, or the file names a process that has ended."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -458,7 +458,7 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 def _forget_in_child() -> None:
     """Close a forked child's copies, which would keep the locks after the parent has ended."""
     for lock in list(_held):
-        lock._close()  # the parent's lock stays: it ends with the last copy of its descriptor
+        lock._close()  # the parent keeps its lock, which ends with the last copy of the descriptor
     _held.clear()
 
 
@@ -466,7 +466,7 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def disown_locks(descriptors: Collection[int]) -> None:
-    """Take the descriptors away from the locks of a simulated process that has died, without closing them.
+    """Remove the descriptors from the locks of a simulated process that has died, without closing them.
 
     Their numbers will be reused, and a release or a forked child would close the new owner's files.
     """

@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from isal.isal_zlib import crc32  # takes a third of the time of zlib's for a short value
+from isal.isal_zlib import crc32  # for short values this takes a third of the time of zlib's crc32
 
 from crawler.errors import DamageError, StoreError
 
 VALUE_VERSION = 1
-SEAL_BYTES = 5  # of the version and the checksum before a sealed payload
+SEAL_BYTES = 5  # bytes of the version and the checksum before a sealed payload
 REMEDY = "`crawler check --repair` rebuilds it from its readable parts"
 
 _head = struct.Struct("<BI").pack
@@ -177,7 +177,7 @@ class DiskStore:
     def __init__(self, path: Path) -> None:
         DiskStore.opened = True
         self.path = path
-        self.mended = ""  # what was cut off in order to open the store
+        self.mended = ""  # description of what was cut off in order to open the store
         self.writes = 0
         self._failed = ""
 
@@ -210,7 +210,9 @@ class DiskStore:
                 raise DamageError(f"store: write failed: {self._failed}; {REMEDY}") from error
             raise StoreError(f"store: write failed: {self._failed}") from error
         finally:
-            self.writes += 1  # after the write: what another thread reads meanwhile may be the old value
+            self.writes += (
+                1  # counted after the write, since another thread may read the old value until then
+            )
 
     def _write(self, batch: Any) -> None:
         raise NotImplementedError

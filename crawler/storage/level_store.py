@@ -10,8 +10,8 @@ Known traps that this file handles, each reproduced:
   read verifies the checksum of its block (5 us more for a random read).
 
 LevelDB maps its open tables; they take at most `tables_max` (at least 64) times
-`table_bytes` of resident memory. Many small tables, few of them open, cost no more
-CPU than few large ones.
+`table_bytes` of resident memory. Many small tables of which few are open cost no more
+CPU than a few large ones.
 """
 
 import itertools
@@ -69,7 +69,7 @@ class LevelStore(DiskStore):
             "block_size": 16 << 10,
             "lru_cache_size": block_cache_bytes,
             "bloom_filter_bits": 10,
-            "max_open_files": tables_max + 10,  # LevelDB keeps ten for other files
+            "max_open_files": tables_max + 10,  # LevelDB reserves ten descriptors for other files
         }
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ class LevelStore(DiskStore):
     def _iterator(self, **bounds: Any) -> Any:
         try:
             return self._db.iterator(verify_checksums=True, **bounds)
-        except self._errors as error:  # a truncated table
+        except self._errors as error:  # the table is truncated
             raise self._unreadable(error) from error
 
     def _verified(self, items: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:

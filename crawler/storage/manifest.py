@@ -27,7 +27,7 @@ _FULL, _FIRST, _MIDDLE, _LAST = range(1, 5)
 # The fields of an edit after each tag: n = a number, s = a string.
 _FIELDS = {1: "s", 2: "n", 3: "n", 4: "n", 5: "ns", 6: "nn", 7: "nnnss", 9: "n"}
 _LOG_NUMBER, _NEXT_FILE = 2, 3
-# Those that precede the tables in an edit, of LevelDB and of RocksDB: comparator, log, previous log, next file,
+# The fields that precede the tables in an edit of LevelDB or RocksDB: comparator, log, previous log, next file,
 # the most column families, least log to keep, last sequence, and the name of the database.
 BEFORE_TABLES = {1: "s", 2: "n", 3: "n", 4: "n", 9: "n", 10: "n", 203: "n", 0x2001: "s"}
 
@@ -61,7 +61,7 @@ def _oldest_log(manifest: bytes) -> int:
 
 
 def next_file(manifest: bytes) -> int:
-    """Return the first number that no table named by a manifest has, of LevelDB or of RocksDB."""
+    """Return the first number that no table named by a manifest (of LevelDB or RocksDB) has."""
     number = 0
     for edit in edits(manifest, BEFORE_TABLES):
         number = edit.get(_NEXT_FILE, number)

@@ -6,7 +6,7 @@ Credentials, region and endpoint come from the environment variables of each ser
 (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, ...). They are not part of the configuration, so
 no file of a crawl contains them.
 
-An object appears under its name whole, and only if there is none of that name: small files
+An object appears under its name only when it is complete, and only if there is none of that name. Small files
 are put by one conditional request; larger ones are uploaded in parts as `NAME~`, which is
 then copied on the same condition and deleted. A kill leaves at most `NAME~`, which the next
 attempt replaces. So every operation here may be repeated.
@@ -24,7 +24,7 @@ from crawler.storage.files import UNFINISHED, new_file
 SCHEMES = ("s3", "gs", "az", "file")
 # Larger files are uploaded in parts, so that none of them is held in memory as a whole.
 WHOLE_BYTES_MAX = 8 << 20
-_PART_BYTES = 8 << 20  # S3 allows 10,000 parts, so 80 GB
+_PART_BYTES = 8 << 20  # bytes; S3 allows 10,000 parts, so files of up to 80 GB
 _PARTS_AT_ONCE = 2
 _READ_BYTES = 1 << 20
 _RETRIES: Any = {"max_retries": 4}
@@ -94,12 +94,12 @@ class ObjectStore:
         return True
 
     def replace(self, name: str, path: Path) -> None:
-        """Put an object with the content of a file, also in place of an existing one."""
+        """Write an object with the content of a file; replace an existing one."""
         with _named(self.place(name)), path.open("rb") as file:
             self._library.put(self._store, name, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
     def size(self, name: str) -> int | None:
-        """Return the size in bytes of an object; None if there is none."""
+        """Return the size in bytes of an object; None if it does not exist."""
         with _named(self.place(name)):
             try:
                 return int(self._library.head(self._store, name)["size"])
@@ -124,7 +124,7 @@ class ObjectStore:
             if path.stat().st_size <= WHOLE_BYTES_MAX:
                 self._library.put(self._store, name, file.read(), mode="create")
                 return
-            if self.size(name) is not None:  # spare the upload
+            if self.size(name) is not None:  # skip the upload
                 raise self._library.exceptions.AlreadyExistsError(name)
             draft = name + UNFINISHED
             self._library.put(

@@ -24,7 +24,7 @@ from crawler.errors import StoreError
 from crawler.storage.files import write_all
 
 PIECE_BYTES = 1 << 20
-PARTS = "parts"  # the folder of a process for its parts
+PARTS = "parts"  # name of the folder in which a process keeps its parts
 _BODY, _HEAD = ".part", ".head"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -33,7 +33,7 @@ class PartHead(msgspec.Struct, gc=False):
     """The answer with which a part began.
 
     `request` is the head of its request, `length` the length that the answer stated, -1 if none.
-    `resumed` lists the lengths at which later answers went on.
+    `resumed` lists the lengths at which later answers continued.
     """
 
     url: str
@@ -78,7 +78,7 @@ class Part:
 
     @property
     def is_whole(self) -> bool:
-        """True if all bytes that the answer promised have come."""
+        """True if all bytes that the answer announced have arrived."""
         return self.length == self.head.length
 
     def write(self, data: bytes) -> None:
@@ -105,14 +105,14 @@ class Part:
         self.save_head()
 
     def save_head(self) -> None:
-        """Write the head's file."""
+        """Write the file with the head."""
         try:
             self._path.with_suffix(_HEAD).write_bytes(_encode(self.head))
         except OSError as error:
             raise StoreError(f"{self._path}: cannot write: {error.strerror}") from error
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the payload in pieces of at most `PIECE_BYTES`; any thread, any number of times."""
+        """Yield the payload in pieces of at most `PIECE_BYTES`; may be called in any thread, any number of times."""
         read = 0
         for piece in self._read(self.length):
             read += len(piece)
@@ -180,11 +180,11 @@ class PartFolder:
         return part
 
     def has(self, identity: str) -> bool:
-        """Return whether a transfer that broke off has left a part."""
+        """Return whether there is a part of a transfer that broke off."""
         return identity in self._left
 
     def left(self, identity: str) -> Part | None:
-        """Reopen the part of a transfer that broke off; None if there is none. Takes 2 ms per MB."""
+        """Reopen the part of a transfer that broke off; return None if there is none. Takes 2 ms per MB."""
         if identity not in self._left:
             return None
         self._left.discard(identity)
@@ -203,7 +203,7 @@ class PartFolder:
         self._left.add(identity)
 
     def sweep(self, is_needed: Callable[[str, PartHead], bool]) -> None:
-        """Delete what earlier processes left and nothing needs: `is_needed(identity, head)` decides."""
+        """Delete the parts of earlier processes for which `is_needed(identity, head)` is false."""
         for identity in sorted(self._left):
             path = self._path(identity)
             try:
@@ -221,7 +221,7 @@ class PartFolder:
 
 
 def _boot() -> str:
-    """Return what identifies this boot of the machine; "" if the system does not say."""
+    """Return the id of this boot of the machine; "" if the system does not provide it."""
     try:
         return _BOOT.read_text().strip()
     except OSError:

@@ -5,7 +5,7 @@ an empty store, and a truncated manifest gives an earlier state. The second is
 recognized in another way, since an opening may name an oldest log that was never
 created. If the named log is gone, the oldest existing log must continue the manifest:
 
-    it has records    the first one is write S + 1, S being the last one in tables when the log was named
+    it has records    the first one is write S + 1, where S is the last write in tables when the log was named
     it is empty       its number was allocated before the manifest ends (a clean close leaves such a log)
 
 A store writes a record as soon as it is open (`RocksStore._mark_opening`), so a

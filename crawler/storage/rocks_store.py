@@ -31,7 +31,7 @@ from crawler.storage.kv import REMEDY, DiskStore
 from crawler.storage.rocks_manifest import lost_bookkeeping
 from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
-_NO_KEY = b"\x00"  # not a key of `keys.py`
+_NO_KEY = b"\x00"  # this key is not in `keys.py`
 _LOG_BYTES_MAX = 1 << 20  # limit of `LOG`, RocksDB's own diagnostic log
 _DAMAGE = ("Corruption", "Invalid argument", "Not implemented")
 
@@ -95,7 +95,7 @@ class RocksStore(DiskStore):
             try:
                 self._mark_opening()
             except CrawlerError:
-                self.close()  # otherwise this process could not rebuild the store
+                self.close()  # without this, the process could not rebuild the store
                 raise
         except OSError as error:
             raise DirectoryError(f"store {path}: cannot be opened: {error}") from error
@@ -117,7 +117,7 @@ class RocksStore(DiskStore):
             raise _opening_error(path, str(error)) from error
 
     def _mark_opening(self) -> None:
-        """Begin the log with a record; with it, `rocks_manifest.py` can tell that nothing is missing before the log."""
+        """Begin the log with a record, from which `rocks_manifest.py` can tell that no earlier log is missing."""
         batch = self.batch(sync=True)
         batch.delete(_NO_KEY)
         self.write(batch)
@@ -204,8 +204,10 @@ class RocksStore(DiskStore):
             found.close()
         try:
             self._db.close()
-        except self._errors as error:  # writing the memtable to a table failed; the logs hold its content
-            if not self._failed and not str(error).startswith(_DAMAGE):  # reads report damage
+        except self._errors as error:  # writing the memtable to a table failed, but the logs have its content
+            if not self._failed and not str(error).startswith(
+                _DAMAGE
+            ):  # not an error here: reads report the damage
                 raise StoreError(f"store: cannot be closed: {self._said(error)}") from error
 
 
@@ -223,7 +225,7 @@ class _Batch:
 def _sync(log: Path) -> None:
     try:
         descriptor = os.open(log, os.O_RDONLY)
-    except FileNotFoundError:  # its writes have since reached a table
+    except FileNotFoundError:  # the log is gone because its writes have reached a table
         return
     try:
         os.fdatasync(descriptor)

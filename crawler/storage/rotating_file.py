@@ -4,7 +4,7 @@
 
 A file is rotated when it would exceed a size, or when its first line is older than an age. Any process may rotate: it
 holds a lock on the file meanwhile, and the others notice at their next write that the name belongs to another file. So
-they also follow a rotation by logrotate, with or without a signal. Every line is written whole into one file.
+they also notice a rotation by logrotate, with or without a signal. Every line is written whole into one file.
 
 A write costs two calls of the system more than a plain append, 3 us.
 """
@@ -18,13 +18,13 @@ from pathlib import Path
 from crawler.storage.files import write_all
 
 _INSTANT = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
-_HEAD_BYTES = 4096  # in which the first line has its instant
+_HEAD_BYTES = 4096  # bytes at the start of a file in which the instant of the first line is searched
 
 
 class RotatingFile:
     """Appends to `path`; starts a new file at `bytes_max`, or when it is `age_max` seconds old (0: no limit).
 
-    `kept` former files remain, 0: all. The lines must contain an instant in ISO form, by which their age is known.
+    `kept` former files remain (0: all). The lines must contain an instant in ISO form, which tells their age.
     """
 
     def __init__(self, path: Path, *, bytes_max: int = 0, age_max: float = 0.0, kept: int = 0) -> None:
@@ -59,7 +59,7 @@ class RotatingFile:
     def _opened(self) -> None:
         self.close()
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._began = 0.0  # not known yet
+        self._began = 0.0  # the age is not known yet
 
     def _is_current(self) -> bool:
         """Return whether the name still belongs to the open file."""

@@ -51,7 +51,7 @@ def _made(beside: Path | None) -> Path:
         _remove_left_over(beside)
         try:
             return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=beside))
-        except OSError:  # read-only, full, or of another user
+        except OSError:  # `beside` is read-only, full, or belongs to another user
             pass
     return Path(tempfile.mkdtemp(prefix=_FOLDER))
 
@@ -95,7 +95,7 @@ def _copied(store: Path, into: Path) -> bool:
     for name in names:
         if name.endswith(".log") or name == before[0] or name.startswith(_COPIED):
             shutil.copyfile(store / name, into / name)
-    # The copy gives its own new tables the numbers from `fresh` on. A file of such a number, which the
+    # The copy gives its own new tables the numbers from `fresh` on. A file with such a number, which the
     # manifest does not name yet, must not be linked: the copy would overwrite it in the original store.
     fresh = next_file((into / before[0]).read_bytes())
     for name in names:
@@ -123,7 +123,7 @@ def link(source: Path, target: Path) -> None:
         os.link(source, target)
     except FileNotFoundError:
         raise
-    except OSError:  # another file system, or a file of another user
+    except OSError:  # the file is on another file system, or belongs to another user
         if os.statvfs(source).f_flag & os.ST_RDONLY:
             os.symlink(source.absolute(), target)
         else:

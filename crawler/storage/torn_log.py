@@ -27,7 +27,7 @@ from crawler.storage.files import cut
 BLOCK_BYTES = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _LAST = 1, 2, 4
-_MASK_DELTA = 0xA282EAD8  # util/crc32c.h: a crc of data that contains crcs is stored rotated and shifted
+_MASK_DELTA = 0xA282EAD8  # util/crc32c.h: added to the rotated crc, since the data may itself contain crcs
 
 
 def _crc32c_table() -> list[int]:

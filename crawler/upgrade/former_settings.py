@@ -17,7 +17,7 @@ from crawler.urls.canonical import canonical
 log = logging.getLogger("crawler")
 
 RENAMED: Mapping[str, str] = {}
-# crawl.toml holds every setting, so a harmful former default would stay with the crawl.
+# crawl.toml stores every setting, so without this a harmful default of an earlier version would stay in force.
 FORMER_DEFAULTS: Mapping[str, object] = {"refresh.clock_min": 604_800.0}
 DROPPED: Mapping[str, str] = {
     "fetch.large_body_bytes": "fetch.held_bytes_max bounds all bodies together",

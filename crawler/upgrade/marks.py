@@ -2,10 +2,10 @@
 
     m/ends                    number of clean ends: becomes the number of the state (m/state)
     m/ended                   the end of the crawl as a process knew it: dropped, since its form has changed; it
-                              only shortens a wait at the end of a crawl of several machines
-    stored.*                  counters of records and captures: counted
+                              only shortens a wait at the end of a crawl on several machines
+    stored.*                  counters of records and captures: computed by counting them
     m/settled                 settings on which stored state depends: copied from crawl.toml
-    places of the seeds       hosts where looser settings apply: found among the URLs that were seeds
+    places of the seeds       hosts where relaxed settings apply: taken from the seeds that were tried
 
 One batch upgrades each process; running the step again changes nothing.
 """
@@ -29,7 +29,7 @@ ENDS = b"m/ends"
 
 
 def renew_marks(directory: CrawlDirectory) -> None:
-    """Upgrade the stores of all processes, then the places of the seeds.
+    """Upgrade the stores of all processes, then store the places of the seeds.
 
     Raises:
         DamageError: a store cannot be read.

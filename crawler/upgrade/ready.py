@@ -29,7 +29,7 @@ FORMER_JOURNAL = "reshard.json"  # journal of a reshard, in directories without 
 
 
 def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> None:
-    """Upgrade the directory to the current format; refuse one that a command other than `finishing` is changing.
+    """Upgrade the directory to the current format; refuse it while a command other than `finishing` is unfinished.
 
     A directory without a crawl is ready.
 
@@ -51,7 +51,7 @@ def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> 
 
 
 def _upgrade(directory: CrawlDirectory, number: int) -> None:
-    from crawler.upgrade.steps import STEPS  # most commands find the current format, and start faster without
+    from crawler.upgrade.steps import STEPS  # imported here, as most directories need no upgrade
 
     try:
         with contextlib.ExitStack() as held:

@@ -1,4 +1,4 @@
-"""Processes that are behind their peers: they have lost links that they had confirmed.
+"""Find and repair processes that are behind their peers: they have lost links that they had confirmed.
 
 A process confirms links once they are durable, and the sender then deletes them. If its store
 is put back to an earlier state, or is rebuilt after damage, these links are gone on both sides.
@@ -22,8 +22,8 @@ from crawler.upkeep.repair import RepairNote
 class Exchanged(NamedTuple):
     """The links that a process has exchanged with its peers, by peer.
 
-    `confirmed`: how many links of this process the peer had ever received when it last confirmed some.
-    `applied`: how many links of the peer this process has ever received.
+    `confirmed`: the number of links of this process that the peer had ever received when it last confirmed some.
+    `applied`: the number of links of the peer that this process has ever received.
     """
 
     confirmed: Mapping[str, int]
@@ -48,13 +48,13 @@ class Behind(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.name}: {self.links:,} links of {self.peer} are missing that it had confirmed: "
+            f"{self.name}: {self.links:,} links from {self.peer} that it had confirmed are missing: "
             "its store is of an earlier state"
         )
 
 
 def find_behind(exchanged: Mapping[str, Exchanged]) -> list[Behind]:
-    """Return which of these processes are behind which others of them."""
+    """Return the pairs of these processes in which one is behind the other."""
     return [
         Behind(name, peer, lost)
         for name, own in exchanged.items()
@@ -69,7 +69,7 @@ def recover_behind(
     """Bring back the links of processes that are behind or were rebuilt; return (what was done, problems).
 
     A process whose store was rebuilt may have lost links although no peer has a higher count: its peers may have
-    been rebuilt too, or divided by a reshard, and have counted from zero since then. Its repair ends here.
+    been rebuilt too, or divided by a reshard, and have counted from zero since then. This function completes its repair.
 
     Raises:
         DirectoryError: a process uses its folder, or the folder is damaged.
@@ -83,7 +83,7 @@ def recover_behind(
     rebuilt = [name for name in names if RepairNote(directory, name).store_damaged]
     done, problems = [str(each) for each in found], []
     lost = dict.fromkeys([*(each.name for each in found), *rebuilt])
-    # Links for the others waited in the same store, so they may be lost, too.
+    # Outgoing links for the others waited in the rebuilt store, so they may be lost too.
     pairs = dict.fromkeys(pair for name in lost for peer in names for pair in ((name, peer), (peer, name)))
     queued = Counter[str]()
     for name, finder in pairs:
@@ -91,7 +91,9 @@ def recover_behind(
             links, unread = recover(config, directory, name, [finder], clock)
             queued[name] += links
             problems += unread
-    done += [f"{name}: {queued[name]:,} links wait for it, from the archives of its peers" for name in queued]
+    done += [
+        f"{name}: {queued[name]:,} links from the archives of its peers are queued for it" for name in queued
+    ]
     for name in rebuilt:
         RepairNote(directory, name).end()
     return done, problems
@@ -100,7 +102,7 @@ def recover_behind(
 def recover(
     config: Config, directory: CrawlDirectory, lost: str, peers: Iterable[str], clock: Clock
 ) -> tuple[int, list[str]]:
-    """Queue the links of `lost` that these peers find in their archives; return (how many, problems)."""
+    """Queue the links of `lost` that these peers find in their archives; return (number of links queued, problems)."""
     total, problems = 0, []
     for name in peers:
         with at_rest(config, directory, name, clock=clock) as stages:

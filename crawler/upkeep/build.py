@@ -61,7 +61,7 @@ def open_source(folder: Path, name: str) -> OldProcess:
 
 
 class Build:
-    """Builds new processes from the old ones in `sources`, which had the table `old_table`; with stores of `engine`."""
+    """Builds new processes, with stores of `engine`, from the old ones in `sources`, which had the table `old_table`."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from crawler.upkeep.repair import RepairNote
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-PROBLEMS_MAX = 1000  # lines of one report
+PROBLEMS_MAX = 1000  # further problems are left out of the report
 
 
 def check(stages: Stages) -> list[str]:
@@ -59,7 +59,7 @@ def _damaged_values(store: KeyValue) -> list[str]:
 
 
 def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
-    """Return a line for each kind of key of which the store has more or fewer than were written."""
+    """Return a line for each kind of key whose number in the store differs from the number written."""
     problems = []
     for name, prefix in KEPT.items():
         found, counted = sum(1 for _ in scan_prefix(store, prefix)), point.counters[name]
@@ -137,7 +137,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     with Lock(folder / "node.lock", name):
         mended, links = rebuild(config, folder, fingerprinter, store_damaged=note.store_damaged)
     done += found + mended.done
-    # The rebuilt store may be in an earlier state, but all surviving data has been put back: accept its number.
+    # The rebuilt store may have the number of an earlier state. All surviving data is back in it, so accept that number.
     directory.note_state(name, 0)
     with at_rest(config, directory, name, clock=clock) as stages:
         done += refind(stages, mended.lost, links, reread=True)
@@ -150,7 +150,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
 def mend_stores(directory: CrawlDirectory) -> list[str]:
     """Repair the stores that cannot be opened, in any format; return what was done, one line each.
 
-    `repair` does the rest once they are in the current format.
+    `repair` does the rest once the stores are in the current format.
 
     Raises:
         DirectoryError: a process uses the folder.
@@ -169,7 +169,7 @@ def mend_stores(directory: CrawlDirectory) -> list[str]:
 def _opened(
     config: Config, directory: CrawlDirectory, name: str, clock: Clock
 ) -> tuple[list[str], list[str]]:
-    """Return (the problems found after opening the stages, the repairs made by opening them)."""
+    """Open the stages; return (the problems found in them, the repairs made by opening them)."""
     try:
         with at_rest(config, directory, name, clock=clock) as stages:
             return check(stages), repaired(stages)
@@ -196,7 +196,7 @@ def repaired(stages: Stages) -> list[str]:
 def repair_before_opening(
     folder: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None
 ) -> tuple[list[str], bool]:
-    """Free the ballast, so that a full disk has room; rebuild a store that cannot be opened or read.
+    """Free the ballast, so that a full disk has room; then rebuild the store if it cannot be opened or read.
 
     Return (what was done, one line each; whether the store was rebuilt). `before` is called before the
     store is rebuilt, or before a new store replaces one that is missing.

@@ -1,4 +1,4 @@
-"""Consent receipts under `check` and `check --repair`: every one that a page refers to is there and whole."""
+"""Consent receipts in `check` and `check --repair`: each receipt that a page refers to must exist and be intact."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +25,7 @@ _URI = warc.RECEIPT_URI.decode()
 def problems(store: KeyValue) -> Iterator[str]:
     """Yield a line for each damaged receipt, and for each one that is missing although a page or receipt refers to it.
 
-    Pages of earlier versions have none.
+    Pages stored by earlier versions of the crawler have no receipts.
     """
     found, sites = set(), set()
     for key, value in scan_prefix(store, RECEIPT):
@@ -56,7 +56,7 @@ def _named(store: KeyValue) -> Iterator[bytes]:
 
 
 def broken(store: KeyValue) -> Iterator[bytes]:
-    """Yield the keys of receipts that cannot be decoded, or have other content than their digests say."""
+    """Yield the keys of receipts that cannot be decoded, or whose content does not match their digest."""
     for key, value in scan_prefix(store, RECEIPT):
         try:
             unpack(key, value)
@@ -65,7 +65,7 @@ def broken(store: KeyValue) -> Iterator[bytes]:
 
 
 def of_record(record: reading.Record) -> ReceiptBlock | None:
-    """Return the receipt in a WARC record; None if the record has none, or has another than its name says."""
+    """Return the receipt in a WARC record; None if the record has none, or one that does not match its name."""
     uri = record.fields.get("warc-target-uri", "")
     if record.kind != "metadata" or not uri.startswith(_URI):
         return None

@@ -38,7 +38,9 @@ from crawler.upkeep.repair import Repair
 from crawler.upkeep.warc_members import mended
 
 _REQUEST_KEY = re.compile(r"[0-9a-f]{16}")
-_RECEIPTS_MAX = 2 * 65_536  # twice as many as a segment holds between two records of the same receipt
+_RECEIPTS_MAX = (
+    2 * 65_536
+)  # in memory; twice as many as a segment may have between two records of one receipt
 
 
 class Found(NamedTuple):
@@ -57,11 +59,11 @@ class Recapture:
 
     def __init__(self, repair: Repair) -> None:
         self._repair = repair
-        self._blank: dict[str, list[tuple[int, int]]] = {}  # by segment: (first byte, end)
-        self._receipts: dict[str, ReceiptBlock] = {}  # found so far, by digest
+        self._blank: dict[str, list[tuple[int, int]]] = {}  # segment -> its blanked ranges (first byte, end)
+        self._receipts: dict[str, ReceiptBlock] = {}  # digest -> receipt found so far
 
     def mend_segments(self) -> None:
-        """Blank the broken records in each file, and restore the keys of the whole ones."""
+        """Blank the broken records in each file, and restore the keys of the intact ones."""
         folder = self._repair.folder / "warc"
         folder.mkdir(parents=True, exist_ok=True)
         if self._repair.store_damaged:
@@ -113,7 +115,7 @@ class Recapture:
                 self._repair.done.append(f"{name}: taken back from {segments.LOST_AND_FOUND}")
 
     def _mend_segment(self, path: Path, name: str, end: int, known: set[int], restored: Counter[str]) -> int:
-        """Blank broken records and restore captures unknown to the store; return the length of the whole part."""
+        """Blank broken records and restore captures unknown to the store; return the length that is intact."""
         group: list[tuple[int, int, reading.Record]] = []
         whole = 0
         for offset, length, record in mended(path, name, min(end, path.stat().st_size)):
@@ -141,7 +143,7 @@ class Recapture:
         known: set[int],
         restored: Counter[str],
     ) -> None:
-        """Put those keys of one capture that the store lacks."""
+        """Write the keys of one capture that the store lacks."""
         if not group:
             return
         offset, length, answer = group[0]
@@ -166,7 +168,7 @@ class Recapture:
     def _restore_found(
         self, segment: str, url: str, at: float, found: Found, known: set[int], restored: Counter[str]
     ) -> None:
-        own = found.facts.get("requestKey", "")  # of a request by the user's code
+        own = found.facts.get("requestKey", "")  # the key of a request that the user's code made
         of_url = self._repair.fingerprinter.fingerprint(url)
         fingerprint = int(own, 16) if _REQUEST_KEY.fullmatch(own) else of_url
         fetch, digest = _fetch(url, at, found)
@@ -180,7 +182,9 @@ class Recapture:
                     return
                 refers_to = unseal(payload_key(digest), original)
             key = capture_key(fingerprint, at)
-            while self._repair.store.get(key) is not None:  # another answer in the same second
+            while (
+                self._repair.store.get(key) is not None
+            ):  # the key belongs to another answer of the same second
                 key = key[:10] + (int.from_bytes(key[10:], "big") + 1).to_bytes(8, "big")
             capture = Capture(
                 segment=segment,
@@ -201,13 +205,13 @@ class Recapture:
             self._repair.writer.put(key, pack(capture))
             if not refers_to and fetch.body and self._repair.store.get(payload_key(digest)) is None:
                 self._repair.writer.put(payload_key(digest), seal(key))
-            self._repair.writer.flush()  # the next lines look it up
+            self._repair.writer.flush()  # the code below looks up the keys just written
             restored["captures"] += 1
         if found.facts:
             self._restore_record(fetch, fingerprint, digest, receipt, found, restored)
 
     def _restore_receipt(self, fingerprint: int, found: Found, restored: Counter[str]) -> bytes:
-        """Put the consent receipt that a capture names, if the store lacks it; return its digest, b"" without one."""
+        """Write the consent receipt that a capture names if the store lacks it; return its digest, b"" without one."""
         block = self._receipts.get(found.facts.get("consentReceipt", ""))
         if block is None:
             return b""
@@ -226,7 +230,7 @@ class Recapture:
         found: Found,
         restored: Counter[str],
     ) -> None:
-        """Put a missing record; renew one that this repair made and that is older than a capture of its page."""
+        """Write a missing record; renew a record that this repair made if it is older than a capture of its page."""
         key = record_key(fingerprint)
         value = self._repair.store.get(key)
         previous = None if value is None else unpack_record(key, value)
@@ -297,7 +301,7 @@ def _facts(record: reading.Record) -> dict[str, str]:
 
 
 def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
-    """Return (the answer as it was fetched, the SHA-1 of its payload)."""
+    """Return (the answer as a `Fetch`, the SHA-1 of its payload)."""
     message = reading.parse_http(found.answer.block)
     head = head_of(message.headers, version=message.version, status=message.status, reason=message.reason)
     outcome = found.facts.get("outcome", "")
@@ -320,7 +324,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
 def _record(
     previous: PageRecord | None, fetch: Fetch, fingerprint: int, digest: bytes, found: Found
 ) -> PageRecord:
-    """Return the record of a page as its captures up to this one show it."""
+    """Return the record of a page as it follows from its captures up to this one."""
     number = {name: int(value) for name, value in found.facts.items() if value.isdigit()}
     fetch_task = FetchTask(
         kind=TaskKind.PAGE,

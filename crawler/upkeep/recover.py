@@ -3,11 +3,11 @@
 Every URL that a process received from others is a link of a page that one of them has
 archived, the target of a redirect there, or a seed. So each of the others reads its
 archive once, selects the links that the lost process owned, and puts them into its
-outbox. The last commit lets the outbox start over, and forget what the process had
-confirmed: until then the peers refuse it, so an interrupted recovery is repeated.
+outbox. The last commit restarts the numbering of the outbox and forgets what the lost process had
+confirmed. Until then its peers refuse it, so an interrupted recovery must be repeated.
 
 The process may have lost its whole folder, or have been put back to an earlier state
-(`behind.py`). Only it knew the links between its own pages: it finds them by fetching
+(`behind.py`). Links between its own pages were stored only there: it finds them by fetching
 those pages again.
 """
 
@@ -56,7 +56,7 @@ class Recovery:
         return len(self._queued)
 
     def _commit(self) -> None:
-        """Queue the links found, and send the scope, which the lost process must learn again."""
+        """Queue the links found, and with them the scope, which the lost process must learn again."""
         links, self._links = list(self._links.values()), {}
         change = Change(sync=True)
         if not self._told:

@@ -31,7 +31,9 @@ def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread
     _queue(due, commits, [link for link in links if owner(link.fingerprint) == stages.name])
     if reread:
         _span_scope(stages)
-        found = StoredLinks(stages).owned_by(stages.name)  # `check` reports pages that cannot be read
+        found = StoredLinks(stages).owned_by(
+            stages.name
+        )  # skip pages that cannot be read; `check` reports them
         while portion := list(itertools.islice(found, _LINKS_AT_ONCE)):
             _queue(due, commits, portion)
     if new := due.new - before:

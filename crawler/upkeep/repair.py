@@ -3,7 +3,7 @@
 If a repair is killed, the next run needs facts that the first run found and that its
 own changes have since hidden. They are stored in:
 
-    journal          a repair has started, and whether the store may have lost keys (null: it only examines)
+    journal          that a repair has started, and whether the store may have lost keys (null: so far it only examines)
     repair.lost      fingerprints of pages whose copies are lost, noted before their keys are deleted
     links.waiting/   the links log as it was found, until all its waiting links are queued
 """
@@ -34,13 +34,13 @@ class RepairNote:
     def __init__(self, directory: CrawlDirectory, name: str) -> None:
         self._path, self._folder, self._name = directory.path, directory.process(name), name
         self._journal = load_journal(self._path) or Journal("repair")
-        # Whether a repair has changed anything before, and what the store may have lost then.
+        # Whether an earlier repair was cut off after its first change, and whether the store may have lost keys.
         self.cut_off = self._journal.facts.get(name) is not None
         self.store_damaged = bool(self._journal.facts.get(name))
 
     @staticmethod
     def examine(directory: CrawlDirectory, names: Iterable[str]) -> None:
-        """Note that these processes are examined: until each is found whole or repaired, nothing else may open them."""
+        """Note that these processes are being examined; nothing else may open them until each is intact or repaired."""
         journal = load_journal(directory.path) or Journal("repair")
         journal.facts = {**dict.fromkeys(names), **journal.facts}
         keep_journal(directory.path, journal)
@@ -77,7 +77,7 @@ class LostPages(set[int]):
         super().add(fingerprint)
 
     def keep(self) -> None:
-        """Make them durable: the next step deletes the keys from which they follow."""
+        """Make the fingerprints durable, since the next step deletes the keys from which they were computed."""
         if self._unkept:
             file = AppendFile(self._path, self._length)
             try:
@@ -144,7 +144,7 @@ class Repair:
         *,
         store_damaged: bool,
     ) -> Self:
-        """Return a repair that is started, or continued."""
+        """Start a repair, or continue an interrupted one; return it."""
         lost = LostPages(folder / LOST_FILE)
         writer = BoundedWriter(store, lost.keep)
         return cls(config, folder, fingerprinter, store, writer, store_damaged, lost)

@@ -43,12 +43,12 @@ class Requeue:
 
     def __init__(self, repair: Repair) -> None:
         self._repair = repair
-        self._queued: set[int] = set()  # fingerprints
+        self._queued: set[int] = set()  # fingerprints of queued URLs
         self._forgot_peers = False  # whether the counts of links from peers were removed
         self._todo = self._parked = 0
 
     def mend_queues(self) -> None:
-        """Keep one queue entry per URL, of known hosts only; correct the lengths in host records and totals."""
+        """Keep one queue entry per URL, for known hosts only; correct the queue lengths in host records and totals."""
         stored = scan_prefix(self._repair.store, HOST)
         hosts = {key[2:]: full_record(key, unseal(key, value)) for key, value in stored}
         todo: Counter[bytes] = Counter()
@@ -87,7 +87,7 @@ class Requeue:
         self._repair.writer.flush()
 
     def forget_peers(self) -> None:
-        """Forget which links peers have sent, if the store is damaged: then all are recovered (`behind.py`)."""
+        """If the store is damaged, forget which links peers have sent, so that all are recovered (`behind.py`)."""
         if not self._repair.store_damaged:
             return
         for key, _ in scan_prefix(self._repair.store, INBOX):
@@ -120,12 +120,14 @@ class Requeue:
         return links
 
     def _waiting_links(self) -> list[Link]:
-        """Return the links of the links log and set it aside: the log starts empty, and they are not queued yet."""
+        """Return the links of the links log, which are not queued yet; set the log aside, so that it starts empty."""
         log, aside = self._repair.folder / "links", self._repair.folder / WAITING_LINKS
         if log.exists() and not aside.exists():
             rename(log, aside)
         links = [*salvage(aside), *salvage(log)]
-        shutil.rmtree(log, ignore_errors=True)  # it holds what an interrupted repair took from `aside`
+        shutil.rmtree(
+            log, ignore_errors=True
+        )  # it contains links that an interrupted repair took from `aside`
         return links
 
     def _counters(self, repeats: int, known: int) -> dict[str, int]:
@@ -144,7 +146,7 @@ class Requeue:
         return counters
 
     def _count_outcomes(self) -> dict[str, int]:
-        """Count each page's last fetch from the records, if counters are lost or from an earlier state."""
+        """If the counters are lost or from an earlier state, count the last fetch of each page from the records."""
         records = (unpack_record(key, value) for key, value in scan_prefix(self._repair.store, PAGE))
         return dict(Counter(f"pages.{record.outcome}" for record in records))
 

@@ -1,4 +1,4 @@
-"""The steps of `crawler reshard` in a crawl directory, and a switch that a crash cannot leave half done.
+"""The steps of `crawler reshard`; the last one, the switch, is completed even after a crash.
 
     settle   every link that waits in an outbox is applied by its owner, every DUE is flushed
     build    DIR/.reshard/<name> for each new process: the keys of its buckets, from all old ones
@@ -78,7 +78,8 @@ class Resharding:
         missing = set(self._old) - set(directory.process_names())
         if missing:
             raise DirectoryError(
-                f"{directory.path}: {', '.join(sorted(missing))} is missing; `crawler recover` rebuilds its to-do list"
+                f"{directory.path}: these processes are missing: {', '.join(sorted(missing))}; "
+                "`crawler recover` rebuilds their to-do lists"
             )
 
     def run(self) -> None:
@@ -179,7 +180,7 @@ def finish(directory: CrawlDirectory) -> bool:
             (built / name).rename(directory.process(name))
             reach("reshard renamed")
     for name in switch.new:
-        directory.note_state(name, 0)  # its store is new
+        directory.note_state(name, 0)  # a new store starts with state 0
     for name in set(switch.old) - set(switch.new):
         directory.forget_begun(name)
     atomic_write(directory.path / TABLE_FILE, switch.table.encode())

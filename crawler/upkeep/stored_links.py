@@ -1,4 +1,4 @@
-"""All links that an archive shows: those of its pages, the targets of its redirects, and the seeds."""
+"""Find all links in an archive: the links of its pages, the targets of its redirects, and the seeds."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""The gzip members of a WARC file that may be damaged: the whole ones, and the gaps between them.
+"""Read the gzip members of a WARC file that may be damaged: the intact ones, and the gaps between them.
 
 An empty record of the same length replaces a broken one, so all others keep their
 offsets. A gap of a few bytes is too small for an empty record: then the next record is
@@ -19,7 +19,7 @@ _MEMBER = re.compile(rb"\x1f\x8b\x08")
 
 
 def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.Record | None]]:
-    """Yield (offset, length, record) of each member up to `end`; None for a broken one that was blanked and synced.
+    """Yield (offset, length, record) of each member up to `end`. Broken ones are blanked and synced, with None as record.
 
     Stop before `end` if no whole member follows.
     """
@@ -45,7 +45,7 @@ def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.
 
 
 def _member(data: mmap.mmap, at: int, name: str) -> tuple[reading.Record, int] | None:
-    """Return (the record at `at`, the length of its member); None if there is no whole, valid record."""
+    """Return (the record at `at`, the length of its member); None if no complete, valid record begins there."""
     try:
         length = reading.member_length(_chunks(data, at), name)
         pieces = reading.expanded(_chunks(data, at, at + length), name)

@@ -133,7 +133,7 @@ def test_live_during_a_crawl(tmp_path: Path) -> None:
             assert await page.evaluate("location.hash") == ""
             assert str(tmp_path / "crawl") in await shown(page, "crawl")
             assert "127.0.0.1" in await shown(page, "crawl")
-            await page.until("document.getElementById('left').textContent.includes('a page brings 2')")
+            await page.until("document.getElementById('left').textContent.includes('each page adds 2')")
             assert await page.evaluate("document.getElementById('resume').disabled"), "it is not paused"
             await click(page, "#pause")
             await reads(page, "control-said", "paused")

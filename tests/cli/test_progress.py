@@ -49,7 +49,7 @@ def test_a_404_is_a_fetch_and_what_robots_forbids_is_none() -> None:
             {"ready_at": 1030.0, "state": "retries", "cause": "temporary"},
             "until 00:17:10 UTC (30 s) for a.test: a URL is tried again (5xx or 408)",
         ),
-        ({"ready_at": 1030.0, "state": "waits_for_robots"}, "a.test: its robots.txt could not be had"),
+        ({"ready_at": 1030.0, "state": "waits_for_robots"}, "a.test: its robots.txt could not be fetched"),
         ({"ready_at": 1010.0}, "its gap between requests"),
     ],
 )

@@ -29,7 +29,7 @@ def test_a_crawl_that_shrinks_says_how_much_is_left() -> None:
     said = lines(running({"span": 60.0, "done": 100, "hosts": 6, "new": 50, "known": 50}))
     assert said["speed"] == "1.5 pages/s, 6 new hosts per minute, event loop late by at most 12 ms"
     assert (
-        said["left"] == "about 700 URLs, 7.0 min at this rate; a page brings 0.50 new ones"
+        said["left"] == "about 700 URLs, 7.0 min at this rate; each page adds 0.50 new ones"
     )  # (300 + 50) / .5
     assert said["to do"] == "300 URLs, 20 of them in flight; 100 links pending"
     assert said["requests"] == (
@@ -40,7 +40,7 @@ def test_a_crawl_that_shrinks_says_how_much_is_left() -> None:
 
 def test_a_crawl_that_grows_says_so() -> None:
     said = lines(running({"span": 30.0, "done": 10, "hosts": 5, "new": 130, "known": 0}))
-    assert said["left"] == "about 400 URLs wait and the crawl grows: a page brings 13.0 new ones"
+    assert said["left"] == "about 400 URLs wait and the crawl grows: each page adds 13.0 new ones"
     assert "10 new hosts per minute" in said["speed"]
 
 

@@ -164,7 +164,7 @@ def test_a_file_that_waits_for_its_next_try_is_an_exit_code(tmp_path: Path) -> N
         late = ("--set", "frontier.retry_delays=[60]", "--patience", "1")
         arguments = (url + "file.bin", "--set", "fetch.resumes_max=1", *late, "-q")
         ran = run("crawl", "--dir", tmp_path, *FAST, *arguments)
-    assert ran.code == 16 and "files that broke off, to be resumed: 1" in ran.err
+    assert ran.code == 16 and "transfers of files that broke off: 1" in ran.err
     assert list(tmp_path.glob("*/parts/*.part"))
 
 

@@ -135,7 +135,7 @@ def _check_eta(running: Running) -> None:
     """Every view reports that the crawl grows; none predicts an end."""
     status = running.status()
     assert status["outlook"]["brings"] > 0.95 and status["outlook"]["seconds"] is None
-    words = r"about [\d,]+ URLs wait and the crawl grows: a page brings \d\.\d new ones"
+    words = r"about [\d,]+ URLs wait and the crawl grows: each page adds \d\.\d new ones"
     assert re.fullmatch(words, status["outlook"]["said"])
     assert re.search(words, running.command("status").stdout)
     shown = running.until(lambda: (found := _event(running)["outlook"])["said"] and found)

@@ -39,7 +39,7 @@ def test_a_process_put_back_to_a_backup_loses_no_page(tmp_path: Path, kept: str,
         assert checked.code == 3, checked
         assert kept != "state put back" or CONFIRMED in checked.out, checked
         repaired = command(directory, "check", "--repair")
-        assert repaired.code == 0 and CONFIRMED in repaired.out and "links wait for it" in repaired.out, (
+        assert repaired.code == 0 and CONFIRMED in repaired.out and "are queued for it" in repaired.out, (
             repaired
         )
         assert command(directory, "check").code == 0

@@ -174,7 +174,7 @@ def test_killed_within_a_write(
         [*words[:4], "--list", *words[-3:]], check=False, capture_output=True, text=True
     ).stdout
     ended = fault == "erasure noted:2"
-    assert ("being erased" in told) == (fault != "withdrawal recorded:1" and not ended), told
+    assert ("erasure not finished" in told) == (fault != "withdrawal recorded:1" and not ended), told
     assert subprocess.run(words, check=False, capture_output=True).returncode == 0
     kept = {url: content for url, content in shown(source).items() if f"//{name}:" not in url}
     assert shown(directory) == kept

@@ -276,7 +276,7 @@ def test_an_old_table_or_a_missing_process_is_refused(tmp_path: Path) -> None:
     with Lock(directory.process("p1") / "node.lock", "p1"), pytest.raises(DirectoryError):
         move(directory, 3, 2)
     (directory.path / "p1").rename(tmp_path / "elsewhere")
-    with pytest.raises(DirectoryError, match="p1 is missing"):
+    with pytest.raises(DirectoryError, match="missing: p1"):
         move(directory, 3, 2)
 
 

@@ -6,7 +6,7 @@ import * as actions from "./actions.js";
 const EVERY = 2000; // ms
 const LIMIT = 100;
 const STATES = {
-  in_flight: "being fetched", ready: "ready", waits: "waits its gap", idle: "nothing to fetch", excluded: "not fetched: limit of hosts per domain",
+  in_flight: "being fetched", ready: "ready", waits: "waits for its gap", idle: "nothing to fetch", excluded: "not fetched: limit of hosts per domain",
   backing_off: "waits after a failure", waits_for_robots: "waits for robots.txt", waits_for_address: "waits for its address",
   waits_for_look_up: "waits for DNS", retries: "waits to retry", blocked: "blocked", refused: "dropped: refused too often", given_up: "given up in this run",
 };

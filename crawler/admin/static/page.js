@@ -27,8 +27,8 @@ const LINKS = {
 // The reasons are those of `render_reasons.py`.
 const RENDERED = {
   pages: "pages", added: "gained links or text", failed: "no browser could show", cut: "stopped at a limit",
-  why_mark: "because: looked unfinished", why_learned: "because: pages of their kind gain by it", why_chance: "because: drawn by chance",
-  why_always: "because: all are shown", why_request: "because: their requests say so",
+  why_mark: "because: looked unfinished", why_learned: "because: similar pages gained by rendering", why_chance: "because: drawn by chance",
+  why_always: "because: all are shown", why_request: "because: requested with render=True",
   requests: "requests of pages", cached: "requests answered from the cache", missing: "requests without an answer",
 };
 const DUE = { known: "known URLs", new: "new URLs", pending: "waiting for the next flush", runs: "sorted runs" };
@@ -60,7 +60,7 @@ function about(state) {
   const seen = `the figures are those of ${time(latest.at)}`;
   if (state === "late") return `A process takes long to answer; ${seen}.`;
   if (state === "reconnecting") return `The connection broke; ${seen}.`;
-  if (state === "stopped") return `The crawl ended in order at ${time(ending.at)}; ${seen}. Continue it with the same command.`;
+  if (state === "stopped") return `The crawl ended cleanly at ${time(ending.at)}; ${seen}. Continue it with the same command.`;
   if (state === "failed") return `The crawl ended at ${time(ending.at)}: ${ending.why}`;
   const error = (latest.status.errors || []).filter((each) => each.level === "error").at(-1);
   return `It ended without notice, or it cannot be reached; ${seen}. ` + (error ? `Its last error: ${error.message}` : "It had logged no error.");
@@ -97,7 +97,7 @@ function left(outlook, refreshes) {
   if (outlook.seconds != null) return `${duration(outlook.seconds)}, ${count(outlook.left)} URLs`;
   if (refreshes && !outlook.urls) return "no new URLs; known pages are fetched again";
   if (outlook.brings == null) return "not known yet";
-  return `grows: a page brings ${outlook.brings.toFixed(1)} new URLs`;
+  return `grows: each page adds ${outlook.brings.toFixed(1)} new URLs`;
 }
 
 function show(sample) {
@@ -133,7 +133,7 @@ function show(sample) {
 function processes(status, missing) {
   const alive = (status.processes || []).map((p) => [p.name, "running", String(p.pid), duration(p.cpu_seconds), bytes(p.rss_bytes), p.descriptors, `${Math.ceil(1000 * (p.loop_lag || 0))} ms`]);
   const gone = missing.map((m) => [m.name, m.seen_at ? `not running, last seen at ${time(m.seen_at)}` : "not running", "", "", "", "", ""]);
-  table($("processes"), ["process", "state", "pid#", "CPU#", "memory#", "open files#", "delay of its loop#"], [...gone, ...alive]);
+  table($("processes"), ["process", "state", "pid#", "CPU#", "memory#", "open files#", "event-loop delay#"], [...gone, ...alive]);
   $("processes").querySelectorAll("tbody tr").forEach((row, k) => row.classList.toggle("gone", k < gone.length));
 }
 
@@ -143,7 +143,7 @@ const numbers = (section, prefix, labels = {}) => Object.entries(section || {}).
 function rendered(counts) {
   const pages = counts.pages || 0;
   const costs = pages ? [["CPU time", duration((counts.cpu_ms || 0) / 1000) || "0 s"],
-    ["CPU time a page", `${((counts.cpu_ms || 0) / pages / 1000).toFixed(2)} s`], ["time a page", `${((counts.ms || 0) / pages / 1000).toFixed(1)} s`]] : [];
+    ["CPU time per page", `${((counts.cpu_ms || 0) / pages / 1000).toFixed(2)} s`], ["time per page", `${((counts.ms || 0) / pages / 1000).toFixed(1)} s`]] : [];
   const known = Object.entries(RENDERED).filter(([name]) => counts[name]).map(([name, label]) => [label, counts[name]]);
   table($("rendered"), ["figure", "value#"], [...known, ...costs], "none; the flag --render shows pages in a browser");
 }

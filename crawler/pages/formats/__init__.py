@@ -10,9 +10,9 @@
     where         the expression that selects rows
     crawl_log     Heritrix's one-line log
 
-Everything here is plain objects over one or several archives (one per process of
-a crawl): iterables in, iterables out, in memory that is bounded for crawls of any
-size. The crawl need not be stopped, and its process is not involved. Work of other
+The modules here read one or several archives (one per process of a crawl). They take
+and return iterables, in memory that is bounded for crawls of any size.
+ The crawl need not be stopped, and its process is not involved. Work of other
 stages (finding links, judging pages) is passed in as a callable; `crawler/export`
 combines the two.
 """

@@ -35,8 +35,8 @@ from crawler.pages.request_query import parts_of
 from crawler.records import Capture
 
 _NO_CONSENT: Mapping[str, Any] = {}
-_RUNS_MERGED_MAX = 64  # files open at once
-_LINE_ENDS = re.compile(r"[\t\r\n]")  # which URLs lose (WHATWG)
+_RUNS_MERGED_MAX = 64  # runs merged, and so files open, at the same time
+_LINE_ENDS = re.compile(r"[\t\r\n]")  # the WHATWG rules remove these characters from URLs
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?", re.I)
 _WWW = re.compile(r"www\d*\.")
@@ -99,7 +99,7 @@ def _query_key(query: str) -> str:
 
 
 def _argument(argument: Any) -> Any:
-    return argument.partition(b"=")  # by name, then by value
+    return argument.partition(b"=")  # sort by name, then by value
 
 
 def _unescape(text: str) -> bytes:

@@ -33,13 +33,13 @@ _STATUS = {
     Outcome.PROXY_ERROR: -2,
     Outcome.RESET: -3,
     Outcome.HEADER_TIMEOUT: -4,
-    Outcome.FRAMING: -404,  # an empty or broken answer
+    Outcome.FRAMING: -404,  # Heritrix: an empty or broken answer
     Outcome.HEADER_TOO_LARGE: -404,
     Outcome.BAD_STATUS: -404,
     Outcome.ROBOTS_DENIED: -9998,
-    Outcome.WITHDRAWN: -5003,  # blocked by a custom processor
+    Outcome.WITHDRAWN: -5003,  # Heritrix: blocked by a custom processor
 }
-_FAILED = -5  # some other runtime failure
+_FAILED = -5  # Heritrix: some other runtime failure
 _NAMES = str.maketrans({" ": "%20", "\n": "%0A", "\r": "%0D", "\t": "%09"})
 
 
@@ -52,7 +52,7 @@ def crawl_log_lines(lines: Iterable[bytes], archives: Sequence[Archive]) -> Iter
             if _is_withdrawn(fetch, archives):
                 continue
             yield _line(fetch, archives, url_of).encode("utf-8", "replace")
-        except (msgspec.MsgspecError, KeyError, ValueError, TypeError):  # cut short by a crash
+        except (msgspec.MsgspecError, KeyError, ValueError, TypeError):  # a crash cut the line short
             continue
 
 

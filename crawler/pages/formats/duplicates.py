@@ -6,11 +6,11 @@ pages that share a block are compared.
 """
 
 DISTANCE_MAX = 3  # bits
-BLOCK_PAGES_MAX = 2_000  # pages compared per block; beyond it the oldest are dropped
+BLOCK_PAGES_MAX = 2_000  # pages compared per block; when there are more, the oldest are dropped
 
 
 class Originals:
-    """The pages seen so far, to find the one that the next page is a copy of. Takes about 400 bytes per page."""
+    """The pages seen so far; finds the page of which the next one is a copy. Takes about 400 bytes per page."""
 
     def __init__(self) -> None:
         self._urls: list[str] = []

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 CHARACTERS_MAX = 5_000  # the part of a text that decides its language
 CHARACTERS_MIN = 40  # the result for a shorter text would be a guess
-CONFIDENCE_MIN = 0.2  # a less probable language has no label: lists of names and numbers
+CONFIDENCE_MIN = 0.2  # a less probable language gets no label; such texts are lists of names and numbers
 DECLARED_PRIOR = 20.0
 _NO_LANGUAGE = "zxx"  # the label of code, numbers and noise
-_HEAD_BYTES = 4 << 10  # the start of a page in which its <html> is looked for
+_HEAD_BYTES = 4 << 10  # bytes at the start of a page that are searched for its <html>
 _DECLARED = re.compile(rb"""<html\b[^<>]*?\s(?:xml:)?lang\s*=\s*["']?([a-zA-Z]{2,3})\b""", re.IGNORECASE)
 
 

@@ -25,18 +25,18 @@ import msgspec
 
 from crawler.urls.canonical import resolve
 
-CHARACTERS_MAX = 1_000  # of a value; an author or a description that is longer is cut
+CHARACTERS_MAX = 1_000  # longest value; a longer author or description is cut
 URL_CHARACTERS_MAX = 2_000  # a longer URL is left out
 BLOCKS_MAX = 16  # JSON-LD blocks read of a page; content systems write one to five
-BLOCK_CHARACTERS_MAX = 256 << 10  # of the JSON-LD blocks of a page together
-ELEMENTS_MAX = 1_000  # children of the head, and scripts, looked at
-ITEMS_MAX = 300  # JSON-LD objects looked at
-PROPERTIES_MAX = 200  # microdata properties looked at
-NESTING_MAX = 50  # ancestors of a property among which its item is looked for
+BLOCK_CHARACTERS_MAX = 256 << 10  # limit for all JSON-LD blocks of a page together
+ELEMENTS_MAX = 1_000  # children of the head, and scripts, that are examined
+ITEMS_MAX = 300  # JSON-LD objects that are examined
+PROPERTIES_MAX = 200  # microdata properties that are examined
+NESTING_MAX = 50  # ancestors of a property that are searched for its item
 NAMES_MAX = 20  # authors listed
 _ITEM_DEPTH_MAX = 6  # arrays and objects between a block and an item
 _DATE_CHARACTERS_MAX = 64
-_YEAR_MIN = 1000  # years before are placeholders such as 0001-01-01
+_YEAR_MIN = 1000  # earlier years are placeholders such as 0001-01-01
 
 # Column -> its sources, the best first. The columns are text; a missing value is None.
 PRECEDENCE: dict[str, tuple[str, ...]] = {
@@ -152,7 +152,7 @@ def _head(tree: Any) -> dict[str, list[Any]]:
 
 
 def _metas(nodes: list[Any]) -> dict[str, str]:
-    """Return the content of the first `<meta>` of each name that has any; of authors, all."""
+    """Return the content of the first `<meta>` with content for each name; for authors, of all of them."""
     found: dict[str, str] = {}
     authors: dict[str, list[str]] = {}
     for node in nodes:
@@ -168,7 +168,7 @@ def _metas(nodes: list[Any]) -> dict[str, str]:
 
 
 def _links(nodes: list[Any], bases: list[Any], header_links: Links) -> dict[str, str]:
-    """Return the raw URL of the first link of each relation, those of the header first; `<base>` is the base."""
+    """Return the raw URL of the first link of each relation, header links first; "<base>" stands for the base URL."""
     found: dict[str, str] = {}
     for raw_url, relations in header_links:
         for relation in relations:
@@ -298,13 +298,13 @@ _VALUES = {"meta": "content", "time": "datetime", "data": "value", "meter": "val
 
 
 def _property(node: Any) -> str:
-    """Return the value of a property. `content` counts on any element: many sites write it, as in RDFa."""
+    """Return the value of a property. `content` counts on any element, since many sites use it as in RDFa."""
     value = node.getattr("content") or node.getattr(_VALUES.get(node.tag, "content"))
     return value if value is not None else node.text[: 4 * CHARACTERS_MAX]
 
 
 def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
-    """Return a property of an item as text: of an object its `name` (or URL), of several persons all names."""
+    """Return a property of an item as text: for an object its `name` (or URL), for several persons all names."""
     if not isinstance(value, list):
         return _scalar(value, by_id, name)
     texts = [text for each in value[:NAMES_MAX] if (text := _scalar(each, by_id, name))]
@@ -340,7 +340,7 @@ def _plain(text: str, _: str) -> str | None:
 
 
 def _name(text: str, _: str) -> str | None:
-    """Return names; a URL, as OpenGraph has for profiles, is none."""
+    """Return the names in a text; a URL, which OpenGraph uses for profiles, is not a name."""
     return None if re.match(r"\s*https?:", text, re.IGNORECASE) else _line(text) or None
 
 

@@ -12,7 +12,7 @@ followed; a link to anything else becomes the absolute URL (`Linker`).
 
 Names come from servers, so they are made harmless. Percent-codes are decoded if the
 character is safe in a file name; unsafe characters are percent-encoded. `.`
-and `..` cannot occur. Names on which a program acts without being asked are escaped
+and `..` cannot occur. Names that make a program act without being asked are escaped
 (`_safe`): a mirror contains no `.git`, `.htaccess` or `desktop.ini`. Names are cut to the
 length that file systems allow, with a digest of the URL at the end to keep them distinct.
 If two URLs need the same path, or one needs a directory where another has a file, the
@@ -87,7 +87,7 @@ class MirrorPaths:
         )
 
     def add_redirect(self, fingerprint: int, target: int) -> None:
-        """Store a redirect, unless the URL has a page."""
+        """Store a redirect, unless a page is stored for the URL."""
         self._open().execute(
             "INSERT OR IGNORE INTO place VALUES (?, NULL, ?)", (fingerprint - _SIGNED, target - _SIGNED)
         )
@@ -130,7 +130,7 @@ class Linker:
         self._fingerprint = fingerprint
 
     def __call__(self, url: str, kind: str) -> str:
-        """Return the relative URL of the file of `url`, or `url` itself if it has none; "" for a <base>."""
+        """Return the relative URL of the file that holds `url`, or `url` itself if there is none; "" for a <base>."""
         if kind == "base":
             return ""
         path = self._places.of(self._fingerprint(url))

@@ -28,8 +28,8 @@ FIELDS: dict[str, type] = {
     "title": str,
     "text": str,
     "language": str,  # ISO 639-1, or ISO 639-3 for languages without such a code
-    "language_confidence": float,  # 0 to 1
-    "author": str,  # this and the next seven: as the page declares (`metadata.py`)
+    "language_confidence": float,  # probability of the language, 0 to 1
+    "author": str,  # the author and the next seven columns are what the page declares (`metadata.py`)
     "published": str,  # ISO 8601, as precise as declared
     "modified": str,
     "description": str,
@@ -61,7 +61,7 @@ FIELDS: dict[str, type] = {
     "links": int,
     "noindex": bool,
     "noarchive": bool,
-    "consent_search": str,  # y, n or unknown, by the receipt of the copy; this and the next five
+    "consent_search": str,  # the answer for search in the receipt of the copy: y, n or unknown; likewise the next columns
     "consent_ai_input": str,
     "consent_train_ai": str,
     "consent_tdm": str,
@@ -148,7 +148,9 @@ def known_rows(
         captures = archive.newest_captures()
         of, newest = next(captures, (-1, None))
         for fingerprint, record in archive.all_records():
-            while newest is not None and of < fingerprint:  # both are in order of fingerprints
+            while (
+                newest is not None and of < fingerprint
+            ):  # captures and records are both sorted by fingerprint
                 of, newest = next(captures, (-1, None))
             row = record_row(fingerprint, record, via_url(record.via))
             known = Known(row, number, record.flags, record.fetched_at)

@@ -22,8 +22,8 @@ Refused = Callable[[Archive, int, Capture, PageRecord | None], str]
 class Selection(NamedTuple):
     """The captures to export: by directive and time (seconds, `since` included, `until` not).
 
-    `disallowed` returns whether copies of a URL are withheld because robots.txt forbids it,
-    `refused` why a copy may not be used.
+    `disallowed` returns whether copies of a URL are withheld because robots.txt forbids the URL;
+    `refused` returns the reason why a copy may not be used.
     """
 
     with_noarchive: bool = False

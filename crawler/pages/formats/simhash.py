@@ -19,7 +19,7 @@ if cython.compiled:
 COMPILED: bool = cython.compiled
 
 WORDS_MIN = 20  # a shorter text says too little: "not found" is near "not found, sorry"
-WORDS_MAX = 20_000  # words used of one text; bounds the time
+WORDS_MAX = 20_000  # further words of a text are ignored, which bounds the time
 
 _WORD = re.compile(r"\w+")
 _WORDS_CACHED_MAX = 1 << 17
@@ -44,7 +44,9 @@ def _unpacked(text: str) -> int | None:
     hashes = np.array([_hashes.get(word) or _hash(word) for word in words], np.uint64)
     first, second, third = (np.uint64(factor) for factor in _FACTORS)
     phrases = hashes[:-2] * first + hashes[1:-1] * second + hashes[2:] * third
-    phrases ^= phrases >> np.uint64(29)  # products are weak in their low bits
+    phrases ^= phrases >> np.uint64(
+        29
+    )  # mixes high bits into the low ones, which are weak after a multiplication
     phrases *= second
     bits = np.unpackbits(phrases.view(np.uint8).reshape(-1, 8), axis=1)
     ones = bits.sum(axis=0, dtype=np.int64) * 2 > len(phrases)

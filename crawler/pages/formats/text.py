@@ -24,7 +24,7 @@ _SKIPPED = re.compile(
 )
 _TAG = re.compile(rb"</?[a-zA-Z][a-zA-Z0-9]*+")
 _SLASH = ord("/")
-# Shares of a page's text: with less, the heuristics are doubted; with even less, they are wrong.
+# Shares of a page's text: a result below the first is doubted, one below the second is discarded.
 _MAIN_SHARE = 0.25
 _LITTLE = 0.1
 _MAIN_ELEMENTS = ("main, [role=main]", "article")
@@ -63,7 +63,7 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
     """Return the main content of a page with the text `whole`.
 
     resiliparse's heuristics find nearly nothing on pages made of links, such as tables of
-    contents. Such a page has the content that it marks as such, or else all of its text.
+    contents. For such a page, the result is the element that it marks as its main content, or else all of its text.
     """
     found: str = library[1](tree, main_content=True)
     if len(found) >= _MAIN_SHARE * len(whole):

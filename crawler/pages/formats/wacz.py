@@ -30,7 +30,7 @@ from crawler.storage.files import named_output
 
 _ARCHIVE = "data.warc.gz"
 _PAGES_HEADER = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
-# Types of the pages that a reader may start from: documents, not their requisites.
+# Media types of pages from which a reader may start: documents, not their requisites.
 _PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/plain", "application/pdf"})
 
 

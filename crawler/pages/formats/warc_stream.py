@@ -1,8 +1,8 @@
 """WARC export, and the CDXJ index of the segments in the crawl directory.
 
 A revisit whose response is not exported is written as a response, so that the export
-is self-contained. An export for a use begins each receipt that its captures name with a record of its own, since the
-capture that holds the record in the segment may be left out.
+is self-contained. An export for a use writes a record of each receipt that its captures name,
+since the capture next to which the receipt was stored may be left out.
 """
 
 import os
@@ -77,7 +77,7 @@ def warc_chunks(
 
 
 def _positions(archives: Sequence[Archive], select: Selection) -> Iterator[bytes]:
-    """Yield one line per selected capture; sorted by bytes, the lines are in the order of the segments."""
+    """Yield one line per selected capture; sorting the lines by bytes gives the order of the segments."""
     for number, archive in enumerate(archives):
         for key, capture in selected_captures(archive, select):
             yield b"%04d %b %020d %b\n" % (

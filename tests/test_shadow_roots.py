@@ -1,4 +1,4 @@
-"""Shadow roots are part of a page; other templates are not."""
+"""Test shadow roots: their content is part of the page; that of other templates is not."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ def test_templates_in_a_shadow_root_stay_templates_and_roots_in_a_template_stay_
     assert hrefs(open_shadow_roots(html)) == ["/after"]
 
 
-def test_what_only_looks_like_a_template_ends_none() -> None:
+def test_text_that_only_looks_like_a_template_ends_no_template() -> None:
     html = (
         OPEN
         + b"<script>'</template>'</script><!--</template>--><template><a href=/no></a></template></template>"

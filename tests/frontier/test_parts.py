@@ -1,4 +1,4 @@
-"""Single parts of the frontier: the fetch tasks given out, the queue for look-ups."""
+"""Test single parts of the frontier: the fetch tasks given out, and the queue for DNS look-ups."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_only_requests_take_a_fetch_slot(task: TaskKind, places: int) -> None:
 
 
 def test_a_known_page_goes_before_the_queue_and_is_in_no_queue() -> None:
-    """Fetch tasks of known pages have different, negative orders, which no queue entry has."""
+    """Fetch tasks of known pages have distinct negative order values, which no queue entry has."""
     hosts = HostTable()
     out = Outstanding(hosts, 4)
     fetch_tasks = [out.acquire(_known(_host(hosts, number)), TaskKind.PAGE) for number in (1, 2)]
@@ -53,7 +53,7 @@ def test_a_known_page_goes_before_the_queue_and_is_in_no_queue() -> None:
     assert all(len(host.queue) == 1 for host in out.held.values())
 
 
-def test_a_fetch_task_aside_has_no_fetch_slot_until_it_comes_back() -> None:
+def test_a_fetch_task_that_stepped_aside_has_no_fetch_slot_until_it_returns() -> None:
     hosts = HostTable()
     out, one, two = Outstanding(hosts, 1), _host(hosts, 1), _host(hosts, 2)
     fetch_task = out.acquire(one, TaskKind.PAGE)

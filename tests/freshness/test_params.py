@@ -1,4 +1,4 @@
-"""Derived parameters, one page at a time and in arrays."""
+"""Test derived parameters, one page at a time and in arrays."""
 
 import math
 

@@ -276,7 +276,7 @@ def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
 
 
 def test_false_signals_come_to_slow_pages_too() -> None:
-    """With equal noise on all pages of a site, signals of fast pages are mostly true, those of slow pages mostly false."""
+    """With equal noise on all pages, signals of fast pages are mostly true, those of slow pages mostly false."""
     rng, quality, false, interval = np.random.default_rng(3), SignalQuality(), 0.05, 4.0
     rates = [0.01, 0.19]
     quality.add_site()

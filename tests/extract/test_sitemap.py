@@ -1,4 +1,4 @@
-"""Sitemaps in all formats, whole or byte by byte, and the documents that are refused."""
+"""Test sitemaps in all formats, whole or byte by byte, and the documents that are refused."""
 
 import gc
 import gzip
@@ -61,7 +61,7 @@ def test_the_sample_sitemap() -> None:
 
 
 def test_a_sitemap_index() -> None:
-    """The document is sitemaps.org, protocol, "Sample XML Sitemap Index"."""
+    """The document is from sitemaps.org, protocol, "Sample XML Sitemap Index"."""
     index = b"""<?xml version="1.0"?><sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
        <sitemap><loc>http://www.example.com/sitemap1.xml.gz</loc><lastmod>2004-10-01T18:23:17+00:00</lastmod></sitemap>
        <sitemap><loc>http://www.example.com/sitemap2.xml.gz</loc></sitemap></sitemapindex>"""
@@ -207,7 +207,9 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=200)
 @given(st.lists(PIECES, max_size=30), st.booleans(), st.integers(1, 5))
-def test_a_map_in_pieces_gives_the_same_as_whole(pieces: list[bytes], zipped: bool, size: int) -> None:
+def test_a_map_in_pieces_gives_the_same_result_as_a_whole_one(
+    pieces: list[bytes], zipped: bool, size: int
+) -> None:
     body = b"".join(pieces)
     body = gzip.compress(body, mtime=0) if zipped else body
     whole, parts = read_sitemap(body, CONFIG), _in_chunks(body, size)
@@ -263,7 +265,7 @@ def test_signals() -> None:
     old, new = Entry("a", now - DAY), Entry("b", now)
     future, bare = Entry("c", now + DAY + 1), Entry("d")
     assert signals([old, new, future, bare], now) == [old, new]
-    assert signals([Entry("a", now), Entry("b", now), bare], now) == []  # it is the time the map was made
+    assert signals([Entry("a", now), Entry("b", now), bare], now) == []  # the time when the map was made
     assert signals([new], now) == [new]
     assert signals([], now) == []
 

@@ -1,4 +1,4 @@
-"""The arms of a comparison on the changing web: all arms see the same changes."""
+"""Test the arms of a comparison on the changing web: all arms see the same changes."""
 
 from crawler.lab.changing.gain import GainGame, web_of
 from crawler.lab.changing.web import HostSpec

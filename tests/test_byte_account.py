@@ -68,12 +68,14 @@ def test_complete_bodies_that_wait_are_bounded() -> None:
 def test_first_come_first_served_and_the_oldest_always() -> None:
     account: ByteAccount[str] = ByteAccount(12, small=0)
     assert account.reserve("a", 6) and account.reserve("b", 2)
-    assert not account.reserve("c", 2) and not account.reserve("b", 10), "more than a quarter"
-    assert account.reserve("a", 20), "the oldest"
+    assert not account.reserve("c", 2) and not account.reserve("b", 10), (
+        "all shares but the oldest hold at most a quarter of the limit"
+    )
+    assert account.reserve("a", 20), "the oldest share may exceed the limit"
     assert account.next_free() is None
     account.release("a")
-    assert account.next_free() == "b", "the oldest now"
-    assert account.next_free() is None, "nothing is left of the limit"
+    assert account.next_free() == "b", "now b has the oldest share"
+    assert account.next_free() is None, "no bytes of the limit are left"
     account.release("b")
     assert account.next_free() == "c" and account.next_free() is None
     account.release("nobody")

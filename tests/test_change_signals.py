@@ -27,9 +27,11 @@ def test_the_numbers_are_those_that_are_stored() -> None:
     assert stored == NAMES and [source.number for source in SIGNAL_SOURCES] == list(range(8))
 
 
-def test_the_kernels_count_as_the_table_says() -> None:
+def test_the_kernels_agree_with_the_table() -> None:
     assert signal_quality.SOURCES == SOURCES == 8
-    assert sum(source.counter_bits for source in SIGNAL_SOURCES) == 32, "a page's counters are one word"
+    assert sum(source.counter_bits for source in SIGNAL_SOURCES) == 32, (
+        "the counters of a page fit into one word"
+    )
     quality = SignalQuality()
     for source in SIGNAL_SOURCES:
         assert quality.honesty(source.number) == pytest.approx(source.trust)
@@ -72,4 +74,4 @@ def test_the_owner_of_a_sent_signal_is_not_counted_as_a_reason() -> None:
     said = Signalled()
     said.record("http://x/", Fate.SENT, "p2")
     assert said.why == {} and said.urls[0].why == "p2" and said.sent == 1
-    assert Signalled().why == {} and Signalled().urls == [], "each has its own"
+    assert Signalled().why == {} and Signalled().urls == [], "each instance has its own containers"

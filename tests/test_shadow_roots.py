@@ -44,6 +44,6 @@ def test_only_the_names_of_tags_change(html: bytes) -> None:
     assert open_shadow_roots(html).lower().replace(b"shadow-root", b"template") == html.lower()
 
 
-def test_it_is_linear_in_hostile_pages() -> None:
+def test_marking_shadow_roots_is_linear_in_hostile_pages() -> None:
     for piece in (OPEN, b"<template shadowrootmode ", b"<script>", b"</template>", b"<!--", b"<template "):
         assert open_shadow_roots(OPEN + piece * 100_000)

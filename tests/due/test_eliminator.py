@@ -245,7 +245,7 @@ def test_repeated_waiting_links_are_not_appended(tmp_path: Path, form: str) -> N
     assert len(process.submit([link(2), link(3)])) == 1
     assert process.due.repeats == 2 and process.due.links == 3
     process.drain()
-    assert len(process.submit([link(1)])) == 1, "known, but no longer waiting: the flush will say so"
+    assert len(process.submit([link(1)])) == 1, "it no longer waits, so only the flush finds that it is known"
     process.drain()
     assert (process.due.known, process.due.new) == (1, 3)
 
@@ -280,7 +280,7 @@ def test_a_large_flush_goes_in_parts(tmp_path: Path) -> None:
     while process.due.pending:
         assert process.due.wants_flush(0.0, dry=True)
         process.begin_flush()
-        assert not process.due.wants_flush(0.0, dry=True), "a part is under way"
+        assert not process.due.wants_flush(0.0, dry=True), "a flush of a part is in progress"
         sizes.append(len(process.flush.new_links))
         process.end_flush()
         assert process.due.links == process.due.pending + process.due.known + process.due.new
@@ -302,7 +302,7 @@ def test_a_part_that_fails_leaves_the_rest_waiting(tmp_path: Path) -> None:
     assert process.drain() == [link(number) for number in range(8)]
 
 
-def test_when_to_flush(tmp_path: Path) -> None:
+def test_conditions_for_a_flush(tmp_path: Path) -> None:
     process = Process(tmp_path, MemoryStore())
     due = process.due
     assert not due.wants_flush(0.0, dry=True) and due.next_wakeup() == math.inf
@@ -468,7 +468,7 @@ def test_contains_and_waits(tmp_path: Path) -> None:
     process.submit([link(5)])
     assert process.due.waits(5) and not process.due.contains(5)
     process.begin_flush()
-    assert process.due.waits(5), "in the flush under way"
+    assert process.due.waits(5), "the link is in the flush in progress"
     process.end_flush()
     assert process.due.contains(5) and not process.due.waits(5) and not process.due.contains(6)
 

@@ -84,7 +84,7 @@ def test_which_runs_are_merged(sizes: list[int], merged: list[int]) -> None:
     inputs = known.due_merge()
     if inputs:
         known.replace(inputs, known.merge(inputs))
-    assert [run.count for run in known.runs] == merged, "one merge is enough"
+    assert [run.count for run in known.runs] == merged, "one merge restores the limits"
     assert known.due_merge() == []
 
 

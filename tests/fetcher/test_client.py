@@ -415,7 +415,7 @@ def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
         async with Server([OK]) as server, Server([OK]) as other:
             for keep_alive in (5.0, 5.0, 0.0, 0.05):
                 await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=keep_alive))
-            assert server.connections == 2, "kept twice, closed once"
+            assert server.connections == 2, "the first connection is reused twice and then closed"
             assert server.requests[2].count(b"Connection: close") == 1
             assert b"Connection" not in server.requests[1]
             assert len(client._idle) == 1
@@ -426,7 +426,7 @@ def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
             assert not len(client._idle), "expired by the timer"
             await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
             await client.fetch(FetchRequest(other.url(), ("127.0.0.1",), keep_alive=5.0))
-            assert len(client._idle) == 1, "one per host, whatever its port"
+            assert len(client._idle) == 1, "one connection is kept per host, whatever its port"
             client._idle._check()
         await client.close()
 
@@ -787,7 +787,7 @@ def test_reads_are_short_once_a_turns_share_is_used() -> None:
         client.spent(1.0)
         assert not client.has_time() and len(connection.get_buffer(-1)) == SHORT_BYTES
         await asyncio.sleep(0)
-        assert client.has_time(), "another turn"
+        assert client.has_time(), "the next turn of the event loop has time again"
         await client.close()
 
     run(play())

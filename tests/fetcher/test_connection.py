@@ -369,7 +369,7 @@ def test_the_end_of_a_connection_ends_the_answer(
             world.come(piece)
         world.now += 1.0
         if error is None:
-            assert world.connection.eof_received() is False, "the transport is to close"
+            assert world.connection.eof_received() is False, "False tells the transport to close"
             assert not world.connection.lost
         world.connection.connection_lost(error)
         await task
@@ -416,7 +416,7 @@ def test_a_bug_while_ending_an_answer_is_raised_too(world: World) -> None:
 
 def test_a_connection_is_quiet_until_bytes_or_a_close_arrive(world: World) -> None:
     one = world.connection
-    assert one.is_quiet(), "its socket is unknown"
+    assert one.is_quiet(), "a connection without a known socket counts as quiet"
     ours, theirs = socket.socketpair()
     with ours, theirs:
         one.sock = ours

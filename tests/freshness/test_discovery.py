@@ -209,7 +209,7 @@ def test_the_estimate_of_a_site_without_new_pages_falls(form: ModuleType) -> Non
 
 
 @both
-def test_stored_sums_come_back(form: ModuleType) -> None:
+def test_stored_sums_can_be_restored(form: ModuleType) -> None:
     one, other = learned(form), learned(form)
     one.credit(0, 0, 3.0, 5 * DAY, False)
     one.watch(0, 0, 9 * DAY, 8 * DAY, False)

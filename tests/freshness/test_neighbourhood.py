@@ -69,7 +69,7 @@ def test_as_many_changes_as_expected_do_not_change_the_clock() -> None:
     assert clock_of(5.0, 0.0, 10.0) == 5.0 and elapsed_of(5.0, 0.0, 10.0) == 5.0
 
 
-def test_counts_grow_and_come_back() -> None:
+def test_counts_grow_and_can_be_restored() -> None:
     counts = Counts(1.0)
     for number in range(40):
         assert counts.add() == number

@@ -103,7 +103,7 @@ def test_a_site_without_signals_has_no_recall() -> None:
     assert quality.heard(0) and 0.0 < quality.precision(0, 3) <= 0.7
 
 
-def test_the_pooled_signal_keeps_drift_and_told_changes() -> None:
+def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
     """gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, where gamma_s is the observed rate of signals."""
     quality = _site_knowledge(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.05})
     assert quality.used(0, 0) and quality.used(0, 2)
@@ -147,7 +147,7 @@ def test_a_hostile_source_is_bounded(rows: list[tuple[list[int], float, float, b
     assert not quality.heard(1)
 
 
-def test_stored_sums_come_back() -> None:
+def test_stored_sums_can_be_restored() -> None:
     quality = _site_knowledge(np.random.default_rng(6), 300, 0.05, 0.6, {0: 0.01, 2: 0.3})
     again = SignalQuality()
     for _ in range(40):

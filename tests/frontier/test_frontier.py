@@ -608,7 +608,7 @@ def test_scope_any_has_its_own_limits() -> None:
     assert counters["hosts_excluded"] == 5 and counters["todo"] == 401
 
 
-def test_pages_per_domain_and_hosts_per_domain_come_back() -> None:
+def test_counts_of_pages_and_hosts_per_domain_survive_a_restart() -> None:
     store = MemoryStore()
     crawl = Crawl(config(crawl={"pages_per_domain": 4, "hosts_per_domain": 2}), store=store)
     crawl.add([link(f"https://h{n % 3}.a.org/{n}") for n in range(12)])
@@ -826,7 +826,9 @@ def test_two_hosts_that_redirect_to_each_other_do_not_deadlock() -> None:
         crawl.frontier.hops.step_aside(fetch_task, now)
     now += 10.0
     assert crawl.frontier.hops.borrow("b.org", now, fetch_tasks["a.org"], "b.org") == 0.0
-    assert crawl.frontier.hops.borrow("a.org", now, fetch_tasks["b.org"], "a.org") > now, "in a moment"
+    assert crawl.frontier.hops.borrow("a.org", now, fetch_tasks["b.org"], "a.org") > now, (
+        "a.org is still busy with its own hop"
+    )
     crawl.frontier.hops.give_back("b.org", now + 1.0, 0.1)
     crawl.frontier.hops.step_aside(fetch_tasks["a.org"], now + 1.0)
     assert crawl.frontier.hops.borrow("a.org", now + 1.0, fetch_tasks["b.org"], "a.org") == 0.0

@@ -58,7 +58,7 @@ def test_a_fetch_task_that_stepped_aside_has_no_fetch_slot_until_it_returns() ->
     out, one, two = Outstanding(hosts, 1), _host(hosts, 1), _host(hosts, 2)
     fetch_task = out.acquire(one, TaskKind.PAGE)
     assert out.is_full and out.step_aside(one.key) and not out.is_full
-    assert not out.step_aside(one.key), "it is aside already"
+    assert not out.step_aside(one.key), "the task has already stepped aside"
     other = out.acquire(two, TaskKind.PAGE)
     assert out.is_full and not out.step_aside(two.key), "no more than `concurrency` are aside"
     out.let_go(two)
@@ -68,7 +68,7 @@ def test_a_fetch_task_that_stepped_aside_has_no_fetch_slot_until_it_returns() ->
     out.step_aside(one.key)
     out.let_go(one)
     out.release(fetch_task, one)
-    assert out.requests == 0, "a fetch task that ends aside has no slot to give back"
+    assert out.requests == 0, "a fetch task that has stepped aside has no slot to give back"
     out._check()
 
 

@@ -122,7 +122,7 @@ def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
     assert ahead(shown, NEW, NEW) == ["queued", "queued"]
     assert len(shown.queued) == 1
     shown.commit()
-    assert shown.joint.fetch_task().depth == 1, "the depth of a seed's link"
+    assert shown.joint.fetch_task().depth == 1, "the depth of a link on a seed"
 
 
 def test_a_waiting_page_is_not_queued_again(shown: Shown) -> None:
@@ -309,7 +309,7 @@ def test_a_key_file_is_fetched_like_any_link(shown: Shown, monkeypatch: pytest.M
 def test_a_key_file_that_is_missing_or_never_arrives_counts_as_none(
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert key_file(shown, monkeypatch, AWAY) == (None, 0), "out of scope"
+    assert key_file(shown, monkeypatch, AWAY) == (None, 0), "the key file is out of scope"
     found, naps = key_file(shown, monkeypatch, HOME + "never.txt")
     assert found is None and naps == int(KEY_FILE_WAIT) == 600
 
@@ -346,7 +346,7 @@ def test_a_file_that_lacks_the_key_counts_for_some_minutes_only(
     fresh.joint.clock.advance(REFUSED_AGE_MAX + 1.0)
     monkeypatch.setattr(fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False)
     assert key_file(fresh, monkeypatch, HOME, key=HOME) == (text, 0)
-    assert key_file(fresh, monkeypatch, HOME, key="other") == (None, 600), "it is to be fetched again"
+    assert key_file(fresh, monkeypatch, HOME, key="other") == (None, 600), "the file must be fetched again"
 
 
 # -- commands
@@ -470,9 +470,9 @@ def test_lateness_fades_and_waiting_hosts_are_reported(
         while True:
             coroutine.send(None)
     assert lags[:6] == pytest.approx([0.0, 0.5, 0.375, 0.28125, 0.2109375, 0.158203125])
-    assert [record.message for record in caplog.records].count("a.org: waits") == 5, "once a second"
+    assert [record.message for record in caplog.records].count("a.org: waits") == 5, "logged once per second"
     pages = {"done": 1, "hosts": 1, "new": 1, "known": 0}
-    assert [counts | pages for counts in taken] == taken and len(taken) == 2, "every five seconds"
+    assert [counts | pages for counts in taken] == taken and len(taken) == 2, "sampled every five seconds"
 
 
 def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:

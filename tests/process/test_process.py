@@ -89,7 +89,7 @@ def test_a_run_without_work_ends_as_done(alone: Callable[..., Alone]) -> None:
     one.stages.frontier.pauses.resume("test")
     one.run()
     assert one.process.stopped_by == "done" and not one.process.stopped_on_purpose()
-    assert one.process.commits._lines.closed, "the log of fetches"
+    assert one.process.commits._lines.closed, "the log of fetches is closed"
 
 
 def test_seeds_that_were_given_are_taken_before_a_stop_ends_the_run(alone: Callable[..., Alone]) -> None:
@@ -508,7 +508,7 @@ def test_a_low_disk_pauses_and_a_full_one_stops(
         assert look() == (True, True, "disk")
         assert "5 MiB free, less than store.stop_water_bytes (1024 MiB); stopping" in caplog.text
         caplog.clear()
-        assert look() == (True, False, "disk") and caplog.text == "", "said once"
+        assert look() == (True, False, "disk") and caplog.text == "", "it is logged only once"
     assert paused
 
 
@@ -566,7 +566,7 @@ def test_queued_changes_become_durable_at_any_time(alone: Callable[..., Alone], 
             process.stop("stopped")
             await running
             process.queue(counting)
-            assert counted(one) == 1, "at once"
+            assert counted(one) == 1, "the change is committed at once"
             return
         await asyncio.sleep(0)
         if when == "stopping":

@@ -42,7 +42,9 @@ def test_google_expectations(case: dict) -> None:
         expected = beside[0]["allowed"]
         assert rules.allowed(_target(encoded)) == expected
     exception = (case["test"], case["url"]) in NOT_FOLLOWED
-    assert rules.allowed(_target(case["url"])) == (expected != exception), "in any spelling by the caller"
+    assert rules.allowed(_target(case["url"])) == (expected != exception), (
+        "the verdict does not depend on the spelling of the URL"
+    )
 
 
 def test_rfc_example() -> None:

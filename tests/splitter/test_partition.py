@@ -25,7 +25,7 @@ def test_equal_ranges_are_contiguous_and_of_equal_length(names: set[str]) -> Non
 
 
 @given(st.lists(st.integers(1, BUCKETS - 1), max_size=20, unique=True), st.randoms(use_true_random=False))
-def test_a_table_comes_back_from_its_file(cuts: list[int], rng: random.Random) -> None:
+def test_a_table_can_be_read_back_from_its_file(cuts: list[int], rng: random.Random) -> None:
     edges = [0, *sorted(cuts), BUCKETS]
     ranges = [(f"p{rng.randrange(5)}", first, end) for first, end in zip(edges, edges[1:], strict=False)]
     rng.shuffle(ranges)

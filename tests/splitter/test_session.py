@@ -133,7 +133,7 @@ def test_an_unknown_peer_name_is_refused() -> None:
     assert "p9" in str(ends.dialler.ending)
 
 
-def test_another_secret_is_refused_by_the_listener_before_it_says_anything() -> None:
+def test_a_listener_refuses_another_secret_before_it_reveals_anything() -> None:
     ends = pair(process("p0", secret=b"one"), process("p1", secret=b"another"))
     exchange(ends)
     assert ends.listener.ending.reason is Reason.SECRET

@@ -501,7 +501,7 @@ def test_all_children_are_told_to_stop_and_get_time_for_it(
     assert f"did not stop within {limit:g} s; killed" in caplog.text
 
 
-def test_a_crawl_without_one_page_says_why(tmp_path: Path) -> None:
+def test_a_crawl_without_any_page_reports_the_cause(tmp_path: Path) -> None:
     supervisor = Supervisor(convert(TWO), tmp_path, [])
     supervisor.directory.create()
     (tmp_path / "seeds.run").touch()
@@ -509,7 +509,7 @@ def test_a_crawl_without_one_page_says_why(tmp_path: Path) -> None:
         supervisor._finish()
     assert not (tmp_path / "seeds.run").exists() and supervisor.directory.report_file.exists()
     supervisor.stopped_by = "signal"
-    assert supervisor._finish()["stopped_by"] == "signal", "nobody has seen its end"
+    assert supervisor._finish()["stopped_by"] == "signal", "no process has reported the end"
     supervisor.failure = CrawlerError("p0: ended")
     with pytest.raises(CrawlerError, match="p0: ended"):
         supervisor._finish()

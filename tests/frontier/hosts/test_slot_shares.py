@@ -122,7 +122,7 @@ def test_a_prompt_host_that_holds_its_slot_too_long_counts_as_other() -> None:
     shares.look(106.0)
     assert not shares.has_room and not shares.acquire(front[5], 106.0)
     asked = [host.name for host in front[:4] if shares.must_yield(host.slot, 107.9, full=True)]
-    assert asked == ["h0.org", "h1.org"], "one for the queued host, one beyond the share"
+    assert asked == ["h0.org", "h1.org"], "one slot for the waiting host, and one beyond the share"
     asked = [host.name for host in front[:4] if shares.must_yield(host.slot, 108.0, full=True)]
     assert asked == ["h2.org"], "h3 has held its slot for long, too: two are beyond the share"
     assert not any(shares.must_yield(host.slot, 200.0) for host in front[:4]), "there are free slots"

@@ -146,7 +146,9 @@ def test_credit_is_checked_and_rows_are_given_back() -> None:
         made._check()
     assert made.overview.hubs(1.0)["hubs"] == 1
     again = made.add(100, 1, 10, 1.0, 1.0)
-    assert made.overview.hub(again, 1.0) == {}, "the row of the removed page"
+    assert made.overview.hub(again, 1.0) == {}, (
+        "the new page reuses the row of the removed hub, but not its state"
+    )
     made.credit_hub(again, 1.0, 2.0)
     made._check()
 

@@ -165,7 +165,7 @@ def test_tags_that_are_new_each_time_are_harmless() -> None:
     assert guest.validators.lies == 0
 
 
-def test_a_304_with_other_validators_than_the_copys_is_checked_at_once() -> None:
+def test_a_304_with_validators_unlike_those_of_the_copy_is_checked_at_once() -> None:
     guest = played(rounds=1, validators="always-304")
     page = next(page for page in range(1, 40) if guest.web.changes[page])
     later = guest.web.changes[page][-1] + HOUR
@@ -206,7 +206,9 @@ def test_learned_counts_survive_a_restart() -> None:
     lying = {page for page in range(40) if guest.web.path(page).startswith("/d1/")}
     now = START + 60.5 * VISIT
     asked = {page: any(anew.conditions(page, 1, guest.records[page], now)) for page in range(40)}
-    assert sum(asked[page] for page in lying) <= 1, "a trial"
+    assert sum(asked[page] for page in lying) <= 1, (
+        "at most one lying page is requested conditionally, as a trial"
+    )
     assert sum(asked[page] for page in asked if page not in lying) >= 27
 
 

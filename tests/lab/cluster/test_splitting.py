@@ -90,11 +90,13 @@ def test_an_end_known_under_other_limits_is_not_recalled(monkeypatch: pytest.Mon
     cluster, verdict = run(settings)
     assert verdict.flawless, verdict.examples
     assert short.observed.ended and verdict.pages == 40 and cluster.observed.elapsed < 400.0
-    assert sum(life.killed for life in cluster.observed.lives) == 3, "all had been told of the end"
+    assert sum(life.killed for life in cluster.observed.lives) == 3, (
+        "all three knew the end when they were killed"
+    )
 
 
 @pytest.mark.parametrize("cut_off", [(0, 1, 2), (1, 0, 2)])
-def test_the_first_process_that_comes_back_tells_one_that_missed_the_end(
+def test_a_returning_process_informs_one_that_missed_the_end(
     cut_off: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process is cut off at the end for longer than the patience of the others.

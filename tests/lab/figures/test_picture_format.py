@@ -14,7 +14,7 @@ def run(*arguments: str) -> int:
 
 
 @pytest.mark.parametrize(("dpi", "share"), [(130, 1.0), (300, 300 / 130)])
-def test_a_png_has_the_resolution_asked_for(tmp_path: Path, dpi: int, share: float) -> None:
+def test_a_png_has_the_requested_resolution(tmp_path: Path, dpi: int, share: float) -> None:
     assert run("figures", "azar-2", "--quick", "--out", str(tmp_path), "--dpi", str(dpi)) == 0
     data = (tmp_path / "azar-2.png").read_bytes()
     width, height = struct.unpack(">II", data[16:24])

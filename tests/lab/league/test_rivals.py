@@ -64,7 +64,7 @@ HOUR = 3600.0
         (RoundRobin, [(0.0, None, 0.0), (5.0, True, 5.0), (9.0, False, 9.0)]),
     ],
 )
-def test_when_a_page_is_due_again(
+def test_pages_are_due_again_by_the_published_rules(
     rule: type[DueFirst], steps: list[tuple[float, bool | None, float]]
 ) -> None:
     policy = rule(world([[]]), 1.0)

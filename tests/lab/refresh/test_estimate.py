@@ -99,7 +99,7 @@ def test_without_intervals_the_estimate_is_the_prior() -> None:
     assert RunningEstimate(KOLOBOV).estimate() == got
 
 
-def test_proportional_time_and_signals_cannot_be_told_apart() -> None:
+def test_proportional_time_and_signals_cannot_be_distinguished() -> None:
     rng = np.random.default_rng(5)
     tau = rng.uniform(1, 3, 200)
     got = fit(tau, tau, rng.random(200) > np.exp(-0.3 * tau))

@@ -138,7 +138,9 @@ def test_seeds_are_queued_and_invalid_urls_are_named(stages: Stages) -> None:
     ):
         said = ask(stages, "seed", urls=[url])
         assert said["queued"] == 0 and why in said["refused"][0]["why"], said
-        assert said["refused"][0]["why"] in ask(stages, "why", url=url)["verdict"], "one verdict"
+        assert said["refused"][0]["why"] in ask(stages, "why", url=url)["verdict"], (
+            "`seed` and `why` give the same reason"
+        )
     assert stages.views.frontier_counts().todo == 1
 
 
@@ -214,7 +216,7 @@ def visited(joint: Joint, *urls: str, **values: Any) -> None:
         )
 
 
-def test_status_names_peers_and_as_many_hosts_as_are_asked_for(open_joint: Open) -> None:
+def test_status_lists_peers_and_as_many_hosts_as_requested(open_joint: Open) -> None:
     alone, two = open_joint(), open_joint(names=("p0", "p1"))
     alone.seeds(*(f"http://h{n}.org/" for n in range(22)))
     assert len(ask(alone.stages, "status")["waiting"]) == 20
@@ -417,7 +419,7 @@ def test_seeds_on_a_new_site_need_relaxed_settings_confirmed(open_joint: Open) -
     assert directory.seed_places() == ["a.org"]
     config = directory.config_file.stat().st_mtime_ns
     assert ask(joint.stages, "seed", urls=[NEW])["queued"] == 1
-    assert directory.config_file.stat().st_mtime_ns == config, "nothing new to note"
+    assert directory.config_file.stat().st_mtime_ns == config, "the configuration is not written again"
 
 
 def test_the_answer_to_a_signal_names_the_fates_of_the_intake(open_joint: Open) -> None:

@@ -135,7 +135,9 @@ def test_the_state_counts_queued_changes_and_fetches_in_flight(loop: Loop) -> No
     loop.commits.queue_heavy(heavy)
     loop.in_flight = 7
     state = loop.commits._state(now)
-    assert (state.queued, state.undecided, state.fetching) == (3, 2, 7), "one change is made already"
+    assert (state.queued, state.undecided, state.fetching) == (3, 2, 7), (
+        "one of the three changes is already made"
+    )
     loop.stages.point.take()
 
 

@@ -337,7 +337,7 @@ def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]
     load.stages.close(clean=False)
 
 
-def test_a_dry_frontier_has_its_flush_at_once_but_not_after_each_group(tmp_path: Path) -> None:
+def test_a_dry_frontier_causes_a_flush_at_once_but_not_after_each_group(tmp_path: Path) -> None:
     """While hosts wait for their gaps, the frontier is dry after every result; a flush after each would be too many.
 
     After a flush that took 0.1 s there is none for 0.9 s while fetches are in flight.

@@ -264,7 +264,7 @@ def test_a_commit_sends_and_confirms_its_entries(
     one.exchange.committed()
     assert one.flushes == flushes
     one.exchange.committed()
-    assert one.flushes == flushes, "once"
+    assert one.flushes == flushes, "without new entries nothing is flushed"
 
 
 def test_a_commit_takes_entries_that_waited_for_room(

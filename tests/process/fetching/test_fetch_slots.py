@@ -82,7 +82,7 @@ def test_the_frontier_gets_as_many_starts_as_there_is_room() -> None:
     async def scene() -> None:
         made = Made(10, left=2)
         made.frontier.requests = 3
-        assert not made.places.start(7.0), "the frontier has no more"
+        assert not made.places.start(7.0), "the frontier has no more fetch tasks"
         assert made.frontier.allowed == [3 + 7] and made.frontier.asked == [7.0] * 3
         assert len(made.places) == 2 and not made.places.limited
         made.awaiting_commit = 1
@@ -113,7 +113,7 @@ def test_starts_per_turn_are_bounded() -> None:
         made.gate.set()
         await made.places.tasks.wait()
         made = Made(1000, left=STARTS_MAX)
-        assert made.places.start(0.0), "it has not asked whether there are more"
+        assert made.places.start(0.0), "the limit was reached before the frontier was found to be empty"
         assert not made.places.start(0.0)
         made.gate.set()
         await made.places.tasks.wait()
@@ -130,7 +130,7 @@ def test_starts_yield_to_the_event_loop_in_time(took: float, begun: int) -> None
 
     async def scene() -> None:
         made = Made(100, took=took)
-        assert made.places.start(0.0), "there may be more"
+        assert made.places.start(0.0), "more fetch tasks may be left"
         assert len(made.places) == begun
         made.gate.set()
         await made.places.tasks.wait()

@@ -435,7 +435,7 @@ def test_a_first_look_up_waits_less_while_other_hosts_wait(
         (308, "POST", True, RequestOptions("POST", b"b", ("X: 1", "Content-Type: t", "Cookie: c"))),
     ],
 )
-def test_how_a_redirect_is_followed(
+def test_a_redirect_is_followed_with_the_right_method_and_fields(
     status: int, method: str, same_host: bool, expected: RequestOptions
 ) -> None:
     """By the Fetch Standard, HTTP-redirect fetch; credentials are sent only to their own host."""

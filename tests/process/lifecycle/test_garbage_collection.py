@@ -65,7 +65,7 @@ def test_after_the_last_crawl_the_collector_is_restored() -> None:
     del cycle
     garbage_collection.thaw()
     gc.collect()
-    assert dead() is not None, "another crawl runs"
+    assert dead() is not None, "another crawl is still running"
     garbage_collection.thaw()
     gc.collect()
     assert dead() is None and gc.get_freeze_count() == 0 and gc.callbacks == callbacks

@@ -51,7 +51,7 @@ def test_a_step_that_does_not_end_is_abandoned(caplog: pytest.LogCaptureFixture)
         "stubborn step did not end within 0.05 s" in caplog.text
         and "in stubborn" not in caplog.records[1].message
     )
-    assert "test_shutdown.py" in caplog.records[0].message, "the stacks say where it stands"
+    assert "test_shutdown.py" in caplog.records[0].message, "the stacks show where the step waits"
     assert "failing step failed: planted" in caplog.text
 
 
@@ -194,7 +194,7 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
     assert one.count("task ") == 1 and "more tasks" not in one
     assert f"thread {threading.current_thread().name}:\n" in one
     own = deep(60).partition(f"thread {threading.current_thread().name}:\n")[2].partition("thread ")[0]
-    assert own.count("  File ") == FRAMES_SHOWN and ", in stacks\n" in own, "the innermost ones"
+    assert own.count("  File ") == FRAMES_SHOWN and ", in stacks\n" in own, "the innermost frames are shown"
     assert "\ntask " not in stacks(), "no loop runs here"
 
 

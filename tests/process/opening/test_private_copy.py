@@ -212,7 +212,7 @@ def test_without_room_beside_the_store_the_copy_is_made_elsewhere(
         assert (copy / "links" / "0.log").read_bytes() == b"links"
 
 
-def test_copies_of_killed_readers_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_left_by_killed_readers_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process = tmp_path / "p0"
     (process / f"snapshot-{2**22 + 1}-x" / "store").mkdir(parents=True)  # no process can have this number
     (process / f"snapshot-{os.getpid()}-y").mkdir()

@@ -90,7 +90,7 @@ def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.Mo
     cache = robots(named="".join(f"Sitemap: http://named.test/{n}.xml\n" for n in range(lines)))
     assert among(cache, [f"http://named.test/{n}" for n in range(locs)]) == []
     assert calls == lines + locs
-    assert among(cache, ["http://named.test/x"]) == [], "another map"
+    assert among(cache, ["http://named.test/x"]) == [], "the robots.txt names another sitemap"
     assert calls == lines + locs + 1
     assert len(among(cache, [f"http://evil.test/{n}" for n in range(locs)])) == locs
     assert calls == lines + locs + 1, "URLs of the sitemap's own host need no look-up"

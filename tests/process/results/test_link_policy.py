@@ -92,7 +92,7 @@ def test_a_meta_refresh_is_a_redirect_relative_to_the_base(home: Joint) -> None:
     assert record is not None and record.links == 2
 
 
-def test_links_of_a_page_that_says_nofollow_are_not_taken(home: Joint) -> None:
+def test_links_of_a_page_with_nofollow_are_not_followed(home: Joint) -> None:
     change = home.follow(HOME + "p", fetch(HOME + "p"), extracted(nofollow=True))
     assert not change.links and "urls.links" not in change.counts
     assert change.counts["pages.links_not_taken"] == 1
@@ -101,7 +101,7 @@ def test_links_of_a_page_that_says_nofollow_are_not_taken(home: Joint) -> None:
 
 
 @pytest.mark.parametrize("values", [{"hrefs": ["/x"]}, {"requisites": ["/x"]}, {"refresh": "/x"}])
-def test_links_that_the_extractor_gives_are_taken_whatever_the_page_says(
+def test_links_that_the_extractor_returns_are_followed_despite_directives(
     open_joint: OpenJoint, values: dict[str, Any]
 ) -> None:
     """If robots.policy is "ignore", the extractor returns links together with `nofollow`, and they are followed."""

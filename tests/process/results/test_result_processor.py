@@ -479,7 +479,9 @@ def test_a_wrong_validator_of_a_page_queued_again_is_detected(open_joint: Callab
     """If the content differs under the same ETag, later requests to the host have no validators."""
     joint = open_joint(refresh={"check_every": 1})
     fetch_task = again(joint)
-    assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", ""), "a check"
+    assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", ""), (
+        "this request checks the validators, so it is unconditional"
+    )
     joint.page(fetch_task, fetch(HOME, b"second", **TAG), extracted())
     assert joint.results._validators.lies == 1
 

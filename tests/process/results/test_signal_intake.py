@@ -73,7 +73,7 @@ def test_each_url_has_its_fate(open_joint: Open) -> None:
     }
     fates = {name.removeprefix("signals."): n for name, n in change.counts.items() if "signals." in name}
     assert fates == {"noted": 1, "queued": 1, "out_of_scope": 2, "refused": 4}
-    assert heard(joint, HOME) == {"signal": 1}, "once, even if it was named several times"
+    assert heard(joint, HOME) == {"signal": 1}, "a page counts once, even if it was named several times"
     fetch_task = joint.fetch_task()
     assert (fetch_task.url, fetch_task.depth, fetch_task.via, fetch_task.flags) == (NEW, 1, 0, 0)
     assert joint.stages.views.problems() == []

@@ -96,7 +96,7 @@ def test_the_guard_agrees_with_a_scan_of_all_networks(
 
 
 def test_ports_of_other_protocols_are_refused_unless_allowed() -> None:
-    """WHATWG Fetch, "bad port"."""
+    """The ports are the "bad ports" of WHATWG Fetch."""
     guard = AddressGuard(allow_ports=(6000,))
     assert not any(map(AddressGuard().allows_port, (25, 6000, 6667, 10080)))
     assert all(map(guard.allows_port, (6000, 80, 443, 8080))) and not guard.allows_port(25)

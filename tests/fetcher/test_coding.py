@@ -34,7 +34,10 @@ def gzip_member(data: bytes, flags: int = 0) -> bytes:
 def decode(
     codings: list[bytes], data: bytes, *, piece: int = 1 << 16, limit: int = 1 << 20, step: int = 4096
 ) -> bytes:
-    """Return all content; check that no piece is larger than a step, the smallest block of brotli, and the input."""
+    """Return all content; check the size of its pieces.
+
+    The limit is the largest of a step, the smallest block of brotli, and the piece of input.
+    """
     decoder = decoder_for(codings, layers_max=2, limit=limit, step=step)
     assert decoder is not None
     out: list[bytes] = []

@@ -247,7 +247,10 @@ def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
 
 
 def test_cookies_sent_by_a_jar_are_not_recorded(tmp_path: Path) -> None:
-    """Cookie values of every jar and of a configured header are hidden; a crawl's jar also hides those it receives."""
+    """Cookie values of every jar and of a configured header are hidden.
+
+    The jar of a crawl also hides the values that it receives.
+    """
     path = tmp_path / "cookies.txt"
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=secret; Path=/\r\nContent-Type")

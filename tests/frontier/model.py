@@ -51,7 +51,7 @@ class OpenRobots:
         return None
 
     def fetched(self, fetch_task: FetchTask, now: float) -> None:
-        raise AssertionError("not used in this model")
+        raise AssertionError("this robots cache requires no fetch of robots.txt")
 
 
 class Request(NamedTuple):

@@ -29,7 +29,7 @@ def test_links_to_dead_ports_do_not_stop_a_host() -> None:
         crawl = Crawl(robots=robots, answer=dead_ports)
         crawl.add([link(f"http://a.org:{port}/") for port in range(1, 9)])
         crawl.add([link(url) for url in GOOD])
-        crawl.run(100.0 if robots is None else 150.0)  # with a Crawl-delay of 5 s
+        crawl.run(100.0 if robots is None else 150.0)  # the second robots cache has a Crawl-delay of 5 s
         assert sorted(came(crawl)) == GOOD
 
 

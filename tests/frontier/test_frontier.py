@@ -226,7 +226,8 @@ def test_addresses_are_looked_up_again_when_they_expire() -> None:
     crawl = Crawl(config(politeness={"delay": "30 min"}, crawl={"patience": "1 h"}))
     crawl.add([link(f"https://a.org/{n}") for n in range(6)])
     crawl.run()
-    assert [fetch_task.kind for fetch_task in crawl.handed].count(TaskKind.RESOLVE) == 3  # valid for an hour
+    # Addresses are valid for an hour.
+    assert [fetch_task.kind for fetch_task in crawl.handed].count(TaskKind.RESOLVE) == 3
 
 
 def test_a_proxy_needs_no_look_up() -> None:

@@ -104,7 +104,7 @@ class Joint:
                 assert fetch_task.kind is TaskKind.ROBOTS, fetch_task
                 missing = fetch(fetch_task.url, b"", outcome=Outcome.GONE, status=404)
                 self.commit(self.results.robots(fetch_task, missing, now))
-        raise AssertionError("no such fetch task")
+        raise AssertionError("the frontier gave out no fetch task of this kind")
 
     def page(self, fetch_task: FetchTask, answer: Fetch, extracted: Extracted | None = None) -> Change:
         """Process the result of a page and commit the change."""

@@ -1,7 +1,7 @@
 """Test every call that may add a host while the host table is full, as it is right after opening.
 
 The columns of the table grow in place (`frontier/hosts/table.py`), so a column that was
-evaluated before such a call is still the current one.
+fetched before such a call is still the current one.
 """
 
 import ast

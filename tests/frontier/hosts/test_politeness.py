@@ -165,9 +165,8 @@ def test_an_address_holds_one_request_and_half_the_delay() -> None:
     addresses = Addresses(DEFAULTS, 100, processes=3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
     addresses.open(0.0)
-    assert (
-        addresses.start_at(address) == 1.5
-    )  # times the number of processes; counted from opening, as if a request had just ended
+    # The delay is multiplied by the number of processes, and counted from opening, as if a request had just ended.
+    assert addresses.start_at(address) == 1.5
     addresses.acquire(address)
     assert addresses.start_at(address) is None
     addresses.release(address, 10.0)

@@ -175,7 +175,7 @@ def test_an_answer_decides_whether_a_host_is_prompt(took: float, truncated: str,
 
 
 def test_requests_continue_without_a_slot_before_any_must_end() -> None:
-    """Ten slots, twenty hosts with slow pages: up to five requests continue without a slot, then one must end."""
+    """With ten slots and twenty hosts with slow pages, up to five requests continue without a slot; then one must end."""
     crawl = Crawl(
         config(frontier={"front_factor": 12}),
         answer=lambda fetch_task, now: fetched(fetch_task.url, took=60.0),

@@ -63,7 +63,7 @@ def test_every_key_is_found_while_the_index_moves() -> None:
 
 
 def test_a_host_costs_at_most_a_hundred_bytes() -> None:
-    """Counts the whole table with its index; a quarter more is allowed during a move to a larger index."""
+    """Count the whole table with its index; a quarter more is allowed during a move to a larger index."""
     table, rng, worst = HostTable(), random.Random(5), 0.0
     for count in range(1, 200_001):
         table.insert(rng.getrandbits(64))

@@ -89,7 +89,7 @@ def test_a_later_plan_replaces_the_earlier_one() -> None:
 
 
 def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
-    """Their connections stay open that long.
+    """They stay because their connections are still open.
 
     A host from outside enters only when a host of the front is idle or waits long.
     """

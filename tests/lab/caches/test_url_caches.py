@@ -55,7 +55,7 @@ def sieve_by_list(items: list[int], size: int) -> int:
     """Implement SIEVE with a list, newest item first, as in the figure of its paper."""
     queue: list[int] = []
     marked: set[int] = set()
-    hand = -1  # counted from the oldest item, which is the last
+    hand = -1  # the hand is counted from the oldest item, which is the last
     missed = 0
     for item in items:
         if item in queue:

@@ -64,7 +64,7 @@ def test_crawl_cache_and_readers_together(tmp_path: Path) -> None:
             Crawl(tree, directory=tmp_path, seeds=server.seeds()) as crawl,
         ):
             running = asyncio.create_task(crawl.run())
-            while len({each.page for each in web.log}) <= len(web):  # all pages and an index
+            while len({each.page for each in web.log}) <= len(web):  # all pages and one index
                 await asyncio.sleep(0.01)
             assert crawl.live.server is not None
             _, port = crawl.live.server.listener.address

@@ -55,7 +55,7 @@ def _depth_unlimited() -> Patches:
 
 
 def _depth_of_the_page() -> Patches:
-    """On every other page, links get the depth of that page; on all pages, limits of depth would have no effect."""
+    """Links of every other page get the depth of that page; if all did, limits of depth would never apply."""
     context = link_policy.LinkContext
 
     def flat(depth: int = 0, via: int = 0, *rest: Any, **more: Any) -> Any:

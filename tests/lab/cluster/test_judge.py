@@ -107,7 +107,10 @@ def test_a_broken_rule_is_found(tmp_path: Path, rule: str) -> None:
 def test_the_older_of_two_processes_of_one_name_must_stop_in_time(
     tmp_path: Path, goes_on: float, parted: float, rules: set[str]
 ) -> None:
-    """A partition extends this time. Each machine keeps its own gaps, and links lost with a copy are allowed."""
+    """A partition extends the time until it must stop.
+
+    Each machine keeps its own gaps, and links lost with a copy are allowed.
+    """
 
     def change(cluster: Cluster) -> None:
         cluster.observed.cloned_at, cluster.observed.elapsed = START + 10.0, 300.0
@@ -171,7 +174,7 @@ def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path,
 
 @pytest.mark.parametrize("put_back", ["before the request", "after", "the owner"])
 def test_no_link_may_be_lost_with_a_restored_disk(tmp_path: Path, put_back: str) -> None:
-    """The process of the disk fetches its pages again, and its peers recover the links that it had confirmed."""
+    """The process with the restored disk fetches its pages again; its peers recover the links that it had confirmed."""
     settings = msgspec.structs.replace(SMALL, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4))
 
     def change(cluster: Cluster) -> None:

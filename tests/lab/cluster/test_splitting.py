@@ -58,7 +58,10 @@ def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(s
     ],
 )
 def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ...]) -> None:
-    """Few kinds of faults hit a web with twice the pages. If planted, the bug in the comment of a seed is found by it."""
+    """Few kinds of faults hit a web with twice the pages.
+
+    If the bug in the comment of a seed is planted, the seed finds it.
+    """
     web = msgspec.structs.replace(WEB, pages=120, hosts=12)
     settings = msgspec.structs.replace(QUIET, web=web, seed=seed, faults=faults, count=24, within=60.0)
     _, verdict = run(msgspec.structs.replace(settings, tree=ONE_WINDOW))

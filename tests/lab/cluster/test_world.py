@@ -134,7 +134,7 @@ class Pair:
 
 
 def write_in(loop: VirtualLoop, transport: asyncio.Transport, data: bytes) -> None:
-    """Write to a transport while the loop runs."""
+    """Write to a transport while the event loop runs."""
 
     async def write() -> None:
         transport.write(data)

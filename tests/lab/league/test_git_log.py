@@ -181,7 +181,7 @@ def test_a_history_from_a_clone_works_in_the_league(
     words = "--policies round-robin,nutch --arms none --budgets 1,3 --days 10 --processes 1"
     assert main("lab", ["league", "--data", str(tmp_path), *words.split()]) == 0
     table = capsys.readouterr().out
-    assert "round-robin" in table and " - " in table  # no standard error with a single site
+    assert "round-robin" in table and " - " in table  # a single site has no standard error
 
 
 def test_unreadable_clones_are_reported(clone: Path, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_learning_never_loses_to_uniform(name: str) -> None:
 
 
 def test_true_parameters_are_calibrated() -> None:
-    """The table of calibration is right: with Poisson changes at known rates, each decile is within .03."""
+    """The calibration table is right: with Poisson changes at known rates, each decile is within .03."""
     rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS)
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8

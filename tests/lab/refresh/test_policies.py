@@ -118,7 +118,7 @@ def test_simple_rules() -> None:
 
 
 def test_algorithm_2_reaches_nearly_all_of_opt() -> None:
-    """Azar et al., Figure 1: at least 98.8 % of the optimum."""
+    """It reaches at least 98.8 % of the optimum (Azar et al., Figure 1)."""
     rng = np.random.default_rng(3)
     mu, delta = rng.random(400), rng.random(400)
     rho = policies.optimal_rates(mu, delta, 40.0)

@@ -280,7 +280,10 @@ def test_a_page_with_many_links_is_a_heavy_decision(run: Run) -> None:
 
 
 def test_heavy_answers_are_recognized() -> None:
-    """Heavy are 2 MiB of body and content, a thousand links, or 64 KiB of robots.txt: at most one answer in a hundred."""
+    """An answer is heavy with 2 MiB of body and content, a thousand links, or 64 KiB of robots.txt.
+
+    At most one answer in a hundred is heavy.
+    """
     assert (HEAVY_BYTES, HEAVY_LINKS, HEAVY_ROBOTS) == (2 << 20, 1000, 64 << 10)
     half = HEAVY_BYTES // 2
     assert not is_heavy(fetch(HOME, b"x" * half), None)
@@ -438,7 +441,7 @@ def test_a_first_look_up_waits_less_while_other_hosts_wait(
 def test_a_redirect_is_followed_with_the_right_method_and_fields(
     status: int, method: str, same_host: bool, expected: RequestOptions
 ) -> None:
-    """By the Fetch Standard, HTTP-redirect fetch; credentials are sent only to their own host."""
+    """Redirects follow the Fetch Standard ("HTTP-redirect fetch"); credentials are sent only to their own host."""
     options = RequestOptions(method, b"b", ("X: 1", "Content-Type: t", "Cookie: c"))
     assert redirected_options(options, status, same_host=same_host) == expected
     assert redirected_options(PLAIN, status, same_host=same_host) is PLAIN

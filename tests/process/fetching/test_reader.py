@@ -148,7 +148,7 @@ def test_header_fields_can_contain_directives_and_links() -> None:
 
 
 def test_directives_do_not_bind_where_robots_are_ignored() -> None:
-    """They are still reported."""
+    """If robots.txt is ignored, directives have no effect but are still reported."""
     answer = with_fields((b"X-Robots-Tag", b"nofollow"))
     elsewhere = [{"match": "b.org", "robots": "ignore"}]
     here = [{"match": "a.org", "robots": "ignore"}]

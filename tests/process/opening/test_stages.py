@@ -85,7 +85,7 @@ def next_page(stages: Stages) -> FetchTask:
 
 
 def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
-    """Thus a record or capture that disappears is detected."""
+    """The counts reveal a record or capture that disappeared."""
     stages = opened(tmp_path)
     fingerprint = fetched(stages, URL)
     fetched(stages, "http://a.org/y", b"another")

@@ -361,7 +361,7 @@ def test_the_trace_of_a_process_alone_has_no_cross_links(open_joint: OpenJoint) 
 
 
 def test_a_trace_pauses_between_portions(open_joint: OpenJoint) -> None:
-    """The 20,000 links of a page must not be judged and logged in one turn of the event loop."""
+    """Judging and logging the 20,000 links of a page in one turn would block the event loop."""
     joint = open_joint(crawl={"scope": "any", "trace": True})
     joint.seeds(HOME)
     links = [f"/{n}" for n in range(5 * PORTION_LINKS)]
@@ -375,7 +375,7 @@ def test_without_a_trace_nothing_is_logged(joint: Joint) -> None:
     assert not (joint.stages.directory / "trace").exists()
 
 
-# ---- the books ----
+# ---- the counters ----
 
 
 def test_the_counter_equations_always_hold(open_joint: OpenJoint) -> None:

@@ -640,7 +640,7 @@ def test_a_page_that_is_not_a_refresh_is_read_even_if_its_content_is_known(joint
     assert change.counts["urls.to_due"] == 1
 
 
-# ---- the books ----
+# ---- the counters ----
 
 
 @pytest.mark.parametrize(

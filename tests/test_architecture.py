@@ -57,7 +57,7 @@ EXCEPTIONS = {
     "consent": {
         "robots",
         "extract",
-    },  # matches paths as robots.txt does; reads Link headers, directives and XML
+    },  # matches paths like robots.txt; reads Link headers, directives and XML
     "render": {"pages"},  # compares the visible text of a page before and after
 }
 # The layers, lowest first: each imports only modules of the lines above its own.

@@ -44,7 +44,7 @@ STEPS = [
 
 
 def test_the_list_of_steps_is_complete(tmp_path: Path) -> None:
-    """The list above contains every step of the stream, and each occurs often enough to crash at it."""
+    """The list of steps contains every step of the stream, and each step occurs often enough to crash at it."""
     seen: list[str] = []
     store = MemoryStore()
     crash_child.feed(store, crash_child.open_due(tmp_path, store, seen.append), seen.append)

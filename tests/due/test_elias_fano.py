@@ -96,7 +96,7 @@ def test_coded_runs_are_joined_at_any_density(elias_fano, queries_a_block: int) 
 
 
 def test_a_coded_block_by_hand(elias_fano) -> None:
-    """Keys 3, 5, 6, 12 above fence 3: span 9, so one low bit per key.
+    """The keys 3, 5, 6, 12 above the fence 3 span 9, so each key has one low bit.
 
     The high parts 0 1 1 4 are ones at positions 0, 2, 3, 7 of 4 + 4 + 1 bits; the low parts 0, 0, 1, 1 follow.
     """

@@ -140,7 +140,7 @@ def test_expected_collisions_of_an_even_spread() -> None:
 
 
 def test_expected_collisions_of_one_large_host() -> None:
-    """One host with n URLs adds n^2 / 2^49 (0.2 at 1e7)."""
+    """One host with n URLs adds n^2 / 2^49 expected collisions (0.2 at 1e7)."""
     known = known_set(chunk_bytes=1 << 20)
     known.learn(mixed(np.arange(1_000_000)) >> np.uint64(16) | np.uint64(77 << 48))
     assert known.expected_collisions() == pytest.approx(1e12 / 2**49, rel=0.01)

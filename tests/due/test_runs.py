@@ -24,7 +24,7 @@ def written(directory: Path, keys: np.ndarray = KEYS):
 def test_a_run_has_the_expected_bytes_and_entry(tmp_path: Path) -> None:
     """For 5 keys w is 61, so 15 high bits for 0 0 0 4 7 and 5 low parts take 5 words.
 
-    There are one fence and one checksum.
+    The run has one fence and one checksum.
     """
     run = written(tmp_path)
     data = (tmp_path / "00000001.run").read_bytes()
@@ -98,7 +98,7 @@ def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("read", ["join", "read", "merge", "check"])
 def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str) -> None:
-    """It is not found earlier, because opening does not read the blocks; other blocks are still readable."""
+    """The bit is not found earlier, because opening does not read the blocks; other blocks are still readable."""
     keys = np.arange(1, 3 * FENCE_STEP, dtype=np.uint64) << np.uint64(40)
     run = DiskRuns(tmp_path, []).write([keys], len(keys), step="flush")
     data = bytearray(run.path.read_bytes())

@@ -10,7 +10,7 @@ from crawler.extract.loop_share import LoopShare
 class Readers:
     """Tasks that each read a page in `cost` seconds on a fake clock.
 
-    `read` lists (turn of the loop, number of the task).
+    `read` lists (turn of the event loop, number of the task).
     """
 
     def __init__(self, seconds: float, cost: float) -> None:

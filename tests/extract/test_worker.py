@@ -267,7 +267,7 @@ def test_the_child_ends_with_its_input() -> None:
         [sys.executable, "-m", "crawler.extract.parser_child"], cwd=root, stdin=subprocess.PIPE
     )
     assert child.stdin is not None
-    child.stdin.write(limits_of(CONFIG) + b"\0\0")  # a torn frame
+    child.stdin.write(limits_of(CONFIG) + b"\0\0")  # an incomplete frame
     child.stdin.close()
     assert child.wait(30) == 0
 

@@ -275,7 +275,7 @@ def test_handshake_has_its_own_time_limit() -> None:
 
 
 def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
-    """Steps run in order of arrival, no more in a turn than its share allows, and an error loses none of them."""
+    """Handshake steps run in order of arrival until the share of a turn is used up; an error in one loses no other."""
     now, taken, turn = 0.0, [], 0
 
     def step(number: int) -> None:

@@ -37,7 +37,7 @@ def test_rates_estimated_too_far_from_their_mean_are_corrected() -> None:
 def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
     """In the model, signals are always right; pages that have signals change only with one.
 
-    Other predictions are right.
+    Predictions for other pages are right.
     """
     found = Recalibration()
     rng = np.random.default_rng(3)

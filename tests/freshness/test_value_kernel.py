@@ -204,7 +204,7 @@ def test_limits_are_reached_without_a_step() -> None:
             )
 
 
-def test_trusted_signals_that_never_came_for_infinite_time() -> None:
+def test_the_value_after_infinite_time_without_a_trusted_signal_is_a_number() -> None:
     """The value by `cis` at alpha = 0 and infinite elapsed time was once nan."""
     for by in ("cis", "cis-nu0", "cis+", "ncis"):
         assert cv.crawl_value(PageParameters(1.0, 1.0, 1.0, 0.3), math.inf, by=by) in (0.0, 1.0)
@@ -313,7 +313,7 @@ def test_the_interpreted_kernel_gives_the_same(interpreted: ModuleType) -> None:
 @pytest.mark.parametrize("i", [300, 900])
 @pytest.mark.parametrize("deviations", [-2.0, -0.5, 0.0, 0.7, 3.0])
 def test_late_terms_equal_their_sums_in_90_digits(i: int, deviations: float) -> None:
-    """Test R^i and D_i by expansion, where D_i = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)."""
+    """R^i and D_i by expansion equal their sums, where D_i = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)."""
     y = i + 1 + deviations * math.sqrt(i)
     alpha = 0.02 / math.sqrt(i)  # here gamma is 1
     with localcontext() as context:

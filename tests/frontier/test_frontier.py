@@ -687,7 +687,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
 
 
 def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
-    """URLs with a smaller order push its host's queue out to disk, from where it is read again."""
+    """URLs with a smaller order push the queue of the page's host out to disk, from where it is read again."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url == "https://a.org/deep":

@@ -56,7 +56,7 @@ ANSWERS = [
 class PickyRobots:
     """A robots cache that denies `/private` and fetches each robots.txt once.
 
-    That of port 81 is unreachable for a while.
+    The robots.txt of port 81 is unreachable for a while.
     """
 
     def __init__(self) -> None:

@@ -81,7 +81,7 @@ def test_one_process_alone_has_the_whole_rate() -> None:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=60)
 def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
-    """Work changes all the time, and messages are late or lost, after each process has received one from each other."""
+    """Each process first hears from all others; then work changes all the time, and messages are late or lost."""
     rng = random.Random(seed)
     views = Views(rng.choice([2, 3, 5]))
     views.tell_all(3)
@@ -146,7 +146,7 @@ def test_a_missing_process_does_not_change_the_shares_of_the_others() -> None:
 
 
 def test_a_restarted_process_counts_as_uninformed_until_it_echoes_a_message() -> None:
-    """Until it echoes their messages, the others use no more than their equal shares."""
+    """Until the restarted process echoes their messages, the others use no more than their equal shares."""
     views = Views(2)
     views.progress["p0"].work = 99
     views.tell_all(3)

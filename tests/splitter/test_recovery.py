@@ -42,7 +42,7 @@ def settled(one: Common, other: Common) -> SimpleNamespace:
     while (way := connected(one, other)).dialler.state is not SessionState.STREAMING:
         assert way.dialler.ending is not None
         cut(way)
-        commit(one)  # makes the fresh epoch durable
+        commit(one)  # this commit makes the fresh epoch durable
     return way
 
 
@@ -88,7 +88,7 @@ def earlier_state(one: Common, *, kept: int) -> Common:
 def test_a_process_that_lost_confirmed_links_is_refused_until_they_are_queued_again(
     kept: int,
 ) -> None:
-    """Its disk is empty or was restored from a backup. Both sides are told how many links are missing."""
+    """The disk of the process is empty or was restored from a backup. Both sides are told how many links are missing."""
     one = process("p0")
     behind = earlier_state(one, kept=kept)
     commit(one, [("p1", links_for("p1", 30))])
@@ -271,7 +271,7 @@ def test_an_unclean_start_without_synced_writes_begins_a_fresh_epoch() -> None:
     exchange(way)
     commit(other)
     way.listener.pump(0.0)
-    exchange(way)  # confirmed, but the deletes are not committed
+    exchange(way)  # the entries are confirmed, but their deletes are not committed
     epoch = one.outbox.spools["p1"].state.epoch
     cut(way)
     again = process("p0", store=common_store[id(one)], clean=False, boot=b"after it")

@@ -150,7 +150,7 @@ def test_a_listener_without_the_secret_gets_no_link() -> None:
     commit(one, [("p1", links_for("p1", 10))])
     ends.listener.receive(ends.dialler.data_to_send(), 0.0)
     ends.dialler.receive(ends.listener.data_to_send(), 0.0)
-    ends.dialler.data_to_send()  # the Hello, which the false listener ignores
+    ends.dialler.data_to_send()  # this is the Hello, which the false listener ignores
     ends.listener._send(Welcome(b"boot", 0, 0))
     ends.dialler.receive(ends.listener.data_to_send(), 0.0)
     assert ends.dialler.ending.reason is Reason.SECRET

@@ -254,7 +254,7 @@ class Watched:
         loop.add_signal_handler = lambda *handler: self.handlers.append(handler)  # type: ignore[method-assign]
         self.made = made = Made(folder, status_interval=1000.0)
         del made.child._exchange
-        reader = made.child._reader = asyncio.StreamReader()  # a stream that does not end
+        reader = made.child._reader = asyncio.StreamReader()  # this stream does not end
         made.writer.reported = lambda: reader.feed_data(b'{"ended": true}\n{"reported": true}\n')
         running = asyncio.create_task(made.child.run("parser"))  # type: ignore[arg-type]
         for _ in range(5):

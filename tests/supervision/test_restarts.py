@@ -24,7 +24,7 @@ def test_errors_that_may_pass_cause_a_restart(code: int) -> None:
 
 
 def test_the_numbers_are_those_of_the_readme() -> None:
-    """`supervision/README.md`: delays double from 0.2 s to 30 s.
+    """The numbers are those of `supervision/README.md`: delays double from 0.2 s to 30 s.
 
     After at most 10 restarts in a row that last less than 60 s, the crawl fails.
     """

@@ -204,7 +204,7 @@ def _subresources_dropped() -> Patches:
 
 
 def _visit_not_counted() -> Patches:
-    """After a rendered page, its host rests only for the page's own answer."""
+    """After a rendered page, the gap of its host depends only on the answer of the page itself."""
     return [(politeness, "_busy_time", lambda fetch: fetch.took)]
 
 

@@ -82,7 +82,7 @@ def test_golden_thresholds() -> None:
         assert cv.crawl_value(page, at) == pytest.approx(record["value"], rel=1e-10)
 
 
-# page, elapsed, signals -> V, psi, w; a 60-digit evaluation (mpmath) of the printed sums, 400 to 1,800 terms.
+# (page, elapsed, signals) -> (V, psi, w): the printed sums of 400 to 1,800 terms, evaluated with 60 digits (mpmath).
 MANY_TERMS = [
     (
         PageParameters(1.0, 0.006, 0.26, 9.85),

@@ -1,4 +1,4 @@
-"""Canned input to everything refreshing computes; printed as JSON, the compiled and the source form say the same.
+"""Print as JSON the results of all refresh computations for fixed input; compiled and interpreted kernels must agree.
 
 python -m tests.canned_refresh FOLDER
 """
@@ -25,7 +25,7 @@ SETTINGS = (
     Settings(neighbourhood=False, pooling=False, max_age=90 * DAY),
     *(Settings(policy=policy) for policy in ("uniform", "interval", "azar-lds")),
 )
-PARAMETERS = (  # each of the forms of a value, and waves
+PARAMETERS = (  # one row for each way in which a crawl value is computed, and one for signals in waves
     (1.0, 0.1 / DAY, 0.5, 0.2 / DAY),
     (2.0, 0.1 / DAY, 1.0, 0.2 / DAY),
     (1.0, 0.1 / DAY, 0.6, 0.0),
@@ -35,7 +35,7 @@ PARAMETERS = (  # each of the forms of a value, and waves
 
 
 def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
-    """Crawl pages in the order of a schedule that gets signals and learns; return its final state."""
+    """Crawl pages in the order of a schedule that receives signals and learns; return its final state."""
     rng = random.Random(5)
     schedule = Schedule(settings, level=0.0 if settings.policy == "ncis" else 1e4)
     keys = np.arange(1, 41, dtype=np.uint64) << np.uint64(40)
@@ -84,7 +84,7 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
 
 
 def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
-    """Return pages that a whole process refreshed, as stored and reported."""
+    """Refresh pages with all stages of a process; return what it requested and what it reports about the pages."""
     joint = Joint(
         folder, refresh={"endless": True, "min_age": 0.0, "speed": 10_000, "arms": ["ncis", "greedy"]},
         crawl={"rate": 1.0},
@@ -120,7 +120,7 @@ def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
 
 
 def rounded(value: Any) -> Any:
-    """With numbers to nine digits."""
+    """Round all numbers in `value` to nine digits."""
     if isinstance(value, float):
         return float(f"{value:.9g}")
     if isinstance(value, dict):
@@ -129,7 +129,7 @@ def rounded(value: Any) -> Any:
 
 
 def canned(folder: Path) -> Any:
-    """All of it, as JSON gives it back."""
+    """Return all results after a round trip through JSON."""
     found = {"schedules": [scheduled(settings) for settings in SETTINGS], "joint": joined(folder)}
     return rounded(json.loads(json.dumps(found)))
 

@@ -1,6 +1,7 @@
 """Settings of all tests: hypothesis without deadlines (the machine may be busy), tests in random order.
 
-`CRAWLER_TEST_ORDER=SEED` repeats an order, `CRAWLER_TEST_ORDER=file` keeps that of the files; the header tells the seed.
+`CRAWLER_TEST_ORDER=SEED` repeats an order, `CRAWLER_TEST_ORDER=file` keeps the order of the files. The header of a
+run prints the seed.
 """
 
 import gc
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("crawler")
 
-# Crawls that tests start on the command line open no dashboard: its default port is one for the whole machine.
+# Crawls that tests start on the command line open no dashboard, because all would use the same default port.
 os.environ.setdefault("CRAWLER_ADMIN__ADDRESS", "off")
 
 ORDER = os.environ.get("CRAWLER_TEST_ORDER") or str(random.SystemRandom().randrange(10**6))
@@ -26,9 +27,9 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Shuffle the files, and the tests within each: what one leaves behind must not help another.
+    """Shuffle the files, and the tests within each file, because no test may depend on state that another left behind.
 
-    Module fixtures stay cheap, as the tests of a file stay together.
+    The tests of a file stay together, so that fixtures with module scope are still created only once.
     """
     if ORDER == "file":
         return
@@ -49,13 +50,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
     if PROGRAM is None:
         terminalreporter.write_line(
-            "left out: tests/browser (no chromium here; Debian's package chromium has it)"
+            "skipped: tests/browser (chromium is not installed; Debian: apt-get install chromium)"
         )
 
 
 @pytest.fixture(autouse=True)
 def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect garbage after a test that listens, so that a socket it left open is reported as its error."""
+    """Collect garbage after a test that opens servers, so that a socket left open is an error of that test."""
     yield
     if request.node.nodeid.startswith(LISTENS):
         gc.collect()

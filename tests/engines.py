@@ -1,4 +1,4 @@
-"""The engines of stores that can be tested here; both where both packages are installed."""
+"""The storage engines that can be tested on this machine: those whose packages are installed."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""The two forms of the files that are compiled where there is a C compiler."""
+"""Load a kernel in either of its two forms: compiled (if a C compiler was available) or interpreted."""
 
 import importlib
 import importlib.util
@@ -14,7 +14,7 @@ def installed(name: str) -> ModuleType:
 
 
 def interpreted(name: str) -> ModuleType:
-    """Return the same source, interpreted, as a module with another name."""
+    """Return the source of the module, interpreted, as a second module with another name."""
     path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
     spec = importlib.util.spec_from_file_location(f"interpreted_{name.replace('.', '_')}", path)
     assert spec is not None and spec.loader is not None

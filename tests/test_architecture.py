@@ -57,7 +57,7 @@ EXCEPTIONS = {
     "consent": {
         "robots",
         "extract",
-    },  # matches paths as robots.txt does; reads Link headers, directives and XML
+    },  # matches paths like robots.txt; reads Link headers, directives and XML
     "render": {"pages"},  # compares the visible text of a page before and after
 }
 # The layers, lowest first: each imports only modules of the lines above its own.
@@ -74,7 +74,7 @@ LAYERS = (
     {"cli"},
     {"bench", "lab", "__main__"},
 )
-# Import of a higher layer by a lower one -> the reason.
+# (module of a lower layer, imported module of a higher layer) -> the reason.
 AGAINST_LAYERS = {
     ("__init__", "api"): "the Python API, imported when it is asked for",
     ("supervision", "cli"): "a child logs in the form that the command line gave",
@@ -216,7 +216,7 @@ def _top(relative: str) -> str:
 
 
 def _used(path: Path) -> set[str]:
-    """Return the folders and root modules of the crawler that a file imports, without its own."""
+    """Return the folders and root modules of the crawler that a file imports, without the one that it belongs to."""
     used = {name.split(".")[1] for name in _imports(path) if name.startswith("crawler.")}
     return used - {_top(_relative(path))}
 
@@ -232,10 +232,12 @@ def _against() -> set[tuple[str, str]]:
     }
 
 
-def test_the_root_has_a_direction() -> None:
+def test_folders_import_only_lower_layers() -> None:
     """Folders and root modules import only lower layers; exceptions are listed with their reason."""
     assert {_top(_relative(path)) for path in _modules()} == set().union(*LAYERS)
-    assert _against() == set(AGAINST_LAYERS), "an import against LAYERS, or one that is listed and gone"
+    assert _against() == set(AGAINST_LAYERS), (
+        "an import breaks LAYERS and is not in AGAINST_LAYERS, or one listed there no longer exists"
+    )
 
 
 # The layers of `process/`, lowest first: its folders, then the modules that join them. Each imports only earlier lines.
@@ -250,11 +252,11 @@ PROCESS_FLOORS = (
     "process",
     "live",
 )
-# Import of a higher layer by a lower one -> the reason.
+# (module of a lower layer, imported module of a higher layer) -> the reason.
 AGAINST_PROCESS_FLOORS: dict[tuple[str, str], str] = {}
 
 
-def test_the_floors_of_a_process_have_a_direction() -> None:
+def test_folders_of_process_import_only_lower_layers() -> None:
     """No folder of `process/` imports a folder of a higher layer."""
     floor = {name: number for number, name in enumerate(PROCESS_FLOORS)}
     against = set()
@@ -282,7 +284,7 @@ def _known_at_the_top(path: Path, modules: set[str]) -> Iterator[str]:
                 yield below if below in modules else str(node.module)
 
 
-def test_no_imports_go_in_a_circle() -> None:
+def test_imports_have_no_cycles() -> None:
     """Imports have no cycles, even with imports for types, so each module can be read without its importers."""
     names = {
         ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path
@@ -331,12 +333,12 @@ CLIENTS_ALLOWED: dict[str, tuple[set[str], str]] = {
     "splitter/peers.py": ({"create_connection"}, "links to the other processes of the crawl"),
     "serve/server.py": (
         {"open_connection"},
-        "asks the process that owns a page, at `serve.peers`",
+        "requests a page from the process that owns it, at `serve.peers`",
     ),
     "admin/control_client.py": ({"connect"}, "a Unix socket in the crawl's directory"),
     "cli/companions.py": ({"connect"}, "systemd's Unix socket"),
     "pages/formats/mirror.py": ({"connect"}, "an SQLite file"),
-    "cli/demo_web.py": ({"aiohttp"}, "the web of the demo is a server"),
+    "cli/demo_web.py": ({"aiohttp"}, "the synthetic web of the demo is an HTTP server"),
     "cli/loopback.py": ({"aiohttp"}, "servers of the demo and the lab"),
 }
 
@@ -382,7 +384,7 @@ ALIKE = {"__init__.py", "__main__.py", "reshard.py", "server.py"}
 COMMANDS = {"cli", "lab/commands", "bench"}
 
 
-def test_a_name_means_one_thing() -> None:
+def test_class_and_file_names_are_unique() -> None:
     """Public class names are unique, and so are file names, except those of `ALIKE` and `COMMANDS`."""
     classes: dict[str, list[str]] = {}
     files: dict[str, list[str]] = {}
@@ -416,7 +418,7 @@ PLAIN = (int, float, str, bytes, bool, type(None), Part)  # a Part holds a file,
 HOLDERS = (tuple, list, dict, abc.Sequence, typing.Union, types.UnionType)
 
 
-def test_what_the_collector_does_not_follow_holds_data_only() -> None:
+def test_structs_without_garbage_collection_hold_only_plain_data() -> None:
     """A class with gc=False must not be part of a reference cycle (a request that refers to its process, say),
     because the cycle would never be freed."""
     for path in _modules():

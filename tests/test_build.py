@@ -1,4 +1,4 @@
-"""How the kernels are built (`crawler/kernel_build.py`)."""
+"""Test how the kernels are built (`crawler/kernel_build.py`)."""
 
 import os
 import tomllib
@@ -13,8 +13,10 @@ SHARED = "crawler.memoryviews"
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_shared_module_is_whole_before_a_kernel_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cython, making it beside a kernel in another thread, once left half of it out: no kernel could be imported."""
+def test_the_shared_module_is_built_before_any_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cython once built the shared module and a kernel in parallel; half of the shared module was missing,
+    and no kernel could be imported.
+    """
     setuptools = pytest.importorskip("setuptools")
     kernel_build = pytest.importorskip("crawler.kernel_build")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -26,7 +28,9 @@ def test_the_shared_module_is_whole_before_a_kernel_is_begun(monkeypatch: pytest
     command.distribution.command_options["build_ext"] = {"shared_utility_qualified_name": ("", SHARED)}
     command = command.distribution.reinitialize_command(command)
     command.ensure_finalized()
-    assert command.shared_utility_qualified_name == SHARED, "its options are those of `build_ext`"
+    assert command.shared_utility_qualified_name == SHARED, (
+        "a copy of the command has the options of `build_ext`"
+    )
     command.parallel = 2
     built: list[tuple[str, bool]] = []
     monkeypatch.setattr(
@@ -41,7 +45,7 @@ def test_the_shared_module_is_whole_before_a_kernel_is_begun(monkeypatch: pytest
 
 @pytest.fixture
 def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Path], Any]:
-    """Return a function that builds one real kernel of a checkout, with a cache of the test's own."""
+    """Return a function that prepares the build of one real kernel, with a kernel cache used only by this test."""
     pytest.importorskip("setuptools")
     kernel_build = pytest.importorskip("crawler.kernel_build")
     monkeypatch.setenv("CRAWLER_KERNEL_CACHE", str(tmp_path / "cache"))
@@ -73,7 +77,7 @@ def compile_as(content: bytes, calls: list[str]) -> Callable[[Any, Any], None]:
 def test_a_kernel_is_compiled_once_for_all_checkouts(
     build: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A second set-up, such as one with other extras, compiled every kernel again."""
+    """A second installation, such as one with other extras, once compiled every kernel again."""
     from setuptools.command.build_ext import build_ext
 
     calls: list[str] = []
@@ -147,10 +151,10 @@ def test_a_cache_that_cannot_be_written_is_skipped(tmp_path: Path) -> None:
     assert not kernel_build.take(tmp_path / "cache" / "a.so", tmp_path / "taken.so")
 
 
-def test_nothing_is_compiled_on_request(
+def test_compilation_can_be_disabled(
     build: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """`scripts/demo` shows its first page before any kernel is compiled."""
+    """`scripts/demo` uses this to show its first page before any kernel is compiled."""
     monkeypatch.setenv("CRAWLER_KERNELS", "none")
     command = build(tmp_path / "out")
     command.build_extensions()

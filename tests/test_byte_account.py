@@ -1,12 +1,15 @@
-"""The account of bytes: only the oldest share may exceed the limit, and no body waits forever."""
+"""Test the byte account: only the owner of the oldest share may exceed the limit, and no body waits forever."""
 
 import random
 
 from crawler.byte_account import ByteAccount
 
 
-def test_random_owners_all_come_to_their_end() -> None:
-    """Forty bodies grow in turns within 100 bytes; waiting bodies do not grow; all end, even with a full account."""
+def test_all_owners_finish_in_any_order() -> None:
+    """Forty bodies share a limit of 100 bytes; a waiting body does not grow.
+
+    All are completed, even if the account is full.
+    """
     for seed in range(100):
         generator = random.Random(seed)
         account: ByteAccount[int] = ByteAccount(100, small=seed % 20)
@@ -33,12 +36,12 @@ def test_random_owners_all_come_to_their_end() -> None:
         assert account.held == 0 and not waiting
 
 
-def test_what_has_come_whole_and_waits_is_bounded_too() -> None:
-    """Complete bodies of 10 bytes that are not taken exceed the limit by an eighth; the others come later."""
+def test_complete_bodies_that_wait_are_bounded() -> None:
+    """Complete bodies of 10 bytes that wait for the parser exceed the limit by an eighth at most; others must wait."""
     account: ByteAccount[int] = ByteAccount(100, small=0)
     left = dict.fromkeys(range(40), 10)
     whole: list[str] = []
-    grown = list(left)  # those that may grow
+    grown = list(left)  # owners that may grow
     most = 0
     while left:
         while grown:
@@ -55,7 +58,7 @@ def test_what_has_come_whole_and_waits_is_bounded_too() -> None:
             account._check()
             while (free := account.next_free()) is not None:
                 grown.append(free)
-        assert whole, "nobody grows, and nothing is to end"
+        assert whole, "no owner may grow, and no complete body is left to release"
         account.release(whole.pop(0))
         while (free := account.next_free()) is not None:
             grown.append(free)
@@ -65,20 +68,22 @@ def test_what_has_come_whole_and_waits_is_bounded_too() -> None:
 def test_first_come_first_served_and_the_oldest_always() -> None:
     account: ByteAccount[str] = ByteAccount(12, small=0)
     assert account.reserve("a", 6) and account.reserve("b", 2)
-    assert not account.reserve("c", 2) and not account.reserve("b", 10), "more than a quarter"
-    assert account.reserve("a", 20), "the oldest"
+    assert not account.reserve("c", 2) and not account.reserve("b", 10), (
+        "all shares but the oldest hold at most a quarter of the limit"
+    )
+    assert account.reserve("a", 20), "the oldest share may exceed the limit"
     assert account.next_free() is None
     account.release("a")
-    assert account.next_free() == "b", "the oldest now"
-    assert account.next_free() is None, "nothing is left of the limit"
+    assert account.next_free() == "b", "now b has the oldest share"
+    assert account.next_free() is None, "no bytes of the limit are left"
     account.release("b")
     assert account.next_free() == "c" and account.next_free() is None
     account.release("nobody")
     assert account.held == 2
 
 
-def test_what_is_charged_stops_others_until_it_is_released() -> None:
-    """While twenty bodies are parsed, nothing more is received; afterwards every waiting owner is served."""
+def test_charged_bytes_stop_others_until_they_are_released() -> None:
+    """While the bodies being parsed exceed the limit, no owner may receive more; afterwards the waiting owner may."""
     account: ByteAccount[str] = ByteAccount(100, small=0)
     for number in range(20):
         account.charge(number, 50)
@@ -94,7 +99,7 @@ def test_what_is_charged_stops_others_until_it_is_released() -> None:
     account._check()
 
 
-def test_small_shares_wait_for_nobody() -> None:
+def test_small_shares_never_wait() -> None:
     account: ByteAccount[str] = ByteAccount(100, small=10)
     assert account.reserve("large", 90) and account.reserve("other", 10)
     assert not account.reserve("other", 1)

@@ -1,4 +1,4 @@
-"""The table of signal sources, and how fates are counted."""
+"""Test the table of signal sources and the counts of what happened to signals."""
 
 from pathlib import Path
 
@@ -22,21 +22,23 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_the_numbers_are_those_that_are_stored() -> None:
-    """Stored numbers: sitemap 0, feed 1, indexnow 2, websub 3, signal 4, headers 5, listing 6, other 7."""
+    """The numbers are stored: sitemap 0, feed 1, indexnow 2, websub 3, signal 4, headers 5, listing 6, other 7."""
     stored = ("sitemap", "feed", "indexnow", "websub", "signal", "headers", "listing", "other")
     assert stored == NAMES and [source.number for source in SIGNAL_SOURCES] == list(range(8))
 
 
-def test_the_kernels_count_as_the_table_says() -> None:
+def test_the_kernels_agree_with_the_table() -> None:
     assert signal_quality.SOURCES == SOURCES == 8
-    assert sum(source.counter_bits for source in SIGNAL_SOURCES) == 32, "a page's counters are one word"
+    assert sum(source.counter_bits for source in SIGNAL_SOURCES) == 32, (
+        "the counters of a page fit into one word"
+    )
     quality = SignalQuality()
     for source in SIGNAL_SOURCES:
         assert quality.honesty(source.number) == pytest.approx(source.trust)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_source_is_known_by_its_name_whoever_it_is(name: str) -> None:
+def test_a_sender_after_the_name_of_a_source_is_ignored(name: str) -> None:
     assert source_number(name) == source_number(f"{name}:who:ever") == NAMES.index(name)
 
 
@@ -51,7 +53,7 @@ def test_the_page_of_the_frontier_shows_the_table() -> None:
         assert f"| {source.number} | `{source.name}` | {source.recipe} |" in text
 
 
-def test_fates_are_counted_and_the_first_are_told_one_by_one() -> None:
+def test_fates_are_counted_and_the_first_are_listed_with_their_urls() -> None:
     said = Signalled()
     for n in range(TOLD_MAX + 5):
         said.record(f"http://x/{n}", Fate.OUT_OF_SCOPE if n % 2 else Fate.NOTED, "scope" if n % 2 else "")
@@ -67,9 +69,9 @@ def test_fates_are_counted_and_the_first_are_told_one_by_one() -> None:
     assert said.plain() == msgspec.json.decode(msgspec.json.encode(said))
 
 
-def test_owners_are_no_reasons() -> None:
-    """`why` sums what was not taken; where a signal was sent stands with its URL."""
+def test_the_owner_of_a_sent_signal_is_not_counted_as_a_reason() -> None:
+    """`why` counts the reasons for refusals; the owner to which a signal was sent is recorded only with its URL."""
     said = Signalled()
     said.record("http://x/", Fate.SENT, "p2")
     assert said.why == {} and said.urls[0].why == "p2" and said.sent == 1
-    assert Signalled().why == {} and Signalled().urls == [], "each has its own"
+    assert Signalled().why == {} and Signalled().urls == [], "each instance has its own containers"

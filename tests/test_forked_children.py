@@ -1,4 +1,4 @@
-"""Children that are forked: they do their work, end with its code, and see the end of their parent."""
+"""Test forked children: they do their work, exit with its code, and notice the end of their parent."""
 
 import asyncio
 import signal
@@ -9,7 +9,7 @@ from crawler.forked_children import ForkedChild, fork_children
 
 
 def codes(children: Sequence[ForkedChild]) -> list[int]:
-    """Return the exit codes of all children, waited for together."""
+    """Wait for all children at the same time; return their exit codes."""
 
     async def wait() -> list[int]:
         return await asyncio.gather(*(child.wait() for child in children))
@@ -35,7 +35,7 @@ def test_children_talk_and_end_with_the_code_of_their_work() -> None:
 
 
 def test_each_child_sees_the_end_of_its_link_while_siblings_live() -> None:
-    """A child that inherited the parent's ends of its siblings' pipes would keep them waiting forever."""
+    """A child must not inherit the parent's ends of its siblings' pipes, or the siblings would wait forever."""
     children = fork_children(lambda link: 7 if link.recv(1) == b"" else 1, 3)
     for child in children:
         child.link.close()
@@ -51,4 +51,4 @@ def test_a_child_that_fails_ends_with_1_and_a_killed_one_with_its_signal() -> No
     failing.link.sendall(b"x")
     killed.kill()
     assert codes([failing, killed]) == [1, -signal.SIGKILL]
-    killed.kill()  # harmless once it is reaped
+    killed.kill()  # killing a child that has already been reaped is harmless

@@ -1,4 +1,4 @@
-"""The compiled modules that see one another's structs are of one form, compiled or source; both say the same."""
+"""Test the choice of kernels: those that share structs are all compiled or all interpreted, with equal results."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def ask(folder: Path, **environment: str) -> str:
     return done.stdout.strip()
 
 
-def test_those_that_import_one_another_are_listed() -> None:
+def test_kernels_that_import_one_another_are_listed() -> None:
     named = {
         each["name"].removeprefix("crawler.")
         for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"]
@@ -64,8 +64,8 @@ def test_those_that_import_one_another_are_listed() -> None:
     not kernel_selection.all_compiled(str(ROOT / "crawler")), reason="not all are compiled here"
 )
 @pytest.mark.parametrize("missing", ["schedule", "memoryviews"])
-def test_one_that_was_not_compiled_makes_all_of_them_source(tmp_path: Path, missing: str) -> None:
-    """A build that failed for one module, as a build may, left a schedule that found no heap's nodes."""
+def test_if_one_kernel_is_not_compiled_none_is_used_compiled(tmp_path: Path, missing: str) -> None:
+    """If the build of one module failed, a compiled schedule once could not read the nodes of interpreted heaps."""
     shutil.copytree(
         ROOT / "crawler",
         tmp_path / "crawler",
@@ -75,12 +75,12 @@ def test_one_that_was_not_compiled_makes_all_of_them_source(tmp_path: Path, miss
     assert ask(tmp_path) == "True 1"
 
 
-def test_source_is_used_where_it_is_asked_for() -> None:
+def test_the_source_can_be_requested() -> None:
     assert ask(ROOT, CRAWLER_INTERPRETED="1") == "True 1"
 
 
-def test_both_forms_say_the_same(tmp_path: Path) -> None:
-    """Numbers of numpy, which kernels as source met in their tables, warned, wrapped and were no JSON."""
+def test_both_forms_give_the_same_results(tmp_path: Path) -> None:
+    """Interpreted kernels once computed with numpy numbers, which warned, overflowed and could not be written as JSON."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.canned_refresh", str(tmp_path / "source")],
         cwd=ROOT,

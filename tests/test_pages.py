@@ -1,4 +1,4 @@
-"""The rules beside the code: every folder has its page, and every citation of a page resolves."""
+"""Test the README pages in the code folders: every folder has one, and every citation of a page resolves."""
 
 import re
 import tomllib
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "crawler"
-# Where a name may point from: the package (`fetcher/README.md`), the project, the page's own folder.
+# All texts in which citations are checked.
 TEXTS = sorted(
     path
     for folder, kind in product(
@@ -36,14 +36,22 @@ def _headings(page: Path) -> set[str]:
 
 
 def _find(name: str, beside: Path) -> Path | None:
-    """Return the page that `name` refers to in a text in the folder `beside`."""
+    """Return the page that `name` means in a text of the folder `beside`.
+
+    A path from the package, that folder or the project.
+    """
     return next((base / name for base in (PACKAGE, beside, ROOT) if (base / name).is_file()), None)
 
 
 def unresolved(text: str, beside: Path) -> list[str]:
     """Return the broken citations in `text`, one per line."""
-    wrong = [f"{match} is no page of the project" for match in OTHER_PAGE.findall(text)]
-    wrong += [f"a section by its number: {match}" for match in NUMBERED.findall(text)]
+    wrong = [
+        f"{match} is not the name of a page: pages have names in capitals, such as README.md"
+        for match in OTHER_PAGE.findall(text)
+    ]
+    wrong += [
+        f"cites a section by its number instead of its heading: {match}" for match in NUMBERED.findall(text)
+    ]
     for match in CITATION.finditer(text):
         page = _find(match["page"], beside)
         if page is None:
@@ -61,7 +69,7 @@ def test_every_citation_resolves(path: Path) -> None:
         assert unresolved(path.read_text(encoding="utf-8"), path.parent) == []
 
 
-def test_a_citation_that_leads_nowhere_is_seen() -> None:
+def test_a_broken_citation_is_found() -> None:
     assert unresolved('`fetcher/README.md`, "Addresses" and "Redirects"', ROOT) == []
     assert unresolved('`fetcher/README.md`, "Adresses"', ROOT)
     assert unresolved('`fetcher/README.md`, "Addresses" and "Redirect"', ROOT)
@@ -75,7 +83,7 @@ FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=_relative)
 def test_every_folder_has_its_page(folder: Path) -> None:
-    """Of its own, or a part of it in the page of the folder above."""
+    """A folder has a page of its own, or it is described in the page of the folder above."""
     if (folder / "README.md").exists():
         return
     above = folder.parent / "README.md"
@@ -83,11 +91,14 @@ def test_every_folder_has_its_page(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_relative)
-def test_what_a_page_names_exists(page: Path) -> None:
-    """Files in backquotes, relative to the page, to the package, or to the project; tests by name alone too."""
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    """A file in backquotes exists relative to the page, the package or the project.
+
+    A test file may be named without its folder.
+    """
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|toml)|(?:tests|scripts|crawler)/[\w/.-]+)`", text):
-        if name != "crawl.toml":  # of a crawl directory
+        if name != "crawl.toml":  # is a file of a crawl directory
             found = any((base / name).exists() for base in (page.parent, PACKAGE, ROOT))
             within = ROOT / "tests" if name.startswith("test_") else page.parent
             assert found or any(within.rglob(name)), f"{_relative(page)} names {name}"
@@ -95,7 +106,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=_relative)
 def test_modules_that_a_module_names_exist(path: Path) -> None:
-    """A file in backquotes, or at the start of a line, exists beside, below, in the package or in the project."""
+    """A file in backquotes or at the start of a line exists: in or below the folder, in the package or in the project."""
     text = path.read_text(encoding="utf-8")
     for name in re.findall(r"(?:`|^)((?:[\w-]+/)*[\w-]+\.(?:py|pxd))(?:`| )", text, re.MULTILINE):
         found = any((base / name).exists() for base in (path.parent, PACKAGE, ROOT))
@@ -112,12 +123,12 @@ def test_links_and_pictures_of_a_page_exist(page: Path) -> None:
     assert missing == []
 
 
-def test_the_readme_can_be_read_to_its_end() -> None:
+def test_the_readme_has_at_most_200_lines() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
 
 
 def test_pages_are_shipped() -> None:
-    """`pip install` brings the rules along with the code."""
+    """`pip install` installs the pages together with the code."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]["crawler"]
     shipped = {path for pattern in patterns for path in PACKAGE.glob(pattern)}

@@ -1,4 +1,4 @@
-"""Text from the web is made printable by one function."""
+"""Test the function that makes text from the web printable."""
 
 import codecs
 import io
@@ -20,7 +20,7 @@ from crawler.printable import (
 
 
 def is_hidden(character: str) -> bool:
-    """By the Unicode database, not by our table: a control, an order of text, an end of a line, half a character."""
+    """Return whether the Unicode database lists a control character, a text direction, a line end or a lone surrogate."""
     named = unicodedata.bidirectional(character) in {
         "LRE",
         "RLE",
@@ -49,7 +49,7 @@ def test_every_character() -> None:
 
 
 @given(st.text())
-def test_json_that_passes_is_the_same_json(text: str) -> None:
+def test_printable_json_has_the_same_value(text: str) -> None:
     told = printable_text(json.dumps([text], ensure_ascii=False))
     assert json.loads(told) == [text] and not any(map(is_hidden, told))
 
@@ -66,7 +66,7 @@ def test_a_stream_writes_printable_text(parts: list[str]) -> None:
     assert raw_stream(stream) is raw and raw_stream(raw) is raw
 
 
-def test_output_is_printable_while_it_is_entered_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nested_printable_output_has_the_effect_of_one(capsys: pytest.CaptureFixture[str]) -> None:
     import sys
 
     before = sys.stdout, sys.stderr
@@ -85,14 +85,14 @@ class Terminal(io.StringIO):
 
 @given(st.binary(max_size=40), st.integers(0, 40))
 def test_bytes_on_a_terminal_are_text(data: bytes, cut: int) -> None:
-    """However they are cut; elsewhere they pass as they are."""
+    """Bytes are decoded wherever a write cuts them; if the output is not a terminal, bytes pass unchanged."""
     raw = Terminal()
     buffer = PrintableStream(raw).buffer
     assert buffer.write(data[:cut]) + buffer.write(memoryview(data)[cut:]) == len(data)
     buffer.flush()
     assert not any(is_hidden(each) for each in raw.getvalue() if each not in "\t\n")
     decoded = codecs.getincrementaldecoder("utf-8")("replace").decode(data)
-    assert raw.getvalue() == printable_text(decoded), "the last character may still lack its end"
+    assert raw.getvalue() == printable_text(decoded), "only the last character may be incomplete"
     elsewhere = io.TextIOWrapper(io.BytesIO())
     assert PrintableStream(elsewhere).buffer is elsewhere.buffer
 
@@ -102,12 +102,12 @@ FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3+cmd", "@SUM(A1)", "\uff1d1+1", "
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-def test_a_cell_is_no_formula(text: str) -> None:
+def test_a_cell_that_looks_like_a_formula_is_quoted(text: str) -> None:
     assert csv_cell(text) == f"'{text}"
 
 
 @pytest.mark.parametrize(
     "text", ["", "text", "a=b", "http://a.org/?a=b", "-5", "+49 30 12-34", "-0.5%", "'=x", "1+1"]
 )
-def test_a_cell_that_is_harmless_stays(text: str) -> None:
+def test_a_harmless_cell_is_unchanged(text: str) -> None:
     assert csv_cell(text) == text

@@ -1,4 +1,4 @@
-"""Test `scripts/check_prose`: the sentences that it finds, and the ones that it must leave alone."""
+"""Test `scripts/check_prose`: the sentences that it must report, and those that it must not report."""
 
 import importlib.machinery
 import importlib.util

@@ -1,4 +1,4 @@
-"""Shadow roots are part of a page; other templates are not."""
+"""Test shadow roots: their content is part of the page; that of other templates is not."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ def test_templates_in_a_shadow_root_stay_templates_and_roots_in_a_template_stay_
     assert hrefs(open_shadow_roots(html)) == ["/after"]
 
 
-def test_what_only_looks_like_a_template_ends_none() -> None:
+def test_text_that_only_looks_like_a_template_ends_no_template() -> None:
     html = (
         OPEN
         + b"<script>'</template>'</script><!--</template>--><template><a href=/no></a></template></template>"
@@ -44,6 +44,6 @@ def test_only_the_names_of_tags_change(html: bytes) -> None:
     assert open_shadow_roots(html).lower().replace(b"shadow-root", b"template") == html.lower()
 
 
-def test_it_is_linear_in_hostile_pages() -> None:
+def test_marking_shadow_roots_is_linear_in_hostile_pages() -> None:
     for piece in (OPEN, b"<template shadowrootmode ", b"<script>", b"</template>", b"<!--", b"<template "):
         assert open_shadow_roots(OPEN + piece * 100_000)

@@ -1,4 +1,4 @@
-"""Python's warnings about users' patterns are hidden; warnings about users' own programs are shown."""
+"""Test that Python's warnings about configured patterns are hidden, and those about other code are shown."""
 
 import subprocess
 import sys
@@ -27,10 +27,10 @@ def said(program: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def test_a_pattern_that_a_later_python_may_read_in_another_way_is_read_in_silence() -> None:
-    """`re` gives a FutureWarning, three lines long, for an opening bracket or `&&` in a set."""
+def test_a_pattern_that_a_later_python_may_read_differently_gives_no_warning() -> None:
+    """`re` prints a FutureWarning of three lines for an opening bracket or `&&` in a character set."""
     assert said(PROGRAM) == ("read\n", "")
 
 
-def test_warnings_of_other_code_stay() -> None:
+def test_warnings_about_other_code_are_shown() -> None:
     assert "FutureWarning: Possible set intersection" in said(PROGRAM + "re.compile('[b&&c]')")[1]

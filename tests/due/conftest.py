@@ -1,4 +1,4 @@
-"""Every test of the DUE that takes `form` runs twice: with the kernels as installed, and interpreted."""
+"""Run each test of the DUE that takes `form` twice: with the kernels as installed, and with interpreted kernels."""
 
 from collections.abc import Iterator
 

@@ -23,7 +23,7 @@ PENDING_SET = {
 
 @contextmanager
 def using(form: str) -> Iterator[None]:
-    """Run the DUE on kernels of that form within the context."""
+    """Use kernels of the given form for the DUE within the context."""
     with (
         mock.patch.object(known_set, "sorting", SORTING[form]),
         mock.patch.object(merging, "sorting", SORTING[form]),

@@ -1,8 +1,8 @@
-"""SIGKILL and power cuts at every step of group, flush and compaction: each URL is still handed out once.
+"""Test SIGKILL and power cuts at every step of a group, flush or compaction: each URL is handed out exactly once.
 
-The expected result is the first link of each URL. After a crash the store is opened again, the stream
-continues where the store says it stopped, and the frontier must have received exactly the expected
-links, in order.
+The expected result is the first link to each URL. After a crash the store is opened again, the stream
+continues after the last group in the store, and in the end the frontier must have received exactly the
+expected links, in order.
 """
 
 import os
@@ -44,7 +44,7 @@ STEPS = [
 
 
 def test_the_list_of_steps_is_complete(tmp_path: Path) -> None:
-    """The list above contains every step of the stream, and each occurs often enough to crash at it."""
+    """The list of steps contains every step of the stream, and each step occurs often enough to crash at it."""
     seen: list[str] = []
     store = MemoryStore()
     crash_child.feed(store, crash_child.open_due(tmp_path, store, seen.append), seen.append)
@@ -80,11 +80,11 @@ def test_kill_9(tmp_path: Path, step: str) -> None:
 
 
 class Crash(BaseException):
-    """A BaseException, so that no handler for Exception catches it."""
+    """A planted crash; a BaseException, so that no handler for Exception catches it."""
 
 
 class DurableImage:
-    """The state after a power cut: names as of the last sync of their folder, bytes as of that of their file."""
+    """Keeps the state after a power cut: file names at the last sync of their folder, bytes at that of their file."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._names: dict[str, dict[str, int]] = {}
@@ -111,7 +111,7 @@ class DurableImage:
 @pytest.mark.parametrize("occurrence", [1, 2, 5])
 @pytest.mark.parametrize("step", STEPS)
 def test_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, occurrence: int) -> None:
-    """Only synced data survives, so no batch may depend on more."""
+    """Only synced data survives, so no batch may depend on unsynced data."""
     left = occurrence
 
     def crash(name: str) -> None:
@@ -130,7 +130,7 @@ def test_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, o
 
 
 def test_a_crash_in_the_recovery_itself(tmp_path: Path) -> None:
-    """Crash ten times in a row, each time one step further, then run to the end."""
+    """Crash ten times in a row, each time one step later, then run to the end."""
     store = MemoryStore()
     for fatal in range(1, 60, 6):
         left = fatal

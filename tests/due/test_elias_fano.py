@@ -1,4 +1,4 @@
-"""Coded runs, in both forms: their content, their size, and the results of joins."""
+"""Test coded runs with kernels in both forms: their content, their size, and the results of joins."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
         decoded = np.empty(len(keys), np.uint64)
         elias_fano.decode(*by_form[name], 0, decoded)
         assert (decoded == keys).all()
-        # From a thousand queries per block, for which it is decoded, to less than one.
+        # From a thousand queries per block, for which the block is decoded, to less than one query per block.
         for step in (1, 40, 300, 2000):
             some = queries[::step].copy()
             known = np.zeros(len(some), np.uint8)
@@ -55,7 +55,7 @@ def test_coded_runs_of_many_blocks(count: int, shape: str) -> None:
 
 
 def test_coded_runs_that_are_dense_clumped_or_far_apart() -> None:
-    """No gaps; all keys except the fence at one end of the block; and the widest possible block."""
+    """Cover blocks without gaps, blocks with all keys except the fence at one end, and the widest possible block."""
     nothing = np.zeros(0, np.uint64)
     dense = np.arange(3 * FENCE_STEP, dtype=np.uint64)
     for keys in (
@@ -80,7 +80,10 @@ def test_a_coded_run_can_be_decoded_from_any_block(elias_fano) -> None:
 
 @pytest.mark.parametrize("queries_a_block", [1, 5, 31, 32, 33, 300])
 def test_coded_runs_are_joined_at_any_density(elias_fano, queries_a_block: int) -> None:
-    """Cover single queries, queries that continue from the previous one, and decoded blocks; most are marked before."""
+    """Cover single queries, queries that continue from the previous one, and decoded blocks.
+
+    Most keys are marked before.
+    """
     keys = spread(20 * FENCE_STEP + 3, 2, "even")
     picked = np.random.default_rng(4).permutation(len(keys))[: 20 * queries_a_block]
     queries = np.unique(np.concatenate([keys[picked], keys[picked] + np.uint64(1), keys[-1:]]))
@@ -93,7 +96,7 @@ def test_coded_runs_are_joined_at_any_density(elias_fano, queries_a_block: int) 
 
 
 def test_a_coded_block_by_hand(elias_fano) -> None:
-    """Keys 3, 5, 6, 12 above fence 3: span 9, so one low bit per key.
+    """The keys 3, 5, 6, 12 above the fence 3 span 9, so each key has one low bit.
 
     The high parts 0 1 1 4 are ones at positions 0, 2, 3, 7 of 4 + 4 + 1 bits; the low parts 0, 0, 1, 1 follow.
     """
@@ -104,7 +107,7 @@ def test_a_coded_block_by_hand(elias_fano) -> None:
 
 @pytest.mark.parametrize("count, bound", [(100_000_000, 4.97), (1_000_000_000, 4.55)])
 def test_size_of_a_key_in_a_coded_run(count: int, bound: float) -> None:
-    """The size with fence and checksum (12 bytes per block), for 1000 blocks as dense as with `count` keys."""
+    """The size includes fence and checksum (12 bytes per block), for 1000 blocks as dense as in a run of `count` keys."""
     top = 1000 * FENCE_STEP * (2**64 // count)
     keys = np.unique(np.random.default_rng(1).integers(0, top, 1000 * FENCE_STEP, dtype=np.uint64))
     words, _, widths, _ = coded(ELIAS_FANO["installed"], keys)

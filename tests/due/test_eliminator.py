@@ -1,4 +1,4 @@
-"""The Eliminator compared with a model: each new URL's first link is returned once, in order."""
+"""Test the Eliminator against a model: the first link to each new URL is returned once, in order."""
 
 import errno
 import math
@@ -45,7 +45,7 @@ class Process:
         self.flush = self.compaction = None
 
     def submit(self, links: list[Link]) -> list[Link]:
-        """Submit a group: cache, log, commit. Return the links appended."""
+        """Submit a group: check it in the cache, append it to the log, commit it. Return the appended links."""
         fresh = self.due.admit(np.array([link.fingerprint for link in links], np.uint64))
         appended = [link for link, is_fresh in zip(links, fresh, strict=True) if is_fresh]
         self.due.append(appended)
@@ -98,7 +98,7 @@ class Process:
 
 
 class EliminatorMachine(RuleBasedStateMachine):
-    """Groups, flushes and compactions in any order, overlapping, with crashes, in both forms of the kernels."""
+    """Run groups, flushes and compactions in any order, overlapping, with crashes, and with kernels of both forms."""
 
     @initialize(
         method=st.sampled_from(["runs", "one_file", "memory"]),
@@ -181,7 +181,7 @@ class EliminatorMachine(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(st.integers(0, 30), max_size=4))
     def crash(self, numbers: list[int]) -> None:
-        """Crash with a group appended but never committed, and with any flush or compaction in progress."""
+        """Crash while a group is appended but not committed, and while a flush or compaction may be in progress."""
         self.process.due.append(self._links(numbers))
         self.process.due.sync()
         self.process.due.close()
@@ -216,7 +216,7 @@ def test_flushes_of_0_1_a_full_buffer_and_one_more(tmp_path: Path, form: str, co
 
 
 def test_a_flush_takes_at_most_one_buffer(tmp_path: Path) -> None:
-    """Groups of 5 with a buffer of 8: one group per flush; the rest waits for the next flush."""
+    """With groups of 5 links and a buffer of 8, each flush takes one group; the rest waits for the next flush."""
     process = Process(tmp_path, MemoryStore())
     for base in (0, 10, 20):
         process.submit([link(base + number) for number in range(5)])
@@ -239,19 +239,19 @@ def test_all_in_one_bucket(tmp_path: Path, form: str) -> None:
     assert list(process.due.slice(0, 77)) == list(process.due.slice(78, 65_536)) == []
 
 
-def test_repeats_that_wait_are_not_appended(tmp_path: Path, form: str) -> None:
+def test_repeated_waiting_links_are_not_appended(tmp_path: Path, form: str) -> None:
     process = Process(tmp_path, MemoryStore())
     assert len(process.submit([link(1), link(2), link(1)])) == 2
     assert len(process.submit([link(2), link(3)])) == 1
     assert process.due.repeats == 2 and process.due.links == 3
     process.drain()
-    assert len(process.submit([link(1)])) == 1, "known, but no longer waiting: the flush will say so"
+    assert len(process.submit([link(1)])) == 1, "it no longer waits, so only the flush finds that it is known"
     process.drain()
     assert (process.due.known, process.due.new) == (1, 3)
 
 
 def test_the_first_of_repeated_links_in_a_flush_is_returned(tmp_path: Path, form: str) -> None:
-    """Everything is appended without `admit`, as if the pending set had forgotten it."""
+    """All links are appended without `admit`, as if the pending set had forgotten them."""
     process = Process(tmp_path, MemoryStore())
     links = [link(number, place) for place, number in enumerate([5, 3, 5, LAST, 3, 5, 0])]
     process.due.append(links)
@@ -270,7 +270,7 @@ def test_a_dropped_flush_does_not_change_the_order(tmp_path: Path) -> None:
 
 
 def test_a_large_flush_goes_in_parts(tmp_path: Path) -> None:
-    """Each part is committed separately, with all known links before its end; order and counts stay right."""
+    """Each part is committed separately, together with all known links before its end; order and counts stay correct."""
     process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=100, part_links_max=3))
     process.submit([link(90), link(91)])
     process.drain()
@@ -280,7 +280,7 @@ def test_a_large_flush_goes_in_parts(tmp_path: Path) -> None:
     while process.due.pending:
         assert process.due.wants_flush(0.0, dry=True)
         process.begin_flush()
-        assert not process.due.wants_flush(0.0, dry=True), "a part is under way"
+        assert not process.due.wants_flush(0.0, dry=True), "a flush of a part is in progress"
         sizes.append(len(process.flush.new_links))
         process.end_flush()
         assert process.due.links == process.due.pending + process.due.known + process.due.new
@@ -302,7 +302,7 @@ def test_a_part_that_fails_leaves_the_rest_waiting(tmp_path: Path) -> None:
     assert process.drain() == [link(number) for number in range(8)]
 
 
-def test_when_to_flush(tmp_path: Path) -> None:
+def test_conditions_for_a_flush(tmp_path: Path) -> None:
     process = Process(tmp_path, MemoryStore())
     due = process.due
     assert not due.wants_flush(0.0, dry=True) and due.next_wakeup() == math.inf
@@ -370,7 +370,10 @@ def test_a_join_under_way_when_its_runs_are_merged_and_unlinked(tmp_path: Path) 
 
 
 def test_the_next_flush_frees_what_a_compaction_replaced(tmp_path: Path) -> None:
-    """The flush, not the loop, unmaps the files, because unmapping takes long. A file still being read is kept."""
+    """The flush, not the event loop, unmaps the files, because unmapping takes long.
+
+    A file that is still read is kept.
+    """
     process = Process(tmp_path, MemoryStore())
     for base in (0, 10):
         process.submit([link(base + number) for number in range(4)])
@@ -465,7 +468,7 @@ def test_contains_and_waits(tmp_path: Path) -> None:
     process.submit([link(5)])
     assert process.due.waits(5) and not process.due.contains(5)
     process.begin_flush()
-    assert process.due.waits(5), "in the flush under way"
+    assert process.due.waits(5), "the link is in the flush in progress"
     process.end_flush()
     assert process.due.contains(5) and not process.due.waits(5) and not process.due.contains(6)
 
@@ -478,7 +481,7 @@ def test_a_group_without_links_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_thousands_of_links_in_one_group(tmp_path: Path) -> None:
-    """A long list of seeds: the log has several blocks, and each flush takes one buffer."""
+    """A long list of seeds fills several blocks of the log, and each flush takes one buffer."""
     config = DueConfig(buffer_entries_max=2000)
     process = Process(tmp_path, MemoryStore(), config)
     links = [link(number * 7919 % 2**64, number) for number in range(5000)]

@@ -1,4 +1,4 @@
-"""The known set: few, disjoint runs; few rewrites of each key; slices; expected collisions."""
+"""Test the known set: its runs are few and disjoint, keys are rewritten seldom; test slices and expected collisions."""
 
 import math
 from pathlib import Path
@@ -34,7 +34,9 @@ def known_set(store=None, *, merge_all: bool = False, chunk_bytes: int = 160) ->
     form=st.sampled_from(["installed", "interpreted"]),
 )
 @settings(deadline=None, max_examples=50)
-def test_against_a_set(buffers: list[list[int]], merge_all: bool, chunk_bytes: int, form: str) -> None:
+def test_the_known_set_equals_a_python_set(
+    buffers: list[list[int]], merge_all: bool, chunk_bytes: int, form: str
+) -> None:
     with forms.using(form):
         known, model = known_set(merge_all=merge_all, chunk_bytes=chunk_bytes), set()
         for buffer in buffers:
@@ -51,7 +53,7 @@ def test_against_a_set(buffers: list[list[int]], merge_all: bool, chunk_bytes: i
 
 
 def test_runs_are_few_and_rewritten_seldom(tmp_path: Path) -> None:
-    """At most log2(N/b) + 2 runs, each fingerprint rewritten at most log2(N/b) + 1 times; N/b = 100."""
+    """There are at most log2(N/b) + 2 runs, and each fingerprint is rewritten at most log2(N/b) + 1 times; N/b = 100."""
     written: list[int] = []
 
     class Counted(MemoryRuns):
@@ -82,12 +84,12 @@ def test_which_runs_are_merged(sizes: list[int], merged: list[int]) -> None:
     inputs = known.due_merge()
     if inputs:
         known.replace(inputs, known.merge(inputs))
-    assert [run.count for run in known.runs] == merged, "one merge is enough"
+    assert [run.count for run in known.runs] == merged, "one merge restores the limits"
     assert known.due_merge() == []
 
 
 def test_slices_partition_the_set(form: str) -> None:
-    """Slices at any buckets form the sorted set; moving buckets to another process uses them."""
+    """Slices at any buckets together form the sorted set; they are used to move buckets to another process."""
     numbers = np.concatenate([mixed(np.arange(3000)), np.array([0, LAST, 5 << 48, (5 << 48) - 1], np.uint64)])
     known = known_set(MemoryRuns(), chunk_bytes=640)
     for start in range(0, len(numbers), 97):
@@ -103,7 +105,7 @@ def test_slices_partition_the_set(form: str) -> None:
 
 
 def test_a_merge_of_unlike_sizes_goes_in_few_windows(form: str) -> None:
-    """A tiny run with a large one, and runs whose ranges follow one another."""
+    """Cover a tiny run merged with a large one, and runs whose ranges follow one another."""
     known = known_set(chunk_bytes=8 * 1024)
     large = np.arange(100_000, dtype=np.uint64) << np.uint64(20)
     for keys in (large, large[::5000] + np.uint64(1), large + np.uint64(1 << 40)):
@@ -131,14 +133,14 @@ def test_rebuilding_takes_any_order_and_repeats() -> None:
 
 
 def test_expected_collisions_of_an_even_spread() -> None:
-    """N^2 / 2^65: 0.03 at 1e9 (the specification's figure), so 3e-8 at 1e6."""
+    """N URLs have N^2 / 2^65 expected collisions: 0.03 at 1e9 (the specification's figure), so 3e-8 at 1e6."""
     known = known_set(chunk_bytes=1 << 20)
     known.learn(mixed(np.arange(1_000_000)))
     assert known.expected_collisions() == pytest.approx(1e12 / 2**65, rel=0.5)
 
 
 def test_expected_collisions_of_one_large_host() -> None:
-    """One host with n URLs adds n^2 / 2^49 (0.2 at 1e7)."""
+    """One host with n URLs adds n^2 / 2^49 expected collisions (0.2 at 1e7)."""
     known = known_set(chunk_bytes=1 << 20)
     known.learn(mixed(np.arange(1_000_000)) >> np.uint64(16) | np.uint64(77 << 48))
     assert known.expected_collisions() == pytest.approx(1e12 / 2**49, rel=0.01)

@@ -1,4 +1,4 @@
-"""The links log: an endless stream in files, which is cut and consumed; damage is always reported."""
+"""Test the links log: an endless stream in files, cut after a crash and consumed by flushes; damage is reported."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ def opened(directory: Path, begin: int = 0, end: int = 0, size: int = 1 << 20) -
 
 
 def append(log: LinksLog, some: list[Link]) -> int:
-    """Append and sync; return the end position."""
+    """Append links and sync; return the end position."""
     assert [link for block, _ in log.append(some) for link in block] == some
     log.sync()
     return log.end
@@ -43,7 +43,7 @@ def test_a_link_takes_its_url_and_about_30_bytes(tmp_path: Path) -> None:
     assert append(opened(tmp_path), some) <= 100 * (59 + 30)
 
 
-def test_many_files_are_one_stream(tmp_path: Path) -> None:
+def test_many_files_form_one_stream(tmp_path: Path) -> None:
     log = opened(tmp_path, size=500)
     ends = [append(log, links(3, base)) for base in range(20)]
     assert len(list(tmp_path.iterdir())) > 3

@@ -1,4 +1,4 @@
-"""Runs in memory: their keys are read back, they have no names, and they are small."""
+"""Test runs in memory: their keys can be read back, they have no file names, and they are small."""
 
 import numpy as np
 import pytest
@@ -24,11 +24,11 @@ def test_written_keys_are_read_back(count: int, form: str) -> None:
 
 
 def test_size() -> None:
-    """At most 5.5 bytes per key at 1e8: checked with a million keys of that density, in a hundredth of the range."""
+    """A run of 1e8 keys takes at most 5.5 bytes per key: checked with a million keys in a hundredth of the range."""
     keys = np.sort(np.random.default_rng(1).integers(0, 2**64 // 100, 1_000_000, np.uint64))
     assert MemoryRuns().write([keys], len(keys), step="flush").byte_count <= 5.2 * len(keys)
 
 
-def test_problems_are_found() -> None:
+def test_check_finds_problems() -> None:
     run = MemoryRuns().write([np.array([1, 5, 5], np.uint64)], 3, step="flush")
     assert "do not ascend" in run.problems()[0]

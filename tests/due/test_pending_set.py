@@ -1,4 +1,4 @@
-"""The pending set, in both forms, compared with a Python set."""
+"""Test the pending set, in both forms, against a Python set."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Run files: they are durable when written, and damage is named with the file."""
+"""Test run files: they are durable when written, and errors about damage name the file."""
 
 import errno
 import os
@@ -22,7 +22,10 @@ def written(directory: Path, keys: np.ndarray = KEYS):
 
 
 def test_a_run_has_the_expected_bytes_and_entry(tmp_path: Path) -> None:
-    """5 keys: w is 61, so 15 high bits for 0 0 0 4 7 and 5 low parts take 5 words; one fence, one checksum."""
+    """For 5 keys w is 61, so 15 high bits for 0 0 0 4 7 and 5 low parts take 5 words.
+
+    The run has one fence and one checksum.
+    """
     run = written(tmp_path)
     data = (tmp_path / "00000001.run").read_bytes()
     assert data[:8] == b"due-run1" and data[48:56] == bytes(8) and len(data) == 64
@@ -47,7 +50,7 @@ CODED_FILE = (
 
 
 def test_the_file_format_does_not_change(tmp_path: Path) -> None:
-    """Golden: the file of five keys, byte by byte."""
+    """Golden value: the file of five keys, byte by byte."""
     run = written(tmp_path)
     assert run.path.read_bytes().hex() == CODED_FILE
     again = DiskRuns(tmp_path, [run.entry]).opened[0]
@@ -63,7 +66,7 @@ def test_fences_are_the_same_written_and_opened(tmp_path: Path, count: int) -> N
     assert (run.fences == keys[::512]).all() and (again.fences == run.fences).all()
 
 
-def test_numbers_continue_and_unnamed_files_are_removed(tmp_path: Path) -> None:
+def test_run_numbers_continue_and_unlisted_files_are_removed(tmp_path: Path) -> None:
     first = written(tmp_path)
     (tmp_path / "00000002.run").write_bytes(b"x" * 8)
     (tmp_path / "00000003.run~").write_bytes(b"x")
@@ -95,7 +98,7 @@ def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("read", ["join", "read", "merge", "check"])
 def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str) -> None:
-    """The bit is not found earlier: opening does not read the blocks, and other blocks are still readable."""
+    """The bit is not found earlier, because opening does not read the blocks; other blocks are still readable."""
     keys = np.arange(1, 3 * FENCE_STEP, dtype=np.uint64) << np.uint64(40)
     run = DiskRuns(tmp_path, []).write([keys], len(keys), step="flush")
     data = bytearray(run.path.read_bytes())
@@ -164,7 +167,7 @@ def test_a_removed_run_can_still_be_read(tmp_path: Path) -> None:
 
 
 def test_an_idle_run_takes_no_memory_and_can_be_read(tmp_path: Path) -> None:
-    """Otherwise 5 bytes per URL would be resident after every flush."""
+    """If its pages were kept in memory, 5 bytes per URL would be resident after every flush."""
 
     def resident(path: Path) -> int:
         """Return the resident size of the mapping of `path` in KiB."""

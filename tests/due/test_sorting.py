@@ -1,4 +1,4 @@
-"""Sort and merge, in both forms, compared with numpy."""
+"""Test sorting and merging, with kernels in both forms, against numpy."""
 
 import numpy as np
 import pytest

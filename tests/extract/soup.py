@@ -1,4 +1,4 @@
-"""Tag soup from a seed: tags of every kind that the standard treats differently, well nested or not, and damaged."""
+"""Make tag soup from a seed: tags of every kind that the standard treats differently, well nested, badly or damaged."""
 
 import random
 
@@ -152,7 +152,7 @@ def soup(seed: int) -> bytes:
 
 
 class Soup:
-    """Draws a page. Each link has a target of its own, so that order and repetition show."""
+    """Draws a page. Each link has its own target, so that a wrong order or a repeated link is noticed."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance

@@ -1,4 +1,4 @@
-"""The charset of pages, compared with html5lib's expectations and the Encoding standard's labels."""
+"""Test the charset of pages against the expectations of html5lib and the labels of the Encoding standard."""
 
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def test_never_fails(content: bytes, declared: str) -> None:
     ).flatmap(lambda piece: st.integers(1, 4000).map(lambda count: piece * count))
 )
 def test_the_prescan_is_linear(content: bytes) -> None:
-    """Long runs of one token would take minutes with backtracking."""
+    """With backtracking, long runs of one token would take minutes."""
     to_utf8(b"<meta " + content + b"charset")
 
 

@@ -1,4 +1,4 @@
-"""Page-level robots directives."""
+"""Test robots directives of whole pages."""
 
 import pytest
 

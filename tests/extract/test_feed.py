@@ -1,4 +1,4 @@
-"""RSS and Atom as sources of links."""
+"""Test RSS and Atom feeds as sources of links."""
 
 import pytest
 from hypothesis import given

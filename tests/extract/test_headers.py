@@ -1,4 +1,4 @@
-"""Refresh and Link header fields."""
+"""Test the header fields Refresh and Link."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ CASES = json.loads(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: repr(case["content"]))
 def test_wpt_refresh(case: dict) -> None:
-    """The expected values are those of web-platform-tests, meta refresh parsing; all must match."""
+    """The expected values are those of web-platform-tests for parsing meta refresh; all must match."""
     expected = None if case["seconds"] is None else (case["seconds"], case["url"] or "")
     assert refresh(case["content"]) == expected
 
@@ -45,7 +45,7 @@ def test_absurd_times() -> None:
          [("http://example.org/", {"start", "http://example.net/relation/other"})]),
         ("<a,b>;rel=next", [("a,b", {"next"})]),
         ('<a>; title="x, <b>; rel=prev"; rel=next', [("a", {"next"})]),
-        ('<a>; rel="NEXT"; rel=prev', [("a", {"next"})]),  # of equal names the first wins
+        ('<a>; rel="NEXT"; rel=prev', [("a", {"next"})]),  # of parameters with equal names the first wins
         ("<a>;;rel=next ,, <b> ; rel = \"prev\"", [("a", {"next"}), ("b", {"prev"})]),
         (r'<a>; rel="n\ext"', [("a", {"next"})]),
         ("a; rel=next", []),

@@ -1,4 +1,4 @@
-"""One table of attributes with URLs: parser, scan, trace, requisites, rewriter and README use the same rows."""
+"""Test that parser, scan, trace, requisites, rewriter and README use one table of attributes with URLs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The scanner against lexbor's tree: the same result, or none."""
+"""Test the link scanner against lexbor's tree: it gives the same result, or none."""
 
 import sys
 from html.entities import html5
@@ -40,7 +40,7 @@ FORMS = {"installed": link_scanner, "interpreted": _interpreted()}
 
 
 def scan(content: bytes, page: Context, form: str = "installed") -> Extracted | None:
-    """Return what the scanner of this form finds; None if it falls back."""
+    """Return the links found by the scanner of this form; None if it leaves the page to the parser."""
     found = Collected(page)
     scanner = FORMS[form].LinkScanner(content, found, CONFIG.links_max)
     if not scanner.scan():
@@ -49,7 +49,10 @@ def scan(content: bytes, page: Context, form: str = "installed") -> Extracted | 
 
 
 def assert_same(content: bytes, form: str = "installed") -> bool:
-    """Assert that the scanner falls back, or finds what the tree has; return whether it finds it."""
+    """Assert that the scanner finds the same as the parser, unless it leaves the page to it.
+
+    Return True if the scanner reads the page itself.
+    """
     results = [scan(content, page, form) for page in PAGES]
     for page, found in zip(PAGES, results, strict=True):
         assert found is None or found == parse(content, "utf-8", page, CONFIG), content
@@ -92,10 +95,10 @@ def test_pages_that_need_no_tree(content: bytes, form: str) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"<table><tr><td><a href=x></td><a href=y></table>",  # y is moved before the table
+        b"<table><tr><td><a href=x></td><a href=y></table>",  # the parser moves y before the table
         b"<table><tr><p>",
         b"<table><input type=text>",
-        b"<svg><p><a href=x>",  # ends the SVG
+        b"<svg><p><a href=x>",  # this tag ends the SVG
         b"<svg><foreignObject><a href=x>",
         b"<svg><script>",
         b"<svg></p>",
@@ -107,7 +110,7 @@ def test_pages_that_need_no_tree(content: bytes, form: str) -> None:
         b"<script><!-- <script></script> --><a href=x></script><a href=y>",
         b"<p><base href=/x/>",
         b"<template><col><style></template><a href=x></style>",
-        b"<template><a href=x><object></template>y",  # x is copied out of the template
+        b"<template><a href=x><object></template>y",  # the parser copies x out of the template
         b"<template><a href=x><table><td></template>y",
         b"\0<title>x</title>",
         b"<svg>" + b"<g>" * 300,
@@ -120,12 +123,12 @@ def test_pages_that_need_a_tree(content: bytes, form: str) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_tag_soup(part: int) -> None:
-    """Scan the first of the pages that `scripts/bench/scanner.py` draws by the million."""
+    """Scan the first of the random pages of which `scripts/bench/scanner.py` scans millions."""
     pages = [soup(seed) for seed in range(part * 1000, part * 1000 + 1000)]
     assert sum(map(assert_same, pages)) > 400
 
 
-def test_the_interpreted_scanner_reads_tag_soup_alike() -> None:
+def test_the_interpreted_scanner_reads_tag_soup_in_the_same_way() -> None:
     for seed in range(500):
         content = soup(seed)
         for page in PAGES:
@@ -197,13 +200,16 @@ def test_any_bytes(content: bytes) -> None:
 
 @pytest.mark.parametrize("charset", ["windows-1252", "shift_jis", "gbk", "utf-16le", "iso-2022-jp", "euc-kr"])
 def test_pages_in_other_encodings(charset: str) -> None:
-    """Bytes of these encodings are `<` or quotes where UTF-8 has none; the scanner reads what `prepare` returns."""
+    """In these encodings, bytes of other characters can equal `<` or quotes.
+
+    The scanner reads the output of `prepare`.
+    """
     for seed in range(200):
         for content in (soup(seed), soup(seed).decode("utf-8", "replace").encode(charset, "replace")):
             assert_same(prepare(content, Context(URL, charset, "me"))[0])
 
 
-def test_the_scanner_is_not_used_interpreted_or_for_what_needs_a_tree() -> None:
+def test_the_scanner_is_used_only_if_compiled_and_for_links() -> None:
     content = b"<a href=x>y</a>"
     expected = parse(content, "utf-8", PAGES[0], CONFIG) if link_scanner.COMPILED else None
     assert scanned(content, "utf-8", PAGES[0], CONFIG) == expected
@@ -216,7 +222,7 @@ def test_the_scanner_is_not_used_interpreted_or_for_what_needs_a_tree() -> None:
 
 @pytest.mark.parametrize("links_max", [1, 3, 6])
 def test_links_beyond_the_limit(links_max: int) -> None:
-    """A link to the page itself takes no place of another."""
+    """A link to the page itself does not count towards the limit."""
     config = ExtractConfig(links_max=links_max)
     for base in (b"", b"<base href=/b/>"):
         content = (
@@ -230,7 +236,7 @@ def test_links_beyond_the_limit(links_max: int) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_scanner_follows_the_rows_of_the_table(form: str) -> None:
-    """Framesets need a tree; every other followed attribute, and no other, is found without one."""
+    """The scanner finds every followed attribute of the table and no other; only framesets need the parser."""
     for row in LINK_ATTRIBUTES:
         for element in row.elements or ("p", "a", "img"):
             content = f"<{element} rel=next {row.attribute}=x></{element}>".encode()

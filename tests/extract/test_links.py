@@ -1,4 +1,4 @@
-"""The links of a page: each rule of `extract/README.md`, "Links"."""
+"""Test the links of a page: each rule of `extract/README.md`, "Links"."""
 
 import pytest
 from hypothesis import given
@@ -79,16 +79,16 @@ def context(
         ("<a href='x?a&copy=1&copyright&copy;'>", ["x?a&copy=1&copyright©"]),
         ("<a href='x&notit;'>", ["x&notit;"]),
         ("<a href=x href=y>", ["x"]),  # the first of duplicated attributes wins
-        ("<a href=x#1><a href=x#2><a href=x>", ["x"]),  # unique after removing fragments
+        ("<a href=x#1><a href=x#2><a href=x>", ["x"]),  # links are unique after their fragments are removed
         ("<a href='#top'>", []),
-        ("<a href=b><a href=a><a href=b>", ["b", "a"]),  # in order of appearance
-        ("<a href=' x\n'>", [" x\n"]),  # exactly as written
+        ("<a href=b><a href=a><a href=b>", ["b", "a"]),  # links are in the order of their appearance
+        ("<a href=' x\n'>", [" x\n"]),  # hrefs are exactly as written
         ("<a href=a\0b>", ["a\ufffdb"]),
         ("<a href=javascript:void(0)><a href=mailto:x>", ["javascript:void(0)", "mailto:x"]),
         ("<a href=x", []),
         ("<table><tr><a href=x><td><a href=y>", ["x", "y"]),
         ("<p><a href=x>1<a href=y>2</a>", ["x", "y"]),
-        ("<select><option><a href=x>", ["x"]),  # since 2025 the standard keeps elements in select
+        ("<select><option><a href=x>", ["x"]),  # since 2025 the standard keeps other elements within select
     ],
 )
 def test_markup_with_and_without_links(content: str, hrefs: list[str]) -> None:
@@ -237,7 +237,7 @@ BLANKS = st.sampled_from(["", " ", "\n", "\t"])
 
 @st.composite
 def _tag(draw: st.DrawFn) -> tuple[str, str | None]:
-    """Return (markup, the link in it or None)."""
+    """Return (some markup, the link in it or None)."""
     href = draw(NAMES)
     quoted = f'{draw(BLANKS)}={draw(BLANKS)}"{href.replace("&", "&amp;")}"'
     anchor = (

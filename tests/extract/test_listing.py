@@ -1,4 +1,4 @@
-"""Directory listings by Apache, nginx and lighttpd; the markup is copied from such servers."""
+"""Test directory listings of Apache, nginx and lighttpd; the markup is copied from such servers."""
 
 from datetime import UTC, datetime
 
@@ -39,6 +39,6 @@ def test_pages_that_are_not_listings() -> None:
 
 
 def test_work_is_linear_in_hostile_pages() -> None:
-    """Unclosed anchors and endless blanks would not finish if the work were more than linear."""
+    """The test would not finish on unclosed anchors and endless blanks if the work were more than linear."""
     for piece in (b'<a href="x">', b'<a href="x">x</a>' + b" " * 2000, b"<td>", b'<a href="x">x</a><td>'):
         assert read_listing(piece * (400_000 // len(piece)), 10) == []

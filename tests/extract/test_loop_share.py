@@ -8,7 +8,10 @@ from crawler.extract.loop_share import LoopShare
 
 
 class Readers:
-    """Tasks that read a page each, of `cost` seconds on their own clock; `read` lists the readers by turn of the loop."""
+    """Tasks that each read a page in `cost` seconds on a fake clock.
+
+    `read` lists (turn of the event loop, number of the task).
+    """
 
     def __init__(self, seconds: float, cost: float) -> None:
         self.now = 0.0

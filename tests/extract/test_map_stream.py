@@ -1,4 +1,4 @@
-"""Reading a map while it arrives gives the same result as reading it whole, however it is cut."""
+"""Test that a sitemap read while it arrives gives the same result as a whole one, however it is cut."""
 
 import asyncio
 import gzip
@@ -39,8 +39,8 @@ def pieces(body: bytes, seed: int) -> list[bytes]:
 
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_streamed_map_gives_the_same_as_a_whole_one(name: str, seed: int) -> None:
-    """The result does not depend on free space in the child's input, or on whether the child dies and is replaced."""
+def test_a_streamed_map_gives_the_same_result_as_a_whole_one(name: str, seed: int) -> None:
+    """The result is the same with little free space in the input of the child, and if the child dies and is replaced."""
     body, rng = BODIES[name], random.Random(seed)
     readers: MapReaders = MapReaders(10.0)
 
@@ -75,8 +75,8 @@ def test_small_maps_need_no_child_and_dropped_maps_are_forgotten() -> None:
     assert not len(readers)
 
 
-def test_maps_that_arrive_together_are_read_by_one_child() -> None:
-    """The pieces are interleaved, a page comes between them, and the child dies once; the bound is kept."""
+def test_one_child_reads_maps_that_arrive_together() -> None:
+    """The pieces of several maps are interleaved, a page comes in between, and the child dies once; the bound is kept."""
 
     async def test() -> None:
         worker = Worker(CONFIG)

@@ -1,4 +1,4 @@
-"""The markup of a page that the audit checks."""
+"""Test the extraction of the markup that the audit checks."""
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser
@@ -24,7 +24,7 @@ def test_markup_is_read_only_on_request() -> None:
     assert extract_page(b"<h1>x</h1>", Context(URL), ExtractConfig()).markup is None
 
 
-def test_everything_is_found() -> None:
+def test_all_markup_is_found() -> None:
     found = _markup(
         """<title>t</title><meta name=Description content="  one
         two "><meta name=keywords content=x><link rel="canonical nofollow" href=/c><link rel=canonical href=/c>
@@ -49,7 +49,7 @@ def test_everything_is_found() -> None:
             "<body><script>var a = 1</script><style>p {}</style><noscript>no</noscript><template>t</template>one",
             1,
         ),
-        ("<p>" + "漢字" * 10, 11),  # a run without blanks, and one word for two characters
+        ("<p>" + "漢字" * 10, 11),  # text without blanks; two characters count as one word
         ("", 0),
         ("<nav>a</nav>" * 3000 + "b", -1),
     ],
@@ -59,13 +59,13 @@ def test_words_outside_of_navigation(html: str, words: int) -> None:
 
 
 def test_deeply_nested_parts_are_read_once() -> None:
-    """Each nested part would otherwise be read again for each part around it."""
+    """Otherwise a nested part would be read again for each part around it."""
     html = "<nav>word " * 1500 + "</nav>" * 1500 + "<p>one"
     assert count_words(LexborHTMLParser(html)) == 1
 
 
 def test_a_page_whose_markup_is_wanted_is_parsed() -> None:
-    """The link scanner finds no markup, so it must leave such a page to the parser."""
+    """The link scanner extracts no markup, so it must leave such a page to the parser."""
     page = Context(URL, want_markup=True)
     found = ParserProcess(ExtractConfig()).extract(b"<title>t</title><body><h1>x</h1><p>one", page)
     assert found.markup is not None and found.markup.headings == ["x"]

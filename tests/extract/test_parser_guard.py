@@ -1,4 +1,4 @@
-"""The guard distinguishes pages that would block the process from pages that only look unusual."""
+"""Test that the guard distinguishes pages that would block the process from pages that only look unusual."""
 
 import random
 import re
@@ -45,7 +45,7 @@ SHAPES = {
         b"<p " + b"".join(b"a%d " % number for number in range(200_000)) + b">",
         Judgement.EXCESSIVE,
     ),
-    # others found by experiment
+    # other shapes found by experiment
     "reopened": (b"<p>".join(_distinct(b"b", 10_000)), Judgement.EXCESSIVE),
     "reopened, few": (b"<p>".join(_distinct(b"b", 1500)), Judgement.STRIP),
     "reopened in a table": (
@@ -100,7 +100,7 @@ def test_most_attributes() -> None:
     assert most_attributes(b"<p a b c=d e='>' f/g>", 30) == 0  # short tags are skipped
     assert (
         most_attributes(b"<p " + b"a='>' " * 10 + b">", 8) == 0
-    )  # not found; other limits apply to such a page
+    )  # this shape is not found; other limits apply to such a page
     assert most_attributes(b"<p " + b"a b=c d='e' " * 10 + b">", 20) == 30
     assert most_attributes(b"<script>" + b"a<b c d e f g h i j k" * 9 + b"</script>", 3) == 0
     assert most_attributes(b"x<y " + b"a " * 10, 5) == 10
@@ -108,7 +108,7 @@ def test_most_attributes() -> None:
 
 @given(st.lists(_tag(), max_size=12), st.booleans())
 def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bool) -> None:
-    """Attributes of formatting elements contain no links, whatever they look like."""
+    """Attributes of formatting elements contain no links, even if they look like links."""
     decoy = b"<B class='x' title=\"<p>\"><font/color=red><i\n>" if upper else b"<code class=k>c</code>"
     content = decoy.join(markup.encode() for markup, _ in tags)
     page = Context(PAGE.url, "utf-8")
@@ -123,7 +123,7 @@ def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bo
     )
 )
 def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None:
-    """The result equals that of a regular expression, and no name is followed by a blank or a slash."""
+    """The result equals that of a regular expression, and no name of an element is followed by a blank or a slash."""
     content = b"".join(pieces)
     stripped = without_formatting_attributes(content)
     assert stripped == _ATTRIBUTES_OF_FORMATTING.sub(rb"<\1", content)
@@ -147,7 +147,7 @@ def test_strip_leaves_ordinary_pages_unchanged() -> None:
 def test_pages_judged_safe_create_few_elements(seed: int) -> None:
     """Pages nest the costly elements at random; those judged SAFE or STRIP create few elements.
 
-    The number of elements represents the time: 0.42 us each.
+    The number of elements stands for the time: each takes 0.42 us.
     """
     generator = random.Random(seed)
     names = [
@@ -184,7 +184,7 @@ _QUOTED = {ord('"'): "double quoted", ord("'"): "single quoted"}
 
 
 def _tag_end(content: bytes, begin: int) -> int:
-    """Return the end of the tag that begins at `begin`, by the tokenizer of WHATWG HTML 13.2.5.8 to 13.2.5.40."""
+    """Return the end of the tag that begins at `begin`, by the tokenizer of WHATWG HTML, 13.2.5.8 to 13.2.5.40."""
     state, at = "tag name", begin + 1
     while at < len(content):
         octet = content[at]

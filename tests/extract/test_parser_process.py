@@ -1,4 +1,4 @@
-"""The parser for callers that wait: same results as the fetch loop's worker, and children that die or never start."""
+"""Test the parser for callers that wait: it agrees with the worker of the crawl, even if children die or never start."""
 
 import asyncio
 import gc
@@ -27,7 +27,7 @@ LIGHT = (
     "text",
     "small",
     "attributes",
-)  # well within the CPU limit
+)  # takes far less than the CPU limit
 MARKUP = [
     *(
         b"<title>",
@@ -67,7 +67,7 @@ LARGE = b"<title>Large</title><a href=first>x</a>" + ORDINARY * 15_000
 
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
-    """Return the list of the children started."""
+    """Return a list to which each started child is added."""
     started: list[subprocess.Popen[bytes]] = []
 
     class Noted(subprocess.Popen[bytes]):
@@ -99,7 +99,7 @@ def test_parser_process_and_worker_find_the_same(content: bytes) -> None:
         parser.close()
 
 
-def test_careful_reading_finds_the_same() -> None:
+def test_careful_parsing_gives_the_same_result() -> None:
     parser = ParserProcess(CONFIG)
     page = b"<title>s</title><a href=x>"
     assert parser.extract(page, PAGE, careful=True) == parser.extract(page, PAGE)
@@ -136,8 +136,8 @@ def test_the_child_ends_with_its_owner(children: list[subprocess.Popen[bytes]]) 
 
 
 @given(st.lists(st.sampled_from(MARKUP), max_size=12), st.integers(1, 60))
-def test_the_title_alone_is_that_of_the_page(pieces: list[bytes], prefix: int) -> None:
-    """The prefix may end anywhere: inside a tag, a title, an entity, a character."""
+def test_the_title_read_alone_is_that_of_the_page(pieces: list[bytes], prefix: int) -> None:
+    """The part of the page that is read for it may end anywhere: inside a tag, a title, an entity or a character."""
     content = b"".join(pieces)
     parser = ParserProcess(CONFIG)
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The URLs needed to display a page."""
+"""Test the extraction of the URLs needed to display a page."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ from crawler.extract.requisites import requisites, srcset
     ],
 )
 def test_srcset(value: str | None, urls: list[str]) -> None:
-    """Values of srcset (WHATWG HTML, 4.8.4.3.10)."""
+    """Parse values of srcset (WHATWG HTML, 4.8.4.3.10)."""
     assert list(srcset(value)) == urls
 
 

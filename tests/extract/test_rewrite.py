@@ -1,4 +1,4 @@
-"""Replaces a page's URLs; all other bytes stay unchanged."""
+"""Test the rewriter, which replaces the URLs of a page; all other bytes stay unchanged."""
 
 import time
 
@@ -122,7 +122,7 @@ def test_the_base_applies_to_all_urls_and_is_removed() -> None:
     ],
 )
 def test_the_base_is_the_one_that_the_extractor_uses(page: str) -> None:
-    """A `<base>` in SVG moved all links of a copy to another place."""
+    """A `<base>` in SVG once changed the targets of all links of a copy."""
     page += "<a href=x>"
     base = extract_page(page.encode(), Context(BASE), ExtractConfig()).base
     assert f"l[{resolve(base, 'x').removeprefix('http://h.example')}]" in rewritten(page)
@@ -134,7 +134,7 @@ def test_urls_mapped_to_none_are_unchanged() -> None:
 
 
 def test_replacements_cannot_break_out_of_their_value() -> None:
-    """The result of `map_url` remains a value: of an attribute, of a CSS string, of a srcset candidate."""
+    """The result of `map_url` stays within the attribute value, the CSS string or the srcset candidate."""
     evil = "x\"'><script>(&amp;) ,"
     page = b"<a href=a><a href='a'><a href=\"a\"><p style='b:url(a)'><style>b{c:url(a)}</style><img srcset='a 1x'>"
     changed = rewrite_html(page, "utf-8", BASE, lambda url, kind: evil)
@@ -149,7 +149,7 @@ def test_replacements_cannot_break_out_of_their_value() -> None:
     "encoding", ["utf-8", "windows-1251", "shift_jis", "gb18030", "utf-16le", "iso-2022-jp"]
 )
 def test_encodings(encoding: str) -> None:
-    """Queries are in the page's encoding, paths in UTF-8; the surrounding text is unchanged."""
+    """Queries are encoded in the encoding of the page, paths in UTF-8; the surrounding text is unchanged."""
     text = {"windows-1251": "жук"}.get(encoding, "表示")
     page = f"<p>{text}<a href='/{text}?{text}'>".encode(encoding)
     expected = resolve(BASE, f"/{text}?{text}", encoding=encoding)
@@ -228,7 +228,7 @@ PIECES = [
     "piece", ["<g", "<g ", "<a=", "<plaintext", '<a b="', "<!--", "<script ", "<base/", "<svg "]
 )
 def test_rewriting_is_linear(piece: str) -> None:
-    """20 kB of `<g` took 0.25 s of CPU and 40 kB 1 s, because each `<` was read to the end of the run."""
+    """20 kB of `<g` once took 0.25 s of CPU and 40 kB 1 s, because each `<` was read to the end of the run."""
 
     def cpu(nbytes: int) -> float:
         page, began = piece.encode() * (nbytes // len(piece)), time.process_time()
@@ -243,7 +243,7 @@ pages = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 
 @given(pages)
 def test_a_page_without_replacements_is_unchanged(page: str) -> None:
-    """If no URL is replaced, the page is unchanged, and nothing fails."""
+    """If no URL is replaced, any page is unchanged, without an exception."""
     assert rewrite_html(page.encode(), "utf-8", BASE, lambda url, kind: None) == page.encode()
     assert rewrite_css(page, BASE, lambda url, kind: None) == page
     rewrite_html(page.encode(), "utf-8", BASE, mark)

@@ -1,4 +1,4 @@
-"""The plain scan: linear in any input, and close to the parser's result on ordinary pages."""
+"""Test the plain scan: it is linear in any input, and agrees with the parser on ordinary pages."""
 
 import pytest
 from hypothesis import given
@@ -83,7 +83,7 @@ def test_links_are_capped() -> None:
 
 @given(st.lists(_tag(), max_size=12))
 def test_scan_and_parser_agree_on_ordinary_pages(tags: list[tuple[str, str | None]]) -> None:
-    """Scan and parser agree on ordinary pages; the generator makes only such pages."""
+    """The generator makes only ordinary pages, on which scan and parser must agree."""
     content = "".join(markup for markup, _ in tags).encode()
     page = Context(PAGE.url, "utf-8")
     assert scan(content, page, CONFIG).hrefs == extract_page(content, page, CONFIG).hrefs

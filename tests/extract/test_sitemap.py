@@ -1,4 +1,4 @@
-"""Sitemaps in all formats, whole or byte by byte, and the documents that are refused."""
+"""Test sitemaps in all formats, whole or byte by byte, and the documents that are refused."""
 
 import gc
 import gzip
@@ -61,7 +61,7 @@ def test_the_sample_sitemap() -> None:
 
 
 def test_a_sitemap_index() -> None:
-    """The document is sitemaps.org, protocol, "Sample XML Sitemap Index"."""
+    """The document is from sitemaps.org, protocol, "Sample XML Sitemap Index"."""
     index = b"""<?xml version="1.0"?><sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
        <sitemap><loc>http://www.example.com/sitemap1.xml.gz</loc><lastmod>2004-10-01T18:23:17+00:00</lastmod></sitemap>
        <sitemap><loc>http://www.example.com/sitemap2.xml.gz</loc></sitemap></sitemapindex>"""
@@ -207,7 +207,9 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=200)
 @given(st.lists(PIECES, max_size=30), st.booleans(), st.integers(1, 5))
-def test_a_map_in_pieces_gives_the_same_as_whole(pieces: list[bytes], zipped: bool, size: int) -> None:
+def test_a_map_in_pieces_gives_the_same_result_as_a_whole_one(
+    pieces: list[bytes], zipped: bool, size: int
+) -> None:
     body = b"".join(pieces)
     body = gzip.compress(body, mtime=0) if zipped else body
     whole, parts = read_sitemap(body, CONFIG), _in_chunks(body, size)
@@ -240,7 +242,7 @@ def _seconds(*parts: int) -> float:
         ("1997-07-16T19:20:30.45+01:00", _seconds(1997, 7, 16, 18, 20, 30) + 0.45),
         ("1994-11-05T08:15:30-05:00", _seconds(1994, 11, 5, 13, 15, 30)),
         ("1994-11-05T13:15:30Z", _seconds(1994, 11, 5, 13, 15, 30)),
-        # found on the web
+        # other forms, found on the web
         (" 2024-02-29 10:00:00 ", _seconds(2024, 2, 29, 10)),
         ("2024-02-29T10:00:00+0000", _seconds(2024, 2, 29, 10)),
         ("2016-12-31T23:59:60Z", _seconds(2016, 12, 31, 23, 59, 59)),
@@ -263,7 +265,7 @@ def test_signals() -> None:
     old, new = Entry("a", now - DAY), Entry("b", now)
     future, bare = Entry("c", now + DAY + 1), Entry("d")
     assert signals([old, new, future, bare], now) == [old, new]
-    assert signals([Entry("a", now), Entry("b", now), bare], now) == []  # it is the time the map was made
+    assert signals([Entry("a", now), Entry("b", now), bare], now) == []  # the time when the map was made
     assert signals([new], now) == [new]
     assert signals([], now) == []
 

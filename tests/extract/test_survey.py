@@ -1,4 +1,4 @@
-"""The tag counts of a page, compared with regular expressions and with manual counts."""
+"""Test the tag counts of a page against regular expressions and manual counts."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The types of bodies that are read for links."""
+"""Test which types of bodies are read for links."""
 
 import pytest
 
@@ -43,5 +43,5 @@ def test_content_types(content_type: str, html: bool, usable: bool) -> None:
     ],
 )
 def test_sniffing(content: bytes, html: bool) -> None:
-    """Beginnings of HTML by WHATWG MIME Sniffing, 7.1."""
+    """HTML is recognized by its beginning (WHATWG MIME Sniffing, 7.1)."""
     assert sniff_html(content) == html

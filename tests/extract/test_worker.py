@@ -1,4 +1,4 @@
-"""The worker process: expensive pages end within their limits, and no child outlives its parent."""
+"""Test the parser worker: expensive pages end within their limits, and no child outlives its parent."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ async def _closing(worker: Worker, *contents: bytes) -> list[Extracted]:
 
 @pytest.mark.parametrize("name", ["formatting", "nested div", "attributes"])
 def test_known_expensive_pages(name: str) -> None:
-    """Each page ends within the limit and is marked, with the links of a plain scan."""
+    """The parsing of each page ends within the limit; the page is marked and has the links of a plain scan."""
 
     async def test() -> None:
         worker = Worker(CONFIG)
@@ -57,7 +57,7 @@ def test_known_expensive_pages(name: str) -> None:
 
 
 class Holds:
-    """Notes the memory held at once."""
+    """Records how much memory is held at each time."""
 
     def __init__(self) -> None:
         self.told: list[int] = []
@@ -70,7 +70,7 @@ class Holds:
 
 
 def test_the_memory_of_parsing_is_accounted_for() -> None:
-    """Of two expensive pages, the larger is charged only with the child's memory limit."""
+    """Of two expensive pages, the larger one is charged with no more than the memory limit of the child."""
 
     async def test() -> None:
         memory = ByteCount(64 << 20)
@@ -107,7 +107,7 @@ def test_a_page_that_takes_too_much_cpu() -> None:
 
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
-    """A fork inherits memory that its parent has freed, so the page needs more than all other tests leave."""
+    """A forked child inherits memory freed by its parent, so the page must need more than all other tests have freed."""
     fork = fork_parser() if forked else None  # inherited memory is not part of the limit
 
     async def test() -> None:
@@ -179,7 +179,7 @@ def test_an_unused_fork_ends_with_the_worker() -> None:
 def test_a_fork_ends_when_its_parent_is_gone() -> None:
     fork = fork_parser()
     assert fork is not None
-    fork.link.close()  # as the kernel does for a parent that was killed
+    fork.link.close()  # the kernel does the same for a parent that was killed
     assert asyncio.run(fork.wait()) == 0
 
 
@@ -197,7 +197,7 @@ def test_the_queue_is_bounded() -> None:
 
 
 def test_a_child_that_ends_before_its_first_page_costs_no_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    """uvloop refuses to write to a pipe that is closed already, with an error of its own."""
+    """uvloop refuses to write to a closed pipe and raises an error of its own type."""
     start = Worker._start
 
     async def killed(worker: Worker) -> Any:
@@ -205,7 +205,7 @@ def test_a_child_that_ends_before_its_first_page_costs_no_links(monkeypatch: pyt
         child.process.kill()
         await child.process.wait()
         with contextlib.suppress(RuntimeError):
-            while True:  # until the loop has noticed
+            while True:  # until the event loop has noticed the end of the child
                 child.writer.write(b"x")
                 await asyncio.sleep(0)
         return child
@@ -261,13 +261,13 @@ def test_a_child_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_child_ends_with_its_input() -> None:
-    """If the parent is killed, the child sees that its input is closed."""
+    """If the parent is killed, the child notices that its input is closed."""
     root = Path(crawler.__file__).parent.parent
     child = subprocess.Popen(
         [sys.executable, "-m", "crawler.extract.parser_child"], cwd=root, stdin=subprocess.PIPE
     )
     assert child.stdin is not None
-    child.stdin.write(limits_of(CONFIG) + b"\0\0")  # a torn frame
+    child.stdin.write(limits_of(CONFIG) + b"\0\0")  # an incomplete frame
     child.stdin.close()
     assert child.wait(30) == 0
 

@@ -1,4 +1,4 @@
-"""Fails a test if the garbage collector finds something that the fetcher left unclosed."""
+"""Fail a test if the garbage collector finds an object that the fetcher did not close."""
 
 import gc
 from collections.abc import Iterator

@@ -9,7 +9,7 @@ NXDOMAIN, SERVFAIL = 3, 2
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers from `records`, which maps names to [(type, ttl, data)], an rcode, or None for no answer."""
+    """Answers from `records`, which maps names to a list of (type, ttl, data), an rcode, or None for no answer."""
 
     def __init__(self, records: dict[str, list[tuple[int, int, str]] | int | None]) -> None:
         self.records = records
@@ -18,7 +18,7 @@ class NameServer(asyncio.DatagramProtocol):
         self._unanswered: list[tuple[bytes, tuple[str, int]]] = []
 
     async def __aenter__(self) -> "NameServer":
-        """Serve on a free port; `address` is then "127.0.0.1:port"."""
+        """Serve on a free port; set `address` to "127.0.0.1:port"."""
         loop = asyncio.get_running_loop()
         self.transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.transport.get_extra_info('sockname')[1]}"

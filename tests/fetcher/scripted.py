@@ -1,4 +1,4 @@
-"""A raw server on loopback that follows a script, and a client with small limits to test against it."""
+"""A raw server on loopback that plays scripts, and a client with small limits to test against it."""
 
 import asyncio
 import socket
@@ -19,15 +19,15 @@ from crawler.records import Fetch
 
 
 class Do(Enum):
-    """The script's steps other than sending bytes."""
+    """The steps of a script other than sending bytes."""
 
     CLOSE = "close"
     RESET = "reset"
-    HANG = "hang"  # send nothing until the client closes
+    HANG = "hang"  # send nothing until the client closes the connection
     POUR = "pour"  # repeat the preceding bytes forever
 
 
-Script = Sequence[bytes | Do | float]  # a float is a pause in seconds
+Script = Sequence[bytes | Do | float]  # bytes are sent; a float is a pause in seconds
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -38,17 +38,17 @@ HASTY = FetchConfig(
     header_timeout=Seconds(0.15),
     silence_timeout=Seconds(0.15),
     total_timeout=Seconds(2.0),
-)  # for tests of a time limit
+)  # seconds; for tests of a time limit
 LOOPBACK = NetworkConfig(allow_networks=("127.0.0.0/8",))
 
 
 def small(**changes: Any) -> FetchConfig:
-    """Return the defaults with small values for some limits; time limits not given are too long to be reached."""
+    """Return the default limits with small values for some; time limits not given are too long to be reached."""
     return msgspec.structs.replace(PATIENT, **changes)
 
 
 class Relay:
-    """A proxy on loopback: `_talk` with each client; a context manager, listening at `authority`."""
+    """A proxy on loopback that runs `_talk` for each client. As a context manager, it listens at `authority`."""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -83,7 +83,7 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class Server:
-    """Plays `scripts` in turn, one per request; repeats the last one."""
+    """Answers each request with the next of `scripts`; repeats the last one."""
 
     def __init__(self, *scripts: Script, context: ssl.SSLContext | None = None) -> None:
         self.scripts = list(scripts)
@@ -165,7 +165,7 @@ async def _one(script: Script, config: FetchConfig, fields: dict[str, Any]) -> t
 
 
 def fetch(*script: bytes | Do | float, config: FetchConfig = PATIENT, **fields: Any) -> Fetch:
-    """Return the client's result for one scripted answer; `fields` are those of the request."""
+    """Return the result of the client for one scripted answer; `fields` are the fields of the request."""
     return run(_one(script, config, fields))[0]
 
 

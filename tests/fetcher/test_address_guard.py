@@ -1,4 +1,4 @@
-"""The address guard (`fetcher/README.md`, "Addresses"; IANA special-purpose registries)."""
+"""Test the address guard (`fetcher/README.md`, "Addresses"; IANA special-purpose registries)."""
 
 import ipaddress
 
@@ -86,7 +86,7 @@ def test_bad_network_is_a_config_error() -> None:
 def test_the_guard_agrees_with_a_scan_of_all_networks(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
-    """The test covers addresses outside the two embedding networks, and asks for each address twice."""
+    """Cover addresses outside the two networks that embed IPv4 addresses; query each address twice."""
     if any(address in ipaddress.ip_network(net) for net in ("::ffff:0:0/96", "64:ff9b::/96")):
         return
     guard = AddressGuard()
@@ -96,7 +96,7 @@ def test_the_guard_agrees_with_a_scan_of_all_networks(
 
 
 def test_ports_of_other_protocols_are_refused_unless_allowed() -> None:
-    """WHATWG Fetch, "bad port"."""
+    """The ports are the "bad ports" of WHATWG Fetch."""
     guard = AddressGuard(allow_ports=(6000,))
     assert not any(map(AddressGuard().allows_port, (25, 6000, 6667, 10080)))
     assert all(map(guard.allows_port, (6000, 80, 443, 8080))) and not guard.allows_port(25)

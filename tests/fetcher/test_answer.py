@@ -1,4 +1,4 @@
-"""One answer assembled from arriving bytes: the result is the same however they are cut."""
+"""Test the assembly of an answer from arriving bytes: the result is the same however they are cut."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,7 +75,7 @@ def test_bytes_after_the_end_make_the_connection_unusable() -> None:
 
 
 def test_tiny_chunks_are_bounded_in_number_and_memory() -> None:
-    """Chunks of two bytes need 7 bytes on the wire; each read adds one piece in memory, not thousands."""
+    """A chunk of two bytes takes 7 bytes on the wire; each read adds one piece in memory, not thousands."""
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     flood, reads = b"2\r\nab\r\n" * 9000, 0
@@ -88,7 +88,7 @@ def test_tiny_chunks_are_bounded_in_number_and_memory() -> None:
 
 
 def test_small_chunks_of_a_small_page_are_accepted() -> None:
-    """A server may flush after each of 20,000 bytes."""
+    """A server may send a page of 20,000 bytes in chunks of one byte."""
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000)
     answer.receive(b"0\r\n\r\n")

@@ -1,4 +1,4 @@
-"""The client against a misbehaving server (`fetcher/README.md`)."""
+"""Test the client against a misbehaving server (`fetcher/README.md`)."""
 
 import asyncio
 import gzip
@@ -252,7 +252,7 @@ def test_silence_in_the_body() -> None:
 
 
 def test_the_whole_fetch_is_bounded() -> None:
-    """A body that keeps arriving ends at the total time limit."""
+    """A body that never ends is cut off at the total time limit."""
     drip = [head(CHUNKED)] + [b"1\r\nx\r\n", 0.03] * 40
     got = fetch(*drip, config=small(total_timeout=Seconds(0.25)))
     assert (got.outcome, got.truncated) == (Outcome.TRUNCATED, "time")
@@ -260,7 +260,7 @@ def test_the_whole_fetch_is_bounded() -> None:
 
 
 def test_a_slow_answer_within_the_limits_is_received_in_full() -> None:
-    """Each pause is shorter than the silence limit; together they are longer."""
+    """Each pause is shorter than the silence limit, but their sum is longer."""
     parts: list[bytes | float] = [head("Content-Length: 5")]
     for byte in b"hello":
         parts += [bytes([byte]), 0.08]
@@ -415,7 +415,7 @@ def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
         async with Server([OK]) as server, Server([OK]) as other:
             for keep_alive in (5.0, 5.0, 0.0, 0.05):
                 await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=keep_alive))
-            assert server.connections == 2, "kept twice, closed once"
+            assert server.connections == 2, "the first connection is reused twice and then closed"
             assert server.requests[2].count(b"Connection: close") == 1
             assert b"Connection" not in server.requests[1]
             assert len(client._idle) == 1
@@ -426,7 +426,7 @@ def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
             assert not len(client._idle), "expired by the timer"
             await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
             await client.fetch(FetchRequest(other.url(), ("127.0.0.1",), keep_alive=5.0))
-            assert len(client._idle) == 1, "one per host, whatever its port"
+            assert len(client._idle) == 1, "one connection is kept per host, whatever its port"
             client._idle._check()
         await client.close()
 
@@ -447,7 +447,7 @@ def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
     ids=["garbage", "second answer", "close", "HTTP/1.0", "truncated", "two lengths", "after chunks"],
 )
 def test_connections_that_are_not_used_again(answer: bytes) -> None:
-    """No bytes that come with one answer can be taken for the next one."""
+    """Bytes that come with one answer can never be mistaken for the next answer."""
 
     async def play() -> None:
         client = make_client(small(body_bytes_max=ByteCount(20)))
@@ -481,7 +481,7 @@ def test_bytes_received_while_idle_close_the_connection() -> None:
 
 
 def test_unread_bytes_in_the_socket_close_the_connection() -> None:
-    """The bytes are still in the socket when the next request is about to be sent: they do not answer it."""
+    """The bytes are still in the socket when the next request is about to be sent, so they cannot be its answer."""
 
     async def play() -> None:
         client = make_client()
@@ -522,7 +522,7 @@ def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> None:
             )
             while not server.requests:
                 await asyncio.sleep(0.001)
-            await asyncio.sleep(0.06)  # the answer is on its way or has arrived
+            await asyncio.sleep(0.06)  # the answer is in transit or has arrived
             if fetching.done():
                 pytest.skip("it was read already")
             time.sleep(0.3)
@@ -610,8 +610,8 @@ def test_cancelling_closes_the_connection() -> None:
     run(play())
 
 
-# The request as it is sent.
-def test_the_request_as_sent() -> None:
+# The bytes of a request.
+def test_the_bytes_of_a_request() -> None:
     async def play() -> None:
         identity = IdentityConfig(token="bot", contact="https://bot.example/", headers=("X-Study: 7",))
         client = make_client(identity=identity)
@@ -656,7 +656,10 @@ def test_ports_of_other_protocols_are_not_connected_to() -> None:
 
 
 def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
-    """Two bodies of 600 bytes within a limit of 500: the second is read only after the first owner's release."""
+    """Two bodies of 600 bytes share a memory limit of 500.
+
+    The second is read only after the owner of the first has released it.
+    """
 
     async def play() -> None:
         client = make_client(small(held_bytes_max=ByteCount(500)))
@@ -748,7 +751,7 @@ def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, t
             return self.asked == 2
 
         def give(self) -> None:
-            raise AssertionError("the request waits only for its server")
+            raise AssertionError("the request must wait only for its server, not for memory")
 
     got = fetch(sent, Do.HANG, slot=Needed())
     assert (got.outcome, got.truncated, got.content) == (outcome, truncated, sent[-4:])
@@ -756,7 +759,7 @@ def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, t
 
 
 def test_a_large_answer_rests_and_is_received_in_full() -> None:
-    """A large answer rests after each 128 KiB, so a short answer does not wait for its end."""
+    """Reading of a large answer rests after each 128 KiB, so that a short answer does not wait for its end."""
 
     async def play() -> None:
         client = make_client()
@@ -784,7 +787,7 @@ def test_reads_are_short_once_a_turns_share_is_used() -> None:
         client.spent(1.0)
         assert not client.has_time() and len(connection.get_buffer(-1)) == SHORT_BYTES
         await asyncio.sleep(0)
-        assert client.has_time(), "another turn"
+        assert client.has_time(), "the next turn of the event loop has time again"
         await client.close()
 
     run(play())

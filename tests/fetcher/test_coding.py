@@ -1,4 +1,4 @@
-"""Content codings within limits (`fetcher/README.md`, "Content codings and types")."""
+"""Test content codings and their limits (`fetcher/README.md`, "Content codings and types")."""
 
 import gzip
 import random
@@ -21,7 +21,7 @@ def raw_deflate(data: bytes) -> bytes:
 
 
 def gzip_member(data: bytes, flags: int = 0) -> bytes:
-    """Return a member with the optional header fields of `flags` (RFC 1952 2.3)."""
+    """Return a gzip member with the optional header fields of `flags` (RFC 1952 2.3)."""
     head = b"\x1f\x8b\x08" + bytes([flags]) + bytes(6)
     head += b"\x05\x00extra" if flags & 4 else b""
     head += b"name\0" if flags & 8 else b""
@@ -34,7 +34,10 @@ def gzip_member(data: bytes, flags: int = 0) -> bytes:
 def decode(
     codings: list[bytes], data: bytes, *, piece: int = 1 << 16, limit: int = 1 << 20, step: int = 4096
 ) -> bytes:
-    """Return all content; check that no piece exceeds a step, brotli's smallest block or the input."""
+    """Return all content; check the size of its pieces.
+
+    The limit is the largest of a step, the smallest block of brotli, and the piece of input.
+    """
     decoder = decoder_for(codings, layers_max=2, limit=limit, step=step)
     assert decoder is not None
     out: list[bytes] = []
@@ -169,7 +172,7 @@ def test_a_gzip_of_200_mib_uses_memory_up_to_the_limit() -> None:
 def test_random_damage_neither_raises_nor_exceeds_the_limit(
     data: bytes, name: bytes, piece: int, seed: int
 ) -> None:
-    """Arbitrary bytes, including damaged streams, give at most the limit."""
+    """Arbitrary bytes, including damaged streams, decode to at most the limit."""
     coded = bytearray({b"gzip": gzip.compress, b"deflate": zlib.compress, b"br": brotli.compress}[name](data))
     generator = random.Random(seed)
     for _ in range(generator.randrange(4)):

@@ -1,4 +1,4 @@
-"""A connection alone: its time limits, rests and ends, on the test's clock, with a recording transport."""
+"""Test a connection alone: its time limits, rests and ends, on a fake clock, with a recording transport."""
 
 import asyncio
 import socket
@@ -54,7 +54,7 @@ class Wire:
 
 
 class World:
-    """A connection, its owner and fetch slot, and its clock; `asks` begins an exchange."""
+    """A connection with its clock; this object is also its owner and fetch slot. `asks` begins an exchange."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.cpu = 100.0, 0.0
@@ -97,7 +97,7 @@ class World:
         assert which is self.connection
         self.told.append(("received", nbytes))
 
-    # -- the place
+    # -- the fetch slot
 
     def is_needed(self) -> bool:
         return self.needed
@@ -106,7 +106,7 @@ class World:
         self.given += 1
 
     async def asks(self) -> "asyncio.Future[None]":
-        """Begin an exchange that has 20 s."""
+        """Begin an exchange with a total time limit of 20 s; return its task."""
         exchange = self.connection.exchange(b"GET", self.answer, LIMITS, self.now + 20.0, self)
         task = asyncio.ensure_future(exchange)
         await asyncio.sleep(0)
@@ -118,7 +118,7 @@ class World:
         self.connection.buffer_updated(len(data))
 
     def of(self, name: str) -> list[Any]:
-        """Return the values that the owner was told under a name."""
+        """Return the values that were reported to the owner under a name."""
         return [value for what, value in self.told if what == name]
 
 
@@ -171,7 +171,7 @@ def test_an_answer_in_pieces(world: World) -> None:
     ],
 )
 def test_time_limits(world: World, pieces: list[bytes], last: float, needed: bool, error: str) -> None:
-    """Pieces come 1.5 s apart, the first at once; the answer expires at `last`, not earlier."""
+    """The first piece comes at once, the others every 1.5 s; the answer expires at `last`, not earlier."""
 
     async def play() -> None:
         task = await world.asks()
@@ -211,13 +211,13 @@ def test_time_limits_exclude_pauses(world: World) -> None:
         world.now += 100.0
         world.connection.resume(RATE)
         assert world.given == 1, "only a request that waits for memory releases its slot"
-        world.connection.check(world.now + 2.999)  # silence is measured from the end of the pause
+        world.connection.check(world.now + 2.999)  # the silence limit is measured from the end of the pause
         await asyncio.sleep(0)
         assert not task.done()
         for _ in range(4):
             world.now += 2.9
             world.come(b"a")
-        world.connection.check(world.now + 1.499)  # 4 + 2.9 + 4 * 2.9 s of 20 have passed
+        world.connection.check(world.now + 1.499)  # 4 + 2.9 + 4 * 2.9 s of 20 s have passed
         await asyncio.sleep(0)
         assert not task.done()
         world.connection.check(world.now + 1.501)
@@ -228,7 +228,7 @@ def test_time_limits_exclude_pauses(world: World) -> None:
 
 
 def test_reading_resumes_after_the_last_reason_to_pause(world: World) -> None:
-    """Reading resumes when the last reason has ended; ending an inactive reason has no effect."""
+    """Reading resumes when the last reason to pause has ended; ending an inactive reason has no effect."""
 
     async def play() -> None:
         task, one = await world.asks(), world.connection
@@ -261,7 +261,7 @@ def test_time_limits_run_during_a_rest(world: World) -> None:
         assert world.wire.said == [] and not world.of("rests")
         world.come(b"a")
         assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
-        world.come(b"a")  # was read before the pause
+        world.come(b"a")  # this piece was read before the pause
         assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
         one.go_on()
         assert world.wire.said == ["pause", "resume"]
@@ -302,7 +302,7 @@ def test_rests_and_pauses_wait_for_each_other(world: World) -> None:
     run(play())
 
 
-def test_in_a_long_turn_reads_are_short_and_a_rest_follows_each(world: World) -> None:
+def test_reads_are_short_and_followed_by_rests_in_a_long_turn(world: World) -> None:
     async def play() -> None:
         task = await world.asks()
         assert len(world.connection.get_buffer(-1)) == 1 << 20
@@ -327,7 +327,7 @@ def test_unsolicited_bytes_close_the_connection(world: World) -> None:
 
 
 def test_bytes_after_an_answer_prevent_reuse(world: World) -> None:
-    """The bytes come before the exchange has noticed that the answer is complete."""
+    """More bytes come before the exchange has noticed that the answer is complete."""
 
     async def play() -> None:
         task = await world.asks()
@@ -360,7 +360,7 @@ def test_a_lost_connection_is_not_used_again(world: World) -> None:
         ([], OSError("boom"), "OSError: boom"),
     ],
 )
-def test_the_end_of_the_connection_ends_the_answer(
+def test_the_end_of_a_connection_ends_the_answer(
     world: World, pieces: list[bytes], error: Exception | None, said: str
 ) -> None:
     async def play() -> None:
@@ -369,7 +369,7 @@ def test_the_end_of_the_connection_ends_the_answer(
             world.come(piece)
         world.now += 1.0
         if error is None:
-            assert world.connection.eof_received() is False, "the transport is to close"
+            assert world.connection.eof_received() is False, "False tells the transport to close"
             assert not world.connection.lost
         world.connection.connection_lost(error)
         await task
@@ -382,7 +382,7 @@ def test_the_end_of_the_connection_ends_the_answer(
 def test_a_bug_in_reading_ends_the_exchange_and_not_the_loop(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first error is raised; so is an error while ending the answer."""
+    """The first error is raised, and so is an error while ending the answer."""
 
     async def play() -> None:
         def buggy(*_: object) -> None:
@@ -399,7 +399,7 @@ def test_a_bug_in_reading_ends_the_exchange_and_not_the_loop(
     run(play())
 
 
-def test_a_bug_in_ending_an_answer_is_raised_too(world: World) -> None:
+def test_a_bug_while_ending_an_answer_is_raised_too(world: World) -> None:
     class Buggy(Answer):
         def end(self, error: str = "") -> None:
             raise KeyError("ending")
@@ -414,9 +414,9 @@ def test_a_bug_in_ending_an_answer_is_raised_too(world: World) -> None:
     run(play())
 
 
-def test_a_connection_is_quiet_until_bytes_or_a_close_come(world: World) -> None:
+def test_a_connection_is_quiet_until_bytes_or_a_close_arrive(world: World) -> None:
     one = world.connection
-    assert one.is_quiet(), "its socket is unknown"
+    assert one.is_quiet(), "a connection without a known socket counts as quiet"
     ours, theirs = socket.socketpair()
     with ours, theirs:
         one.sock = ours
@@ -433,7 +433,7 @@ def test_a_connection_is_quiet_until_bytes_or_a_close_come(world: World) -> None
 
 
 def test_a_connection_before_it_is_open(world: World) -> None:
-    """The attributes that the pool and the client read of every connection, even of one that never opens."""
+    """The pool and the client read these attributes of every connection, even of one that never opens."""
     one = Connection(("http", "a.test", 80, ""), memoryview(b""), world)  # type: ignore[arg-type]
     assert (one.address, one.opened, one.tls_ok, one.lost) == ("", "plain", True, False)
     assert (one.took, one.read_time, one.idle_until) == (0.0, 0.0, 0.0)
@@ -450,7 +450,7 @@ def test_the_address_of_a_connection(world: World) -> None:
 
 
 class Kernel:
-    """A socket: milliseconds since data was last sent and received, as in TCP_INFO."""
+    """Replaces a socket; holds the milliseconds since data was last sent and received, as in TCP_INFO."""
 
     def __init__(self, sent: int = 0, received: int = 0, fails: bool = False) -> None:
         self.fails, self.options, self.asked = fails, list[tuple[int, int, int]](), 0
@@ -472,18 +472,18 @@ class Kernel:
 @pytest.mark.parametrize(
     ("seen", "kernel", "took"),
     [
-        (1.0, Kernel(900, 300), 0.6),  # our loop was 0.4 s late
+        (1.0, Kernel(900, 300), 0.6),  # our event loop was 0.4 s late
         (1.0, Kernel(998, 5), 1.0),  # a lag of less than a tick is ignored
-        (1.0, Kernel(300, 900), 0.0),  # never below 0
+        (1.0, Kernel(300, 900), 0.0),  # the time is never below 0
         (1.0, Kernel(fails=True), 1.0),
-        (0.015, Kernel(900, 899), 0.015),  # too short to query the kernel
+        (0.015, Kernel(900, 899), 0.015),  # the exchange was too short to query the kernel
         (0.03, Kernel(1, 0), 0.001),
     ],
 )
 def test_the_time_of_an_exchange_is_that_of_server_and_network(
     world: World, seen: float, kernel: Kernel, took: float
 ) -> None:
-    """Immediate acknowledgements are requested with each request; a socket closed meanwhile does no harm."""
+    """With each request, the kernel is told to acknowledge at once; a socket closed meanwhile does no harm."""
 
     async def play() -> None:
         world.connection.sock = kernel  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Cookies within caps (RFC 6265; `fetcher/README.md`, "Cookies, credentials and TLS")."""
+"""Test cookies and their limits (RFC 6265; `fetcher/README.md`, "Cookies, credentials and TLS")."""
 
 import random
 from datetime import UTC, datetime
@@ -100,7 +100,7 @@ def test_no_cookie_of_a_public_suffix_is_kept() -> None:
     assert len(jar_of("http://a.co.uk/", "k=v; domain=co.uk", "l=v; domain=uk", "m=v; domain=a.co.uk")) == 1
 
 
-def test_longer_paths_first_then_older() -> None:
+def test_cookies_with_longer_paths_come_first_then_older_ones() -> None:
     jar = jar_of("http://a.test/x/", "a=1; path=/", "b=2; path=/x", "c=3; path=/", "a=9; path=/")
     assert jar.header(split("http://a.test/x/y"), NOW) == "b=2; a=9; c=3"
 
@@ -136,7 +136,10 @@ def test_unreadable_cookie_dates(text: str) -> None:
 
 
 def test_cookie_caps() -> None:
-    """Random cookies: at most 50 per domain, few domains, 8 KiB per request; the oldest are dropped first."""
+    """At most 50 cookies per domain and few domains are kept, and at most 8 KiB are sent per request.
+
+    The oldest cookies are dropped first.
+    """
     generator = random.Random(7)
     jar = CookieJar(domains_max=3)
     for number in range(600):
@@ -155,7 +158,7 @@ SETTING = OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: s=1\r\nset-cookie: t=2; path
 
 @pytest.mark.parametrize(("cookies", "own_jar"), [(False, False), (True, False), (False, True)])
 def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) -> None:
-    """Cookies are off by default, and on if configured or if a redirect chain has its own jar."""
+    """Cookies are disabled by default, and enabled by a setting or if a redirect chain has its own jar."""
 
     async def play() -> None:
         client = make_client(small(cookies=cookies))
@@ -244,7 +247,10 @@ def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
 
 
 def test_cookies_sent_by_a_jar_are_not_recorded(tmp_path: Path) -> None:
-    """Cookie values of every jar and of a configured header are hidden; a crawl's jar also hides those it receives."""
+    """Cookie values of every jar and of a configured header are hidden.
+
+    The jar of a crawl also hides the values that it receives.
+    """
     path = tmp_path / "cookies.txt"
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=secret; Path=/\r\nContent-Type")

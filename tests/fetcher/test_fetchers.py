@@ -1,4 +1,4 @@
-"""The interface to fetchers: the table, places, and an additional fetcher in a complete crawl."""
+"""Test the interface to fetchers: the table, the places of a fetcher, and an additional fetcher in a complete crawl."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ from tests.end_to_end.web import Web, crawl, page, run
 
 
 class Counting:
-    """A fetcher that answers once `go` is set, counts tasks, and notes the memory that owners hold."""
+    """A fetcher that answers once `go` is set, counts tasks, and records the memory that owners hold."""
 
     def __init__(self, places: int = 0, body: bytes = b"") -> None:
         self.places, self._body = places, body
@@ -80,7 +80,7 @@ def needs(*names: str) -> FetcherNeeds:
     return FetcherNeeds(Config(override=overrides), VirtualClock(), Unexpected(), 1)
 
 
-def test_a_process_makes_the_fetchers_that_it_needs() -> None:
+def test_a_process_creates_only_the_fetchers_that_it_needs() -> None:
     made: list[str] = []
 
     def making(name: str) -> fetchers.MakeFetcher:
@@ -125,7 +125,10 @@ def test_each_task_goes_to_the_fetcher_that_it_names() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_fetcher_gets_more_tasks_than_its_places(seed: int) -> None:
-    """Tasks start, end and are cancelled at random: places are neither lost nor exceeded; other tasks do not wait."""
+    """Tasks start, end and are cancelled at random.
+
+    No place is lost or used twice, and tasks of other fetchers never wait.
+    """
     rng = random.Random(seed)
 
     async def play() -> None:
@@ -171,7 +174,7 @@ def test_tasks_that_wait_for_a_fetcher_release_their_slot_up_to_a_bound() -> Non
 
 
 def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One table row and one setting add a fetcher, which fetches pages but not robots.txt or other hosts."""
+    """A row of the table and a setting add a fetcher. It fetches pages of its hosts, but not their robots.txt."""
     canned: list[Counting] = []
 
     def make(given: FetcherNeeds) -> Fetcher:
@@ -203,7 +206,7 @@ def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [(192 << 20, 1, 192 << 20), (192 << 20, 3, 64 << 20), (192 << 20, 8, 48 << 20), (1 << 20, 4, 1 << 20)],
 )
 def test_processes_of_a_machine_share_the_memory_for_bodies(held: int, processes: int, share: int) -> None:
-    """Three processes with an account of 192 MiB each took 1,198 MiB beside 60 link farms."""
+    """Three processes with an account of 192 MiB each once used 1,198 MiB while crawling 60 link farms."""
     config = convert({"fetch": {"held_bytes_max": held}, "crawl": {"processes": processes}})
     client = make_fetcher(
         {HTTP: FETCHERS[HTTP]}, FetcherNeeds(config, VirtualClock(), Unexpected(), processes)

@@ -1,4 +1,4 @@
-"""Files that go to disk while they arrive, and transfers that are resumed; against a scripted server."""
+"""Test files that are written to disk while they arrive, and resumed transfers, against a scripted server."""
 
 import gzip
 from pathlib import Path
@@ -39,7 +39,7 @@ def _rest(first: int, *lines: str, whole: int = len(BODY)) -> bytes:
 
 
 class Transfer:
-    """Requests for one file, one after the other, each answered by the next script."""
+    """Requests one file several times; each request is answered by the next script."""
 
     def __init__(self, folder: Path, *scripts: Script, rule: FileRule | None = None) -> None:
         self.body = FileBody(rule or _rule(), PartFolder(folder), "0f", resumable=True)
@@ -66,7 +66,7 @@ def _content(fetch: Fetch) -> bytes:
     return b"".join(fetch.part.pieces())
 
 
-def test_a_file_that_was_asked_for_has_no_limit(tmp_path: Path) -> None:
+def test_a_requested_file_has_no_size_limit(tmp_path: Path) -> None:
     (got,) = Transfer(tmp_path, [_answer(), BODY]).fetch()
     assert (got.outcome, got.truncated, got.body_bytes) == (Outcome.FETCHED, "", len(BODY))
     assert _content(got) == BODY
@@ -77,14 +77,14 @@ def test_a_file_that_was_asked_for_has_no_limit(tmp_path: Path) -> None:
     [_rule(is_asked=lambda url, kind: False), _rule(bytes_max=100_000)],
     ids=["not asked for", "own limit"],
 )
-def test_other_files_are_cut(tmp_path: Path, rule: FileRule) -> None:
+def test_other_files_are_truncated(tmp_path: Path, rule: FileRule) -> None:
     (got,) = Transfer(tmp_path, [_answer(), BODY], rule=rule).fetch()
     assert (got.outcome, got.truncated) == (Outcome.FETCHED, "length")
     assert _content(got) == BODY[:100_000]
 
 
 def test_an_endless_stream_has_the_limit_of_a_page(tmp_path: Path) -> None:
-    """Unless the crawl takes files of any length, a server must state the length."""
+    """Unless the crawl accepts files of any length, a server must state the length."""
     endless: Script = [b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n", b"x" * 5000, Do.POUR]
     (got,) = Transfer(tmp_path, endless, rule=_rule(any_length=False)).fetch()
     assert (got.truncated, got.body_bytes) == ("length", 100_000)
@@ -98,7 +98,7 @@ def test_pages_and_small_files_stay_in_memory(tmp_path: Path) -> None:
 
 
 def test_the_coding_of_a_file_is_kept(tmp_path: Path) -> None:
-    """Its content is not decoded; a bomb that fits in memory becomes a file when its content exceeds the limit."""
+    """The content of a file is not decoded; a small bomb becomes a file when its content exceeds the limit."""
     packed = gzip.compress(BODY * 8, 1)
     assert len(packed) > HELD
     (got,) = Transfer(tmp_path, [_answer("Content-Encoding: gzip", length=len(packed)), packed]).fetch()
@@ -143,7 +143,7 @@ def test_a_file_that_has_changed_begins_again(tmp_path: Path) -> None:
     ],
     ids=["416", "another part", "another length", "no Content-Range"],
 )
-def test_a_wrong_rest_is_never_joined(tmp_path: Path, answer: Script) -> None:
+def test_a_wrong_remainder_is_never_joined(tmp_path: Path, answer: Script) -> None:
     first = [_answer('ETag: "1"'), BODY[:60_000], Do.CLOSE]
     transfer = Transfer(tmp_path, first, answer, [_answer('ETag: "1"'), BODY])
     _, wrong, got = transfer.fetch()
@@ -167,7 +167,7 @@ def test_a_wrong_rest_is_never_joined(tmp_path: Path, answer: Script) -> None:
     ],
 )
 def test_only_a_strong_validator_resumes(tmp_path: Path, fields: tuple[str, ...], validator: bytes) -> None:
-    """RFC 9110, 13.1.5 and 8.8.2.2."""
+    """See RFC 9110, sections 13.1.5 and 8.8.2.2."""
     transfer = Transfer(
         tmp_path, [_answer(*fields), BODY[:60_000], Do.CLOSE], [_answer(*fields), BODY[:60_000], Do.CLOSE]
     )

@@ -1,4 +1,4 @@
-"""Bodies in memory: the bytes are those that came, in any pieces; a large body is not copied when it is complete."""
+"""Test bodies in memory: the bytes are those received, in any pieces; a complete large body is not copied."""
 
 import tracemalloc
 
@@ -10,8 +10,8 @@ from crawler.fetcher.held_body import HeldBody
 
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.none()), max_size=30), st.integers(0, 64))
-def test_a_body_is_what_came(pieces: list[bytes | None], small: int) -> None:
-    """None: the body is read in between."""
+def test_a_body_has_the_bytes_received(pieces: list[bytes | None], small: int) -> None:
+    """At each None among the pieces, the body so far is read."""
     kept, held_body._PIECES_BYTES_MAX = held_body._PIECES_BYTES_MAX, small
     try:
         body, came = HeldBody(), b""
@@ -28,7 +28,7 @@ def test_a_body_is_what_came(pieces: list[bytes | None], small: int) -> None:
 
 
 def test_a_large_body_is_held_once() -> None:
-    """It took twice its size while its pieces were joined."""
+    """A large body once took twice its size while its pieces were joined."""
     piece, number = bytes(64 << 10), 320
     tracemalloc.start()
     body = HeldBody()

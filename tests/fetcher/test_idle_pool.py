@@ -1,4 +1,4 @@
-"""The idle connections compared with a dict, with small bounds."""
+"""Test the pool of idle connections against a dict, with small bounds."""
 
 import math
 import random

@@ -17,7 +17,7 @@ def test_a_short_answer_does_not_wait_for_long_ones() -> None:
 
 
 def test_turns_keep_within_their_share() -> None:
-    """With random costs, a turn exceeds its share by at most one piece of each kind; none is lost or overtaken."""
+    """With random costs, a turn exceeds its share by at most one piece of each kind; no answer is lost or overtaken."""
     rng = random.Random(3)
     turns: ReadTurns[int] = ReadTurns()
     fresh: list[int] = []
@@ -62,7 +62,7 @@ def test_a_turn_resumes_as_many_connections_as_fit() -> None:
 
 
 def test_long_answers_get_a_quarter_of_a_busy_loop_and_all_of_an_idle_one() -> None:
-    """Other work uses 2 ms of each turn, then none: pieces of 3 ms are read every fifth or sixth turn, then each turn."""
+    """While other work uses 2 ms of each turn, a piece of 3 ms is read every fifth or sixth turn; later, in each turn."""
     for others, least, most in ((0.002, 0.15, 0.25), (0.0, 0.99, 1.0)):
         turns: ReadTurns[str] = ReadTurns()
         turns.rest("long", 1.0)

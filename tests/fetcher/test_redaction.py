@@ -1,4 +1,4 @@
-"""Test which values of a request's body are recorded."""
+"""Test which values in the body of a request are recorded."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ PARTS = "multipart/form-data; boundary=X"
          b"csrf_token=%5Bredacted%5D&api-key=%5Bredacted%5D&pin=%5Bredacted%5D&pwd=%5Bredacted%5D"
          b"&new_passwd2=%5Bredacted%5D"),
         (FORM, b"pass%77ord=pw", b"pass%77ord=%5Bredacted%5D"),
-        (FORM, b"geheim=pw", b"geheim=%5Bredacted%5D"),  # named in `secrets`
+        (FORM, b"geheim=pw", b"geheim=%5Bredacted%5D"),  # this field is named in `secrets`
         (FORM, b"compass=n&pinned=1&keyword=tea&passenger=2", b"compass=n&pinned=1&keyword=tea&passenger=2"),
         (JSON, b'{"a":  1}', b'{"a":  1}'),
         (JSON, b'{"in": [{"user": "me", "secret": {"x": 1}}]}', b'{"in": [{"user": "me", "secret": "[redacted]"}]}'),

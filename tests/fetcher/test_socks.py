@@ -1,4 +1,4 @@
-"""Fetching through a SOCKS proxy (RFC 1928, RFC 1929): it resolves the names; its errors have distinct outcomes."""
+"""Test fetching through a SOCKS proxy (RFC 1928, RFC 1929), which resolves names; its errors have distinct outcomes."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ pytest.importorskip("python_socks")
 
 
 class Socks(Relay):
-    """A SOCKS 5 server: any name leads to `port` on loopback; `reply` is its answer, `login` the required login."""
+    """A SOCKS 5 server that connects any name to `port` on loopback. It answers `reply` and requires `login`."""
 
     def __init__(self, port: int, *, reply: int = 0, login: tuple[bytes, bytes] | None = None) -> None:
         self.port = port
@@ -30,7 +30,7 @@ class Socks(Relay):
         await self._connect(reader, writer)
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Greet the client (RFC 1928, 3), with the sub-negotiation of RFC 1929."""
+        """Greet the client (RFC 1928, section 3), with the sub-negotiation of RFC 1929."""
         version, count = await reader.readexactly(2)
         methods = await reader.readexactly(count)
         assert version == 5
@@ -43,7 +43,7 @@ class Socks(Relay):
             writer.write(bytes([1, (user, password) != self.login]))
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Connect for the client (RFC 1928, 4 and 6); require a name (ATYP 3)."""
+        """Connect for the client (RFC 1928, sections 4 and 6); require a name (ATYP 3)."""
         version, command, _, kind, length = await reader.readexactly(5)
         assert (version, command, kind) == (5, 1, 3), "the client must send the name itself"
         name = await reader.readexactly(length)
@@ -54,8 +54,8 @@ class Socks(Relay):
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
-def test_the_proxy_gets_the_name_and_the_host_the_request(scheme: str) -> None:
-    """Requests have the origin form, as without a proxy; the proxy's credentials are not recorded."""
+def test_the_proxy_gets_the_host_name_and_the_host_gets_the_request(scheme: str) -> None:
+    """Requests have the origin form, as without a proxy; the credentials for the proxy are not recorded."""
 
     async def play() -> None:
         login = (b"me", b"secret")
@@ -106,7 +106,7 @@ def test_errors_of_a_socks_proxy_have_distinct_outcomes(reply: int, outcome: str
     run(play())
 
 
-def test_a_wrong_password_and_a_dead_proxy_are_the_proxys_errors() -> None:
+def test_a_wrong_password_and_a_dead_proxy_are_proxy_errors() -> None:
     async def play() -> None:
         async with Socks(0, login=(b"me", b"right")) as socks:
             for proxy in (f"socks5://me:wrong@{socks.authority}", "socks5://127.0.0.1:1"):

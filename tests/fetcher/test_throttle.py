@@ -1,4 +1,4 @@
-"""The limit of bytes per second: the bytes that pass, by the test's clock, and how a connection waits."""
+"""Test the limit of bytes per second: the bytes that pass on a fake clock, and the waits of a connection."""
 
 import random
 from typing import Any
@@ -15,7 +15,10 @@ from tests.fetcher.scripted import Server, make_client, run, small
 
 @pytest.mark.parametrize("rate", [1.0, 1000.0, 1e6])
 def test_throughput_is_at_most_the_rate(rate: float) -> None:
-    """A receiver that waits as told gets at most rate times time, one burst and one piece; idle time saves up no more."""
+    """A receiver that waits as told gets at most rate * time, one burst and one piece.
+
+    Idle time earns no larger burst.
+    """
     rng = random.Random(1)
     throttle, now, begun, passed = Throttle(rate), 0.0, 0.0, 0
     for _ in range(2000):
@@ -35,7 +38,7 @@ def test_without_a_rate_there_is_no_wait() -> None:
 
 
 def test_rate_limit_pauses_count_for_no_time_limit() -> None:
-    """No time limit includes the time that a connection is made to wait: 60 kB at 1 MB/s, silence 1 ms."""
+    """Time limits exclude pauses by the rate limit: 60 kB arrive at 1 MB/s with a silence limit of 1 ms."""
     body = bytes(60_000)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
 

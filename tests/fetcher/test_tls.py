@@ -1,4 +1,4 @@
-"""TLS: verifying, recording, resuming, and its own time limit (`fetcher/README.md`, "Cookies, credentials and TLS")."""
+"""Test TLS: verifying, recording, resuming, its own time limit (`fetcher/README.md`, "Cookies, credentials and TLS")."""
 
 import asyncio
 import gc
@@ -71,7 +71,7 @@ def test_connections_are_kept_alive_over_tls() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
-    """All memory of a connection is freed at once, also after a refusal, a cancellation or a close by the server."""
+    """All memory of a connection is freed at once, even after a refusal, a cancellation or a close by the server."""
 
     async def play() -> None:
         client = make_client(small(tls_timeout=Seconds(0.2)))
@@ -115,7 +115,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_a_session_is_copied_once_per_full_handshake() -> None:
-    """A session is not copied for each answer, and not again while it is young."""
+    """A session is not copied for each answer, nor again while it is young."""
     copies = 0
 
     class Counting(ResumingContext):
@@ -142,7 +142,7 @@ def test_a_session_is_copied_once_per_full_handshake() -> None:
 
 
 def test_sessions_of_the_most_recent_hosts_are_kept() -> None:
-    """Resuming a session makes it the most recent one, although it is not copied again."""
+    """A session that is resumed becomes the most recent one, although it is not copied again."""
 
     async def play() -> None:
         client = make_client(small(tls="record"))
@@ -193,7 +193,7 @@ def test_close_delimited_body_over_tls() -> None:
 
 @pytest.mark.parametrize("host", ["host.test", "other.test"])
 def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
-    """An untrusted certificate or one of another name is an error when verifying, and a flag when recording."""
+    """An untrusted certificate, or one for another name, is an error if TLS is verified, and a flag if it is recorded."""
 
     async def play() -> None:
         async with Server([OK], context=server_context()) as server:
@@ -253,7 +253,7 @@ def test_plain_text_on_the_tls_port() -> None:
 
 
 def test_handshake_has_its_own_time_limit() -> None:
-    """The server accepts and sends nothing: the limit of the handshake applies, not that of connecting."""
+    """The server accepts the connection and sends nothing: the limit of the handshake applies, not that of connecting."""
 
     async def play() -> None:
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -275,7 +275,7 @@ def test_handshake_has_its_own_time_limit() -> None:
 
 
 def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
-    """Steps run in order of arrival, no more in a turn than its share allows, and an error loses none of them."""
+    """Handshake steps run in order of arrival until the share of a turn is used up; an error in one loses no other."""
     now, taken, turn = 0.0, [], 0
 
     def step(number: int) -> None:

@@ -1,4 +1,4 @@
-"""`Client.fetch` raises for no server: a bug at any step closes the connection and is an outcome, logged once."""
+"""Test that `Client.fetch` never raises: a bug at any step closes the connection, is an outcome, and is logged once."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from crawler.fetcher.idle_pool import IdlePool
 from crawler.records import Blame, Fetch, Outcome
 from tests.fetcher.scripted import HASTY, OK, Do, Server, make_client, run, small
 
-# Places where a bug can be: each step of a fetch, and the callbacks of the event loop.
+# The functions into which a bug is planted: each step of a fetch, and the callbacks of the event loop.
 STEPS: list[tuple[Any, str]] = [
     (client_module, "split"),
     (CookieJar, "header"),
@@ -42,7 +42,7 @@ STEPS: list[tuple[Any, str]] = [
 
 
 class Bug(Exception):
-    """An exception that no code expects."""
+    """A planted exception, which no code expects."""
 
 
 def broken(*_: Any, **__: Any) -> Any:
@@ -117,7 +117,7 @@ def test_each_place_of_a_bug_is_logged_once_with_its_traceback(caplog: pytest.Lo
 
 
 def large_certificate(directory: Path, names: int = 4200) -> Path:
-    """Make key and certificate of `host.test` with enough other names for some 85 kB."""
+    """Make a key and a certificate of `host.test` with so many other names that it has some 85 kB."""
     config, pem = directory / "openssl.cnf", directory / "large.pem"
     others = "".join(f",DNS:n{n:04}.host.test" for n in range(names))
     config.write_text(

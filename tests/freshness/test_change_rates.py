@@ -1,4 +1,4 @@
-"""Rates pooled by site: sums against direct evaluation, limits, and bounded influence of one page on others."""
+"""Test change rates pooled by site: sums against direct evaluation, limits, and the bounded influence of one page."""
 
 import math
 
@@ -14,7 +14,7 @@ DAY = 86_400.0
 
 
 def _direct(site: np.ndarray, k: np.ndarray, t: np.ndarray, sites: int) -> tuple[np.ndarray, np.ndarray]:
-    """Compute m_s and c_s in days by the formulas of the module's docstring, page by page."""
+    """Compute m_s and c_s in days, page by page, by the formulas in the docstring of the module under test."""
     m = (k.sum() + 0.5) / (t.sum() + 25.0)
     spread = ((k - m * t) ** 2 - m * t).sum()
     c = np.clip((spread + 50.0) / (m * m * (t * t).sum() + 50.0), 0.3, 4.0)
@@ -28,7 +28,7 @@ def _direct(site: np.ndarray, k: np.ndarray, t: np.ndarray, sites: int) -> tuple
 
 
 def _crawled(rng: np.random.Generator, pages: int, sites: int, crawls: int) -> tuple:
-    """A crawl of pages with Gamma distributed rates, in days."""
+    """Crawl pages with Gamma distributed rates, in days; return the estimator and its observations."""
     rates = ChangeRates(unit=1.0)
     for _ in range(sites):
         rates.add_site()
@@ -66,19 +66,22 @@ def test_sums_give_what_a_pass_over_all_pages_gives() -> None:
     assert again.variation == pytest.approx(rates.variation, rel=1e-3)
 
 
-def test_true_rates_are_found() -> None:
-    """1,000 pages of 4 sites, 60 crawls each: site means within 25 % (early gains lean on early rates), pages by rank."""
+def test_true_rates_are_learned() -> None:
+    """After 60 crawls each of 1,000 pages on 4 sites, site means are within 25 % of the truth, and pages are ranked well.
+
+    The means are not closer because early gains depend on early estimates of the rates.
+    """
     rates, site, true, k, t = _crawled(np.random.default_rng(2), 1_000, 4, 60_000)
     for s in range(4):
         rates.renew(s)
         assert rates.mean[s] == pytest.approx(true[site == s].mean(), rel=0.25)
-        assert 0.3 < rates.variation[s] < 1.5  # the Gamma's is 1
+        assert 0.3 < rates.variation[s] < 1.5  # the variation of the Gamma distribution is 1
     out = [rates.rate(int(site[page]), k[page], t[page]) for page in range(1_000)]
     assert np.corrcoef(out, true)[0, 1] > 0.9
 
 
-def test_nobody_starts_fast() -> None:
-    """An unknown page has its site's rate, and an unknown site the crawl's, so nothing outranks them forever."""
+def test_no_page_or_site_starts_with_a_high_rate() -> None:
+    """An unknown page has the rate of its site, an unknown site that of the crawl, so neither is outranked forever."""
     rates, *_ = _crawled(np.random.default_rng(3), 300, 3, 20_000)
     rates.renew_crawl()
     site = rates.add_site()
@@ -113,12 +116,13 @@ def test_a_change_raises_the_rate_and_quiet_time_lowers_it(
     assert rates.rate(0, k + 1.0, t) > rate > rates.rate(0, k, t + more) > 0.0
     expected = rates.expected(0, k, t, clock)
     assert 0.0 < expected <= rates.expected(0, k, t, clock + more) <= 1.0
-    assert expected <= -math.expm1(-rate * clock) * (1 + 1e-9)  # a mixture predicts less change than its mean
+    # A mixture of rates predicts less change than its mean rate.
+    assert expected <= -math.expm1(-rate * clock) * (1 + 1e-9)
 
 
 @given(x=st.floats(1e-9, 700.0))
 @settings(max_examples=100, deadline=None)
-def test_gain_is_what_a_changed_interval_holds(x: float) -> None:
+def test_gain_is_the_number_of_changes_expected_in_a_changed_interval(x: float) -> None:
     assert max(1.0, x) <= gain_of(x) <= 1.0 + x
     assert gain_of(x) == pytest.approx(x / -math.expm1(-x))
 
@@ -173,7 +177,7 @@ def test_a_change_leaves_the_mean_and_variance_of_what_is_known(k: float, t: flo
 
 
 def test_long_intervals_before_anything_is_known_do_no_lasting_harm() -> None:
-    """Pages that change every 8 days are first fetched again after 60, as when a crawl was down for a while."""
+    """Pages that change every 8 days are refetched only after 60 days, as if the crawl had been down for a while."""
     rng = np.random.default_rng(4)
     learning = Learning(unit=1.0, neighbourhood=False)
     site, directory = learning.add_site(), learning.add_directory()

@@ -1,4 +1,4 @@
-"""Hubs: their value and deadline against 50 digits, their limits, and what is learned of them; in both forms."""
+"""Test hubs in both forms: value and deadline against 50-digit results, limits, and what is learned about them."""
 
 import math
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def page_of(importance: float, rate: float, recall: float = 0.0, noise: float = 
 
 
 class Counted:
-    """A page of the interpreted form that counts how often its value is computed."""
+    """A page of the interpreted form that counts the computations of its value."""
 
     def __init__(self, page: Parameters) -> None:
         self._page, self.values = page, 0
@@ -52,7 +52,7 @@ class Counted:
 
 
 def _root(total: Callable[[Decimal], Decimal], level: Decimal) -> float:
-    """Return where an increasing function reaches the level, by bisection in 50 digits."""
+    """Return the argument at which an increasing function reaches the level, by bisection in 50 digits."""
     low, high = Decimal(0), Decimal(1)
     while total(high) < level:
         high *= 2
@@ -63,7 +63,7 @@ def _root(total: Callable[[Decimal], Decimal], level: Decimal) -> float:
 
 
 def _golden(importance: float, rate: float, pace: float, level: float, excess: float, scale: float) -> float:
-    """Return GREEDY's V on the clock plus D, each from its formula."""
+    """Return the deadline by the formulas: the time at which GREEDY's V on the clock plus D reaches the level."""
     with localcontext() as context:
         context.prec = 50
         mu, delta, half = Decimal(importance), Decimal(rate), Decimal(pace) / 2
@@ -96,7 +96,10 @@ def test_rises_with_the_level_falls_with_the_pace_and_is_bounded(
     importance: float, rate: float, level: float, pace: float, more: float, recall: float, signals: float,
     excess: float, form: ModuleType,
 ) -> None:  # fmt: skip
-    """At the deadline the two values add up to the level; neither alone needs less time; at most 40 values."""
+    """At the deadline the values V and D add up to the level, so neither alone reaches it earlier.
+
+    At most 40 values are computed.
+    """
     page = page_of(importance, rate, recall, rate if recall else 0.0)
     counted = Counted(page) if form is FORMS["interpreted"] else page
     rest = (excess, 7.0, TOLERANCE)
@@ -114,7 +117,10 @@ def test_rises_with_the_level_falls_with_the_pace_and_is_bounded(
 def test_reduces_to_its_parts(
     importance: float, rate: float, level: float, pace: float, form: ModuleType
 ) -> None:
-    """Without new pages the deadline is V's, even if infinite; without a value of its own copy it is D's."""
+    """Without new pages the deadline is that of V alone, even if infinite.
+
+    If the copy has no value, it is that of D alone.
+    """
     page, empty = page_of(importance, rate), page_of(0.0, rate)
     alone = page.wait(level, 0.0, 0.0, TOLERANCE)
     assert form.hub_wait(page, level, 0.0, 0.0, 0.0, 7.0, TOLERANCE) == alone
@@ -154,8 +160,8 @@ def learned(form: ModuleType, *, sites: int = 1, directories: int = 1) -> Any:
 
 
 @both
-def test_theta_leans_on_directory_site_and_crawl(form: ModuleType) -> None:
-    """Rates per day, computed by hand from the module's formulas: observations 90 days old count half."""
+def test_theta_is_pooled_over_directory_site_and_crawl(form: ModuleType) -> None:
+    """The rates per day were computed by hand from the formulas of the module: observations 90 days old count half."""
     found, then, now = learned(form, sites=2, directories=3), 0.0, 90 * DAY
     found.watch(0, 0, 10 * DAY, then, False)
     found.credit(0, 0, 4.0, then, False)
@@ -174,7 +180,7 @@ def test_theta_leans_on_directory_site_and_crawl(form: ModuleType) -> None:
 
 @both
 def test_a_hub_is_known_after_a_month_and_does_not_speak_for_its_neighbours(form: ModuleType) -> None:
-    """One page of a hundred shows two new pages per day: the estimate for the others is one find in all their days."""
+    """One page of a hundred shows two new pages per day; for the others, the estimate is one find in their total time."""
     discovery, found, watched = learned(form), 0.0, 0.0
     for day in range(1, 61):
         now = day * DAY
@@ -193,7 +199,7 @@ def test_a_hub_is_known_after_a_month_and_does_not_speak_for_its_neighbours(form
 
 
 @both
-def test_a_site_that_shows_nothing_falls(form: ModuleType) -> None:
+def test_the_estimate_of_a_site_without_new_pages_falls(form: ModuleType) -> None:
     found = learned(form)
     priors = []
     for day in range(0, 200, 20):
@@ -203,7 +209,7 @@ def test_a_site_that_shows_nothing_falls(form: ModuleType) -> None:
 
 
 @both
-def test_stored_sums_come_back(form: ModuleType) -> None:
+def test_stored_sums_can_be_restored(form: ModuleType) -> None:
     one, other = learned(form), learned(form)
     one.credit(0, 0, 3.0, 5 * DAY, False)
     one.watch(0, 0, 9 * DAY, 8 * DAY, False)
@@ -215,7 +221,7 @@ def test_stored_sums_come_back(form: ModuleType) -> None:
 
 
 @both
-def test_grows(form: ModuleType) -> None:
+def test_the_table_of_directories_grows(form: ModuleType) -> None:
     found = learned(form)
     found.credit(0, 0, 1.0, DAY, False)
     before = found.directory_state(0)

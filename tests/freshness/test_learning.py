@@ -1,4 +1,4 @@
-"""The estimators together: the evidence for one is not mistaken for evidence for another."""
+"""Test the estimators together: evidence for one quantity is not mistaken for evidence for another."""
 
 import math
 import random
@@ -11,8 +11,10 @@ DAY = 86_400.0
 
 
 def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Learning, list[float], float]:
-    """300 independent Poisson pages on four sites, each crawled every `gap` days, changing once in that time on
-    the mean: (what was learned, clock over elapsed time of the second half's crawls, mean learned rate a day)."""
+    """Crawl 300 independent Poisson pages on four sites every `gap` days; they change once in that time on average.
+
+    Return (the learned state, clock / elapsed time of each crawl in the second half, the mean learned rate per day).
+    """
     rng = random.Random(1)
     learning = Learning(scale=7.0 * DAY)
     sites = [learning.add_site() for _ in range(4)]
@@ -37,11 +39,11 @@ def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Lear
     return learning, faster, sum(learned) / 300
 
 
-def test_rates_that_are_wrong_are_not_taken_for_neighbours_that_change() -> None:
+def test_wrong_rates_are_not_mistaken_for_changing_neighbours() -> None:
     """If pages change independently, the clock equals the elapsed time and the learned rates are right.
 
-    Rates from a distribution that the estimator does not assume are estimated a fifth too low here. When that was
-    attributed to the neighbourhood, clocks ran 1.75 times too fast, so watched times were too long and rates fell to .45.
+    The true rates have another distribution than the estimator assumes, so estimates are a fifth too low. That error was
+    once attributed to the neighbourhood: clocks ran 1.75 times too fast, watched times were too long, rates fell to .45.
     """
     learning, faster, rate = watched(1.0)
     assert 0.93 < np.nanmean(faster) < 1.1

@@ -1,4 +1,4 @@
-"""The neighbourhood clock: its formula, its inverse, its bounds."""
+"""Test the neighbourhood clock: its formula, its inverse and its bounds."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_rises_within_its_bounds_and_is_inverted(
 
 
 def test_the_clock_of_the_page() -> None:
-    """A = tau + 6 Ts (1 - exp(-tau/Ts)) [...], by hand."""
+    """The values of A = tau + 6 Ts (1 - exp(-tau/Ts)) [...] were computed by hand."""
     directory, site = Counts(1.0), Counts(3.0)
     directory.add()
     site.add()
@@ -61,7 +61,7 @@ def test_quiet_neighbours_slow_the_clock_and_are_forgotten() -> None:
     counts._check()
 
 
-def test_as_many_changes_as_expected_leave_time_alone() -> None:
+def test_as_many_changes_as_expected_do_not_change_the_clock() -> None:
     counts = Counts(3.0)
     counts.add()
     counts.observe(0, 1.0, 10.0, 1.0, 1.0)
@@ -69,7 +69,7 @@ def test_as_many_changes_as_expected_leave_time_alone() -> None:
     assert clock_of(5.0, 0.0, 10.0) == 5.0 and elapsed_of(5.0, 0.0, 10.0) == 5.0
 
 
-def test_counts_grow_and_come_back() -> None:
+def test_counts_grow_and_can_be_restored() -> None:
     counts = Counts(1.0)
     for number in range(40):
         assert counts.add() == number
@@ -96,14 +96,14 @@ def test_scale_is_a_quarter_of_the_time_between_crawls() -> None:
     assert scale_of(1e6, 10.0, 7.0, 90.0) == scale_of(10.0, 0.0, 7.0, 90.0) == 90.0
 
 
-def test_the_ends() -> None:
+def test_clocks_at_zero_and_infinity() -> None:
     assert clock_of(math.inf, 3.0, 10.0) == elapsed_of(math.inf, 3.0, 10.0) == math.inf
     assert clock_of(0.0, 3.0, 10.0) == elapsed_of(0.0, 3.0, 10.0) == 0.0
 
 
 @pytest.mark.parametrize("truth", [0.0, 0.5, 1.0])
-def test_neighbours_are_believed_as_far_as_they_are_right(truth: float) -> None:
-    """If pages change with probability p0 + truth (p1 - p0), `truth` is learned from the crawls' results alone."""
+def test_neighbours_are_believed_as_much_as_they_are_right(truth: float) -> None:
+    """If pages change with probability p0 + truth (p1 - p0), `truth` is learned from the results of crawls alone."""
     rng, credence = np.random.default_rng(1), Credence()
     site = credence.add()
     for alone, heeding in rng.uniform(0.05, 0.95, (4000, 2)).tolist():
@@ -113,7 +113,7 @@ def test_neighbours_are_believed_as_far_as_they_are_right(truth: float) -> None:
     assert credence.believed[site] == pytest.approx(truth, abs=0.1)
 
 
-def test_a_new_site_is_believed_as_the_crawl_is_and_nearly_all_at_first() -> None:
+def test_a_new_site_is_believed_like_the_crawl_which_starts_near_1() -> None:
     credence = Credence()
     noisy = credence.add()
     assert credence.believed[noisy] == pytest.approx(1.0 / (1.0 + math.exp(-3.0)))
@@ -128,8 +128,8 @@ def test_a_new_site_is_believed_as_the_crawl_is_and_nearly_all_at_first() -> Non
     assert back.believed[0] == credence.believed[noisy]
 
 
-def test_the_clock_must_earn_its_place() -> None:
-    """A site stops using the clock if it predicts no better than the rates alone, and keeps it if it does."""
+def test_a_clock_that_does_not_improve_predictions_is_not_used() -> None:
+    """The clock is no longer used for a site on which it predicts no better than the rates alone."""
     credence = Credence()
     useless, useful = credence.add(), credence.add()
     for number in range(400):
@@ -143,7 +143,7 @@ def test_the_clock_must_earn_its_place() -> None:
     assert credence.believed[useful] < 0.01
 
 
-def test_what_is_certain_tells_nothing_more() -> None:
+def test_certain_predictions_have_a_bounded_weight() -> None:
     """The weight of a nearly certain prediction is bounded."""
     credence = Credence()
     site = credence.add()

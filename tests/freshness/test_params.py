@@ -1,4 +1,4 @@
-"""Derived parameters, one page at a time and in arrays."""
+"""Test derived parameters, one page at a time and in arrays."""
 
 import math
 
@@ -22,7 +22,9 @@ def test_array_and_scalar_agree(mu: float, delta: float, recall: float, nu: floa
 
 
 @given(delta=rates, recall=shares, precision=st.floats(0.01, 1.0))
-def test_quality_gives_precision_and_recall_back(delta: float, recall: float, precision: float) -> None:
+def test_precision_and_recall_can_be_computed_back_from_quality(
+    delta: float, recall: float, precision: float
+) -> None:
     page = PageParameters.from_quality(1.0, delta, precision, recall)
     assert page.recall == recall
     if recall > 1e-12:

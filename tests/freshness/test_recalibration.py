@@ -1,4 +1,4 @@
-"""P[fresh] is corrected by what crawls have found."""
+"""Test the correction of P(fresh) by the results of crawls."""
 
 import math
 
@@ -13,8 +13,8 @@ HEARINGS = st.sampled_from(list(Hearing))
 
 
 @pytest.mark.parametrize("ratio", [0.5, 0.8, 1.0, 1.25, 2.0])
-def test_finds_by_how_much_changes_come_faster_than_expected(ratio: float) -> None:
-    """Model: the page of a crawl was fresh with probability P^ratio."""
+def test_a_constant_error_of_the_rates_is_corrected(ratio: float) -> None:
+    """In the model, a page of predicted freshness P was fresh with probability P^ratio."""
     rng, found = np.random.default_rng(1), Recalibration()
     for hazard in rng.gamma(1.0, 0.6, 6000):
         changed = bool(rng.random() < -math.expm1(-ratio * hazard))
@@ -23,8 +23,8 @@ def test_finds_by_how_much_changes_come_faster_than_expected(ratio: float) -> No
         assert found.corrected(fresh, Hearing.NONE) == pytest.approx(fresh**ratio, abs=0.03)
 
 
-def test_finds_that_rates_are_taken_too_far_from_their_mean() -> None:
-    """Model: the true hazard is the square root of the predicted one."""
+def test_rates_estimated_too_far_from_their_mean_are_corrected() -> None:
+    """In the model, the true hazard is the square root of the predicted hazard."""
     rng, found = np.random.default_rng(1), Recalibration()
     for hazard in rng.gamma(0.7, 0.8, 8000):
         changed = bool(rng.random() < -math.expm1(-math.sqrt(hazard)))
@@ -35,7 +35,10 @@ def test_finds_that_rates_are_taken_too_far_from_their_mean() -> None:
 
 
 def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
-    """Model: a signal is always right, and nothing changes without one; other predictions are right."""
+    """In the model, signals are always right; pages that have signals change only with one.
+
+    Predictions for other pages are right.
+    """
     found = Recalibration()
     rng = np.random.default_rng(3)
     for _ in range(1000):
@@ -48,9 +51,9 @@ def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
 
 
 def test_a_crawl_weighs_as_much_as_the_time_it_stands_for() -> None:
-    """Bursts: ten crawls in a moment find a change each, then a single one finds none after ten times as long.
+    """In each burst, ten crawls in a short time find a change each; then one crawl finds none after as long a time.
 
-    Half of the time is quiet, though ten crawls of eleven found a change.
+    So half of the time is quiet, although ten of eleven crawls found a change.
     """
     found = Recalibration()
     for _ in range(600):
@@ -61,7 +64,7 @@ def test_a_crawl_weighs_as_much_as_the_time_it_stands_for() -> None:
     assert WEIGHT_MAX >= 5.0
 
 
-def test_it_starts_from_the_model_and_forgets() -> None:
+def test_the_correction_starts_from_the_model_and_forgets() -> None:
     found = Recalibration()
     assert found.corrected(0.7, Hearing.NONE) == pytest.approx(0.7)
     for _ in range(300):
@@ -78,7 +81,7 @@ def test_it_starts_from_the_model_and_forgets() -> None:
     st.lists(st.floats(0.0, 1.0), min_size=2, max_size=9),
     HEARINGS,
 )
-def test_what_is_said_stays_a_probability_in_the_order_of_the_model(
+def test_corrected_values_stay_probabilities_in_the_order_of_the_model(
     crawls: list[tuple[float, Hearing, float, bool]], asked: list[float], hearing: Hearing
 ) -> None:
     found = Recalibration()

@@ -1,4 +1,4 @@
-"""Signal quality by site and source: true qualities are learned, false sources detected, hostile ones bounded."""
+"""Test signal quality by site and source: true quality is learned, false sources are detected, hostile ones bounded."""
 
 import math
 
@@ -20,7 +20,7 @@ def _site_knowledge(
     false_rates: dict[int, float],
     interval: float = 5.0,
 ) -> SignalQuality:
-    """Simulate one site whose changes are signalled with `recall` by each source, in addition to false signals."""
+    """Simulate a site whose changes are signalled with `recall` by each source, which also sends false signals."""
     quality = SignalQuality()
     quality.add_site()
     quality.renew(0, rate)
@@ -41,15 +41,15 @@ def test_a_true_source_is_believed() -> None:
     assert quality.recall(0) == pytest.approx(0.9, abs=0.1)
 
 
-def test_a_lying_source_is_not() -> None:
-    """Signals unrelated to changes, ten per change: the precision is near 0."""
+def test_a_lying_source_is_not_believed() -> None:
+    """There are ten signals per change, unrelated to changes: the precision is near 0."""
     quality = _site_knowledge(np.random.default_rng(2), 3_000, 0.02, 0.0, {0: 0.2})
     assert quality.precision(0, 0) < 0.1
     assert quality.weight(0, 0) < 0.11
 
 
-def test_sources_are_judged_apart() -> None:
-    """A correct sitemap and a feed that is noise are told apart."""
+def test_sources_are_judged_separately() -> None:
+    """A correct sitemap and a feed that sends only noise are distinguished."""
     quality = _site_knowledge(np.random.default_rng(3), 5_000, 0.05, 0.9, {0: 0.0})
     assert quality.precision(0, 0) > 0.9
     rng = np.random.default_rng(4)
@@ -69,7 +69,7 @@ def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
     assert right.share_watched(0) == right.recall(0) > 0.5
     assert right.told_changes(0, counts) == pytest.approx(3.0 * right.precision(0, 0))
     assert right.told_changes(0, np.roll(counts, 1)) == 0.0  # a source without signals
-    for crawls, false in ((2, 0.001), (300, 0.2)):  # hardly tried, and lying
+    for crawls, false in ((2, 0.001), (300, 0.2)):  # a source that was hardly tried, and a false one
         other = _site_knowledge(
             np.random.default_rng(2), crawls, 0.02, 0.0 if false > 0.1 else 0.9, {0: false}
         )
@@ -78,7 +78,7 @@ def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
 
 @pytest.mark.parametrize("recall", [1.0, 0.5])
 def test_the_recall_is_learned_from_pages_without_a_signal(recall: float) -> None:
-    """Two of three crawls go to pages with a signal, as where fetches are few; they say nothing of silent changes."""
+    """If fetches are few, two of three go to pages with a signal; these crawls show nothing about silent changes."""
     quality, rng = SignalQuality(), np.random.default_rng(12)
     quality.add_site()
     quality.renew(0, 0.02)
@@ -93,7 +93,7 @@ def test_the_recall_is_learned_from_pages_without_a_signal(recall: float) -> Non
     assert quality.recall(0) == pytest.approx(recall, abs=0.1)
 
 
-def test_a_site_that_says_nothing_has_no_signals() -> None:
+def test_a_site_without_signals_has_no_recall() -> None:
     quality = SignalQuality()
     quality.add_site()
     assert quality.observe(0, np.zeros(SOURCES), 0.1, 2.0, True) == pytest.approx(0.2 / -math.expm1(-0.2))
@@ -103,8 +103,8 @@ def test_a_site_that_says_nothing_has_no_signals() -> None:
     assert quality.heard(0) and 0.0 < quality.precision(0, 3) <= 0.7
 
 
-def test_the_pooled_signal_keeps_drift_and_told_changes() -> None:
-    """gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, with gamma_s as was heard."""
+def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
+    """gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, where gamma_s is the observed rate of signals."""
     quality = _site_knowledge(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.05})
     assert quality.used(0, 0) and quality.used(0, 2)
     heard = quality.sums_of(0)[SOURCES : 2 * SOURCES]
@@ -130,7 +130,7 @@ def test_the_pooled_signal_keeps_drift_and_told_changes() -> None:
 )
 @settings(max_examples=100, deadline=None)
 def test_a_hostile_source_is_bounded(rows: list[tuple[list[int], float, float, bool]]) -> None:
-    """Whatever a source sends, in any order: shares stay in 0 .. 1, gains bounded, other sites unchanged."""
+    """Whatever a source sends, in any order, shares stay in 0 .. 1, gains are bounded, and other sites are unchanged."""
     quality = SignalQuality()
     quality.add_site()
     quality.add_site()
@@ -147,7 +147,7 @@ def test_a_hostile_source_is_bounded(rows: list[tuple[list[int], float, float, b
     assert not quality.heard(1)
 
 
-def test_stored_sums_come_back() -> None:
+def test_stored_sums_can_be_restored() -> None:
     quality = _site_knowledge(np.random.default_rng(6), 300, 0.05, 0.6, {0: 0.01, 2: 0.3})
     again = SignalQuality()
     for _ in range(40):
@@ -160,7 +160,7 @@ def test_stored_sums_come_back() -> None:
 
 
 # ---------------------------------------------------------------------------
-# All of it together
+# All estimators together
 
 
 def _crawl_of(learning: Learning, rng: np.random.Generator, crawls: int, false_rate: float) -> tuple:
@@ -192,8 +192,8 @@ def _crawl_of(learning: Learning, rng: np.random.Generator, crawls: int, false_r
 
 
 @pytest.mark.parametrize("false_rate", [0.0, 0.01, 1.0, 10.0])
-def test_what_is_expected_is_what_comes(false_rate: float) -> None:
-    """Calibration: the number of changes found in 5,000 crawls is within 10 % of the prediction."""
+def test_predicted_changes_equal_found_changes(false_rate: float) -> None:
+    """The predictions are calibrated: the number of changes found in 5,000 crawls is within 10 % of the prediction."""
     learning = Learning(unit=1.0, scale=30.0)
     _, _, _, calibration = _crawl_of(learning, np.random.default_rng(7), 5_000, false_rate)
     predicted, found = calibration[1_000:].mean(axis=0)
@@ -217,7 +217,7 @@ def test_parameters_follow_what_was_learned() -> None:
 
 
 def test_announced_changes_leave_the_neighbours_clocks_alone() -> None:
-    """A page that changed as a trusted source said does not speed up pages on which the source is silent."""
+    """A change that a trusted source announced does not speed up the clocks of pages without a signal from it."""
     learning = Learning(unit=1.0, scale=30.0)
     site, _, _, _ = _crawl_of(learning, np.random.default_rng(13), 1_000, 0.0)
     assert learning.quality.share_watched(site) > 0.5
@@ -276,7 +276,7 @@ def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
 
 
 def test_false_signals_come_to_slow_pages_too() -> None:
-    """With equal noise on all pages of a site, a fast page's signals are mostly true, a slow one's mostly false."""
+    """With equal noise on all pages, signals of fast pages are mostly true, those of slow pages mostly false."""
     rng, quality, false, interval = np.random.default_rng(3), SignalQuality(), 0.05, 4.0
     rates = [0.01, 0.19]
     quality.add_site()
@@ -291,11 +291,11 @@ def test_false_signals_come_to_slow_pages_too() -> None:
         assert precision_at(quality.precision(0, 0), rate, 0.1) == pytest.approx(truth, abs=0.15)
 
 
-RATES = st.floats(0.0, 1e6, allow_subnormal=False)  # of a subnormal rate, a share of it has no digits left
+RATES = st.floats(0.0, 1e6, allow_subnormal=False)  # a share of a subnormal rate would have no digits left
 
 
 @given(st.floats(0.0, 0.999999), RATES, RATES)
-def test_a_page_s_precision_rises_with_its_rate(precision: float, rate: float, mean: float) -> None:
+def test_the_precision_of_a_page_rises_with_its_rate(precision: float, rate: float, mean: float) -> None:
     own = precision_at(precision, rate, mean)
     assert 0.0 <= own <= 0.999999
     assert own <= precision_at(precision, 2.0 * rate, mean)

@@ -1,4 +1,4 @@
-"""The kernel over its whole domain: against an independent summation, and across all of its switches."""
+"""Test the crawl value kernel over its whole domain, against an independent summation and where its forms change."""
 
 import importlib.util
 import math
@@ -45,7 +45,7 @@ def _direct(page: PageParameters, elapsed: float, signals: int) -> tuple[float, 
 
 
 def _state(rng: np.random.Generator, most: float) -> tuple[PageParameters, float, int]:
-    """A page of any quality, and a state worth at most `most` signals."""
+    """Draw a page of any quality, and a state worth at most `most` signals."""
     while True:
         delta = 10.0 ** rng.uniform(-3, 3)
         recall = rng.choice([rng.random(), 1.0 - 10.0 ** rng.uniform(-12, -1), 10.0 ** rng.uniform(-8, 0)])
@@ -69,7 +69,7 @@ def test_equals_a_direct_summation_in_90_digits(seed: int, most: float, count: i
 
 
 def test_many_worthless_signals_are_not_cut_off() -> None:
-    """A sum that ended after 100,000 terms gave .0345 for .0902 at nu/Delta = 1e6."""
+    """A sum that ended after 100,000 terms once gave .0345 instead of .0902 at nu/Delta = 1e6."""
     for nu in (2e5, 1e6, 1e9, 1e12):
         page = PageParameters(1.0, 1.0, 0.5, nu)
         n = round(page.signal_rate * 0.5)
@@ -79,7 +79,7 @@ def test_many_worthless_signals_are_not_cut_off() -> None:
 @pytest.mark.parametrize("nu", [1e2, 1e4, 1e6, 1e12])
 @pytest.mark.parametrize("recall", [1e-6, 0.3, 0.9, 0.99])
 def test_the_fluid_limit_is_off_by_at_most_b(recall: float, nu: float) -> None:
-    """|V - (mu/Delta) R^1(u)| <= (mu/Delta) b: with worthless signals GREEDY of the staleness."""
+    """|V - (mu/Delta) R^1(u)| <= (mu/Delta) b: with worthless signals, the value is that of GREEDY at this staleness."""
     page = PageParameters(1.0, 1.0, recall, nu)
     for u in (1e-3, 0.1, 0.7, 3.0, 20.0):
         fluid = -math.expm1(-u) - u * math.exp(-u)
@@ -93,7 +93,7 @@ STALENESSES = [0.0, *(10.0 ** (k / 2) for k in range(-24, 7)), math.inf]
 
 @pytest.mark.parametrize("recall", RECALLS)
 def test_bounded_and_increasing_over_the_whole_domain(recall: float) -> None:
-    """The value is continuous also between the forms: sum, settled terms, waves, fluid, ceiling."""
+    """The value is continuous also where its form changes: sum, settled terms, waves, fluid, ceiling."""
     for nu in FALSE_RATES:
         page = PageParameters(1.0, 1.0, recall, nu)
         scale = page.silent_rate if page.silent_rate > 0.0 else 1.0
@@ -132,7 +132,7 @@ def test_the_inverse_over_the_whole_domain(recall: float) -> None:
 )
 @settings(max_examples=80, deadline=None)
 def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
-    """psi' = 1 - gamma (psi(iota) - psi(iota - beta)), also where the sum has too many terms to be computed."""
+    """psi' = 1 - gamma (psi(iota) - psi(iota - beta)) holds even if the sum has too many terms to be computed."""
     page = PageParameters(1.0, 1.0, recall, nu)
     at, beta, gamma = u / page.silent_rate, page.signal_time, page.signal_rate
     step = 1e-4 * min(beta, 1.0 / gamma, at)
@@ -150,7 +150,7 @@ def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
 )
 @settings(max_examples=80, deadline=None)
 def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
-    """V' = mu alpha exp(-u) psi, by differences; so with psi's equation V is right wherever it is not summed."""
+    """V' = mu alpha exp(-u) psi, by differences; with the equation of psi, this proves V where it is not summed."""
     page = PageParameters(1.0, 1.0, recall, nu)
     at = u / page.silent_rate
     step = 1e-4 * at
@@ -163,7 +163,7 @@ def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
 @pytest.mark.parametrize("nu", [1e-6, 0.1, 3.0, 1e3, 1e7])
 @pytest.mark.parametrize("recall", [0.3, 0.9, 0.99, 0.9999, 1 - 1e-8])
 def test_no_step_where_the_form_changes(recall: float, nu: float) -> None:
-    """Second differences on the way from few signals to many: at most those of V'' <= mu alpha (psi' <= 1)."""
+    """From few signals to many, second differences are at most those of V'' <= mu alpha (because psi' <= 1)."""
     page = PageParameters(1.0, 1.0, recall, nu)
     for s in np.geomspace(2.0, 1e6, 200):
         if s * page.signal_weight > 50.0:
@@ -174,7 +174,7 @@ def test_no_step_where_the_form_changes(recall: float, nu: float) -> None:
         assert abs(high - 2.0 * middle + low) <= 2.0 * bend + 1e-13 * middle, s
 
 
-def test_forms() -> None:
+def test_the_form_follows_from_the_parameters() -> None:
     def form(*given: float, by: str = "ncis") -> int:
         return cv.parameters_of(PageParameters(1.0, *given), by=by).form
 
@@ -187,7 +187,7 @@ def test_forms() -> None:
 
 
 def test_limits_are_reached_without_a_step() -> None:
-    """recall -> 1, precision -> 1, precision -> 0: the next smaller quality gives nearly the same."""
+    """As recall -> 1, precision -> 1 or precision -> 0, the nearest other quality gives nearly the same value."""
     for n in (0, 1, 4):
         for elapsed in (0.0, 0.3, 2.0):
             nearly = cv.crawl_value(PageParameters(1.0, 1.0, 1 - 1e-13, 0.4), elapsed, n)
@@ -204,16 +204,16 @@ def test_limits_are_reached_without_a_step() -> None:
             )
 
 
-def test_believed_signals_of_which_none_came_for_ever() -> None:
-    """`cis` at alpha = 0 and infinite elapsed time was nan."""
+def test_the_value_after_infinite_time_without_a_trusted_signal_is_a_number() -> None:
+    """The value by `cis` at alpha = 0 and infinite elapsed time was once nan."""
     for by in ("cis", "cis-nu0", "cis+", "ncis"):
         assert cv.crawl_value(PageParameters(1.0, 1.0, 1.0, 0.3), math.inf, by=by) in (0.0, 1.0)
         assert cv.crawl_value(PageParameters(1.0, 1.0, 1.0, 0.3), 5.0, by="cis") == 0.0
         assert cv.wait(PageParameters(1.0, 1.0, 1.0, 0.3), 0.5, by="cis") == math.inf
 
 
-def test_fractions_of_signals_lie_between() -> None:
-    """Several sources count by their weights: 2.5 signals of the mean weight."""
+def test_values_at_fractions_of_signals_lie_between_those_of_whole_numbers() -> None:
+    """Signals of several sources count by their weights, so a page can have 2.5 signals of the mean weight."""
     page = PageParameters(1.0, 0.5, 0.6, 0.3)
     values = [cv.crawl_value(page, 0.7, n) for n in (2, 2.25, 2.5, 3)]
     assert values == sorted(values) and len(set(values)) == 4
@@ -239,7 +239,7 @@ BAD = [math.nan, -1.0, math.inf, -math.inf]
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("field", ["importance", "change_rate", "recall", "false_rate"])
-def test_parameters_that_are_no_rates_are_refused(field: str, bad: float) -> None:
+def test_invalid_rates_are_refused(field: str, bad: float) -> None:
     good = {"importance": 1.0, "change_rate": 0.5, "recall": 0.5, "false_rate": 0.3}
     with pytest.raises(ValueError, match=field):
         PageParameters(**(good | {field: bad}))
@@ -250,7 +250,7 @@ def test_parameters_that_are_no_rates_are_refused(field: str, bad: float) -> Non
 
 
 @pytest.mark.parametrize("precision", [math.nan, 0.0, -0.1, 1.1])
-def test_a_precision_that_is_none_is_refused(precision: float) -> None:
+def test_an_invalid_precision_is_refused(precision: float) -> None:
     with pytest.raises(ValueError, match="precision"):
         PageParameters.from_quality(1.0, 0.5, precision, 0.5)
     with pytest.raises(ValueError, match="precision"):
@@ -258,7 +258,7 @@ def test_a_precision_that_is_none_is_refused(precision: float) -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, -1.0])
-def test_states_that_are_none_are_refused(bad: float) -> None:
+def test_invalid_states_are_refused(bad: float) -> None:
     page = PageParameters(1.0, 0.5, 0.5, 0.3)
     for call in (
         lambda: cv.crawl_value(page, bad),
@@ -313,9 +313,9 @@ def test_the_interpreted_kernel_gives_the_same(interpreted: ModuleType) -> None:
 @pytest.mark.parametrize("i", [300, 900])
 @pytest.mark.parametrize("deviations", [-2.0, -0.5, 0.0, 0.7, 3.0])
 def test_late_terms_equal_their_sums_in_90_digits(i: int, deviations: float) -> None:
-    """R^i and D_i by expansion, and D_i = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)."""
+    """R^i and D_i by expansion equal their sums, where D_i = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)."""
     y = i + 1 + deviations * math.sqrt(i)
-    alpha = 0.02 / math.sqrt(i)  # gamma is 1
+    alpha = 0.02 / math.sqrt(i)  # here gamma is 1
     with localcontext() as context:
         context.prec = 90
         x, a = Decimal(y), 1 + Decimal(alpha)

@@ -1,4 +1,4 @@
-"""A model of the process around a frontier: virtual time, a model web, one commit queue.
+"""A model of the process around a frontier, with virtual time, a model web and one commit queue.
 
 `Crawl` runs the loop of a crawling process without a network: it claims tasks until
 nothing may start, ends fetches after a chosen time, commits groups in order after a
@@ -51,7 +51,7 @@ class OpenRobots:
         return None
 
     def fetched(self, fetch_task: FetchTask, now: float) -> None:
-        raise AssertionError("not used in this model")
+        raise AssertionError("this robots cache requires no fetch of robots.txt")
 
 
 class Request(NamedTuple):
@@ -171,7 +171,7 @@ class Crawl:
     def run(
         self, seconds: float = 1e9, *, requests: int = 10**9, stop: Callable[[], bool] = lambda: False
     ) -> str:
-        """Run until nothing is left, time is over or enough requests were made; return the reason."""
+        """Run until no work is left, the time limit is reached or enough requests were made; return the reason."""
         end = self.now + seconds
         while len(self.requests) < requests and not stop():
             if self.step(end):

@@ -1,4 +1,4 @@
-"""Failures of one scheme and port of a host: they delay no other URL of the host."""
+"""Test failures of one authority (scheme and port) of a host: they delay no URL of its other authorities."""
 
 import itertools
 
@@ -29,14 +29,12 @@ def test_links_to_dead_ports_do_not_stop_a_host() -> None:
         crawl = Crawl(robots=robots, answer=dead_ports)
         crawl.add([link(f"http://a.org:{port}/") for port in range(1, 9)])
         crawl.add([link(url) for url in GOOD])
-        crawl.run(100.0 if robots is None else 150.0)  # with a Crawl-delay of 5 s
+        crawl.run(100.0 if robots is None else 150.0)  # the second robots cache has a Crawl-delay of 5 s
         assert sorted(came(crawl)) == GOOD
 
 
 def test_hundreds_of_links_to_one_dead_port_do_not_stop_a_host() -> None:
-    crawl = Crawl(
-        answer=dead_ports
-    )  # the crawl keeps four entries of a host for later, and reads three ahead
+    crawl = Crawl(answer=dead_ports)  # the crawl sets aside four entries of a host, and reads three ahead
     crawl.add([link(f"http://a.org:1/{n}") for n in range(900)])
     crawl.add([link(url) for url in GOOD])
     crawl.run(30.0)
@@ -104,7 +102,10 @@ def test_ports_are_distinguished_from_ipv6_addresses() -> None:
 
 
 def test_unknown_ports_take_one_turn_in_nine_of_a_host() -> None:
-    """40 dead ports, added before 100 pages: between two first visits, eight gaps of 5 s (Crawl-delay) pass."""
+    """40 dead ports were added before 100 pages.
+
+    Between the first tries of two ports, eight gaps of 5 s (Crawl-delay) pass.
+    """
     crawl = Crawl(robots=Robots(), answer=dead_ports)
     crawl.add([link(f"http://a.org:{port}/") for port in range(1, 41)])
     crawl.add([link(f"http://a.org/{n}") for n in range(100)])

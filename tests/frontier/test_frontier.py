@@ -1,4 +1,4 @@
-"""The frontier as a whole, in the model of the process (`model.py`)."""
+"""Test the frontier as a whole, in the model of the process (`model.py`)."""
 
 import random
 import re
@@ -37,7 +37,7 @@ def judge(
         for one, two in zip(group, group[1:], strict=False):
             known = (
                 0.0 if one.outcome is Outcome.RESET else one.ended - one.began
-            )  # RESET: the process was killed meanwhile
+            )  # RESET: the process was killed during this request
             gap = max(delay, min(30.0, factor * known))
             assert two.began >= one.ended + gap - 1e-5, (one, two)
     for group in by(requests, "address").values():
@@ -48,7 +48,7 @@ def judge(
 # ---- every URL, in order ----
 
 
-def test_hands_out_every_url_once() -> None:
+def test_every_url_is_given_out_once() -> None:
     crawl = Crawl()
     urls = [f"https://h{n % 7}.a{n % 3}.org/{n}" for n in range(300)]
     crawl.add([link(url) for url in urls])
@@ -106,7 +106,7 @@ def test_new_urls_of_a_host_in_memory_start_before_their_batch_is_written() -> N
     crawl.add([link("https://a.org/1")], commit_after=500.0)
     crawl.run(10.0)
     assert crawl.handed[-1].url == "https://a.org/1"
-    assert crawl.frontier.finished(crawl.now) == ""  # a batch is not written yet
+    assert crawl.frontier.finished(crawl.now) == ""  # one batch is not written yet
 
 
 def test_urls_on_disk_wait_for_their_batch() -> None:
@@ -141,7 +141,7 @@ def slow_server(rng: random.Random, failing: float) -> Any:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
-    """40 hosts on 12 addresses, slow and failing; the process is killed and resumed twice.
+    """Crawl 40 slow and failing hosts on 12 addresses; the process is killed and resumed twice.
 
     A request that ended at the instant of the kill is not committed: its duration is not
     known afterwards, so only the minimum gap applies.
@@ -189,7 +189,7 @@ def test_all_fetch_slots_are_used_if_there_are_enough_hosts() -> None:
     assert crawl.now - 1e6 < 1.15 * (120 * 2.0 / 8 + 240 * 2.0 / 10)
 
 
-def test_an_address_is_asked_by_one_of_its_hosts_at_a_time() -> None:
+def test_an_address_serves_one_of_its_hosts_at_a_time() -> None:
     crawl = Crawl(config(frontier={"address_waiters_max": 12}), concurrency=20, addresses=lambda name: ("1",))
     crawl.add([link(url) for url in urls_of(12, 4)])
     assert crawl.run() == "done"
@@ -226,7 +226,8 @@ def test_addresses_are_looked_up_again_when_they_expire() -> None:
     crawl = Crawl(config(politeness={"delay": "30 min"}, crawl={"patience": "1 h"}))
     crawl.add([link(f"https://a.org/{n}") for n in range(6)])
     crawl.run()
-    assert [fetch_task.kind for fetch_task in crawl.handed].count(TaskKind.RESOLVE) == 3  # valid for an hour
+    # Addresses are valid for an hour.
+    assert [fetch_task.kind for fetch_task in crawl.handed].count(TaskKind.RESOLVE) == 3
 
 
 def test_a_proxy_needs_no_look_up() -> None:
@@ -278,7 +279,10 @@ def test_overrides_change_the_gap_of_a_part_of_the_web() -> None:
 
 
 class Robots(OpenRobots):
-    """A robots cache that must fetch robots.txt, denies `/no`, waits for unreachable hosts; the Crawl-delay is 5 s."""
+    """A robots cache that requires a fetch of robots.txt, denies `/no` and waits for unreachable hosts.
+
+    Its Crawl-delay is 5 s.
+    """
 
     def __init__(self, unreachable_until: float = 0.0) -> None:
         self.known: set[str] = set()
@@ -349,7 +353,7 @@ def test_a_url_is_tried_three_times_half_a_minute_and_two_minutes_apart() -> Non
     crawl.run()
     for group in by(crawl.requests, "url").values():
         first, second = (two.began - one.ended for one, two in zip(group, group[1:], strict=False))
-        assert 24 <= first <= 37.5 and 96 <= second <= 145.5  # +-20 %, whole seconds, one address
+        assert 24 <= first <= 37.5 and 96 <= second <= 145.5  # 20 % jitter, whole seconds, one address
     assert len(crawl.requests) == 60 and len(crawl.done) == 20
     assert sorted({fetch_task.attempt for fetch_task in crawl.handed}) == [0, 1, 2]
 
@@ -414,7 +418,7 @@ def test_a_site_that_answers_429_above_thirty_a_minute_loses_no_page() -> None:
 
 
 def test_a_url_that_kills_its_host_does_not_block_the_others() -> None:
-    """One page always resets the connection: other URLs go first, and the page has failed after five strikes."""
+    """One page always resets the connection: other URLs go first, and the page is given up after five strikes."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url.endswith("/poison"):
@@ -532,7 +536,7 @@ def test_a_block_keeps_the_urls_and_outlasts_a_restart() -> None:
     assert later.run() == "done" and len(later.done) == 5
 
 
-def test_a_host_can_be_blocked_while_it_is_asked() -> None:
+def test_a_host_can_be_blocked_while_a_request_is_in_flight() -> None:
     crawl = Crawl()
     crawl.add([link(f"https://a.org/{n}") for n in range(5)])
     crawl.run(requests=1)
@@ -540,7 +544,7 @@ def test_a_host_can_be_blocked_while_it_is_asked() -> None:
     assert crawl.run() == "done" and len(crawl.requests) <= 2
 
 
-def test_retire_drops_what_the_pattern_finds() -> None:
+def test_retire_drops_the_urls_that_match_the_pattern() -> None:
     crawl = Crawl(config(crawl={"depth": 2}))
     crawl.add([link(f"https://h{n % 5}.org/{'x' if n % 2 else 'y'}{n}", depth=n % 4) for n in range(80)])
     crawl.run(requests=8)
@@ -553,7 +557,7 @@ def test_retire_drops_what_the_pattern_finds() -> None:
     assert sum("/x" in url for url in crawl.done) < 8
 
 
-def test_pause_for_two_reasons() -> None:
+def test_a_crawl_paused_for_two_reasons_resumes_after_both() -> None:
     crawl = Crawl()
     crawl.add([link("https://a.org/")])
     crawl.frontier.pauses.pause("disk")
@@ -605,7 +609,7 @@ def test_scope_any_has_its_own_limits() -> None:
     assert counters["hosts_excluded"] == 5 and counters["todo"] == 401
 
 
-def test_pages_per_domain_and_hosts_per_domain_come_back() -> None:
+def test_counts_of_pages_and_hosts_per_domain_survive_a_restart() -> None:
     store = MemoryStore()
     crawl = Crawl(config(crawl={"pages_per_domain": 4, "hosts_per_domain": 2}), store=store)
     crawl.add([link(f"https://h{n % 3}.a.org/{n}") for n in range(12)])
@@ -631,7 +635,7 @@ def test_budgets_of_a_part_of_the_web() -> None:
 
 
 def test_a_host_continues_before_its_pages_are_committed() -> None:
-    """With ten seconds to a commit: as many requests as there are slots, then none until they are committed."""
+    """A commit takes ten seconds: as many requests start as there are slots, then none until these are committed."""
     crawl = Crawl(config(politeness={"delay": 0.5, "delay_factor": 0}), concurrency=4, commit_delay=10.0)
     crawl.add([link(f"https://a.org/{n}") for n in range(10)], commit_after=0.0)
     assert crawl.run() == "done" and len(crawl.done) == 10
@@ -640,7 +644,7 @@ def test_a_host_continues_before_its_pages_are_committed() -> None:
 
 
 def test_a_host_that_failed_waits_for_its_commit() -> None:
-    """The retry is stored first."""
+    """A host is not requested again before the instant of its retry is stored."""
     crawl = Crawl(
         answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL),
         concurrency=4,
@@ -683,7 +687,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
 
 
 def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
-    """URLs with a smaller order push its host's queue out to disk, from where it is read again."""
+    """URLs with a smaller order push the queue of the page's host out to disk, from where it is read again."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url == "https://a.org/deep":
@@ -789,7 +793,7 @@ def test_a_hop_on_the_fetch_tasks_own_host_waits_for_its_gap_only() -> None:
 
 
 def _with_fetch_tasks(crawl: Crawl, *hosts: str) -> dict[str, FetchTask]:
-    """Return the first request of each host, under way."""
+    """Start a fetch task for each host; return the tasks by host name."""
     crawl.add([link(f"https://{host}/") for host in hosts])
     for fetch_task in [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]:
         crawl.frontier.resolved(fetch_task, [fetch_task.hostname], crawl.now + 60, crawl.now)
@@ -798,12 +802,12 @@ def _with_fetch_tasks(crawl: Crawl, *hosts: str) -> dict[str, FetchTask]:
 
 
 def test_a_task_waiting_for_a_hop_frees_fetch_slot_and_address() -> None:
-    """With two slots and both fetch tasks waiting, a third may begin; a hop continues when a slot is free."""
+    """Both fetch tasks wait, so a third may start in their two slots; their hops continue when a slot is free."""
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=2)
     fetch_tasks = _with_fetch_tasks(crawl, "a.org", "b.org", "c.org")
     frontier, now = crawl.frontier, crawl.now + 5.0
     (first, second) = fetch_tasks.values()
-    assert frontier.claim_next(now) is None, "two places"
+    assert frontier.claim_next(now) is None, "there are two fetch slots"
     for fetch_task in fetch_tasks.values():
         frontier.hops.step_aside(fetch_task, now)
     frontier._check()
@@ -823,7 +827,9 @@ def test_two_hosts_that_redirect_to_each_other_do_not_deadlock() -> None:
         crawl.frontier.hops.step_aside(fetch_task, now)
     now += 10.0
     assert crawl.frontier.hops.borrow("b.org", now, fetch_tasks["a.org"], "b.org") == 0.0
-    assert crawl.frontier.hops.borrow("a.org", now, fetch_tasks["b.org"], "a.org") > now, "in a moment"
+    assert crawl.frontier.hops.borrow("a.org", now, fetch_tasks["b.org"], "a.org") > now, (
+        "a.org is still busy with its own hop"
+    )
     crawl.frontier.hops.give_back("b.org", now + 1.0, 0.1)
     crawl.frontier.hops.step_aside(fetch_tasks["a.org"], now + 1.0)
     assert crawl.frontier.hops.borrow("a.org", now + 1.0, fetch_tasks["b.org"], "a.org") == 0.0
@@ -865,7 +871,7 @@ def many_seeds(hosts: int, concurrency: int, **settings: Any) -> Crawl:
 
 
 def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
-    """Sixty seeds, a front of 24 hosts: each host continues with its first page once its robots.txt is known."""
+    """With sixty seeds and a front of 24 hosts, each host continues with its first page once its robots.txt is known."""
     crawl = many_seeds(60, 2, frontier={"front_factor": 12})
     assert crawl.run() == "done"
     requests = [fetch_task.kind for fetch_task in crawl.handed if fetch_task.kind is not TaskKind.RESOLVE]
@@ -873,7 +879,7 @@ def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
 
 
 def test_a_rate_limits_the_number_of_hosts_begun() -> None:
-    """Four hundred seeds at 20 requests per second: first pages do not wait for the robots.txt of all hosts."""
+    """With 400 seeds at 20 requests per second, first pages do not wait for the robots.txt of all hosts."""
     crawl = many_seeds(400, 512, crawl={"rate": 20.0})
     crawl.run(requests=300)
     assert [request.task for request in crawl.requests].count(TaskKind.PAGE) >= 100
@@ -938,7 +944,7 @@ def test_why_slow_distinguishes_host_gaps_address_gaps_and_rate() -> None:
 
 
 def test_a_wait_counts_while_it_lasts() -> None:
-    """A wait used to be counted only when it ended, so a process with one start per three seconds seemed mostly idle."""
+    """A wait was once counted only when it ended, so a process with one start per three seconds seemed mostly idle."""
     crawl = Crawl(config(crawl={"rate": 0.3}), concurrency=4)
     crawl.add([link(f"https://h{n}.org/") for n in range(4)])
     while crawl.frontier.views.why_slow(crawl.now)["rate"] == 0.0:
@@ -949,7 +955,7 @@ def test_a_wait_counts_while_it_lasts() -> None:
     assert crawl.frontier.views.why_slow(begun + 1.0)["rate"] == pytest.approx(before + 1.0)
 
 
-def test_dry_until_a_host_is_ready() -> None:
+def test_the_frontier_is_dry_until_a_host_is_ready() -> None:
     crawl = Crawl()
     assert crawl.frontier.wants_urls(crawl.now)
     crawl.add([link("https://a.org/")])
@@ -986,7 +992,7 @@ def test_a_clock_jump_stalls_no_host_and_causes_no_burst() -> None:
 
 
 def test_a_clock_that_is_set_back_does_not_delay_retries() -> None:
-    """The stored instant of a retry is ahead of a clock that was set back: one hour back used to delay it by one hour."""
+    """A clock set back by one hour once delayed retries by one hour, because their stored instants were ahead of it."""
     store = MemoryStore()
     crawl = Crawl(
         store=store, answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL)
@@ -1008,7 +1014,7 @@ def test_domains_are_counted_by_registrable_domain() -> None:
 
 
 def test_instants_keep_their_precision_over_a_restart() -> None:
-    """The gap is stored in 32 bits; instants computed in 32 bits would be off by one minute (a past bug)."""
+    """The gap is stored in 32 bits; instants were once computed in 32 bits, too, and were off by one minute."""
     store, now = MemoryStore(), 1_760_000_000.3
     answer = {"answer": lambda fetch_task, now: fetched(fetch_task.url, 0.01, retry_after=7.25)}
     crawl = Crawl(store=store, now=now, **answer)
@@ -1021,7 +1027,7 @@ def test_instants_keep_their_precision_over_a_restart() -> None:
 
 
 def test_a_request_cut_off_by_a_stop_is_repeated_after_its_gap() -> None:
-    """After Ctrl-C with a slow server, the request is cut off after some seconds (this used to fail an assertion)."""
+    """After Ctrl-C, a request to a slow server is cut off after some seconds; this once failed an assertion."""
     store = MemoryStore()
     crawl = Crawl(store=store, answer=lambda fetch_task, now: fetched(fetch_task.url, 60.0))
     crawl.add([link(f"https://a.org/{n}") for n in range(2)])
@@ -1048,7 +1054,7 @@ def test_domain_budgets_include_urls_from_before_a_restart() -> None:
 
 
 def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
-    """Otherwise the end would be found too early, and later entries would be lost until the next start."""
+    """Otherwise the queue would seem empty too early, and later entries would be ignored until the next start."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/{n}") for n in range(20)])
     crawl.run(requests=3)
@@ -1060,9 +1066,9 @@ def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
 
 
 def test_new_hosts_wait_outside_while_known_ones_are_ready() -> None:
-    """With one slot and twenty hosts, gaps end before the hosts' turns come, and connections stay open.
+    """With one slot and twenty hosts, each host is ready before its turn comes, and connections stay open.
 
-    New hosts found meanwhile used to go first.
+    New hosts that are found meanwhile once went first.
     """
     crawl = Crawl(
         config(frontier={"front_factor": 50, "turn_max": 100}),
@@ -1114,7 +1120,7 @@ def test_why_slow_is_a_share_of_the_time() -> None:
 
 
 def test_sitemaps_of_a_robots_txt_do_not_hold_the_pages_of_their_host() -> None:
-    """500 Sitemap lines were all fetched before the second page."""
+    """The 500 Sitemap lines of a robots.txt were once all fetched before the second page."""
     crawl = Crawl(config())
     maps = [link(f"https://a.org/{n}.xml", flags=LinkFlag.SITEMAP) for n in range(500)]
     crawl.add([link("https://a.org/"), *maps])

@@ -1,4 +1,4 @@
-"""Redirect hops outside the queues: their turns, and the return of a fetch task to its host."""
+"""Test redirect hops, which are in no queue: their turns, and the return of a fetch task to its host."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +12,7 @@ NOW = 100.0
 
 
 class Around:
-    """Fakes of the gates and the held tasks; the fetch task's host has the key 1, `other.org` the key 2."""
+    """Replaces the gates and the held tasks with fakes; the fetch task's host has key 1, `other.org` has key 2."""
 
     def __init__(
         self, *, aside: bool = False, requests: int = 0, own: float = 0.0, visit: float = 0.0

@@ -1,4 +1,4 @@
-"""The list of hosts: all of them, also outside the front; failures of robots.txt and of ports; search."""
+"""Test the list of hosts: it includes hosts outside the front, failures of robots.txt and of ports, and a search."""
 
 from collections.abc import Generator
 from typing import Any
@@ -15,7 +15,7 @@ def page(crawl: Crawl, order: str = "busy", limit: int = 100, **more: str) -> di
 
 
 def ended(steps: Generator[None, None, dict[str, Any]]) -> tuple[int, dict[str, Any]]:
-    """Return (the number of pauses, the result)."""
+    """Run the generator to its end; return (the number of pauses, the result)."""
     pauses = 0
     while True:
         try:
@@ -30,7 +30,7 @@ def names(found: dict[str, Any]) -> list[str]:
 
 
 def refusing(fetch_task: FetchTask, _now: float) -> Fetch:
-    """Hosts whose name begins with "dead" refuse connections, on whatever port."""
+    """Refuse connections to any port of hosts whose name begins with "dead"."""
     if fetch_task.url.split("/")[2].startswith("dead"):
         return failed(fetch_task.url, Outcome.CONNECT_ERROR, Blame.HOST, took=0.01)
     return fetched(fetch_task.url)
@@ -38,7 +38,7 @@ def refusing(fetch_task: FetchTask, _now: float) -> Fetch:
 
 @pytest.fixture
 def crawl() -> Crawl:
-    """A crawl of 44 hosts with a front of a few, 40 of which refuse connections, half of them on a port of their own."""
+    """Return a crawl of 44 hosts with a small front; 40 refuse connections, half of these on an unusual port."""
     crawl = Crawl(config(crawl={"patience": "1 d"}), answer=refusing)
     good = [link(f"http://good{n}.org/{page}") for n in range(4) for page in range(n + 2)]
     dead = [link(f"http://dead{n}.org{':81' if n % 2 else ''}/") for n in range(40)]
@@ -48,7 +48,7 @@ def crawl() -> Crawl:
 
 
 def test_failing_hosts_come_first_and_are_counted(crawl: Crawl) -> None:
-    """Regression: failures of connections to a port, or for robots.txt, left `failures` at 0, and were not listed."""
+    """Hosts whose robots.txt or one port was unreachable were once not listed, because `failures` was 0."""
     found = page(crawl, "failing", 40)
     assert {name.startswith("dead") for name in names(found)} == {True}
     assert (found["hosts"], found["failing"], found["matched"]) == (44, 40, 44)
@@ -70,14 +70,14 @@ def test_search_and_cause(crawl: Crawl) -> None:
     assert found["matched"] == 13 and all("dead" in name for name in names(found))
 
 
-def test_a_host_that_answers_again_fails_no_more(crawl: Crawl) -> None:
+def test_a_host_that_answers_again_is_no_longer_listed_as_failing(crawl: Crawl) -> None:
     crawl._answer = lambda fetch_task, now: fetched(fetch_task.url)
     crawl.run(100_000.0)
     assert page(crawl, "failing")["failing"] == crawl.frontier.views.counters()["hosts_failing"] == 0
 
 
 def test_a_search_is_bounded_and_pauses(crawl: Crawl, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hosts that were not looked at are reported; a whole name is found in any case."""
+    """The number of hosts that were not examined is reported; a host is always found by its whole name."""
     monkeypatch.setattr(host_list, "SEARCHED_MAX", 20)
     monkeypatch.setattr(host_list, "SEARCHED_AT_ONCE", 5)
     pauses, found = ended(crawl.frontier.host_list.page(crawl.now, "busy", 100, "o"))

@@ -1,4 +1,4 @@
-"""Random operations on a frontier with a front of two to four hosts, compared with a model.
+"""Test random operations on a frontier with a front of two to four hosts against a model.
 
 The model is a dict from URL to its expected state; politeness is checked by the
 instants of the fetch tasks alone. Batches are written in order, but late; a crash drops
@@ -54,7 +54,10 @@ ANSWERS = [
 
 
 class PickyRobots:
-    """Denies `/private`, fetches each robots.txt once; that of port 81 is unreachable for a while."""
+    """A robots cache that denies `/private` and fetches each robots.txt once.
+
+    The robots.txt of port 81 is unreachable for a while.
+    """
 
     def __init__(self) -> None:
         self.known: set[str] = set()
@@ -72,7 +75,7 @@ class PickyRobots:
 
 
 class FrontierMachine(RuleBasedStateMachine):
-    """`out` holds fetch tasks without an answer so far, `commits` the batches that wait for the writer."""
+    """`out` holds the fetch tasks that have no answer yet, `commits` the batches that wait for the writer."""
 
     hosts = HOSTS
     concurrency = 2
@@ -195,7 +198,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(rounds=st.integers(2, 10))
     def fetch_on(self, rounds: int) -> None:
-        """Return several good answers; none of their pages is committed yet."""
+        """Answer several fetch tasks successfully; none of their pages is committed yet."""
         for _ in range(rounds):
             self.take()
             if self.out:
@@ -271,7 +274,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self._add(again)
 
     def _forget_requests(self) -> None:
-        """Keep the gaps of committed requests; after others only the minimum gap applies."""
+        """Keep the gaps of committed requests; after uncommitted requests only the minimum gap applies."""
         for fetch_task, _ in self.out:
             if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
                 self._end_request(fetch_task, Fetch("", Outcome.FETCHED, took=0.0))
@@ -391,7 +394,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
 
 class FewHosts(FrontierMachine):
-    """No host waits in the back queue, so hosts continue before their last page is committed."""
+    """With few hosts, none waits in the back queue, so hosts continue before their last page is committed."""
 
     hosts = HOSTS[-2:]
     concurrency = 5
@@ -403,9 +406,9 @@ class FewHosts(FrontierMachine):
 
 
 class Ordered(FrontierMachine):
-    """Links have classes, and better links to waiting URLs are added; a crash loses unwritten ones.
+    """Links have classes, and better links to waiting URLs are added; a crash loses unwritten links.
 
-    `places` are the classes of waiting URLs, `durable_places` those in the store.
+    `places` holds the classes of waiting URLs, `durable_places` the stored classes.
     A URL that was tried once, or is in flight, keeps its class.
     """
 
@@ -490,7 +493,7 @@ class Ordered(FrontierMachine):
 
 
 class OrderedFew(Ordered, FewHosts):
-    """Queues are wholly in memory, and entries move before they are written."""
+    """With few hosts, queues are wholly in memory, and entries move before they are written."""
 
 
 FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = Ordered.TestCase.settings = settings(

@@ -1,4 +1,4 @@
-"""The frontier under an order: best class first within and between hosts, moved URLs, `best_waiting`."""
+"""Test the frontier under an order: the best class goes first within and between hosts, URLs move, `best_waiting`."""
 
 import random
 import re
@@ -35,7 +35,7 @@ def index(crawl: Crawl) -> set[bytes]:
     return {key for key in crawl.store._data if key.startswith(WAITING)}
 
 
-def test_within_a_host_the_best_class_goes_first_then_who_came_first() -> None:
+def test_within_a_host_the_best_class_goes_first_then_the_oldest_url() -> None:
     crawl = Crawl(config(order=ORDER))
     rng = random.Random(3)
     places = {f"https://a.org/{n}": rng.choice([0, 9, NEUTRAL, 254]) for n in range(60)}
@@ -47,7 +47,7 @@ def test_within_a_host_the_best_class_goes_first_then_who_came_first() -> None:
 
 
 def test_the_best_class_goes_first_and_a_fifth_of_the_turns_by_arrival() -> None:
-    """With one slot, nearly all hosts are ready at any time: the mean class of the requests gets worse over time."""
+    """At a low rate, nearly all hosts are ready at any time, so the mean class of the requests gets worse over time."""
     order = ORDER | {"first_come": 0.2}
     crawl = Crawl(config(order=order, crawl={"rate": 2.0}, frontier={"front_factor": 12}), concurrency=4)
     urls = {f"https://h{n}.d{n}.org/{k}": 10 * n for n in range(20) for k in range(5)}
@@ -76,7 +76,7 @@ def test_without_an_order_classes_of_links_change_nothing() -> None:
 
 @pytest.mark.parametrize("written", [True, False])
 def test_a_better_link_moves_a_url_that_waits(written: bool) -> None:
-    """Includes a URL whose entry is in an unwritten batch, and a link with a lower depth."""
+    """Cover a URL whose entry is in an unwritten batch, and a link with a lower depth."""
     crawl = Crawl(config(order=ORDER))
     crawl.frontier.pauses.pause()
     crawl.add([scored(f"https://a.org/{n}", 100, depth=5) for n in range(30)])
@@ -113,7 +113,7 @@ def test_urls_done_in_flight_parked_or_tried_are_not_moved() -> None:
 
 
 def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
-    """Includes a URL with a promise: the shift is applied once."""
+    """This holds also for a URL to which a better link was found before it was queued: the shift is applied once."""
     ranks = {"https://a.org/1": NEUTRAL - 5, "https://a.org/2": NEUTRAL + 200}
 
     def priority(each: Link) -> int:
@@ -146,7 +146,7 @@ def test_a_url_retired_by_an_unwritten_batch_is_not_restored() -> None:
 
 
 def test_the_index_is_built_with_an_order_and_dropped_without_one() -> None:
-    """A directory begun without an order has no index, and neither has a resharded or repaired one."""
+    """A crawl directory begun without an order has no index; neither has one that was resharded or repaired."""
     store: Any = MemoryStore()
     whole: list[bool] = []
     for round_, order in enumerate([{}, ORDER, {}, ORDER | {"raise_classes": 0}, ORDER]):
@@ -161,7 +161,7 @@ def test_the_index_is_built_with_an_order_and_dropped_without_one() -> None:
     assert whole == [False, True, False, False, True]
 
 
-def test_best_waiting_is_the_importance_of_the_best_url_that_may_be_asked() -> None:
+def test_best_waiting_is_the_importance_of_the_best_url_that_may_be_fetched() -> None:
     crawl = Crawl(config(order=ORDER, politeness={"delay": 100.0}), concurrency=3)
     frontier = crawl.frontier
     assert frontier.claims.best_waiting(crawl.now) == 0.0
@@ -196,7 +196,7 @@ def test_without_an_order_best_waiting_falls_with_the_depth_of_the_next_hosts_fi
 
 @pytest.mark.parametrize("order", [{}, ORDER])
 def test_requests_are_polite_under_any_order(order: dict[str, Any]) -> None:
-    """Gaps hold while better URLs are added all the time, some of them for hosts that were just requested."""
+    """Gaps are kept while better URLs are added all the time, some of them for hosts that were just requested."""
     from tests.frontier.test_frontier import judge
 
     rng = random.Random(5)

@@ -1,4 +1,4 @@
-"""Single parts of the frontier: the fetch tasks given out, the queue for look-ups."""
+"""Test single parts of the frontier: the fetch tasks given out, and the queue for DNS look-ups."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_only_requests_take_a_fetch_slot(task: TaskKind, places: int) -> None:
 
 
 def test_a_known_page_goes_before_the_queue_and_is_in_no_queue() -> None:
-    """Fetch tasks of known pages have different, negative orders, which no queue entry has."""
+    """Fetch tasks of known pages have distinct negative order values, which no queue entry has."""
     hosts = HostTable()
     out = Outstanding(hosts, 4)
     fetch_tasks = [out.acquire(_known(_host(hosts, number)), TaskKind.PAGE) for number in (1, 2)]
@@ -53,12 +53,12 @@ def test_a_known_page_goes_before_the_queue_and_is_in_no_queue() -> None:
     assert all(len(host.queue) == 1 for host in out.held.values())
 
 
-def test_a_fetch_task_aside_has_no_fetch_slot_until_it_comes_back() -> None:
+def test_a_fetch_task_that_stepped_aside_has_no_fetch_slot_until_it_returns() -> None:
     hosts = HostTable()
     out, one, two = Outstanding(hosts, 1), _host(hosts, 1), _host(hosts, 2)
     fetch_task = out.acquire(one, TaskKind.PAGE)
     assert out.is_full and out.step_aside(one.key) and not out.is_full
-    assert not out.step_aside(one.key), "it is aside already"
+    assert not out.step_aside(one.key), "the task has already stepped aside"
     other = out.acquire(two, TaskKind.PAGE)
     assert out.is_full and not out.step_aside(two.key), "no more than `concurrency` are aside"
     out.let_go(two)
@@ -68,7 +68,7 @@ def test_a_fetch_task_aside_has_no_fetch_slot_until_it_comes_back() -> None:
     out.step_aside(one.key)
     out.let_go(one)
     out.release(fetch_task, one)
-    assert out.requests == 0, "a fetch task that ends aside has no slot to give back"
+    assert out.requests == 0, "a fetch task that has stepped aside has no slot to give back"
     out._check()
 
 

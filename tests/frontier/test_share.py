@@ -1,6 +1,6 @@
-"""The choice between discovery and refresh where fetches are divided by value.
+"""Test the choice between discovery and refresh if fetches are divided by value.
 
-Fixed shares: `refresh/test_rate_balancing.py` and `test_machine.py`.
+Fixed shares are tested in `refresh/test_rate_balancing.py` and `test_machine.py`.
 """
 
 import pytest

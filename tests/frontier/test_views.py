@@ -1,4 +1,4 @@
-"""Each reason for which a host or URL waits is shown with its cause and next try, in the front and outside it."""
+"""Test that each wait of a host or URL is shown with its cause and next try, inside and outside the front."""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +55,7 @@ def ending(outcome: Outcome, blame: Blame, **fields: Any) -> Answer:
     ],
 )
 def test_each_wait_has_a_cause_and_a_next_try(options: dict[str, Any], state: str, cause: str) -> None:
-    """The next try is the time of the next request: none is made before it, and one is made then."""
+    """The next try is the time of the next request: none is made earlier, and one is made then."""
     store = MemoryStore()
     crawl = run_to_the_wait(store=store, **options)
     host, url = seen(crawl)

@@ -1,1 +1,1 @@
-"""Mutated input for every parser of foreign data; `scripts/bench/fuzz.py` is the long form."""
+"""Fuzz every parser of foreign data with mutated input; `scripts/bench/fuzz.py` runs longer."""

@@ -1,4 +1,4 @@
-"""The inputs from which mutations start: the test suites under `tests/data`, and known answers of servers."""
+"""The inputs that are mutated: the test suites under `tests/data`, and typical answers of servers."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ def _json(name: str) -> list[dict[str, str]]:
 
 @cache
 def archived() -> list[bytes]:
-    """Return the HTTP answers of the archives, header and body."""
+    """Return the HTTP answers in the archives, header and body."""
     found = []
     for path in sorted((DATA / "warc").glob("*.warc")):
         for record in path.read_bytes().split(b"WARC/1.0\r\n"):
@@ -87,7 +87,7 @@ HEADS = [
 
 
 def coded() -> list[bytes]:
-    """Answers with content codings, whole and broken."""
+    """Return answers with content codings, whole and broken."""
     gzipped, raw = gzip.compress(PAGE, mtime=0), zlib.compress(PAGE)[2:-4]
     bodies = [
         (b"gzip", gzipped), (b"gzip", gzipped + gzipped), (b"gzip", gzip.compress(b"\0" * 500_000, mtime=0)),
@@ -102,7 +102,7 @@ def coded() -> list[bytes]:
 
 @cache
 def robots() -> list[bytes]:
-    """The cases of Google's suite, and a file with everything in it."""
+    """Return the cases of Google's test suite, and a file with every kind of line."""
     return [
         *dict.fromkeys(row["robots"].encode() for row in _json("robots/google-robotstxt-cases.part.json")),
         b"\xef\xbb\xbfUser-agent: a\nUser-agent: crawler/1.0 x\nCrawl-delay: 1.5s\n"
@@ -113,14 +113,14 @@ def robots() -> list[bytes]:
 
 @cache
 def urls() -> list[bytes]:
-    """The inputs of the URL standard's tests."""
+    """Return the inputs of the URL standard's tests."""
     rows = json.loads((DATA / "url/wpt-urltestdata.part.json").read_text(encoding="utf-8"))
     return [row["input"].encode("utf-8", "surrogatepass") for row in rows if isinstance(row, dict)]
 
 
 @cache
 def refreshes() -> list[bytes]:
-    """The values of Refresh in the standard's tests."""
+    """Return the values of Refresh in web-platform-tests."""
     return [row["content"].encode() for row in _json("meta_refresh/wpt-meta-refresh.part.json")]
 
 

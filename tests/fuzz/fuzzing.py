@@ -16,18 +16,18 @@ import msgspec
 from tests.fuzz.mutation import Mutator
 
 T = TypeVar("T")
-FAILURES_MAX = 5  # kept of a target, each with its input
-TURN_MAX = 0.1  # s of CPU: the loop stands meanwhile
+FAILURES_MAX = 5  # number of failures kept per target, each with its input
+TURN_MAX = 0.1  # seconds of CPU time for which the event loop may be blocked
 
 
 class Clock:
-    """Measures turns of the loop: CPU seconds of this thread."""
+    """Measures turns of the event loop, in CPU seconds of this thread."""
 
     def __init__(self) -> None:
         self.worst = 0.0
 
     def turn(self, call: Callable[..., T], *arguments: object) -> T:
-        """Call it; what it costs is one turn of the loop."""
+        """Call a function and count its CPU time as one turn of the event loop."""
         begun = time.thread_time()
         try:
             return call(*arguments)
@@ -38,8 +38,8 @@ class Clock:
 class Target(NamedTuple):
     """A parser of foreign data.
 
-    `take` gets the input, the clock and random numbers; it returns a name for the way in
-    which it ended. It raises only if there is a bug.
+    `take` receives the input, the clock and random numbers; it returns a value that names the
+    way in which it ended. It raises only if there is a bug.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Target(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """An input and its result."""
+    """An input and the traceback that it caused."""
 
     data: bytes
     text: str
@@ -105,13 +105,13 @@ def fuzz(target: Target, seed: int, *, runs: int = 1 << 62, cpu_seconds: float =
 
 
 def _again(target: Target, data: bytes, rng: random.Random, worst: float) -> float:
-    """Return the minimum of three measurements, since the garbage collector or other processes may slow one down."""
+    """Return the minimum of three measurements, because the garbage collector or other processes may slow one down."""
     for _ in range(2):
         gc.collect()
         clock = Clock()
         try:
             target.take(data, clock, rng)
-        except Exception:  # told already
+        except Exception:  # the failure is recorded already
             pass
         worst = min(worst, clock.worst)
     return worst

@@ -1,13 +1,13 @@
-"""Inputs that are nearly valid: mutations of a corpus, with the words of its grammar.
+"""Make inputs that are nearly valid, by mutating a corpus with words of its grammar.
 
-Parsers mostly fail on a small change to a valid input, a word where none is expected, or
-repetition: `repeat` makes inputs that expose costs which grow faster than the input.
+Parsers mostly fail on a small change to a valid input, on a word where none is expected, or
+on repetition, which exposes costs that grow faster than the input.
 """
 
 import random
 from collections.abc import Callable, Sequence
 
-POOL_MAX = 400  # inputs kept beside the corpus
+POOL_MAX = 400  # number of inputs kept in addition to the corpus
 _NUMBERS = (
     b"0", b"-1", b"1", b"255", b"65536", b"2147483648", b"4294967296", b"18446744073709551616", b"1e309",
     b"-0", b"00000000000000000001", b"0x10", b"9" * 400, b"NaN", b"Infinity", b"\xd9\xa1",
@@ -21,7 +21,7 @@ _BYTES = (
 
 
 class Mutator:
-    """Makes inputs of at most `size_max` bytes from `corpus` and the inputs added by `keep`."""
+    """Makes inputs of at most `size_max` bytes from the `corpus` and the inputs added by `keep`."""
 
     def __init__(
         self, corpus: Sequence[bytes], words: Sequence[bytes], size_max: int, rng: random.Random
@@ -103,7 +103,7 @@ class Mutator:
             del data[self._rng.randrange(len(data) + 1) :]
 
     def _repeat(self, data: bytearray) -> None:
-        """Repeat a part, a word or two words, up to the permitted size."""
+        """Repeat a part of the input, a word or two words, up to the permitted size."""
         start, end = self._part(data)
         parts = [bytes(data[start:end]), self._rng.choice(self._words), self._rng.choice(self._words)]
         part = b"".join(self._rng.sample(parts, self._rng.randrange(1, 4))) or b"<"

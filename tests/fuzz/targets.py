@@ -1,8 +1,8 @@
 """The parsers of foreign data, each called as the crawler calls it.
 
-Only the crawl's own protection applies: the parsers' limits and the worker's guard. Work
-that belongs off the event loop (large documents, pages that the guard suspects) is
-excluded from the measured steps.
+Inputs are limited only as in a crawl: by the limits of the parsers and the guard of the worker.
+Work that does not belong on the event loop (large documents, pages that the guard suspects) is
+not measured.
 """
 
 import asyncio
@@ -69,11 +69,11 @@ from tests.process.support import Joint
 from tests.serve.test_receivers import Receiving
 
 URL = "https://h.test/a/b.html?c"
-PATIENCE = 0.02  # seconds to wait: an incomplete request gets no answer
-SYMBOL_MAX = 258  # bytes that one symbol of a deflate stream stands for
+PATIENCE = 0.02  # seconds to wait for an answer: an incomplete request gets none
+SYMBOL_MAX = 258  # bytes that one symbol of a deflate stream can produce at most
 NOW = 1_800_000_000.0
 LIMITS = FetchLimits.of(FetchConfig())
-READ = 256 << 10  # what one read of a socket brings at most
+READ = 256 << 10  # bytes that one read of a socket returns at most
 EXTRACT = ExtractConfig()
 _WRITER = RequestWriter(IdentityConfig(), "crawler")
 
@@ -140,7 +140,7 @@ def _text(data: bytes) -> str:
 
 
 def answers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Head, framing, codings, cookies: the same answer whole and in pieces, and an outcome for each."""
+    """Read an answer (head, framing, codings, cookies) whole and in pieces; both have the same outcome."""
     whole, pieces = Answer(LIMITS), Answer(LIMITS)
     for at in range(0, len(data), READ):
         clock.turn(whole.receive, data[at : at + READ])
@@ -162,7 +162,9 @@ def answers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def _cut_short(one: Any, other: Any) -> bool:
-    """The end of a deflate stream that is cut comes with some pieces and not with others (`fetcher/coding.py`)."""
+    """Return whether two contents differ only in their end, which for a truncated deflate stream depends on the pieces
+    (`fetcher/coding.py`).
+    """
     if not isinstance(one, bytes) or abs(len(one) - len(other)) > SYMBOL_MAX:
         return False
     return one.startswith(other) or bool(other.startswith(one))
@@ -189,7 +191,7 @@ def _seen(answer: Answer, clock: Clock) -> tuple[Any, ...]:
     (location + kind + charset).encode("utf-8")
     assert len(body) <= LIMITS.wire_bytes_max and len(content) <= LIMITS.body_bytes_max
     if answer.truncated == "length":
-        body = b""  # how far it was read depends on the pieces
+        body = b""  # the length read before the limit depends on the pieces
     return (ended, answer.truncated, body, content, location, kind, charset, header)
 
 
@@ -202,7 +204,7 @@ def _next_request(head: Head) -> FetchRequest:
 
 
 def cookies(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
-    """A line a Set-Cookie of one of three hosts."""
+    """Read each line as a Set-Cookie field of one of three hosts."""
     jar = CookieJar(2)
     targets = [split(url) for url in (URL, "http://h.test/", "http://[::1]:8/x/y")]
     for number, line in enumerate(data.split(b"\n")[:100]):
@@ -217,7 +219,7 @@ def cookies(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 class _Inline(Worker):
-    """Scans the pages meant for the child, as if the child had died on them."""
+    """Replaces the parser child: scans the pages meant for it, as if the child had died on them."""
 
     apart = 0
 
@@ -230,7 +232,7 @@ _FINGERPRINTER = Fingerprinter(bytes(16))
 
 
 def _pages(runner: asyncio.Runner, data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """A page in the loop, and its links through the filter; the header's fields are mutated too."""
+    """Read a page in the event loop and filter its links; header fields are mutated, too."""
     field = bytes(data[: rng.choice((0, 0, 40))]).decode("latin-1")
     charset = rng.choice(
         ("", "", "utf-8", "shift_jis", "utf-16le", "iso-2022-jp", "gb18030", "x-user-defined", "nonsense")
@@ -264,7 +266,7 @@ def copies(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
     map_url = lambda url, _: seen.append(url)  # noqa: E731
     clock.turn(partial(rewrite_html, xhtml=xhtml), data, encoding, URL, map_url)
     for url in seen[:50]:
-        assert canonical(url) in (url, None), url  # None: too long to be crawled
+        assert canonical(url) in (url, None), url  # None: the URL is too long to be crawled
     return min(len(seen), 3), len(data) in Foreign(data)
 
 
@@ -274,7 +276,7 @@ def plain_scan(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 def maps(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
-    """A sitemap small enough for the loop."""
+    """Read a sitemap that is small enough for the event loop."""
     found = clock.turn(read_sitemap, data[:INLINE_BYTES_MAX], SitemapsConfig())
     clock.turn(lambda: list(signals(found.entries, NOW)))
     msgspec.msgpack.encode([found.entries, found.maps])
@@ -282,7 +284,7 @@ def maps(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 def feeds(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
-    """A feed small enough for the loop."""
+    """Read a feed that is small enough for the event loop."""
     is_feed("text/xml", data)
     found = clock.turn(read_feed, data[:INLINE_BYTES_MAX], 20_000)
     msgspec.msgpack.encode(found)
@@ -290,7 +292,7 @@ def feeds(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 def sheets(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
-    """A style sheet small enough for the loop."""
+    """Read a style sheet that is small enough for the event loop."""
     return min(len(clock.turn(read_sheet, data[:INLINE_BYTES_MAX], "", 20_000)), 4)
 
 
@@ -298,7 +300,7 @@ def sheets(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """A robots.txt read, stored, read again; verdicts on URLs that it names and on long ones."""
+    """Read a robots.txt, store it and read it again; compare verdicts on URLs that it names and on long URLs."""
     store = MemoryStore()
     host = "https://h.test"
     cache = RobotsCache(store, RobotsConfig(), "crawler", 4)
@@ -325,7 +327,7 @@ def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """A URL as written on a page: canonicalization is idempotent, and the filter has a verdict."""
+    """Judge a URL as written on a page: canonicalization is idempotent, and the filter has a verdict."""
     text = data.decode(
         *rng.choice((("utf-8", "replace"), ("utf-8", "surrogateescape"), ("latin-1", "strict")))
     )
@@ -344,7 +346,10 @@ def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def _configurations(folder: Path) -> Target:
-    """A file, and the same text as `--set` and as `crawler set`: a configuration, or one line."""
+    """Return a target that reads a configuration file, and the same text as `--set` and as `crawler set`.
+
+    Each reader returns a configuration or raises an error of one line.
+    """
     path = folder / "crawl.toml"
 
     def take(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
@@ -364,7 +369,7 @@ def _configurations(folder: Path) -> Target:
 
 
 def _layered(source: str, tree: dict[str, Any]) -> None:
-    """The configuration is unchanged when it is read back."""
+    """Assert that the configuration is unchanged when it is written and read back."""
     made = Layers()
     made.add(source, tree)
     config = made.config()
@@ -384,7 +389,7 @@ def _live(lines: list[str]) -> None:
 
 
 def peers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Bytes for a listening session: from a stranger, in the name of a peer, and as an entry."""
+    """Read the bytes as sent by a stranger, as a frame of a peer with a valid tag, and as an entry."""
     from tests.splitter import test_session as sessions
 
     other = sessions.process("p1")
@@ -415,7 +420,7 @@ def peers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def _peer_corpus() -> list[bytes]:
-    """Frames of a whole conversation, and the payloads of each kind."""
+    """Return the frames of a whole conversation, and a payload of each kind."""
     from crawler.splitter import wire
     from tests.splitter import test_session as sessions
 
@@ -433,7 +438,7 @@ def _peer_corpus() -> list[bytes]:
 
 
 def requests(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
-    """A request target, its fields and bodies, as text: meaning or a refusal."""
+    """Read a request target, its fields and bodies; each parser returns a result or refuses the request."""
     text = data.decode("latin-1")
     head, _, body = data.partition(b"\r\n\r\n")
     words = head.decode("latin-1").split()
@@ -462,7 +467,7 @@ def requests(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 class _Complaints(logging.Handler):
-    """The messages that were logged as errors."""
+    """Collects the messages that were logged as errors."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -474,7 +479,7 @@ class _Complaints(logging.Handler):
 
 @contextlib.contextmanager
 def _doors(folder: Path) -> Iterator[Target]:
-    """The page server with its receivers on loopback: each request gets an answer, or the connection ends."""
+    """Yield a target that sends requests to a page server on loopback; each is answered or the connection ends."""
     with contextlib.closing(asyncio.new_event_loop()) as loop:
         asyncio.set_event_loop(loop)
         served = Receiving(folder, request_body_bytes_max=100_000)
@@ -510,7 +515,7 @@ def _doors(folder: Path) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def _control(folder: Path) -> Iterator[Target]:
-    """Lines for the control socket of a process with real stages; an error with code 1 is a bug."""
+    """Yield a target that sends lines to the control socket of a process with real stages; code 1 is a bug."""
     joint = Joint(folder)
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
 
@@ -536,7 +541,7 @@ def _control(folder: Path) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def targets() -> Iterator[dict[str, Target]]:
-    """Return all targets by name."""
+    """Yield all targets by name."""
     bodies = [*corpus.PAGES, *(answer.partition(b"\r\n\r\n")[2] for answer in corpus.archived())]
     heads = [*corpus.HEADS, *corpus.archived()]
     lines = [b"\n".join(head.split(b"Set-Cookie: ")[1:]) or b"a=b; path=/" for head in corpus.HEADS]

@@ -1,4 +1,4 @@
-"""The short form of `scripts/bench/fuzz.py`: no input raises an exception; each earlier finding has a test."""
+"""Fuzz briefly (`scripts/bench/fuzz.py` runs longer): no input raises an exception; each earlier bug has a test."""
 
 import random
 from collections.abc import Iterator
@@ -29,15 +29,15 @@ def known() -> Iterator[dict[str, Target]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_that_is_sent_makes_a_reader_raise(known: dict[str, Target], name: str) -> None:
-    """Goal: each ends in a value or in the error that it names, whole or in pieces. The seed is fixed."""
+def test_no_input_makes_a_parser_raise(known: dict[str, Target], name: str) -> None:
+    """Each input gives a value or the documented error, whether it arrives whole or in pieces. The seed is fixed."""
     assert set(known) == set(NAMES)
     tally = fuzz(known[name], 7, runs=60 if name in ("long pages", "scan", "doors") else 120)
     assert not tally.failed, tally.failures[0].text
 
 
 def test_the_search_finds_a_planted_bug() -> None:
-    """Goal: an error that only some inputs meet is met, and is told with its input."""
+    """An error that only some inputs trigger is found, and is reported with its input."""
 
     def reader(data: bytes, clock: Clock, rng: random.Random) -> int:
         assert b"<<" not in data
@@ -47,24 +47,24 @@ def test_the_search_finds_a_planted_bug() -> None:
     assert tally.failed and b"<<" in tally.failures[0].data
 
 
-# -- what was found ------------------------------------------------------------------
+# -- bugs found by fuzzing ------------------------------------------------------------------
 
 
-def test_a_page_in_an_encoding_without_a_codec_has_links_with_queries() -> None:
-    """`x-user-defined` is a charset of the standard, and Python has no codec of that name."""
+def test_queries_are_encoded_in_an_encoding_without_a_codec() -> None:
+    """The standard defines the charset `x-user-defined`, but Python has no codec for it."""
     got = resolve("http://h.test/", "?a=é\uf7ff", encoding="x-user-defined")
     assert got == "http://h.test/?a=%26%23233%3B%FF"
 
 
 @pytest.mark.parametrize("body", [b'{"urls": ["\xd8"]}', b'{"urls": ' + b"[" * 10_000])
-def test_a_notice_that_is_no_utf_8_or_endlessly_nested_is_refused(body: bytes) -> None:
+def test_a_notice_that_is_invalid_utf_8_or_deeply_nested_is_refused(body: bytes) -> None:
     for parse in (signal_handler.parse, indexnow.parse_post):
         with pytest.raises(HttpError) as caught:
             parse(body, 10)
         assert caught.value.status == 400
 
 
-def test_a_configuration_beyond_the_readers_limits_is_one_line(tmp_path: Path) -> None:
+def test_a_configuration_beyond_the_limits_of_the_parser_gives_an_error(tmp_path: Path) -> None:
     path = tmp_path / "crawl.toml"
     for text, words in (("[" * 5000, "too deeply nested"), ("9" * 5000, "4300 digits")):
         path.write_text("a = " + text)
@@ -78,8 +78,8 @@ def test_a_configuration_beyond_the_readers_limits_is_one_line(tmp_path: Path) -
         convert(layers.tree)
 
 
-def test_a_long_block_that_is_no_http_has_one_outcome_whole_or_in_pieces() -> None:
-    """The size of a block was looked at before its start, or after it, as the pieces fell."""
+def test_a_long_block_that_is_not_http_has_the_same_outcome_whole_or_in_pieces() -> None:
+    """The size of a block was once checked before or after its first line, depending on the pieces."""
     data = b"HTTP2 200 OK\r\n" + b"x" * LIMITS.header_bytes_max + b"\r\n\r\n"
     whole, pieces = Answer(LIMITS), Answer(LIMITS)
     whole.receive(data)

@@ -1,4 +1,4 @@
-"""Tests of classes of scores, and of classes in the flags of links."""
+"""Test the classes into which scores are divided, and their encoding in the flags of links."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Tests of the table of link scores against dicts that forget nothing."""
+"""Test the bounded table of link scores against unbounded dicts."""
 
 import random
 
@@ -10,7 +10,7 @@ from crawler.orders.link_scores import LinkScores
 
 
 @pytest.mark.parametrize("adds", [False, True])
-def test_an_improvement_by_two_classes_over_the_score_passed_on_is_news(adds: bool) -> None:
+def test_an_improvement_by_two_classes_over_the_score_last_sent_is_news(adds: bool) -> None:
     rng = random.Random(7)
     worths = LinkScores(16, adds=adds, base=2.0**-16 if adds else 0.0, news=2)
     known: dict[int, float] = {}

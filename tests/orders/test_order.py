@@ -1,4 +1,4 @@
-"""Tests of orders by name, including those of installed packages, and of errors in orders."""
+"""Test the selection of orders by name, including orders of installed packages, and errors in orders."""
 
 import sys
 from pathlib import Path
@@ -38,7 +38,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_an_installed_package_provides_an_order(installed: str) -> None:
-    """Scores are clamped; an exception or NaN is reported and leaves the link without a score."""
+    """Scores are clamped; an exception or NaN is reported, and the link has no score."""
     told: list[str] = []
     order = ranking(
         OrderConfig(name="short", depth_decay=0.25), lambda error, url: told.append(type(error).__name__)

@@ -1,4 +1,4 @@
-"""Real stages in a folder, on a virtual clock; canned fetches replace the network."""
+"""Real stages in a folder, on a virtual clock, with canned answers instead of a network."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def redirect(url: str, location: str, **values: Any) -> Fetch:
 
 
 def made(making: Change | Making) -> tuple[Change, int]:
-    """Return (the change, the number of pauses while it was made)."""
+    """Run the generator to its end; return (the change, the number of pauses while it was made)."""
     pauses, making = 0, steps(making)
     while True:
         try:
@@ -61,7 +61,7 @@ class Joint:
         self.clock = VirtualClock()
         topology = Topology(me, Partition.equal_ranges(list(names)))
         self.stages = Stages(config, folder / me, SEED, clock=self.clock, name=me, topology=topology)
-        self.clock.advance(5.0)  # past the start delay of a directory that was not closed cleanly
+        self.clock.advance(5.0)  # beyond the start delay of a directory that was not closed cleanly
         self.frontier, self.results, self.admission = (
             self.stages.frontier,
             self.stages.results,
@@ -87,7 +87,7 @@ class Joint:
         self.stages.commits.commit(change)
 
     def fetch_task(self, task: TaskKind = TaskKind.PAGE) -> FetchTask:
-        """Return the next fetch task of a kind; look-ups and robots.txt before it succeed."""
+        """Return the next fetch task of a kind; answer the look-ups and requests for robots.txt before it."""
         for _ in range(50):
             now = self.clock.now()
             fetch_task = self.frontier.claim_next(now)
@@ -104,10 +104,10 @@ class Joint:
                 assert fetch_task.kind is TaskKind.ROBOTS, fetch_task
                 missing = fetch(fetch_task.url, b"", outcome=Outcome.GONE, status=404)
                 self.commit(self.results.robots(fetch_task, missing, now))
-        raise AssertionError("no such fetch task")
+        raise AssertionError("the frontier gave out no fetch task of this kind")
 
     def page(self, fetch_task: FetchTask, answer: Fetch, extracted: Extracted | None = None) -> Change:
-        """Process a page's result and commit it."""
+        """Process the result of a page and commit the change."""
         return self.commit(self.results.page(fetch_task, answer, extracted, self.clock.now()))
 
     def commit(self, making: Change | Making) -> Change:
@@ -133,5 +133,5 @@ def links_of(change: Change) -> list[tuple[str, int, int, int]]:
 
 
 def counted(change: Change) -> dict[str, int]:
-    """Return the counts of the change, without those of what is stored and kept."""
+    """Return the counts of the change, except those of stored and kept objects."""
     return {name: n for name, n in change.counts.items() if not name.startswith(("stored.", "kept."))}

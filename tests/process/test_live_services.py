@@ -1,4 +1,4 @@
-"""The services of a running process, with real stages, but no crawl loop and no socket."""
+"""Test the services of a running process, with real stages but without crawl loop and sockets."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ ON = {"refresh": {"endless": True, "share": 0.5, "min_age": 0.0}}
 
 
 class Shown:
-    """The live services of a process that only records what it is told."""
+    """The live services of a fake process that only records its calls."""
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
@@ -89,7 +89,7 @@ def shown(joint: Joint) -> Shown:
 
 @pytest.fixture
 def fresh(open_joint: Callable[..., Joint]) -> Shown:
-    """Return the services of a process that keeps known pages fresh."""
+    """Return the services of a process that refreshes known pages."""
     joint = open_joint(**ON)
     stored(joint, HOME)
     return Shown(joint)
@@ -114,7 +114,7 @@ def in_loop(call: Callable[[], Any]) -> Any:
 
 
 def ahead(shown: Shown, *urls: str) -> list[str]:
-    """Ask for these pages one after another; return the state of each."""
+    """Request these pages one after another; return the state of each."""
     return in_loop(lambda: [shown.live.ahead(url, shown.fingerprint(url)).state.value for url in urls])
 
 
@@ -122,7 +122,7 @@ def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
     assert ahead(shown, NEW, NEW) == ["queued", "queued"]
     assert len(shown.queued) == 1
     shown.commit()
-    assert shown.joint.fetch_task().depth == 1, "the depth of a seed's link"
+    assert shown.joint.fetch_task().depth == 1, "the depth of a link on a seed"
 
 
 def test_a_waiting_page_is_not_queued_again(shown: Shown) -> None:
@@ -151,7 +151,7 @@ def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) 
 
 
 def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..., Joint]) -> None:
-    """`refresh=1` said "queued" of a page that is parked beyond `crawl.pages_per_host`, so is not fetched."""
+    """`refresh=1` once said "queued" for a page parked beyond `crawl.pages_per_host`, which is not fetched."""
     shown = Shown(open_joint(crawl={"pages_per_host": 1}))
     shown.joint.seeds(HOME, NEW)
     said = in_loop(lambda: shown.live.ahead(NEW, shown.fingerprint(NEW)))
@@ -159,7 +159,7 @@ def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..
     assert shown.ask("why", url=NEW)["verdict"] == f"Parked: {said.why}."
 
 
-def test_pages_asked_ahead_have_a_bound_and_a_time(open_joint: Callable[..., Joint]) -> None:
+def test_urgent_page_requests_are_bounded_in_number_and_time(open_joint: Callable[..., Joint]) -> None:
     shown = Shown(open_joint(serve={"ahead_max": 2}))
     stored(shown.joint, HOME)
 
@@ -187,8 +187,8 @@ def test_a_known_page_goes_to_the_refresh_schedule(fresh: Shown, monkeypatch: py
 # -- signals
 
 
-def test_signals_are_told_of_once_they_are_durable(fresh: Shown) -> None:
-    """An earlier answer would confirm a signal that a crash can still lose."""
+def test_signals_are_confirmed_once_they_are_durable(fresh: Shown) -> None:
+    """Otherwise the answer would confirm a signal that a crash could still lose."""
     committed: list[int] = []
 
     async def kept() -> bool:
@@ -249,7 +249,9 @@ def test_damaged_counts_are_ignored(shown: Shown) -> None:
     assert len(shown.live.demand) == 0
 
 
-def test_counts_weigh_pages_that_are_kept_fresh(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_counts_set_the_importance_of_refreshed_pages(
+    fresh: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
     weighed: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
         fresh.joint.stages.refresh.outcomes, "renew_importance", lambda *what: weighed.append(what)
@@ -258,7 +260,7 @@ def test_counts_weigh_pages_that_are_kept_fresh(fresh: Shown, monkeypatch: pytes
     assert weighed == [({7: 1.0}, fresh.joint.clock.now(), change)]
 
 
-def test_counts_are_put_time_and_again(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_counts_are_stored_periodically(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     naps: list[float] = []
 
     async def nap(seconds: float) -> None:
@@ -280,7 +282,7 @@ def test_counts_are_put_time_and_again(shown: Shown, monkeypatch: pytest.MonkeyP
 def key_file(
     shown: Shown, monkeypatch: pytest.MonkeyPatch, url: str, arrives: Any = None, *, key: str = ""
 ) -> tuple[bytes | None, int]:
-    """Return (the file, the number of waits for it)."""
+    """Request a key file; return (its content, the number of waits for it)."""
     naps = 0
 
     async def nap(seconds: float) -> None:
@@ -294,7 +296,7 @@ def key_file(
     return asyncio.run(shown.live._key_file(url, key)), naps
 
 
-def test_a_key_file_comes_as_any_link(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_file_is_fetched_like_any_link(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     def arrives() -> None:
         shown.commit()
         fetch_task = shown.joint.fetch_task()
@@ -304,10 +306,10 @@ def test_a_key_file_comes_as_any_link(shown: Shown, monkeypatch: pytest.MonkeyPa
     assert key_file(shown, monkeypatch, HOME + "key.txt") == (b"k" * 1024, 0), "it is stored already"
 
 
-def test_a_key_file_that_is_missing_or_never_comes_is_none(
+def test_a_key_file_that_is_missing_or_never_arrives_counts_as_none(
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert key_file(shown, monkeypatch, AWAY) == (None, 0), "out of scope"
+    assert key_file(shown, monkeypatch, AWAY) == (None, 0), "the key file is out of scope"
     found, naps = key_file(shown, monkeypatch, HOME + "never.txt")
     assert found is None and naps == int(KEY_FILE_WAIT) == 600
 
@@ -325,13 +327,13 @@ def test_a_key_file_of_long_ago_or_of_an_error_does_not_count(
     assert key_file(shown, monkeypatch, HOME + "gone.txt")[0] is None
 
 
-def test_an_old_key_file_is_waited_for_where_it_may_be_asked_again(
+def test_an_old_key_file_is_requested_again_if_possible(
     fresh: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh.joint.clock.advance(KEY_AGE_MAX + 1.0)
     monkeypatch.setattr(
         fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False
-    )  # too many pages wait
+    )  # too many pages wait already
     assert key_file(fresh, monkeypatch, HOME) == (None, 600)
 
 
@@ -344,7 +346,7 @@ def test_a_file_that_lacks_the_key_counts_for_some_minutes_only(
     fresh.joint.clock.advance(REFUSED_AGE_MAX + 1.0)
     monkeypatch.setattr(fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False)
     assert key_file(fresh, monkeypatch, HOME, key=HOME) == (text, 0)
-    assert key_file(fresh, monkeypatch, HOME, key="other") == (None, 600), "it is to be fetched again"
+    assert key_file(fresh, monkeypatch, HOME, key="other") == (None, 600), "the file must be fetched again"
 
 
 # -- commands
@@ -420,7 +422,7 @@ def test_only_live_settings_can_be_changed() -> None:
 # -- start and end
 
 
-def test_it_collects_warnings_and_timings_while_it_runs(shown: Shown) -> None:
+def test_live_services_collect_warnings_and_timings_while_they_run(shown: Shown) -> None:
     async def play() -> None:
         await shown.live.start()
         logging.getLogger("crawler").error("something")
@@ -435,7 +437,7 @@ def test_it_collects_warnings_and_timings_while_it_runs(shown: Shown) -> None:
     assert sections["timings"]["commit"] == empty != sections["timings"]["flush"]
 
 
-def test_lateness_fades_and_hosts_that_wait_are_told(
+def test_lateness_fades_and_waiting_hosts_are_reported(
     shown: Shown, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     late = [0.5, 0.0, 0.0, 0.1] + [0.0] * 17
@@ -468,13 +470,13 @@ def test_lateness_fades_and_hosts_that_wait_are_told(
         while True:
             coroutine.send(None)
     assert lags[:6] == pytest.approx([0.0, 0.5, 0.375, 0.28125, 0.2109375, 0.158203125])
-    assert [record.message for record in caplog.records].count("a.org: waits") == 5, "once a second"
+    assert [record.message for record in caplog.records].count("a.org: waits") == 5, "logged once per second"
     pages = {"done": 1, "hosts": 1, "new": 1, "known": 0}
-    assert [counts | pages for counts in taken] == taken and len(taken) == 2, "every five seconds"
+    assert [counts | pages for counts in taken] == taken and len(taken) == 2, "sampled every five seconds"
 
 
 def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:
-    """A single process has no socket for siblings; request counts of earlier runs are loaded."""
+    """A single process opens no socket for siblings; the request counts of earlier runs are loaded."""
     shown = Shown(open_joint(serve={"address": "127.0.0.1:0"}))
     stored(shown.joint, HOME)
     shown.joint.stages.commits.commit(shown.live._counted({7: 1.0}, shown.joint.clock.now()))
@@ -498,7 +500,7 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
 
 
 def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[..., Joint]) -> None:
-    """The processes of one machine also share the server address."""
+    """The processes of one machine also share the address of the page server."""
     shown = Shown(open_joint(names=("p0", "p1"), serve={"address": "127.0.0.1:0"}))
 
     async def play() -> None:
@@ -516,7 +518,7 @@ def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[
     asyncio.run(play())
 
 
-def test_requests_say_how_much_known_pages_matter(open_joint: Callable[..., Joint]) -> None:
+def test_requests_determine_the_importance_of_known_pages(open_joint: Callable[..., Joint]) -> None:
     fresh = Shown(open_joint(**ON, serve={"address": "127.0.0.1:0"}))
     refresh = fresh.joint.stages.refresh
     assert refresh is not None

@@ -1,4 +1,4 @@
-"""One process: when and why it stops, what may continue meanwhile, what is closed. Nothing is fetched."""
+"""Test when and why a process stops, what may continue meanwhile, and what it closes. No page is fetched."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ import pytest
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.errors import StoreError
-from crawler.frontier.refresh import RefreshOutcome  # noqa: F401  so that refreshing is loaded
+from crawler.frontier.refresh import RefreshOutcome  # noqa: F401  so that the refresh modules are loaded
 from crawler.process import process as module
 from crawler.process.lifecycle import garbage_collection
 from crawler.process.opening.stages import Stages
@@ -89,7 +89,7 @@ def test_a_run_without_work_ends_as_done(alone: Callable[..., Alone]) -> None:
     one.stages.frontier.pauses.resume("test")
     one.run()
     assert one.process.stopped_by == "done" and not one.process.stopped_on_purpose()
-    assert one.process.commits._lines.closed, "the log of fetches"
+    assert one.process.commits._lines.closed, "the log of fetches is closed"
 
 
 def test_seeds_that_were_given_are_taken_before_a_stop_ends_the_run(alone: Callable[..., Alone]) -> None:
@@ -110,7 +110,7 @@ def test_after_a_second_signal_seeds_that_are_left_are_named(
     assert "stopped while seeds were loading" in caplog.text
 
 
-def test_known_pages_go_before_seeds_only_if_asked(
+def test_known_pages_go_before_seeds_only_if_configured(
     alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
@@ -124,7 +124,7 @@ def test_known_pages_go_before_seeds_only_if_asked(
 def test_a_failure_ends_the_run_and_is_raised(
     alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug is logged where it happened; an expected error is reported by the caller that catches it."""
+    """A bug is logged where it happens; an expected error is reported by the caller that catches it."""
     for error, logged in ((StoreError("disk"), False), (ValueError("x"), True)):
         caplog.clear()
         one = alone(seeds=SEEDS[:1])
@@ -185,7 +185,7 @@ def test_results_not_committed_in_time_are_a_failure(
     assert one.process.failure is None, "everything was still committed"
     asyncio.run(play(True))
     assert "within 1 s" in str(one.process.failure) and limits == [1.0, 1.0]
-    one.stages.commits.commit(Change())  # also commits the queued changes
+    one.stages.commits.commit(Change())  # the run also commits the queued changes
     one.stages.point.take()
 
 
@@ -195,7 +195,7 @@ def test_results_not_committed_in_time_are_a_failure(
 def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace(
     alone: Callable[..., Alone], reason: str, dropped: int
 ) -> None:
-    """A run limited by pages or bytes keeps them, because the user asked for that many."""
+    """A run limited by pages or bytes still commits them, because the user requested that many."""
     one, drops = alone(), []
     one.stages.point.drop_heavy = lambda: drops.append(1)  # type: ignore[method-assign]
     one.process.stop(reason)
@@ -230,7 +230,7 @@ def test_links_not_flushed_by_the_end_of_the_grace_are_left_to_the_next_run(
     assert one.stages.views.problems() == [] and one.process.failure is None
 
 
-def test_links_left_by_a_run_are_found_by_the_next(tmp_path: Path) -> None:
+def test_links_left_by_a_run_are_crawled_by_the_next(tmp_path: Path) -> None:
     for run, (begin, end) in enumerate([(0, 5), (5, 0)]):
         (tmp_path / "0").mkdir(exist_ok=True)
         one = Alone(tmp_path / "0")
@@ -321,7 +321,7 @@ def test_seeds_are_taken_for_a_while_after_a_stop(
     assert one.process._seeds_are_late() is late
 
 
-def test_seeds_are_late_once_the_disk_has_failed(alone: Callable[..., Alone]) -> None:
+def test_seeds_count_as_late_after_a_disk_failure(alone: Callable[..., Alone]) -> None:
     one = alone()
     one.process.failure = StoreError("disk")
     assert one.process._seeds_are_late()
@@ -421,7 +421,7 @@ def test_decisions_free_hosts_until_the_run_stops(alone: Callable[..., Alone]) -
     assert len(starts) == 1
 
 
-def test_peers_and_the_schedule_learn_what_is_durable(alone: Callable[..., Alone]) -> None:
+def test_peers_and_the_schedule_are_notified_of_a_commit(alone: Callable[..., Alone]) -> None:
     one, told = alone(), []
     one.process.exchange.committed = lambda: told.append(1)  # type: ignore[method-assign]
     one.process._news.clear()
@@ -473,7 +473,7 @@ def test_the_progress_of_a_run(alone: Callable[..., Alone]) -> None:
     ("reason", "purpose"),
     [("", False), ("done", False), ("patience", False), ("signal", True), ("max_pages", True)],
 )
-def test_a_stop_on_purpose_is_recognized(alone: Callable[..., Alone], reason: str, purpose: bool) -> None:
+def test_an_intended_stop_is_recognized(alone: Callable[..., Alone], reason: str, purpose: bool) -> None:
     one = alone()
     one.process.stopped_by = reason
     assert one.process.stopped_on_purpose() is purpose
@@ -508,7 +508,7 @@ def test_a_low_disk_pauses_and_a_full_one_stops(
         assert look() == (True, True, "disk")
         assert "5 MiB free, less than store.stop_water_bytes (1024 MiB); stopping" in caplog.text
         caplog.clear()
-        assert look() == (True, False, "disk") and caplog.text == "", "said once"
+        assert look() == (True, False, "disk") and caplog.text == "", "it is logged only once"
     assert paused
 
 
@@ -526,7 +526,7 @@ def test_settings_change_while_it_runs(alone: Callable[..., Alone]) -> None:
     assert bare.stages.refresh is None
 
 
-def test_others_see_this_process_through_its_loops(alone: Callable[..., Alone]) -> None:
+def test_the_exchange_sees_this_process_through_its_loops(alone: Callable[..., Alone]) -> None:
     one = alone(seeds=SEEDS[:1])
     loops = one.process._loops()
     assert not loops.idle(), "seeds remain to be read"
@@ -566,7 +566,7 @@ def test_queued_changes_become_durable_at_any_time(alone: Callable[..., Alone], 
             process.stop("stopped")
             await running
             process.queue(counting)
-            assert counted(one) == 1, "at once"
+            assert counted(one) == 1, "the change is committed at once"
             return
         await asyncio.sleep(0)
         if when == "stopping":

@@ -1,4 +1,4 @@
-"""The robots.txt copies of authorities, over time and restarts."""
+"""Test the cache of robots.txt files, over time and across restarts."""
 
 import msgspec
 import pytest
@@ -74,7 +74,7 @@ def _down(
 def test_the_meaning_of_each_answer(
     status: int, outcome: Outcome, complete: bool, result: RobotsResult
 ) -> None:
-    """Checks the table of `robots/README.md`, "Answers"."""
+    """Check the table of `robots/README.md`, "Answers"."""
     assert result_of(status, outcome, complete=complete) is result
 
 
@@ -84,7 +84,7 @@ def test_the_file_is_fetched_first_then_its_rules_apply() -> None:
     _good(cache, NOW)
     assert cache.verdict(HOST, "/x", NOW) is ALLOWED
     assert cache.verdict(HOST, "/no/x", NOW) is DENIED
-    assert cache.verdict("http://h.example", "/x", NOW) is FETCH  # another scheme has another file
+    assert cache.verdict("http://h.example", "/x", NOW) is FETCH  # each scheme has its own robots.txt
     assert cache.crawl_delay(HOST) == 7.0
     assert cache.sitemaps(HOST) == ("https://h.example/s.xml",)
     assert cache.crawl_delay("http://h.example") is None and cache.sitemaps("http://h.example") == ()
@@ -123,7 +123,7 @@ def test_unreachable_schedule() -> None:
 
 
 def test_an_invalid_certificate_is_retried_once_and_then_daily() -> None:
-    """The schedule is that of pages (`frontier/hosts/politeness.py`), not hourly tries for 30 days."""
+    """It is retried on the schedule of pages (`frontier/hosts/politeness.py`), not hourly for 30 days."""
     cache, now = _cache(), NOW
     for delay in (60.0, DAY, DAY):
         cache.record(HOST, status=0, outcome=Outcome.TLS_ERROR, body=b"", complete=True, now=now)
@@ -139,7 +139,7 @@ def test_the_last_good_copy_applies_until_it_expires() -> None:
     assert cache.verdict(HOST, "/", NOW + 101) is ALLOWED and cache.verdict(HOST, "/no", NOW + 101) is DENIED
     _down(cache, NOW + DAY)
     assert cache.verdict(HOST, "/", NOW + DAY).kind is VerdictKind.WAIT
-    assert cache.crawl_delay(HOST) == 7.0  # that of the last good copy
+    assert cache.crawl_delay(HOST) == 7.0  # the last good copy applies
 
 
 def test_after_thirty_days_all_is_allowed() -> None:
@@ -155,7 +155,7 @@ def test_after_thirty_days_all_is_allowed() -> None:
     assert cache.verdict(HOST, "/no", NOW + 31 * DAY) is DENIED
 
 
-def test_a_wrong_clock_stalls_no_host() -> None:
+def test_a_clock_set_back_stalls_no_host() -> None:
     cache = _cache()
     _down(cache, NOW + 300 * DAY)
     assert cache.verdict(HOST, "/", NOW) is FETCH
@@ -164,7 +164,7 @@ def test_a_wrong_clock_stalls_no_host() -> None:
 
 
 def test_a_clock_set_back_by_an_hour_delays_no_try_by_an_hour() -> None:
-    """The first failure waits a minute, so a `retry_at` much later than that must be ignored."""
+    """The retry after the first failure comes after a minute, so a stored `retry_at` much later than that is ignored."""
     cache = _cache()
     _down(cache, NOW)
     assert cache.verdict(HOST, "/", NOW - 3000.0) is FETCH
@@ -177,7 +177,7 @@ def test_a_clock_set_back_by_an_hour_delays_no_try_by_an_hour() -> None:
 
 
 def test_unreachable_since_the_future_counts_from_now() -> None:
-    """Thirty days were counted from an instant that a clock a year ahead had stored."""
+    """The thirty days were once counted from an instant stored while the clock was a year ahead."""
     cache = _cache()
     _down(cache, NOW + 365 * DAY)
     for day in range(31):
@@ -252,7 +252,7 @@ def test_a_damaged_copy_is_fetched_again(value: bytes) -> None:
 
 
 def test_memory_is_bounded_by_bytes_too() -> None:
-    """One huge file must not take the room of thousands."""
+    """One huge file must not take the memory of thousands of small ones."""
     huge = b"user-agent: *\n" + b"".join(b"disallow: /%d\n" % number for number in range(3000))
     cache = _cache(entries_max=16)
     for number in range(40):
@@ -277,7 +277,7 @@ OPERATIONS = st.lists(
 def test_eviction_and_restarts_change_no_verdict(
     operations: list[tuple[int, str, float]], entries_max: int
 ) -> None:
-    """The verdicts are those of a cache that forgets nothing. Memory limits of 1 to 3 force constant evictions."""
+    """The verdicts equal those of an unbounded cache. Memory limits of 1 to 3 files force constant evictions."""
     store = MemoryStore()
     small, model = _cache(store, entries_max), _cache(entries_max=1000)
     now = NOW
@@ -307,7 +307,7 @@ def test_the_stored_form() -> None:
 
 
 def test_copies_of_a_host_by_authority() -> None:
-    """The result has all ports of this host, even copies not in the store yet, up to the given number."""
+    """The result contains copies for all ports of the host, even copies not stored yet, up to the given number."""
     store = MemoryStore()
     cache = RobotsCache(store, RobotsConfig(), "me", 10)
     authorities = [

@@ -23,7 +23,7 @@ ENCODED_BY_CALLER = {
     "http://foo.bar/foo/bar/ツ": "http://foo.bar/foo/bar/%E3%83%84",
     "http://foo.bar/foo/bar/baz": "http://foo.bar/foo/bar/%62%61%7A",
 }
-# An extension of the RFC that we do not implement: allowing /dir/index.html also allows /dir/.
+# An extension of the RFC that we do not implement: a rule that allows /dir/index.html also allows /dir/.
 NOT_FOLLOWED = {("GoogleOnly_IndexHTMLisDirectory", "http://foo.com/allowed-slash/")}
 
 
@@ -34,7 +34,7 @@ def _target(url: str) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['test']}-{case['url'][-20:]}")
 def test_google_expectations(case: dict) -> None:
-    """The expected verdicts are those of google/robotstxt, robots_test.cc, except one beyond the RFC, named above."""
+    """The expected verdicts are those of google/robotstxt, robots_test.cc, except for the extension named above."""
     rules = parse(case["robots"].encode(), case["agent"])
     expected = case["allowed"]
     if case["test"] == "ID_Encoding" and (encoded := ENCODED_BY_CALLER.get(case["url"])):
@@ -42,7 +42,9 @@ def test_google_expectations(case: dict) -> None:
         expected = beside[0]["allowed"]
         assert rules.allowed(_target(encoded)) == expected
     exception = (case["test"], case["url"]) in NOT_FOLLOWED
-    assert rules.allowed(_target(case["url"])) == (expected != exception), "in any spelling by the caller"
+    assert rules.allowed(_target(case["url"])) == (expected != exception), (
+        "the verdict does not depend on the spelling of the URL"
+    )
 
 
 def test_rfc_example() -> None:
@@ -80,7 +82,7 @@ User-Agent: quxbot
         ("/foo/bar/ツ", "/foo/bar/%E3%83%84", True),
         ("/foo/bar/%E3%83%84", "/foo/bar/%e3%83%84", True),
         ("/foo/bar/%62%61%7A", "/foo/bar/baz", True),
-        # 2.2.3: special characters, and how to write them as themselves
+        # RFC 9309, section 2.2.3: special characters, and how to write them literally
         ("/path/file-with-a-%2A.html", "/path/file-with-a-*.html", True),
         ("/path/foo-%24", "/path/foo-$", True),
         ("/a%2Fb", "/a/b", False),
@@ -89,7 +91,7 @@ User-Agent: quxbot
         ("/*/b/*/c$", "/x/b/y/z/c", True),
         ("/*/b/*/c$", "/x/b/y/z/c/", False),
         ("/a*a$", "/a", False),
-        # each part needs its own octets
+        # each part between wildcards needs octets of its own
         ("/a*b*b", "/ab", False),
         ("/a*b*b", "/abb", True),
         ("/a*b*b$", "/ab", False),
@@ -213,7 +215,7 @@ def test_sloppy_lines_are_read_as_meant() -> None:
 
 
 def test_memory_of_a_parsed_file_is_small() -> None:
-    """Fifty rules for us and 400 kB for others: only ours are kept."""
+    """The file has fifty rules for us and 400 kB of rules for other agents: only ours are kept."""
     ours = "".join(f"disallow: /section/{number}/\n" for number in range(50))
     others = "".join(f"user-agent: bot{number}\ndisallow: /x{number}\n\n" for number in range(12_000))
     rules = parse(f"{others}user-agent: me\n{ours}".encode(), "me")
@@ -268,7 +270,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 @given(st.lists(st.tuples(st.booleans(), PIECES), max_size=8), TARGETS)
 def test_agrees_with_regular_expressions(lines: list[tuple[bool, str]], target: str) -> None:
-    """Section 2.2.2 implemented a second time: the longest match decides, allow wins a tie."""
+    """Compare with a second implementation of section 2.2.2: the longest match decides, and allow wins a tie."""
     lines = [(allow, re.sub(r"\*+", "*", pattern)) for allow, pattern in lines if "$" not in pattern[:-1]]
     robots = "user-agent: *\n" + "".join(
         f"{'allow' if allow else 'disallow'}: {pattern}\n" for allow, pattern in lines
@@ -298,7 +300,7 @@ def test_the_stored_form_gives_the_same_verdicts(lines: list[str]) -> None:
 
 
 def test_statements_about_uses_are_kept_as_text() -> None:
-    """Of the chosen group only; signals also before all groups, and License lines wherever they are."""
+    """Statements of the chosen group are kept, content signals also before all groups, and License lines anywhere."""
     file = b"""Content-Signal: search=yes
 Content-Usage: / before=n
 License: https://a.example/1
@@ -325,7 +327,7 @@ Content-Usage: / search=n
 
 
 def test_kept_statements_are_bounded() -> None:
-    """One more than the limit is kept, so that the reader sees that there was more."""
+    """One statement more than the limit is kept, so that the reader of the record sees that some are missing."""
     count, octets = module.STATEMENTS_MAX, module.STATEMENT_OCTETS_MAX
     for name in ("Content-Usage", "Content-Signal", "License"):
         lines = f"{name}: {'x' * 2 * octets}\n" * (2 * count)
@@ -336,7 +338,7 @@ def test_kept_statements_are_bounded() -> None:
 
 
 def test_records_without_statements_are_still_read() -> None:
-    """Answers that were stored before statements were kept lack the last three fields."""
+    """Records stored by earlier versions, which kept no statements, lack the last three fields."""
     stored = msgspec.msgpack.encode(([("/x", False)], 1.5, ["https://a.example/s"], 0))
     expected = Parsed((Rule("/x", False),), 1.5, ("https://a.example/s",))
     assert msgspec.msgpack.decode(stored, type=Parsed) == expected

@@ -1,4 +1,4 @@
-"""The splitters of two processes and the sessions between them, without sockets: the tests carry the bytes."""
+"""The splitters of two processes and the sessions between them, without sockets: tests pass the bytes on themselves."""
 
 import random
 from types import SimpleNamespace
@@ -22,7 +22,8 @@ NAMES = ["p0", "p1", "p2"]
 def process(name: str, **changes: object) -> Common:
     """Return the splitter of one process; `changes` modify identity, table or secret.
 
-    `store` is the store it starts with (default: empty); `clean`: the last stop was clean, or writes are synced.
+    `store` is the store with which it starts (default: empty). `clean` means that the last stop was clean or that all
+    writes are synced.
     """
     rng = random.Random(f"{name} {sorted(changes)}")
     store, clean = changes.pop("store", None) or MemoryStore(), bool(changes.pop("clean", True))
@@ -67,7 +68,7 @@ def links_for(name: str, count: int) -> list[Link]:
 def pair(
     one: Common, other: Common, *, to: str = "p1", door: Doorkeeper | None = None, now: float = 0.0
 ) -> SimpleNamespace:
-    """Return a dialler of `one`, for the process `to`, and a listener of `other`."""
+    """Return a session of two ends: a dialler of `one` to the process `to`, and a listener of `other`."""
     door = Doorkeeper(sessions_max=6) if door is None else door
     listener = Listener(other, door.admit, now)
     door.enter(listener)
@@ -75,7 +76,7 @@ def pair(
 
 
 def exchange(ends: SimpleNamespace, now: float = 0.0) -> None:
-    """Carry bytes in both directions until neither side has any."""
+    """Pass bytes in both directions until neither side has any to send."""
     while True:
         there, back = ends.dialler.data_to_send(), ends.listener.data_to_send()
         if not there and not back:

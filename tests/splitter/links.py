@@ -1,4 +1,4 @@
-"""Links for the tests of the splitter."""
+"""Make links for the tests of the splitter."""
 
 import random
 from typing import Any
@@ -25,6 +25,6 @@ class Unread(dict[str, Any]):
     """A dictionary that allows only look-ups of single keys."""
 
     def __iter__(self) -> Any:
-        raise AssertionError("all items of the dictionary were read")
+        raise AssertionError("the whole dictionary was read, but only look-ups of single keys are allowed")
 
     keys = values = items = __iter__

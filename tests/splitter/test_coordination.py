@@ -1,4 +1,4 @@
-"""Shares, limits and the end: N processes' views, over a network that delays, drops and cuts."""
+"""Test shares, limits and the end in the views of N processes, over a network that delays, drops and cuts messages."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,10 @@ from tests.splitter.links import Unread
 
 
 class Views:
-    """The views of N processes. `tell` sends one message per pair; the test supplies the network that delivers it."""
+    """The views of N processes.
+
+    `tell_all` delivers a message for each pair at once; a test may also deliver messages late or lose them.
+    """
 
     def __init__(self, count: int, **limits: object) -> None:
         self.names = [f"p{index}" for index in range(count)]
@@ -57,7 +60,7 @@ def test_shares_follow_the_hosts_that_have_work() -> None:
     assert views.views["p1"].share(views.now) == 1.0
 
 
-def test_known_pages_are_shared_by_weight_from_the_first_words_on() -> None:
+def test_refresh_is_shared_by_weight_from_the_first_messages_on() -> None:
     views = Views(3)
     assert [view.refresh_share() for view in views.views.values()] == [0.0] * 3
     for name, weight in zip(views.names, (0.0, 30.0, 10.0), strict=True):
@@ -78,7 +81,7 @@ def test_one_process_alone_has_the_whole_rate() -> None:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=60)
 def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
-    """Work changes all the time, and messages are late or lost; every process has been heard once."""
+    """Each process first hears from all others; then work changes all the time, and messages are late or lost."""
     rng = random.Random(seed)
     views = Views(rng.choice([2, 3, 5]))
     views.tell_all(3)
@@ -103,7 +106,7 @@ def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=15)
 def test_shares_hold_across_a_cut_and_no_process_starves(seed: int) -> None:
-    """The network splits into two parts for some minutes, and heals; only then may shares overshoot, for seconds."""
+    """The network splits into two parts for some minutes; only when it heals may shares exceed the rate, for seconds."""
     rng = random.Random(seed)
     views = Views(rng.choice([2, 3, 4]))
     for name in views.names:
@@ -129,7 +132,7 @@ def test_shares_hold_across_a_cut_and_no_process_starves(seed: int) -> None:
     assert sum(views.shares()[name] for name in busy) == pytest.approx(1.0 if busy else 0.0)
 
 
-def test_a_missing_process_leaves_the_others_their_part() -> None:
+def test_a_missing_process_does_not_change_the_shares_of_the_others() -> None:
     views = Views(4)
     views.progress["p3"].work = 1000
     views.tell_all(3)
@@ -142,8 +145,8 @@ def test_a_missing_process_leaves_the_others_their_part() -> None:
     assert views.shares() == pytest.approx(dict.fromkeys(views.names, 0.25))
 
 
-def test_a_process_that_starts_again_knows_nothing_of_the_others_until_it_has_heard_them() -> None:
-    """Until it echoes, the others take no more than their equal shares."""
+def test_a_restarted_process_counts_as_uninformed_until_it_echoes_a_message() -> None:
+    """Until the restarted process echoes their messages, the others use no more than their equal shares."""
     views = Views(2)
     views.progress["p0"].work = 99
     views.tell_all(3)
@@ -155,7 +158,7 @@ def test_a_process_that_starts_again_knows_nothing_of_the_others_until_it_has_he
     assert views.shares() == pytest.approx({"p0": 0.99, "p1": 0.01})
 
 
-def test_memory_of_what_was_told_is_bounded() -> None:
+def test_memory_of_sent_messages_is_bounded() -> None:
     views = Views(2)
     for work in range(5000):
         views.progress["p0"].work = 5000 - work
@@ -176,7 +179,7 @@ def test_pages_and_bytes_of_all_count_towards_the_limits() -> None:
     views.tell_all(2)
     assert view.pages_left(views.now) == 100 - 63 - 15
     assert view.limit_reached == ""
-    views.now += 31.0  # longer than silence_max: fetches in flight of a missing process are not waited for
+    views.now += 31.0  # longer than silence_max: fetches in flight in a missing process no longer count
     assert view.pages_left(views.now) == 100 - 63 - 5
     views.progress["p2"].pages = 60
     views.tell_all()
@@ -190,7 +193,7 @@ def test_pages_and_bytes_of_all_count_towards_the_limits() -> None:
 @given(st.integers(0, 1 << 32), st.integers(1, 5))
 @settings(max_examples=40)
 def test_the_end_is_found_and_never_too_early(seed: int, count: int) -> None:
-    """A pool of work moves between processes; links travel only through outboxes, in random order."""
+    """Work moves between processes as links, which travel only through outboxes, in random order."""
     rng = random.Random(seed)
     views = Views(count)
     tasks = dict.fromkeys(views.names, 0)
@@ -247,7 +250,7 @@ def test_the_end_is_found_and_never_too_early(seed: int, count: int) -> None:
 
 
 def test_an_echo_from_before_a_restart_is_ignored() -> None:
-    """p1 has heard message 50 of p0; p0 starts again, and its new numbers are small."""
+    """p1 has received message 50 of p0; then p0 is restarted, and its new message numbers are small."""
     views = Views(2)
     views.tell_all(50)
     views.restart("p0")
@@ -262,7 +265,7 @@ def test_an_echo_from_before_a_restart_is_ignored() -> None:
 
 
 def test_a_message_is_handled_without_reading_other_peers() -> None:
-    """Each process hears each other once per heartbeat: reading all peers each time would cost N squared."""
+    """Each process receives a message of each other per heartbeat: reading all peers each time would cost N squared."""
     views = Views(4)
     views.tell_all(2)
     for name in ("p1", "p2"):
@@ -294,8 +297,8 @@ def test_one_round_is_not_enough() -> None:
     ("who", "what"),
     [("p0", "appended"), ("p0", "applied"), ("p1", "appended"), ("p1", "applied"), ("p1", "boot")],
 )
-def test_rounds_between_which_something_was_done_do_not_count(who: str, what: str) -> None:
-    """All are idle in both rounds, but in between one has applied or sent a link, or has restarted."""
+def test_rounds_with_work_in_between_do_not_count(who: str, what: str) -> None:
+    """All processes are idle in both rounds, but in between one has applied or sent a link, or was restarted."""
     views = Views(3)
     view = views.views["p0"]
     views.tell_all(2)

@@ -1,4 +1,4 @@
-"""The manifests and units under config/ are valid, and agree with one another and with the configuration."""
+"""Test that manifests and units under config/ are valid, and agree with one another and with the configuration."""
 
 import configparser
 import re
@@ -15,7 +15,7 @@ from crawler.config.forms import host_port, named_addresses
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 K8S = CONFIG / "k8s"
 KUSTOMIZATION = yaml.safe_load((K8S / "kustomization.yaml").read_text())
-# A release from the middle of the range that any vendor supports.
+# A Kubernetes release from the middle of the range that vendors support.
 KUBERNETES = "1.30"
 
 
@@ -24,7 +24,7 @@ def load_all(name: str) -> list[dict[str, Any]]:
 
 
 def load(name: str) -> dict[str, Any]:
-    """Return the first manifest of a file."""
+    """Return the first manifest in a file."""
     return load_all(name)[0]
 
 
@@ -50,7 +50,7 @@ def test_the_schema_check_notices_a_misspelt_field() -> None:
         kubernetes_validate.validate(broken, KUBERNETES, strict=True)
 
 
-def test_the_kustomization_names_every_file_but_itself_and_those_of_the_operator() -> None:
+def test_the_kustomization_names_all_files_except_itself_and_the_operators() -> None:
     files = {path.name for path in K8S.iterdir()} - {"kustomization.yaml", "secret", "contact.env"}
     generated = [file for each in KUSTOMIZATION["configMapGenerator"] for file in each.get("files", [])]
     assert files == {*KUSTOMIZATION["resources"], *generated}
@@ -61,7 +61,7 @@ def test_the_kustomization_names_every_file_but_itself_and_those_of_the_operator
 
 
 def test_the_contact_must_be_set() -> None:
-    """The kustomization needs a file that the repository does not have, and nothing else sets a contact."""
+    """The kustomization needs a file that is not in the repository, and no other file sets a contact."""
     (contact,) = [each for each in KUSTOMIZATION["configMapGenerator"] if "envs" in each]
     assert contact["envs"] == ["contact.env"]
     assert CONTAINER["envFrom"] == [{"configMapRef": {"name": contact["name"]}}]
@@ -80,7 +80,7 @@ def test_a_pod_has_no_rights_and_writes_to_its_volumes_only() -> None:
     assert writable == {"/crawl", "/tmp"}
 
 
-def test_the_page_server_is_reached_by_the_names_that_it_answers_to() -> None:
+def test_the_page_server_accepts_the_names_by_which_it_is_reached() -> None:
     serve = configuration_of_pod().serve
     ports = {each["name"]: each["containerPort"] for each in CONTAINER["ports"]}
     assert host_port(serve.address) == ("0.0.0.0", ports["pages"])
@@ -133,7 +133,7 @@ def configuration_of_pod() -> configuration.Config:
     return configuration.convert(tree)
 
 
-def test_the_configuration_of_a_pod_is_one() -> None:
+def test_the_configuration_of_a_pod_matches_its_manifest() -> None:
     splitter = configuration_of_pod().splitter
     mounts = {mount["name"]: mount["mountPath"] for mount in CONTAINER["volumeMounts"]}
     assert Path(splitter.secret_file).parent == Path(mounts["secret"])
@@ -159,7 +159,7 @@ def test_the_image_runs_as_the_user_of_the_pod() -> None:
     assert CONTAINER["image"] == KUSTOMIZATION["images"][0]["name"] == "crawler"
 
 
-def test_the_unit_starts_a_node_and_leaves_final_errors_alone() -> None:
+def test_the_unit_starts_a_node_and_does_not_restart_it_after_final_errors() -> None:
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(CONFIG / "systemd" / "crawler@.service")

@@ -1,4 +1,4 @@
-"""The inbox: entries in order, applied once, confirmed only when durable."""
+"""Test the inbox: entries are applied in order and once, and confirmed only when durable."""
 
 import random
 
@@ -54,7 +54,7 @@ def test_order_and_durability() -> None:
     inbox._check()
 
 
-def test_what_is_durable_survives_and_the_rest_is_asked_for_again() -> None:
+def test_durable_entries_survive_and_the_rest_is_requested_again() -> None:
     store, inbox = make()
     inbox.greet("p1", ONE)
     for sequence in (1, 2, 3):
@@ -100,7 +100,7 @@ def test_groups_staged_ahead_are_confirmed_one_by_one() -> None:
     assert inbox.durable("p1") == 2
 
 
-def test_a_foreign_link_is_refused_and_nothing_of_its_entry_is_taken() -> None:
+def test_an_entry_with_a_foreign_link_is_refused_as_a_whole() -> None:
     _, inbox = make()
     inbox.greet("p1", ONE)
     with pytest.raises(NotOwnedError):
@@ -119,6 +119,6 @@ def test_more_than_twice_the_window_is_a_protocol_error() -> None:
     inbox._check()
 
 
-def test_a_damaged_value_is_named() -> None:
+def test_a_damaged_value_raises_a_damage_error() -> None:
     with pytest.raises(DamageError):
         make(MemoryStore({b"i/p1": b"\x01\x00\x00\x00\x00"}))

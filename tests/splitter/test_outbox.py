@@ -1,4 +1,4 @@
-"""The outbox against a model: random commits, connections, confirmations, restarts, compactions."""
+"""Test the outbox against a model with random commits, connections, confirmations, restarts and compactions."""
 
 import random
 
@@ -38,7 +38,7 @@ def compact(store: MemoryStore, outbox: Outbox) -> None:
 
 
 class Receiver:
-    """A minimal receiver of a queue: it keeps the entries in the order of arrival."""
+    """A minimal receiver of a queue, which keeps the entries in the order of arrival."""
 
     def __init__(self) -> None:
         self.epoch = b""
@@ -63,7 +63,7 @@ class Receiver:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=60)
 def test_every_link_arrives_once_and_in_order_whatever_happens(seed: int) -> None:
-    """With restarts before deletes are committed, cuts and partial deliveries; without lost disks and compactions."""
+    """Cover restarts before deletes are committed, cuts and partial deliveries, but no lost disks or compactions."""
     rng = random.Random(seed)
     store, receiver, sent = MemoryStore(keep_durable=True), Receiver(), []
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -156,7 +156,7 @@ def fill(store: MemoryStore, outbox: Outbox, rng: random.Random, *, repeats: int
 
 
 def test_a_crash_at_any_write_of_a_compaction_leaves_a_whole_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store, as it was after each write of compaction, swap and sweep, opens to the same set of links."""
+    """After a crash at any write of compaction, swap or sweep, the store opens with the same set of links."""
     import crawler.splitter.compaction as compaction_module
 
     monkeypatch.setattr(compaction_module, "_BATCH_BYTES", 300)
@@ -188,7 +188,7 @@ def test_a_crash_at_any_write_of_a_compaction_leaves_a_whole_queue(monkeypatch: 
 
 
 def test_an_outbox_that_was_compacted_can_be_compacted_again() -> None:
-    """Old entries of the first generation and those appended since are merged; no old entry remains."""
+    """The entries of the first compaction and those appended since are merged; no old entry remains."""
     rng = random.Random(5)
     store = MemoryStore()
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -201,7 +201,7 @@ def test_an_outbox_that_was_compacted_can_be_compacted_again() -> None:
         epochs.append(state.epoch)
         assert waiting_links(store, outbox, "p1") == dedupe(links)
         assert state.repeated == len(links) - len(dedupe(links))
-        outbox = Outbox(store, ["p1"], CONFIG, rng)  # the swapped queue is found again
+        outbox = Outbox(store, ["p1"], CONFIG, rng)  # the new queue is found after a restart
         outbox._check()
         links += fill(store, outbox, random.Random(seed))
         assert waiting_links(store, outbox, "p1")[-120:] == links[-120:]
@@ -232,7 +232,10 @@ def test_entries_committed_during_a_compaction_follow_it() -> None:
 
 
 def test_a_group_staged_after_a_compaction_does_not_undo_it() -> None:
-    """The second group is staged before the first, which has the compaction's state, is known to be committed."""
+    """The first group contains the state of the compaction.
+
+    The second is staged before the first is reported committed.
+    """
     rng = random.Random(12)
     store = MemoryStore(keep_durable=True)
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -272,7 +275,7 @@ def test_a_compaction_is_dropped_if_the_peer_came_back() -> None:
     )
 
 
-def test_a_queue_is_compacted_at_its_limit_and_full_at_twice_that() -> None:
+def test_a_queue_is_compacted_at_its_limit_and_full_at_twice_its_limit() -> None:
     rng = random.Random(5)
     store = MemoryStore()
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -314,7 +317,7 @@ def test_a_fresh_epoch_is_not_used_before_it_is_durable() -> None:
     assert Outbox(store, ["p1"], CONFIG, rng).spools["p1"].state.epoch == outbox.spools["p1"].state.epoch
 
 
-def test_two_groups_may_be_staged_before_the_first_is_known_to_be_committed() -> None:
+def test_two_groups_may_be_staged_before_the_first_is_reported_committed() -> None:
     rng = random.Random(7)
     store, receiver = MemoryStore(), Receiver()
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -353,7 +356,7 @@ def test_each_committed_group_frees_its_own_entries() -> None:
     assert waiting == [{"p1": 2, "p2": 0}, {"p1": 2, "p2": 2}]
 
 
-def test_a_confirmation_of_what_was_not_sent_is_a_protocol_error() -> None:
+def test_a_confirmation_of_an_unsent_entry_is_a_protocol_error() -> None:
     rng = random.Random(8)
     store, receiver = MemoryStore(), Receiver()
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -376,7 +379,7 @@ def test_links_for_an_unknown_process_are_not_forgotten() -> None:
         Outbox(store, ["p1"], CONFIG, rng)
 
 
-def test_damage_is_named() -> None:
+def test_damage_is_reported_by_name() -> None:
     rng = random.Random(10)
     store = MemoryStore()
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -416,12 +419,12 @@ def test_memory_holds_no_more_than_a_window_a_connected_peer() -> None:
 
 
 def test_totals_are_read_without_a_loop_over_the_queues() -> None:
-    """Every heartbeat to each peer contains sums over the queues; every fetch and group reads them, too."""
+    """Every heartbeat to a peer contains totals over the queues, and every fetch and every group reads them, too."""
     rng = random.Random(1)
     store, peers = MemoryStore(), ["p1", "p2", "p3"]
     outbox = Outbox(store, peers, CONFIG, rng)
     commit(store, outbox, [(peer, make_links(rng, 3)) for peer in peers])
-    outbox.welcome("p1", outbox.spools["p1"].state.epoch, 7, 0, 0)  # it has more entries than were sent
+    outbox.welcome("p1", outbox.spools["p1"].state.epoch, 7, 0, 0)  # confirms more entries than were sent
     outbox._check()
     outbox.spools = Unread(outbox.spools)
     assert (outbox.links, outbox.appended, outbox.urgent) == (9, 9, True)

@@ -1,4 +1,4 @@
-"""The bucket table: every bucket has one owner, and equal settings make equal tables."""
+"""Test the bucket table: every bucket has one owner, and equal settings give equal tables."""
 
 import hashlib
 import random
@@ -25,7 +25,7 @@ def test_equal_ranges_are_contiguous_and_of_equal_length(names: set[str]) -> Non
 
 
 @given(st.lists(st.integers(1, BUCKETS - 1), max_size=20, unique=True), st.randoms(use_true_random=False))
-def test_a_table_comes_back_from_its_file(cuts: list[int], rng: random.Random) -> None:
+def test_a_table_can_be_read_back_from_its_file(cuts: list[int], rng: random.Random) -> None:
     edges = [0, *sorted(cuts), BUCKETS]
     ranges = [(f"p{rng.randrange(5)}", first, end) for first, end in zip(edges, edges[1:], strict=False)]
     rng.shuffle(ranges)
@@ -37,7 +37,7 @@ def test_a_table_comes_back_from_its_file(cuts: list[int], rng: random.Random) -
         assert table.owner(first << 48) == table.owner((end << 48) - 1) == name
 
 
-def test_owners_of_many_are_those_of_each() -> None:
+def test_owners_of_an_array_equal_single_owners() -> None:
     rng = random.Random(5)
     table = Partition.equal_ranges(["a", "b", "c"])
     fingerprints = [rng.getrandbits(64) for _ in range(1000)]
@@ -61,7 +61,7 @@ def test_epoch_names_and_table_are_in_the_digest() -> None:
 
 
 def test_digest_is_the_same_on_every_machine() -> None:
-    """Golden: SHA-256 of epoch (8 bytes, big-endian), names joined by newlines, and owners (2 bytes each)."""
+    """The digest is the SHA-256 of epoch (8 bytes, big-endian), names joined by newlines, and owners (2 bytes each)."""
     owners = b"\x00\x00" * 32768 + b"\x00\x01" * 32768
     expected = hashlib.sha256(b"\x00" * 7 + b"\x01" + b"p0\np1" + owners).hexdigest()[:32]
     assert Partition.equal_ranges(["p0", "p1"]).digest.hex() == expected

@@ -1,4 +1,7 @@
-"""Real sockets on loopback: plain, with a secret, with mutual TLS; unidentified clients, wrong secrets, dead peers."""
+"""Test real sockets on loopback: plain, with a secret, with mutual TLS.
+
+Some peers have a wrong secret, do not identify themselves, or are dead.
+"""
 
 import asyncio
 import gc
@@ -40,7 +43,7 @@ NAMES = ["p0", "p1"]
 
 
 class Process:
-    """One process without a crawl: it commits received entries at once, in the event loop."""
+    """A process without a crawl, which commits received entries at once, in the event loop."""
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class Process:
 
 
 async def reached(condition: Callable[[], bool], limit: float = 10.0) -> None:
-    """Let the loop turn until `condition` holds; the limit only ends a failing test."""
+    """Run the event loop until `condition` holds; the limit only ends a failing test."""
     async with asyncio.timeout(limit):
         while not condition():
             await asyncio.sleep(0.002)
@@ -134,7 +137,7 @@ CONFIG = SplitterConfig(backoff_min=0.01, backoff_max=0.05, heartbeat=0.05, wind
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a certificate authority, a certificate of it for 127.0.0.1, and one of another authority."""
+    """Make a certificate authority, its certificate for 127.0.0.1, and a certificate of another authority."""
     folder = tmp_path_factory.mktemp("tls")
     for name, issuer in (("ca", None), ("node", "ca"), ("other", None)):
         command = [
@@ -193,7 +196,7 @@ def test_links_cross_in_both_directions(mode: str, use_uvloop: bool, authority: 
 
 
 @pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
-def test_a_peer_that_comes_back_gets_what_waited(use_uvloop: bool) -> None:
+def test_a_peer_that_comes_back_gets_the_waiting_links(use_uvloop: bool) -> None:
     async def main() -> None:
         p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
         await start(p0, p1)
@@ -214,7 +217,7 @@ def test_a_peer_that_comes_back_gets_what_waited(use_uvloop: bool) -> None:
 
 
 def test_the_older_of_a_node_and_its_copy_stops() -> None:
-    """A peer tells it that a newer start is running; the newer one continues."""
+    """A peer tells the older process that a newer start is running; the newer one continues."""
 
     async def play() -> None:
         other, copy = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2)
@@ -235,8 +238,8 @@ def test_the_older_of_a_node_and_its_copy_stops() -> None:
     run(play, use_uvloop=False)
 
 
-def test_a_start_that_looks_older_because_of_its_clock_learns_of_the_newest_one() -> None:
-    """No process of its name is connected, and no peer has accepted it: it is not a process that runs on a copy."""
+def test_a_start_whose_clock_is_behind_learns_the_number_of_the_newest_start() -> None:
+    """No process of its name is connected and no peer has accepted it, so it cannot be a copy of a running process."""
 
     async def play() -> None:
         other, first = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2000)
@@ -314,7 +317,7 @@ def test_unidentified_clients_cannot_exceed_the_connection_limit(
             await asyncio.wait_for(reader.read(), 5)
             closed += 1
         assert closed == 10
-        assert len(p0.peers._connections) <= 1 + 4 + 1  # including the one that p0 dialled
+        assert len(p0.peers._connections) <= 1 + 4 + 1  # including the connection that p0 dialled
         for _, writer in strangers:
             writer.close()
         await asyncio.gather(p0.peers.close(), p1.peers.close())
@@ -323,7 +326,7 @@ def test_unidentified_clients_cannot_exceed_the_connection_limit(
 
 
 @pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100, b"\x00\x00\x00\x20" + b"x" * 40])
-def test_noise_is_answered_and_closed(noise: bytes) -> None:
+def test_a_client_that_sends_noise_is_refused_and_disconnected(noise: bytes) -> None:
     async def main() -> None:
         p0 = Process("p0", CONFIG)
         host, port = await p0.peers.start()
@@ -364,7 +367,7 @@ def test_a_failed_tls_handshake_leaves_nothing_behind(
 
 @pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
 def test_closing_during_an_accept_terminates(use_uvloop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An accepted connection is closed before the creation of its transport has begun."""
+    """An accepted connection is closed before its transport is created."""
 
     async def main() -> None:
         p0 = Process("p0", CONFIG)
@@ -387,15 +390,17 @@ def test_closing_during_an_accept_terminates(use_uvloop: bool, monkeypatch: pyte
 
 
 def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
-    """A `sock_accept` that is cancelled in the turn in which it completes drops the accepted socket."""
+    """A `sock_accept` that is cancelled in the turn in which it completes would drop the accepted socket."""
 
     async def main() -> None:
         p0 = Process("p0", CONFIG)
         (address,) = await start(p0)
-        await asyncio.sleep(0)  # from here on it waits for connections
-        with socket.create_connection(address):  # in the kernel's queue; the loop has not seen it yet
+        await asyncio.sleep(0)  # p0 now waits for connections
+        with socket.create_connection(address):  # in the queue of the kernel, not yet seen by the event loop
             for task in p0.peers._tasks:
-                asyncio.get_running_loop().call_later(0.0, task.cancel)  # runs after the selector's events
+                asyncio.get_running_loop().call_later(
+                    0.0, task.cancel
+                )  # runs after the events of the selector
             await asyncio.sleep(0.0)
             await asyncio.sleep(0.0)
             await p0.peers.close()
@@ -408,7 +413,7 @@ def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
 
 
 def test_a_replaced_connection_is_closed_at_once() -> None:
-    """When a process dials again, its old connection is closed now, not at its next heartbeat."""
+    """When a process dials again, its old connection is closed at once, not at its next heartbeat."""
 
     async def main() -> None:
         config = msgspec.structs.replace(CONFIG, heartbeat=1000, backoff_min=1000, backoff_max=1000)
@@ -426,7 +431,7 @@ def test_a_replaced_connection_is_closed_at_once() -> None:
 
 
 def test_an_unreachable_peer_costs_one_attempt_per_backoff() -> None:
-    """Nothing listens at the address: the process continues and its links wait."""
+    """No process listens at the address: this process continues, and its links wait."""
 
     async def main() -> None:
         p0 = Process("p0", CONFIG)
@@ -462,12 +467,12 @@ def test_a_damaged_outbox_is_a_failure_of_the_process() -> None:
         {"entry_bytes": 1 << 20},
     ],
 )
-def test_limits_that_contradict_one_another_are_a_config_error(limits: dict[str, int]) -> None:
+def test_contradictory_limits_are_a_config_error(limits: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match="bytes"):
         check_limits(SplitterConfig(**limits))
 
 
-def test_only_loopback_is_listened_on_without_a_secret() -> None:
+def test_without_a_secret_only_loopback_addresses_are_allowed() -> None:
     for host in ("0.0.0.0", "[::]", "10.0.0.1", "example.org"):
         with pytest.raises(ConfigError, match="secret_file"):
             listen_address(SplitterConfig(listen=f"{host}:0"), b"")
@@ -511,7 +516,7 @@ def test_tls_files_must_be_readable(tmp_path: Path, authority: Path) -> None:
 
 
 def test_unidentified_clients_are_logged_once_a_minute() -> None:
-    """The first one is logged at once; the others are counted."""
+    """The first client is logged at once; the others are counted."""
     strangers = Strangers()
     said = [strangers.note("no magic", float(now)) for now in range(1000, 1200)]
     assert [line for line in said if line] == [
@@ -523,7 +528,7 @@ def test_unidentified_clients_are_logged_once_a_minute() -> None:
 
 
 def test_a_commit_pumps_only_the_affected_connections() -> None:
-    """Groups are committed several times a second; the cost must not grow with the number of connections."""
+    """Groups are committed several times per second; the cost must not grow with the number of connections."""
 
     class Connection:
         def __init__(self, peer: str) -> None:

@@ -1,4 +1,4 @@
-"""Two processes of which one loses data: confirmed entries, sent entries, or unsynced writes."""
+"""Test two processes of which one loses data: confirmed entries, sent entries, or unsynced writes."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ from tests.splitter.ends import CONFIG, commit, common_store, exchange, links_fo
 
 
 def drain(*ways: SimpleNamespace, now: float = 0.0) -> None:
-    """Let the sessions send, and the owners commit and confirm, until nothing changes."""
+    """Let the sessions send, and the owners commit and confirm, until no bytes are left to send."""
     processes = [way.dialler.common for way in ways] + [way.listener.common for way in ways]
     before = None
     while before != (before := [(each.outbox.links, each.inbox.applied) for each in processes]):
@@ -38,22 +38,22 @@ def cut(way: SimpleNamespace) -> None:
 
 
 def settled(one: Common, other: Common) -> SimpleNamespace:
-    """Connect again until the greeting no longer renumbers the queue."""
+    """Reconnect until the greeting no longer renumbers the queue; return the session."""
     while (way := connected(one, other)).dialler.state is not SessionState.STREAMING:
         assert way.dialler.ending is not None
         cut(way)
-        commit(one)  # makes the fresh epoch durable
+        commit(one)  # this commit makes the fresh epoch durable
     return way
 
 
 def test_two_full_outboxes_drain_each_other() -> None:
-    """Each has many windows for the other; neither may wait for its own sending before it confirms."""
+    """Each queue is many windows long; neither process may send its own queue first before it confirms entries."""
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 600))])
     commit(other, [("p0", links_for("p0", 500))])
     assert all(each.outbox.bytes > 10 * CONFIG.window_bytes for each in (one, other))
     ways = connected(one, other), connected(other, one)
-    for way in ways:  # both windows are full before either side confirms
+    for way in ways:  # both windows are full before any entry is confirmed
         way.dialler.pump(0.0)
     drain(*ways)
     assert (one.outbox.links, other.outbox.links) == (0, 0)
@@ -69,7 +69,7 @@ def copied_store(common: Common) -> MemoryStore:
 
 
 def earlier_state(one: Common, *, kept: int) -> Common:
-    """Let p1 confirm 50 links of p0; return p1 with a store of the time when it had confirmed `kept` of them."""
+    """Let p1 confirm 50 links of p0; return p1 with its store from the time when it had confirmed `kept` of them."""
     other = process("p1")
     if kept:
         commit(one, [("p1", links_for("p1", kept))])
@@ -85,10 +85,10 @@ def earlier_state(one: Common, *, kept: int) -> Common:
 
 
 @pytest.mark.parametrize("kept", [0, 20])
-def test_a_process_that_has_lost_confirmed_links_is_refused_from_both_sides_until_they_are_queued_again(
+def test_a_process_that_lost_confirmed_links_is_refused_until_they_are_queued_again(
     kept: int,
 ) -> None:
-    """With an empty disk, or put back to a backup. Both sides are told how many links are missing."""
+    """The disk of the process is empty or was restored from a backup. Both sides are told how many links are missing."""
     one = process("p0")
     behind = earlier_state(one, kept=kept)
     commit(one, [("p1", links_for("p1", 30))])
@@ -109,7 +109,7 @@ def test_a_process_that_has_lost_confirmed_links_is_refused_from_both_sides_unti
 
 
 def test_a_fresh_epoch_does_not_hide_a_loss() -> None:
-    """The queue was renumbered after the backup was made, so the numbers alone agree."""
+    """The queue was renumbered after the backup was made, so the numbers agree although links are missing."""
     first = process("p0")
     behind = earlier_state(first, kept=20)
     again = process("p0", store=common_store[id(first)], clean=False, boot=b"after it")
@@ -132,7 +132,7 @@ def test_a_process_that_is_behind_does_not_replace_the_connected_one_of_its_name
 
 
 def test_links_that_arrive_twice_are_no_loss() -> None:
-    """An unclean start without synced writes sends links again, which the peer counts twice."""
+    """After an unclean stop without synced writes, links are sent again, and the peer counts them twice."""
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 10))])
     way = connected(one, other)
@@ -148,8 +148,8 @@ def test_links_that_arrive_twice_are_no_loss() -> None:
 
 
 @pytest.mark.parametrize("connected_now", [False, True])
-def test_an_older_start_learns_of_the_newest_one_unless_that_is_connected(connected_now: bool) -> None:
-    """A clock that is behind makes a start look older; a process that runs on a copy must not go on."""
+def test_an_older_start_learns_the_newest_number_unless_the_newest_is_connected(connected_now: bool) -> None:
+    """A start may look older only because its clock is behind; but a copy of a running process must not continue."""
     one, door = process("p0"), Doorkeeper(sessions_max=6)
     newer = pair(process("p1", incarnation=5000), one, to="p0", door=door)
     exchange(newer)
@@ -165,7 +165,7 @@ def test_an_older_start_learns_of_the_newest_one_unless_that_is_connected(connec
 
 
 @pytest.mark.parametrize("number", [1 << 62, (1 << 63) - 1])
-def test_any_number_of_a_start_can_be_named(number: int) -> None:
+def test_start_numbers_beyond_any_date_can_be_reported(number: int) -> None:
     one, door = process("p0"), Doorkeeper(sessions_max=6)
     exchange(pair(process("p1", incarnation=number), one, to="p0", door=door))
     older = pair(process("p1", boot=b"older", incarnation=1), one, to="p0", door=door)
@@ -175,9 +175,9 @@ def test_any_number_of_a_start_can_be_named(number: int) -> None:
 
 @pytest.mark.parametrize("count", [5, 60])
 def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped(count: int) -> None:
-    """Unsynced groups were sent and confirmed, then lost in a power cut: the peer must not drop new entries as old.
+    """A power cut loses unsynced groups that were sent and confirmed: the peer must not drop new entries as repeated.
 
-    This holds even if as many new entries as were lost, or more, are committed under the same numbers.
+    This holds even if as many entries as were lost, or more, are then committed under the same numbers.
     """
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 10))])
@@ -198,7 +198,7 @@ def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped(count
 
 
 def test_a_process_and_its_copy_never_confirm_each_others_entries() -> None:
-    """A machine returns with its queue after a copy of it has continued under the same numbers."""
+    """A machine returns with its queue after a copy of the queue has continued with the same numbers elsewhere."""
     first, other = process("p0"), process("p1")
     commit(first, [("p1", links_for("p1", 10))])
     way = connected(first, other)
@@ -225,7 +225,10 @@ def test_a_process_and_its_copy_never_confirm_each_others_entries() -> None:
 
 @pytest.mark.parametrize("end", ["sender", "receiver", "both"])
 def test_a_queue_that_was_stored_without_a_check_loses_nothing(end: str) -> None:
-    """Earlier versions stored no check: it is read as 0, and differing entries are sent again under a fresh epoch."""
+    """Earlier versions stored no check, so it is read as 0.
+
+    If only one side has it, entries are resent under a fresh epoch.
+    """
     one, other = process("p0"), process("p1")
     way = connected(one, other)
     commit(one, [("p1", links_for("p1", 10))])
@@ -248,7 +251,7 @@ def test_a_queue_that_was_stored_without_a_check_loses_nothing(end: str) -> None
     assert (one.outbox.links, other.inbox.applied) == (0, 30)
 
 
-def test_what_was_sent_and_not_confirmed_may_be_known_after_the_next_greeting() -> None:
+def test_entries_sent_but_not_confirmed_are_confirmed_by_the_next_greeting() -> None:
     one, other = process("p0"), process("p1")
     way = connected(one, other)
     commit(one, [("p1", links_for("p1", 10))])
@@ -268,7 +271,7 @@ def test_an_unclean_start_without_synced_writes_begins_a_fresh_epoch() -> None:
     exchange(way)
     commit(other)
     way.listener.pump(0.0)
-    exchange(way)  # confirmed, but the deletes are not committed
+    exchange(way)  # the entries are confirmed, but their deletes are not committed
     epoch = one.outbox.spools["p1"].state.epoch
     cut(way)
     again = process("p0", store=common_store[id(one)], clean=False, boot=b"after it")

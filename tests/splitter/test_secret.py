@@ -1,4 +1,4 @@
-"""The shared secret: the permissions of its file, and the keys derived from it."""
+"""Test the shared secret: the permissions of its file, and the keys derived from it."""
 
 import hashlib
 import hmac
@@ -41,8 +41,8 @@ def test_a_missing_file_is_a_config_error(tmp_path: Path) -> None:
         read_secret(tmp_path / "none")
 
 
-def test_everything_derived_differs_and_is_the_same_everywhere() -> None:
-    """Golden: HMAC-SHA256 (RFC 2104) by the standard library, with the purpose as message."""
+def test_derived_keys_differ_by_purpose_and_are_the_same_everywhere() -> None:
+    """Golden values: the HMAC-SHA256 (RFC 2104) of the standard library, with the purpose of a key as message."""
     secret = b"0123456789abcdef"
     assert derive(secret, b"x") == hmac.new(secret, b"crawler x", hashlib.sha256).digest()
     assert len(fingerprint_seed(secret)) == 16

@@ -1,4 +1,4 @@
-"""Sessions without sockets: the handshake, every refusal, timers, violations of the protocol."""
+"""Test sessions without sockets: the handshake, every refusal, timers, violations of the protocol."""
 
 import random
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def test_links_flow_and_only_what_is_durable_is_confirmed() -> None:
 
 
 def test_a_small_bound_of_a_frame_makes_more_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sender respects the bound that its peer checks; the same links arrive."""
+    """A sender respects the frame size that its peer checks; the same links arrive."""
     config = msgspec.structs.replace(CONFIG, frame_bytes_max=700)
     monkeypatch.setattr("tests.splitter.ends.CONFIG", config)
     one, other, ends = streaming()
@@ -69,7 +69,7 @@ def test_a_small_bound_of_a_frame_makes_more_frames(monkeypatch: pytest.MonkeyPa
 def test_a_long_queue_leaves_a_frame_at_a_time_until_the_window_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The owner commits the first entries while the next are read."""
+    """The owner commits the first entries while the next ones are read from the queue."""
     monkeypatch.setattr("crawler.splitter.session._FRAME_BYTES", 700)
     one, other, ends = streaming()
     spool = one.outbox.spools["p1"]
@@ -124,7 +124,7 @@ def test_a_disagreement_is_refused_and_both_ends_know_why(reason: Reason) -> Non
     assert ends.dialler.state is ends.listener.state is SessionState.ENDED
 
 
-def test_a_name_that_is_no_peer_is_refused() -> None:
+def test_an_unknown_peer_name_is_refused() -> None:
     one = process("p0")
     one.identity = msgspec.structs.replace(one.identity, name="p9")
     ends = pair(one, process("p1"))
@@ -133,7 +133,7 @@ def test_a_name_that_is_no_peer_is_refused() -> None:
     assert "p9" in str(ends.dialler.ending)
 
 
-def test_another_secret_is_refused_by_the_listener_before_it_says_anything() -> None:
+def test_a_listener_refuses_another_secret_before_it_reveals_anything() -> None:
     ends = pair(process("p0", secret=b"one"), process("p1", secret=b"another"))
     exchange(ends)
     assert ends.listener.ending.reason is Reason.SECRET
@@ -141,13 +141,16 @@ def test_another_secret_is_refused_by_the_listener_before_it_says_anything() -> 
 
 
 def test_a_listener_without_the_secret_gets_no_link() -> None:
-    """The listener answers every step as well as it can; the dialler ends at the first frame that requires the key."""
+    """The false listener answers as well as it can.
+
+    The dialler ends the session at the first frame that requires the key.
+    """
     one = process("p0")
     ends = pair(one, process("p1", secret=b"guess"))
     commit(one, [("p1", links_for("p1", 10))])
     ends.listener.receive(ends.dialler.data_to_send(), 0.0)
     ends.dialler.receive(ends.listener.data_to_send(), 0.0)
-    ends.dialler.data_to_send()  # the Hello, which the false listener ignores
+    ends.dialler.data_to_send()  # this is the Hello, which the false listener ignores
     ends.listener._send(Welcome(b"boot", 0, 0))
     ends.dialler.receive(ends.listener.data_to_send(), 0.0)
     assert ends.dialler.ending.reason is Reason.SECRET
@@ -163,7 +166,7 @@ def test_another_protocol_version_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert ends.listener.ending.reason is ends.dialler.ending.reason is Reason.PROTOCOL
 
 
-def test_a_recorded_connection_cannot_be_played_again() -> None:
+def test_a_recorded_connection_cannot_be_replayed() -> None:
     one, other = process("p0"), process("p1")
     first = pair(one, other)
     said = []
@@ -192,7 +195,7 @@ def test_a_second_process_of_a_live_name_is_refused() -> None:
 
 
 def test_the_newer_start_of_a_name_wins_and_the_older_one_is_told_to_stop() -> None:
-    """A copy of a live node's folder, started elsewhere, would otherwise send requests to the same hosts."""
+    """Otherwise a copy of a running node's folder that is started elsewhere would send requests to the same hosts."""
     _, other, ends = streaming()
     copy = process("p0", crawl="crawl", boot=b"another", incarnation=7)
     second = pair(copy, other, door=ends.door)
@@ -204,7 +207,7 @@ def test_the_newer_start_of_a_name_wins_and_the_older_one_is_told_to_stop() -> N
     assert second.dialler.state is SessionState.STREAMING
 
 
-def test_the_same_process_connecting_again_takes_its_own_place() -> None:
+def test_a_process_that_reconnects_replaces_its_old_connection() -> None:
     one, other, ends = streaming()
     second = pair(one, other, door=ends.door)
     exchange(second)
@@ -213,7 +216,7 @@ def test_the_same_process_connecting_again_takes_its_own_place() -> None:
 
 
 def test_a_reconnect_waits_until_what_is_queued_is_durable() -> None:
-    """Entries of the old connection are not durable yet: after an early Welcome they would be applied twice."""
+    """Entries of the old connection may not be durable yet; after an early Welcome they would be applied twice."""
     one, other, ends = streaming()
     commit(one, [("p1", links_for("p1", 10))])
     ends.dialler.pump(0.0)
@@ -260,7 +263,7 @@ def test_a_handshake_has_ten_seconds() -> None:
     assert "no handshake" in str(listener.ending)
 
 
-def test_a_gap_is_asked_for_once_and_filled() -> None:
+def test_a_missing_entry_is_requested_once_and_resent() -> None:
     one, other, ends = streaming()
     commit(one, [("p1", links_for("p1", 40))])
     _, entries = one.outbox.spools["p1"].take_unsent()
@@ -281,7 +284,7 @@ def test_a_gap_is_asked_for_once_and_filled() -> None:
 
 
 def breach(message: object, to: str = "dialler") -> sessions.Ending:
-    """Return how a streaming session ends when its peer, which has the keys, sends `message`."""
+    """Return the ending of a streaming session after its peer, which has the keys, has sent `message`."""
     _, _, ends = streaming()
     source, target = (ends.listener, ends.dialler) if to == "dialler" else (ends.dialler, ends.listener)
     source._send(message)

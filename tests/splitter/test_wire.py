@@ -1,4 +1,4 @@
-"""Frames and messages: valid ones are decoded unchanged, everything else raises a ProtocolError."""
+"""Test frames and messages: valid ones are decoded unchanged, all others raise a ProtocolError."""
 
 import random
 import zlib
@@ -60,7 +60,7 @@ def read_all(reader: FrameReader) -> list:
     return list(iter(reader.next_message, None))
 
 
-def test_fed_byte_by_byte_or_whole_gives_the_same_messages() -> None:
+def test_bytes_fed_singly_or_whole_give_the_same_messages() -> None:
     stream = encode_all(MESSAGES)
     whole = FrameReader(1 << 20)
     whole.feed(stream)
@@ -88,7 +88,7 @@ def test_any_cut_of_the_stream_gives_the_same_messages(cuts: list[int], rng: ran
 
 
 def test_the_bytes_of_a_frame_are_those_of_its_definition() -> None:
-    """Golden: length, type and MessagePack by hand, the tag by the openssl command line.
+    """Golden value: length, type and MessagePack were written by hand, the tag was computed by the openssl command.
 
     printf '\\0\\0\\0\\0\\0\\0\\0\\0\\x08\\x91\\x04' | openssl dgst -sha256 -mac HMAC -macopt hexkey:6b6579
     """
@@ -101,7 +101,7 @@ GOLDEN_TAG = "7bde27f1328c8e224a75dda0a245637c"
 
 
 @pytest.mark.parametrize("length", [0, 16, (1 << 20) + 1, 0xFFFFFFFF])
-def test_a_length_out_of_bounds_is_refused_before_anything_is_kept(length: int) -> None:
+def test_a_length_out_of_bounds_is_refused_before_bytes_are_kept(length: int) -> None:
     reader = FrameReader(1 << 20)
     reader.feed(length.to_bytes(4, "big"))
     with pytest.raises(OversizeError):
@@ -152,7 +152,7 @@ def test_garbage_ends_in_a_protocol_error_or_waits(garbage: bytes) -> None:
 @given(st.integers(0, 255), st.binary(max_size=300))
 @settings(max_examples=300)
 def test_well_tagged_garbage_ends_in_a_protocol_error(kind: int, payload: bytes) -> None:
-    """Such frames can be sent by a peer that knows the secret."""
+    """A peer that knows the secret could send such frames."""
     content = bytes([kind]) + payload
     reader = FrameReader()
     reader.feed((len(content) + 16).to_bytes(4, "big") + content + Tagger().tag(content))
@@ -166,17 +166,17 @@ def test_well_tagged_garbage_ends_in_a_protocol_error(kind: int, payload: bytes)
 @pytest.mark.parametrize(
     "payload",
     [
-        b"\xdd\xff\xff\xff\xff",  # 4 thousand million elements announced
-        b"\xc6\xff\xff\xff\xff",  # 4 GiB of bytes announced
-        b"\x91" * 4000,  # nested deeper than any parser's stack
+        b"\xdd\xff\xff\xff\xff",  # announces 4 thousand million elements
+        b"\xc6\xff\xff\xff\xff",  # announces 4 GiB of bytes
+        b"\x91" * 4000,  # is nested deeper than the stack of any parser
         b"",
         b"\x92\x01\x91\xc6\xff\xff\xff\xff",
         msgspec.msgpack.encode([-1, []]),
         msgspec.msgpack.encode([1 << 63, []]),
-        msgspec.msgpack.encode([1, [], 3]),  # a field too many
+        msgspec.msgpack.encode([1, [], 3]),  # has one field too many
     ],
 )
-def test_hostile_payloads_are_named(payload: bytes) -> None:
+def test_hostile_payloads_raise_a_protocol_error(payload: bytes) -> None:
     content = bytes([wire.Frame.ENTRIES]) + payload
     reader = FrameReader(1 << 20)
     reader.feed((len(content) + 16).to_bytes(4, "big") + content + Tagger().tag(content))
@@ -227,7 +227,7 @@ def sealed(payload: bytes) -> bytes:
         sealed(b"\x91\x92\x01\xa1\xff"),
     ],
 )
-def test_impossible_entries_are_named(entry: bytes) -> None:
+def test_impossible_entries_raise_a_protocol_error(entry: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_entry(entry)
 

@@ -1,4 +1,4 @@
-"""A child: what it does on the supervisor's word, and what it says."""
+"""Test a child process: how it reacts to messages of the supervisor, and which messages it sends."""
 
 import asyncio
 import io
@@ -20,7 +20,7 @@ from crawler.supervision.child import CLEAR_LIMIT, ORPHAN_GRACE, Start, _Child, 
 
 
 class Writer:
-    """The supervisor's end of what is said."""
+    """Replaces the writer to the supervisor; keeps the messages that the child sends."""
 
     def __init__(self) -> None:
         self.said: list[Any] = []
@@ -44,7 +44,7 @@ class Writer:
 
 
 class Crawl:
-    """A crawl that remembers how it was stopped."""
+    """A fake crawl that records how it was stopped."""
 
     def __init__(self) -> None:
         self.stops: list[tuple[str, float | None]] = []
@@ -71,7 +71,7 @@ class Exchange:
 
 
 class Made:
-    """The child p1 of three, told by `lines`."""
+    """The child p1 of three, which receives `lines` from its supervisor."""
 
     def __init__(self, folder: Path, lines: bytes = b"", **start: Any) -> None:
         config = msgspec.to_builtins(convert({"crawl": {"processes": 3}}), enc_hook=lambda value: value + 0)
@@ -107,14 +107,14 @@ def heed(folder: Path, **message: Any) -> Made:
     return asyncio.run(play())
 
 
-def test_it_learns_where_its_siblings_listen(tmp_path: Path) -> None:
+def test_a_child_learns_the_addresses_of_its_siblings(tmp_path: Path) -> None:
     made = heed(tmp_path, addresses={"p0": 4, "p1": 5, "p2": 6})
     assert made.exchange.addresses == [("p0", ("127.0.0.1", 4)), ("p2", ("127.0.0.1", 6))]
     assert made.exchange.ends == 0 and made.crawl.stops == []
     assert made.child._addresses() == {"p0": ("127.0.0.1", 7), "p2": ("127.0.0.1", 0)}
 
 
-def test_it_stops_and_learns_of_the_end(tmp_path: Path) -> None:
+def test_a_child_obeys_messages_to_stop_or_about_the_end(tmp_path: Path) -> None:
     made = heed(tmp_path, ended=True)
     assert made.exchange.ends == 1 and made.crawl.stops == []
     made = heed(tmp_path, stop="max_pages")
@@ -122,8 +122,8 @@ def test_it_stops_and_learns_of_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_without_a_supervisor_it_stops_by_itself(tmp_path: Path, broken: bool) -> None:
-    """At the end of the stream, or when it breaks with words of ours unread."""
+def test_a_child_without_a_supervisor_stops_by_itself(tmp_path: Path, broken: bool) -> None:
+    """It stops when the stream ends, or when it breaks because messages of the child were not read."""
 
     async def play() -> Made:
         made = Made(tmp_path, b'{"stop": "signal"}\n{"ended": true}\n')
@@ -139,7 +139,7 @@ def test_without_a_supervisor_it_stops_by_itself(tmp_path: Path, broken: bool) -
 
 
 @pytest.mark.parametrize(("interval", "times"), [(0.0, 0), (0.25, 3)])
-def test_it_says_how_it_goes_if_anybody_looks(
+def test_a_child_reports_its_status_if_it_is_displayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval: float, times: int
 ) -> None:
     naps: list[float] = []
@@ -163,7 +163,7 @@ def test_it_says_how_it_goes_if_anybody_looks(
     assert naps == [interval] * times
 
 
-def test_a_supervisor_that_ends_before_a_word_leaves_nothing_to_do() -> None:
+def test_a_child_whose_supervisor_ends_before_the_first_message_exits() -> None:
     async def play() -> int:
         ours, theirs = socket.socketpair()
         theirs.close()
@@ -177,7 +177,7 @@ def test_a_supervisor_that_ends_before_a_word_leaves_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     ("error", "code"), [(UsageError("two\n  lines"), 2), (StoreError("two\nlines"), 75), (None, 0)]
 )
-def test_a_child_ends_with_the_code_of_its_error_in_one_line(
+def test_a_child_prints_its_error_in_one_line_and_exits_with_its_code(
     monkeypatch: pytest.MonkeyPatch, error: Exception | None, code: int
 ) -> None:
     def run(work: Any, new_loop: Any, limit: float) -> int:
@@ -199,7 +199,7 @@ def test_a_child_ends_with_the_code_of_its_error_in_one_line(
 
 
 class Whole(Crawl):
-    """A crawl that runs until it is stopped, made by the child itself."""
+    """A fake crawl, created by the child itself, that runs until it is stopped."""
 
     made: list["Whole"] = []
 
@@ -228,7 +228,7 @@ class Whole(Crawl):
 
 
 class Watched:
-    """A child that has run until it was told to stop, and what it asked of its surroundings."""
+    """Runs a child until it is told to stop; records which handlers, watchers and limits it set."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, told: str = "", early: bool = False):
         self.handlers: list[tuple[Any, ...]] = []
@@ -254,7 +254,7 @@ class Watched:
         loop.add_signal_handler = lambda *handler: self.handlers.append(handler)  # type: ignore[method-assign]
         self.made = made = Made(folder, status_interval=1000.0)
         del made.child._exchange
-        reader = made.child._reader = asyncio.StreamReader()  # one that does not end
+        reader = made.child._reader = asyncio.StreamReader()  # this stream does not end
         made.writer.reported = lambda: reader.feed_data(b'{"ended": true}\n{"reported": true}\n')
         running = asyncio.create_task(made.child.run("parser"))  # type: ignore[arg-type]
         for _ in range(5):
@@ -267,7 +267,7 @@ class Watched:
         self.left = asyncio.all_tasks() - {asyncio.current_task()}
 
 
-def test_a_child_crawls_as_a_member_and_says_its_port_its_status_and_its_report(
+def test_a_child_crawls_and_sends_its_port_its_status_and_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = Watched(tmp_path, monkeypatch, told='{"stop": "max_pages"}')
@@ -278,7 +278,7 @@ def test_a_child_crawls_as_a_member_and_says_its_port_its_status_and_its_report(
     member = crawl.options["member"]
     assert (member.name, member.crawl, member.run) == ("p1", "c", "r")
     assert member.addresses == {"p0": ("127.0.0.1", 7), "p2": ("127.0.0.1", 0)}
-    assert member.supervised and not member.ended, "unless the supervisor says so"
+    assert member.supervised and not member.ended, "the supervisor has not announced the end"
     assert made.writer.said == [
         {"port": 4711},
         {"status": {"looks": 1}},
@@ -293,7 +293,7 @@ def test_a_child_crawls_as_a_member_and_says_its_port_its_status_and_its_report(
     assert not watched.left
 
 
-def test_a_signal_stops_a_child_also_one_that_came_before_it_could(
+def test_a_signal_stops_a_child_even_if_it_came_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = Watched(tmp_path, monkeypatch, told='{"stop": "max_pages"}')
@@ -305,14 +305,14 @@ def test_a_signal_stops_a_child_also_one_that_came_before_it_could(
     assert watched.crawl.stops[0] == ("signal", None)
 
 
-def test_a_child_whose_supervisor_is_gone_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen by its process number, even where the pipe stays open."""
+def test_a_child_whose_supervisor_has_ended_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child watches the process number of the supervisor, so it notices the end even if the pipe stays open."""
     watched = Watched(tmp_path, monkeypatch)
     ((supervisor, _),) = watched.parents
     assert supervisor == 1 and watched.crawl.stops == [("supervisor gone", ORPHAN_GRACE)]
 
 
-def test_a_child_is_told_by_its_first_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_line_tells_a_child_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
 
     async def run(child: _Child, parser: Any) -> None:
@@ -338,7 +338,7 @@ def test_a_child_is_told_by_its_first_line(tmp_path: Path, monkeypatch: pytest.M
     ]
 
 
-def test_a_program_of_its_own_works_on_the_socket_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_started_as_a_program_uses_the_given_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[Any] = []
     ours, theirs = socket.socketpair()
 
@@ -354,15 +354,18 @@ def test_a_program_of_its_own_works_on_the_socket_that_it_is_given(monkeypatch: 
         assert module.main([str(number)]) == 75 and done == ["rarely", number]
 
 
-def test_what_each_would_import_is_imported_before_the_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_common_modules_are_imported_before_the_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr("crawler.storage.engines.chosen", lambda: done.append("engine"))
     module.warm_up()
     assert done == ["engine"]
 
 
-def test_a_report_arrives_beside_messages_that_the_child_does_not_expect(tmp_path: Path) -> None:
-    """A child that closed its socket with unread messages reset it: a report of three processes had two."""
+def test_a_report_arrives_even_if_the_supervisor_sends_other_messages(tmp_path: Path) -> None:
+    """A report of three processes once covered only two, because the third was lost.
+
+    A child that closes its socket while messages are unread resets the connection.
+    """
 
     async def play() -> list[bytes]:
         ours, theirs = socket.socketpair()
@@ -373,7 +376,7 @@ def test_a_report_arrives_beside_messages_that_the_child_does_not_expect(tmp_pat
         handing = asyncio.ensure_future(made.child._hand_over({"pages": 3}))
         await asyncio.sleep(0)
         heard = [await reader.readline()]
-        assert not handing.done(), "until the supervisor has it"
+        assert not handing.done(), "the child waits until the supervisor has the report"
         writer.write(b'{"reported": true}\n')
         await handing
         made.child._writer.close()
@@ -384,12 +387,12 @@ def test_a_report_arrives_beside_messages_that_the_child_does_not_expect(tmp_pat
     assert asyncio.run(play()) == [b'{"report":{"pages":3}}\n', b""]
 
 
-def test_a_child_whose_supervisor_ends_first_keeps_no_report_back(tmp_path: Path) -> None:
+def test_a_child_whose_supervisor_ends_first_does_not_wait(tmp_path: Path) -> None:
     made = asyncio.run(_handed_over(tmp_path))
     assert made.writer.said == [{"report": 1}]
 
 
 async def _handed_over(folder: Path) -> Made:
-    made = Made(folder)  # whose supervisor has ended
+    made = Made(folder)  # the stream of its supervisor has ended
     await made.child._hand_over(1)
     return made

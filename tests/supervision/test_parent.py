@@ -1,4 +1,4 @@
-"""Children end with their parent, whatever state their pipe is in."""
+"""Test that children end with their parent, whatever the state of their pipe."""
 
 import os
 import signal
@@ -14,11 +14,11 @@ from crawler.forked_children import fork_children
 from crawler.supervision.parent import ORPHAN_LIMIT, wait_for_end, watch_parent
 from tests.faults.harness import TreeWeb, settings, start
 
-SURELY = 30.0  # seconds after which a wait is given up: the test has failed
+SURELY = 30.0  # seconds after which a wait is given up and the test fails
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that `pid` has started and that they have, the nearest first."""
+    """Return the process numbers of all descendants of `pid`, children first."""
     try:
         own = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except FileNotFoundError:
@@ -33,18 +33,18 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_a_process_that_is_no_parent_counts_as_ended() -> None:
-    """Its number may belong to another process; waiting for that process could take forever."""
-    wait_for_end(os.getpid())  # runs, but is not our parent
+def test_a_process_that_is_not_the_parent_counts_as_ended() -> None:
+    """The number may belong to another process by now; waiting for that process could take forever."""
+    wait_for_end(os.getpid())  # this process runs, but it is not its own parent
     other = subprocess.Popen([sys.executable, "-c", ""])
     other.wait()
     wait_for_end(other.pid)
 
 
-def test_a_child_hears_of_the_end_of_its_parent() -> None:
+def test_a_child_notices_the_end_of_its_parent() -> None:
     def work(link: socket.socket) -> int:
         (child,) = fork_children(lambda inner: _tell_when_alone(inner, link), 1)
-        child.link.recv(1)  # it watches
+        child.link.recv(1)  # the child now watches its parent
         os._exit(0)
 
     (parent,) = fork_children(work, 1)
@@ -54,8 +54,8 @@ def test_a_child_hears_of_the_end_of_its_parent() -> None:
     parent.link.close()
 
 
-def test_a_child_whose_loop_stands_ends_with_its_parent_all_the_same() -> None:
-    """`gone` is called first, and the process ended when its time is over: no pipe, no loop has a part in it."""
+def test_a_child_with_a_blocked_event_loop_ends_with_its_parent() -> None:
+    """The child first calls `gone` and is ended after the limit, without the help of its event loop or pipe."""
 
     def work(link: socket.socket) -> int:
         (child,) = fork_children(lambda inner: _stand(inner, link), 1)
@@ -86,8 +86,8 @@ def _tell_when_alone(inner: socket.socket, link: socket.socket) -> int:
 
 
 @pytest.mark.parametrize("delay", ["0.5", "30"], ids=["quick answers", "slow answers"])
-def test_all_end_soon_after_a_supervisor_that_hung(tmp_path: Path, delay: str) -> None:
-    """Unread messages once broke the pipe with an error that the children did not recognise as its end."""
+def test_children_end_soon_after_a_supervisor_that_hung(tmp_path: Path, delay: str) -> None:
+    """Unread messages once broke the pipe with an error that the children did not recognize as the end of the stream."""
     with TreeWeb(tmp_path, 3000, "--fanout", "3", "--delay", delay) as web:
         talking = [flag for flag in settings("--processes", "2", "--progress", "plain") if flag != "-q"]
         process = start(tmp_path / "crawl", web.seed, *talking)
@@ -98,7 +98,7 @@ def test_all_end_soon_after_a_supervisor_that_hung(tmp_path: Path, delay: str) -
             time.sleep(0.01)
         children = children_of(process.pid)
         os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(2.0)  # the hang: the children write, and the supervisor does not read
+        time.sleep(2.0)  # while the supervisor hangs, the children write and it does not read
         process.kill()
         process.wait()
         end = time.monotonic() + 3 * ORPHAN_LIMIT

@@ -1,4 +1,4 @@
-"""A child that ends: when it is started again, and when not."""
+"""Test when a child that has ended is started again."""
 
 import itertools
 
@@ -9,22 +9,25 @@ from crawler.supervision.restarts import LASTED, RESTART_DELAY_MAX, RESTARTS_MAX
 
 
 @pytest.mark.parametrize(("code", "stopping"), [(0, False), (0, True), (1, True), (-9, True), (2, True)])
-def test_an_end_as_wanted_is_final(code: int, stopping: bool) -> None:
+def test_an_expected_end_is_final(code: int, stopping: bool) -> None:
     assert Restarts().ended(code, 1.0, stopping=stopping) is Next.NOTHING
 
 
 @pytest.mark.parametrize("error", [UsageError, ConfigError, DirectoryError, DamageError])
-def test_what_would_only_come_again_fails_at_once(error: type[CrawlerError]) -> None:
+def test_errors_that_a_restart_cannot_fix_fail_at_once(error: type[CrawlerError]) -> None:
     assert Restarts().ended(error.exit_code, 10 * LASTED, stopping=False) is Next.FAIL
 
 
 @pytest.mark.parametrize("code", [CrawlerError.exit_code, StoreError.exit_code, 4, -9])
-def test_what_may_pass_is_tried_again(code: int) -> None:
+def test_errors_that_may_pass_cause_a_restart(code: int) -> None:
     assert Restarts().ended(code, 0.0, stopping=False) is Next.START
 
 
-def test_the_numbers_are_those_of_the_page() -> None:
-    """`supervision/README.md`: 0.2 s doubling to 30 s, at most 10 times without lasting 60 s."""
+def test_the_numbers_are_those_of_the_readme() -> None:
+    """The numbers are those of `supervision/README.md`: delays double from 0.2 s to 30 s.
+
+    After at most 10 restarts in a row that last less than 60 s, the crawl fails.
+    """
     restarts, delays = Restarts(), []
     while restarts.ended(-9, 59.9, stopping=False) is Next.START:
         delays.append(restarts.delay)
@@ -33,7 +36,7 @@ def test_the_numbers_are_those_of_the_page() -> None:
 
 
 @pytest.mark.parametrize("code", [1, 5, -9, -11])
-def test_each_start_that_does_not_last_waits_longer_until_the_last(code: int) -> None:
+def test_each_short_run_doubles_the_delay_until_the_last_restart(code: int) -> None:
     restarts, delays = Restarts(), []
     for _ in range(RESTARTS_MAX):
         assert restarts.ended(code, LASTED - 0.1, stopping=False) is Next.START

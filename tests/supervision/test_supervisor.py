@@ -1,4 +1,4 @@
-"""Test the supervisor: the end of a crawl, the sum of the reports, children that do not stop."""
+"""Test the supervisor: the end of a crawl, the sum of the reports, and children that do not stop."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ TWO = {"crawl": {"processes": 2}, "identity": {"contact": "x@example.org"}}
 
 
 class Two:
-    """A supervisor of two processes that were never started, in a loop."""
+    """A supervisor of two processes that were never started; to be used in an event loop."""
 
     def __init__(self, folder: Path) -> None:
         self.supervisor = Supervisor(convert(TWO), folder, ["http://a.org/"])
@@ -54,7 +54,7 @@ class Two:
         ("patience", []),
     ],
 )
-def test_a_process_that_ends_for_a_limit_takes_the_others_with_it(
+def test_a_process_that_reaches_a_limit_stops_the_others(
     tmp_path: Path, stopped_by: str, told: list[dict[str, Any]]
 ) -> None:
     async def play() -> None:
@@ -83,7 +83,7 @@ def test_a_process_that_fails_for_good_fails_the_crawl_with_its_code(
     asyncio.run(play())
 
 
-def test_a_process_that_was_killed_by_us_is_no_failure(tmp_path: Path) -> None:
+def test_a_process_that_the_supervisor_killed_is_no_failure(tmp_path: Path) -> None:
     async def play() -> None:
         with Two(tmp_path) as two:
             two.supervisor.stop("signal")
@@ -103,7 +103,7 @@ def test_all_are_told_once_that_the_crawl_has_ended(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_reports_add_up_and_the_supervisor_s_time_counts(tmp_path: Path) -> None:
+def test_reports_are_added_up_with_the_time_of_the_supervisor(tmp_path: Path) -> None:
     supervisor = Supervisor(convert(TWO), tmp_path, [])
     supervisor.directory.create()
     now = supervisor.started
@@ -119,26 +119,26 @@ def test_reports_add_up_and_the_supervisor_s_time_counts(tmp_path: Path) -> None
     assert merged_report([], supervisor).plain()["frontier"]["todo"] == 0
 
 
-def test_what_was_sent_must_have_been_applied_at_the_end(tmp_path: Path) -> None:
+def test_at_the_end_all_sent_links_must_have_been_applied(tmp_path: Path) -> None:
     supervisor = Supervisor(convert(TWO), tmp_path, [])
     supervisor.directory.create()
     parts = [report(splitter=SplitterCounts(sent=2)), report(splitter=SplitterCounts(applied=1))]
     assert merged_report(parts, supervisor).problems == [], "links may be on their way before the end"
     supervisor.ended = True
     assert merged_report(parts, supervisor).problems == ["sent = applied: 2 != 1"]
-    assert merged_report(parts[:1], supervisor).problems == [], "one has not reported"
+    assert merged_report(parts[:1], supervisor).problems == [], "only one process has reported"
 
 
 def test_a_process_that_had_a_store_open_forks_no_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LevelDB's background thread would be missing in the fork, which then never closes its store."""
+    """LevelDB's background thread would be missing in a forked child, which could then never close its store."""
     open_store(tmp_path / "store").close()
     monkeypatch.setattr(supervision, "fork_children", lambda *_: pytest.fail("forked"))
     Supervisor(convert(TWO), tmp_path / "crawl", []).fork()
 
 
-def test_processes_are_forked_where_that_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_are_forked_if_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules that all processes import are imported before the fork."""
     done: list[Any] = []
 
@@ -163,7 +163,7 @@ def test_processes_are_forked_where_that_can_be(tmp_path: Path, monkeypatch: pyt
 
 
 class Canned:
-    """In the place of a forked process: says its port, and its report when it is told to stop or `at_once`."""
+    """Replaces a forked process: sends its port, and sends its report when it is told to stop, or `at_once`."""
 
     pid = 0
 
@@ -218,7 +218,7 @@ QUICK = TWO | {"crawl": {"processes": 2, "drain_max": 0.01, "shutdown_step_max":
 
 
 def crawled(folder: Path, *, stop: str = "", **canned: Any) -> tuple[Supervisor, list[Canned], Any]:
-    """A crawl of two such processes; its report, or the error it ended with."""
+    """Run a crawl of two canned processes; return (supervisor, processes, its report or the error that ended it)."""
 
     async def play() -> tuple[Supervisor, list[Canned], Any]:
         supervisor = Supervisor(convert(QUICK), folder, ["http://127.0.0.1:9/"])
@@ -260,38 +260,36 @@ def test_a_crawl_from_its_seeds_to_the_report(tmp_path: Path) -> None:
     assert convert(directory.saved_config()).crawl.processes == 2
     assert supervisor.ports == {"p0": 5, "p1": 6} and supervisor.ended and supervisor.failure is None
     with Lock(directory.path / "supervisor.lock", "supervisor"):
-        pass  # let go again
+        pass  # the supervisor has released its lock
     assert 0.0 <= ended["seconds"] < 60.0
 
 
-def test_a_crawl_that_is_stopped_ends_with_what_it_has(tmp_path: Path) -> None:
+def test_a_stopped_crawl_reports_what_it_has_done(tmp_path: Path) -> None:
     supervisor, processes, ended = crawled(tmp_path / "crawl", stop="signal")
     assert ended["stopped_by"] == "signal" and supervisor._stopping is not None
-    assert supervisor._stopping.cancelled(), "all have ended in time"
+    assert supervisor._stopping.cancelled(), "all processes have ended in time"
     for each in processes:
         assert {"stop": "signal"} in each.heard and {"addresses": {"p0": 5, "p1": 6}} in each.heard
         assert each.returncode == 0
 
 
 def test_processes_that_do_not_stop_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The supervisor waited for its children without a limit: a stopped child made it hang."""
+    """The supervisor once waited for its children without a limit: a suspended child made it hang."""
     monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
     supervisor, processes, ended = crawled(tmp_path / "crawl", stop="signal", stubborn=True)
     assert [each.returncode for each in processes] == [-9, -9]
-    assert ended["stopped_by"] == "signal" and supervisor.failure is None, "they were killed by us"
+    assert ended["stopped_by"] == "signal" and supervisor.failure is None, "the supervisor killed them itself"
 
 
-def test_processes_that_not_even_a_kill_ends_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_that_survive_a_kill_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
     supervisor, _, ended = crawled(tmp_path / "crawl", stop="signal", immortal=True)
     assert isinstance(ended, CrawlerError) and "did not end" in str(ended)
-    assert supervisor.directory.report_file.exists(), "what is known is kept"
+    assert supervisor.directory.report_file.exists(), "the report of what is known is written"
 
 
 @pytest.mark.parametrize("check", ["check_start", "check_processes", "topology"])
-def test_what_cannot_be_crawled_is_refused_before_anything_is_begun(
+def test_an_impossible_crawl_is_rejected_before_it_creates_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: str
 ) -> None:
     def refuse(*_: object) -> None:
@@ -303,10 +301,8 @@ def test_what_cannot_be_crawled_is_refused_before_anything_is_begun(
     assert not (tmp_path / "crawl").exists()
 
 
-def test_a_child_is_started_again_as_a_program_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With one end of a socket pair and nothing else; a planted fault is for the first start alone."""
+def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It inherits one end of a socket pair and no other file; a planted fault applies to the first start only."""
     asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     async def create(*argv: Any, **named: Any) -> Any:
@@ -342,7 +338,7 @@ def test_the_error_of_a_process_is_that_of_the_crawl(code: int, cause: str, exit
     assert f"p0: ended with {cause};" in str(failure) and failure.exit_code == exit_code
 
 
-def test_nothing_is_added_by_the_supervisor_but_its_time(tmp_path: Path) -> None:
+def test_the_supervisor_adds_only_its_time_to_the_report(tmp_path: Path) -> None:
     supervisor = Supervisor(convert(TWO), tmp_path, [])
     supervisor.directory.create()
     nothing = supervision._nothing(supervisor)
@@ -355,7 +351,7 @@ def test_nothing_is_added_by_the_supervisor_but_its_time(tmp_path: Path) -> None
 
 
 def runs(two: Two, monkeypatch: pytest.MonkeyPatch, ends: list[tuple[int, float]]) -> list[float]:
-    """Let p0 end with these codes, each after some seconds; the naps between."""
+    """Let p0 end with each of these codes after the given seconds; return the list of naps between the starts."""
     clock, naps = [0.0], []
 
     async def run_once() -> int:
@@ -397,7 +393,9 @@ def test_a_start_that_lasted_begins_a_new_count(tmp_path: Path, monkeypatch: pyt
     asyncio.run(play())
 
 
-def test_a_child_that_cannot_go_on_fails_the_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_with_a_permanent_error_fails_the_crawl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def play() -> None:
         with Two(tmp_path) as two:
             naps = runs(two, monkeypatch, [(3, 1.0)])
@@ -406,14 +404,12 @@ def test_a_child_that_cannot_go_on_fails_the_crawl(tmp_path: Path, monkeypatch: 
             assert failure is not None and failure.exit_code == 3 and naps == []
             assert "p0: ended with exit code 3" in str(failure)
             two.supervisor.fail(CrawlerError("later"))
-            assert two.supervisor.failure is failure, "the first one counts"
+            assert two.supervisor.failure is failure, "the first failure counts"
 
     asyncio.run(play())
 
 
-def test_nobody_waits_for_another_start_once_all_are_to_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_ends_the_wait_for_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> None:
         with Two(tmp_path) as two:
             naps = runs(two, monkeypatch, [])
@@ -434,7 +430,7 @@ def listen(two: Two, *lines: object) -> Any:
     return two.p0._listen(reader)
 
 
-def test_what_a_child_says_is_told_to_all_or_kept(tmp_path: Path) -> None:
+def test_messages_of_a_child_are_kept_or_passed_to_the_others(tmp_path: Path) -> None:
     async def play() -> None:
         with Two(tmp_path) as two:
             status = Status(processes=[])
@@ -447,7 +443,7 @@ def test_what_a_child_says_is_told_to_all_or_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", ["done", "patience"])
-def test_one_that_knows_of_the_end_lets_all_know(tmp_path: Path, reason: str) -> None:
+def test_a_child_that_reports_the_end_informs_all_others(tmp_path: Path, reason: str) -> None:
     async def play() -> None:
         with Two(tmp_path) as two:
             await listen(two, {"report": report(stopped_by=reason)})
@@ -456,8 +452,8 @@ def test_one_that_knows_of_the_end_lets_all_know(tmp_path: Path, reason: str) ->
     asyncio.run(play())
 
 
-def test_what_a_child_is_to_do(tmp_path: Path) -> None:
-    """Loopback, a port of its own, the seeds in a file; live settings as they are now."""
+def test_the_instructions_to_a_child(tmp_path: Path) -> None:
+    """A child gets the loopback address, a free port, the file with the seeds, and the current live settings."""
     settings = TWO | {"splitter": {"backoff_max": 60}, "seeds": ["http://a.org/"]}
     supervisor = Supervisor(
         convert(settings), tmp_path, ["http://a.org/"], status_interval=2.0, json_log=True
@@ -478,7 +474,9 @@ def test_what_a_child_is_to_do(tmp_path: Path) -> None:
     assert supervisor.process_count == 2
 
 
-def test_all_are_asked_to_stop_and_have_their_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_all_children_are_told_to_stop_and_get_time_for_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     crawl = convert(TWO).crawl
     limit = 2.5 + crawl.drain_max + 10 * crawl.shutdown_step_max
 
@@ -503,7 +501,7 @@ def test_all_are_asked_to_stop_and_have_their_time(tmp_path: Path, caplog: pytes
     assert f"did not stop within {limit:g} s; killed" in caplog.text
 
 
-def test_a_crawl_without_one_page_says_why(tmp_path: Path) -> None:
+def test_a_crawl_without_any_page_reports_the_cause(tmp_path: Path) -> None:
     supervisor = Supervisor(convert(TWO), tmp_path, [])
     supervisor.directory.create()
     (tmp_path / "seeds.run").touch()
@@ -511,13 +509,13 @@ def test_a_crawl_without_one_page_says_why(tmp_path: Path) -> None:
         supervisor._finish()
     assert not (tmp_path / "seeds.run").exists() and supervisor.directory.report_file.exists()
     supervisor.stopped_by = "signal"
-    assert supervisor._finish()["stopped_by"] == "signal", "nobody has seen its end"
+    assert supervisor._finish()["stopped_by"] == "signal", "no process has reported the end"
     supervisor.failure = CrawlerError("p0: ended")
     with pytest.raises(CrawlerError, match="p0: ended"):
         supervisor._finish()
 
 
-def test_a_child_that_does_not_run_is_told_nothing(tmp_path: Path) -> None:
+def test_a_child_that_is_not_running_gets_no_message(tmp_path: Path) -> None:
     supervisor = Supervisor(convert(TWO), tmp_path, [])
     child = supervisor._children[0]
     child.tell({"stop": "x"})

@@ -1,4 +1,4 @@
-"""Long turns are asked for without touching anything else of the process."""
+"""Test that a process requests long time slices and changes nothing else of its scheduling."""
 
 import struct
 import subprocess
@@ -24,7 +24,7 @@ print(asked, os.sched_getscheduler(0) == os.SCHED_BATCH, nice == min(before + 2,
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has such turns")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such time slices")
 def test_a_process_and_its_children_use_long_slices_at_their_own_priority() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True", "True", "True"]
@@ -33,8 +33,13 @@ def test_a_process_and_its_children_use_long_slices_at_their_own_priority() -> N
 @pytest.mark.parametrize(
     ("machine", "number"), [("x86_64", 314), ("aarch64", 274), ("riscv64", 274), ("other", None)]
 )
-def test_the_call_that_is_made(monkeypatch: pytest.MonkeyPatch, machine: str, number: int | None) -> None:
-    """`struct sched_attr` of sched_setattr(2): size 48, policy 3 (batch), the nice value as it is, 20 ms in ns."""
+def test_the_arguments_of_the_system_call(
+    monkeypatch: pytest.MonkeyPatch, machine: str, number: int | None
+) -> None:
+    """The argument is a `struct sched_attr` (sched_setattr(2)).
+
+    It has size 48, policy 3 (batch), the same nice value, 20 ms in ns.
+    """
     calls: list[tuple[object, ...]] = []
     monkeypatch.setattr(slices.os, "sched_setscheduler", lambda *_: None)
     monkeypatch.setattr(slices.os, "getpriority", lambda *_: 7)
@@ -46,7 +51,7 @@ def test_the_call_that_is_made(monkeypatch: pytest.MonkeyPatch, machine: str, nu
     assert calls == ([] if number is None else [(number, 0, attributes, 0)])
 
 
-def test_where_nobody_knows_of_turns_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_system_call_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError
 

@@ -1,4 +1,4 @@
-"""The path from raw hrefs to accepted links, with and without its memo."""
+"""Test the path from raw hrefs to accepted links, with and without the memo of earlier results."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def intake(kind: str = "host", memo_bytes_max: int = 1 << 20, exclude: tuple[str
 
 
 def test_a_page() -> None:
-    """Links keep their order and first spelling, without fragments; each href is counted once per page if rejected."""
+    """Links keep their order and first spelling, without fragments; a rejected href is counted once per page."""
     hrefs = [
         "b.html", "#top", "b.html#y", "http://other.example/", "?q", "../c%7e", "../c~", "mailto:x", "http://[",
         "a.html", "z/z/z/", "z/z/z/#f", "//example.com/d", "no/logout", "http://h/" + "a" * LENGTH_MAX,
@@ -53,7 +53,7 @@ def test_a_page_without_links() -> None:
 
 
 def test_the_memo_is_used() -> None:
-    """Another page of the directory finds its links in the memo; `?x` is resolved each time."""
+    """Another page of the same directory finds its links in the memo; only `?x` is resolved each time."""
     links = intake()
     links.filter_links("http://www.example.com/docs/a.html", ["b.html", "../x", "?x", "", "http:y"])
     assert (links.links, links.misses) == (5, 5)
@@ -74,7 +74,7 @@ def test_the_memo_is_used() -> None:
     "href", ["?q", " ?q", "\t?q", "ht\ntp:?q", "http:?q", "HTTP:?q", "", " ", "\x00", "\r#"]
 )
 def test_hrefs_that_depend_on_the_whole_base(href: str) -> None:
-    """Two pages of a directory give different results."""
+    """Some hrefs give different results on two pages of one directory."""
     links = intake()
     for page in ("http://www.example.com/docs/a", "http://www.example.com/docs/b"):
         assert links.filter_links(page, [href]).urls == [page + ("?q" if "q" in href else "")]
@@ -113,7 +113,7 @@ def test_widening_empties_the_memo() -> None:
 
 
 def test_odd_bases() -> None:
-    """The base has credentials, a fragment with slashes or another scheme, or is missing."""
+    """The base URL has credentials, a fragment with slashes or another scheme, or is missing."""
     links = intake("any")
     assert links.filter_links("http://u:p@h.example./a/b#/c/d", ["x", "../y"]).urls == [
         "http://h.example/a/x",
@@ -169,7 +169,7 @@ encodings = st.sampled_from(["utf-8", "windows-1252", "shift_jis", "utf-16be"])
 
 
 class MemoEqualsNoMemo(RuleBasedStateMachine):
-    """For any input, filters with little, some and much memory give the same results as one without."""
+    """For any input, filters with a small, medium and large memo give the same results as one without a memo."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -234,8 +234,11 @@ def test_take_never_raises(page: list[str], base: str, encoding: str) -> None:
     links._check()
 
 
-def test_directories_share_what_is_known_of_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A URL is judged once, however many directories link to it; a wider scope, and too many URLs, forget it."""
+def test_directories_share_verdicts_on_urls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URL is judged once, however many directories link to it.
+
+    The verdict is dropped when the scope grows or memory is full.
+    """
     links, asked = intake("any"), list[str]()
     verdict = links.filter.verdict
     monkeypatch.setattr(
@@ -252,7 +255,7 @@ def test_directories_share_what_is_known_of_a_url(monkeypatch: pytest.MonkeyPatc
 
 
 def test_memory_is_bounded_by_bytes() -> None:
-    """Hostile pages: always new directories without links, and hrefs of the largest length."""
+    """Hostile pages cannot exceed the bound: each is in a new directory, or has hrefs of the largest length."""
     links = intake("any", memo_bytes_max=50_000)
     for number in range(200):
         links.filter_links(f"http://h/{number}/", [])
@@ -263,7 +266,7 @@ def test_memory_is_bounded_by_bytes() -> None:
 
 
 def test_a_proven_equivalence_reaches_the_memo() -> None:
-    """Once http and https are proven to be equivalent, the two spellings of a link on a page are one."""
+    """Once http and https are proven to be equivalent, the two spellings of a link on a page count as one link."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(bytes(16), equivalences=equivalences)
     links = LinkFilter(UrlFilter(Scope("any")), fingerprinter)

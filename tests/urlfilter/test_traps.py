@@ -1,4 +1,4 @@
-"""Path shapes that only traps produce (`urlfilter/README.md`, "Traps")."""
+"""Test the rules for path shapes that only traps produce (`urlfilter/README.md`, "Traps")."""
 
 import re
 
@@ -50,7 +50,7 @@ def test_limits_are_configurable_and_0_disables_them() -> None:
 
 @given(paths, st.integers(1, 3))
 def test_repeats_agrees_with_the_pattern_of_heritrix(path: str, repeats_max: int) -> None:
-    """The verdict equals that of a back-reference, on paths that end with a slash as that pattern requires."""
+    """The verdict equals that of Heritrix's regular expression, on paths that end with a slash, as it requires."""
     path = path.rstrip("/") + "/"
     segments = path[1:].split("/")[:-1]
     pattern = re.compile(rf"/((?:[^/]*/){{1,6}})\1{{{repeats_max}}}")
@@ -62,7 +62,10 @@ def test_repeats_agrees_with_the_pattern_of_heritrix(path: str, repeats_max: int
 def test_the_verdict_on_a_directory_holds_for_its_files(
     path: str, name: str, segments_max: int, repeats_max: int
 ) -> None:
-    """A rule or "" for the directory is the verdict on each of its files; None depends on the file."""
+    """A rule or "" for a directory is the verdict on each of its files.
+
+    None means that the verdict depends on the file.
+    """
     limits = {"segments_max": segments_max, "repeats_max": repeats_max}
     directory = HOST + path[: path.rindex("/") + 1]
     known = directory_trap(directory, *limits.values())
@@ -78,6 +81,6 @@ def test_ordinary_directories_have_a_verdict() -> None:
 
 
 def test_work_is_bounded() -> None:
-    """A path of thousands of segments, with the limit on their number disabled."""
+    """The path has thousands of segments, and the limit on their number is disabled."""
     assert trap(HOST + "/a/b" * 4000, segments_max=0) == REPEATED_SEGMENTS
     assert trap(HOST + "".join(f"/{number}" for number in range(4000)) + "/0", segments_max=0) == ""

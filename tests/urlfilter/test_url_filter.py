@@ -1,4 +1,4 @@
-"""Scope and the verdict of the URL filter."""
+"""Test the scope and the verdicts of the URL filter."""
 
 import json
 
@@ -54,7 +54,7 @@ def test_www_is_folded_both_ways_but_not_into_a_suffix() -> None:
 
 @given(st.sampled_from(SCOPES), st.lists(urls, max_size=4), urls)
 def test_scope_grows_and_survives(kind: str, seeds: list[str], url: str) -> None:
-    """Seeds are covered, adding never shrinks the scope, and the restored state covers the same URLs."""
+    """The scope covers its seeds, adding seeds never shrinks it, and its restored state covers the same URLs."""
     scope = Scope(kind, seeds)
     before = [probe for probe in [*seeds, url] if scope.covers(probe)]
     assert set(seeds) <= set(before)
@@ -105,7 +105,10 @@ def verdict(url: str, flags: int = 0, **options: bool) -> str:
 
 
 def test_external_links_are_those_out_of_scope() -> None:
-    """Their kind does not matter, because only their status is of interest; `include` is about the crawl's pages."""
+    """Their file type does not matter, because only their status is checked.
+
+    `include` applies to pages of the crawl only.
+    """
     config = FilterConfig(
         exclude_extensions=(".pdf",), accept=("png",), include=("docs",), exclude=("secret",)
     )
@@ -160,7 +163,7 @@ def test_ports_of_other_protocols(flags: int) -> None:
     ],
 )
 def test_verdict_on_page_links(url: str, rule: str) -> None:
-    """The first rule in the order of RULES that applies."""
+    """The verdict is the first rule that applies, in the order of RULES."""
     assert verdict(url) == rule
     assert verdict(url, LinkFlag.REDIRECT) == rule
     assert not rule or rule in RULES
@@ -176,7 +179,7 @@ def test_verdict_on_page_links(url: str, rule: str) -> None:
     ],
 )
 def test_flags_lift_rules(url: str, seed: str, sitemap: str, requisite: str) -> None:
-    """The table of the module's docstring."""
+    """Check the table in the docstring of the module under test."""
     assert verdict(url, LinkFlag.SEED) == seed
     assert verdict(url, LinkFlag.SITEMAP | LinkFlag.REDIRECT) == sitemap
     assert verdict(url, LinkFlag.REQUISITE, requisites=True) == requisite
@@ -195,7 +198,7 @@ def test_widening_changes_the_verdict_and_the_revision() -> None:
 
 @given(st.lists(urls, max_size=30), st.sampled_from(SCOPES))
 def test_remembered_directory_verdicts_change_nothing(given_urls: list[str], kind: str) -> None:
-    """Verdicts in any order, with room for two directories, equal those of a new filter for each URL."""
+    """With memory for two directories, verdicts on URLs in any order equal those of a new filter for each URL."""
     limits = TrapsConfig(path_segments_max=2, repeated_segments_max=1)
     bound, filters._DIRECTORIES_MAX = filters._DIRECTORIES_MAX, 2
     try:

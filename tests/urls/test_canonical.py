@@ -1,4 +1,4 @@
-"""Request forms, duplicate keys, and the functions that return parts of them (`urls/README.md`, "Forms of a URL")."""
+"""Test request forms, duplicate keys, and functions that return parts of URLs (`urls/README.md`, "Forms of a URL")."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -59,7 +59,7 @@ encodings = st.sampled_from(
     ],
 )
 def test_request_form(raw_url: str, url: str) -> None:
-    """Escapes in path and query are unchanged, the rest is in canonical form."""
+    """Percent-encoded characters in path and query are unchanged; the rest of the URL is canonical."""
     assert canonical(raw_url) == url
 
 
@@ -160,7 +160,7 @@ def test_session_ids_can_be_kept() -> None:
 
 @given(st.sampled_from(["/~u/a-b._c", "/x?y=~1"]), st.data())
 def test_equivalent_spellings_have_one_key(path: str, data: st.DataObject) -> None:
-    """Any choice of unreserved characters to escape, in any case of hex digits, gives the same key."""
+    """URLs have the same key whichever unreserved characters are percent-encoded, and in upper or lower case."""
     spelled = "".join(
         data.draw(st.sampled_from([f"%{ord(c):02x}", f"%{ord(c):02X}", c])) if c not in "/?=" else c
         for c in path
@@ -174,7 +174,10 @@ def test_equivalent_spellings_have_one_key(path: str, data: st.DataObject) -> No
 @example("http://u:p@h.example.:80/\ud800\x00?#", "utf-8")
 @settings(max_examples=300)
 def test_resolve_never_raises_and_is_idempotent(raw_url: str, encoding: str) -> None:
-    """Any text gives a form that is its own request form, or a rule; parts and key of every form can be computed."""
+    """Any text gives either a request form, which resolves to itself, or the rule that rejects it.
+
+    Every form has parts and a key.
+    """
     for base in (None, BASE, "https://[::1]:8443/x/", raw_url):
         url, rule = resolve_or_rule(base, raw_url, encoding=encoding)
         assert bool(url) != bool(rule)
@@ -209,7 +212,7 @@ def test_arbitrary_bytes_in_any_decoding(data: bytes) -> None:
     "unit", ["\x00", "\ud800", "é", "%2e/", "../", "//", "@", ":", "?", "a" * 64 + ".", "[", "xn--"]
 )
 def test_inputs_of_100_kilobytes(unit: str) -> None:
-    """Long inputs end quickly and without an exception."""
+    """Long inputs are processed quickly and without an exception."""
     long = unit * (100_000 // len(unit))
     for text in (long, "http://" + long, "http://h/" + long, "//" + long, "?" + long):
         assert resolve(BASE, text, encoding="gbk") is None or len(resolve(BASE, text) or "") <= LENGTH_MAX
@@ -260,7 +263,7 @@ plain_pieces = st.sampled_from(
 )
 @settings(max_examples=500)
 def test_plain_join_agrees_with_the_parser(href: str, base: str) -> None:
-    """If `plain_join` gives an answer, it is that of the parser."""
+    """If `plain_join` returns a result, the parser returns the same."""
     joined = plain_join(ancestors(base), href)
     assert joined in ("", resolve(base, href))
 

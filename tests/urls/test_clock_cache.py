@@ -1,4 +1,4 @@
-"""The CLOCK cache, compiled and interpreted: the properties of any such cache, and a model."""
+"""Test the CLOCK cache, compiled and interpreted, against the properties of any cache and against a model."""
 
 import random
 import sys
@@ -30,7 +30,7 @@ def key(home: int, short: int, bits: int) -> int:
 
 @st.composite
 def keys_of(draw: st.DrawFn, bits: int) -> int:
-    """Draw from few homes and few abbreviated keys, so that they collide; sometimes from the ends of the range."""
+    """Draw keys with few homes and few abbreviated keys, so that they collide; some are at the ends of the range."""
     if draw(st.integers(0, 15)) == 0:
         return draw(st.sampled_from([0, 3, 4, LAST, LAST - 4, 1 << 63]))
     return key(draw(st.integers(0, 2**bits - 1)), draw(st.integers(0, 3)), bits)
@@ -89,7 +89,10 @@ class Model:
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Both forms and the model in parallel: every answer, every position, and the properties of any cache."""
+    """Run both forms and the model in parallel.
+
+    Compare every answer and position, and check the properties of any cache.
+    """
 
     @initialize(bits=st.integers(1, 4))
     def make(self, bits: int) -> None:
@@ -162,7 +165,7 @@ TestCacheMachine.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 def test_the_example_of_the_docstring(form: type) -> None:
-    """E and C have home 2, B has home 5: E is in slot 2, B in 5, C in the lowest slot that was free."""
+    """E and C have home 2, B has home 5: E is in slot 2, B in slot 5, and C in the lowest free slot."""
     cache = form(3)
     e, b, c = key(2, 7, 3), key(5, 1, 3), key(2, 9, 3)
     assert [cache.add(one) for one in (e, b, c, e)] == [True, True, True, False]
@@ -172,7 +175,7 @@ def test_the_example_of_the_docstring(form: type) -> None:
 
 
 def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None:
-    """Slots 0 to 3 hold a to d; a and c are marked; the hand passes a, evicts b, then passes c."""
+    """Slots 0 to 3 hold a to d; a and c are marked; the hand passes a, evicts b, and then passes c."""
     a, b, c, d = (key(home, 1, 2) for home in range(4))
     e, f = key(1, 2, 2), key(3, 2, 2)
     cache = form(2)
@@ -186,7 +189,7 @@ def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None
 
 
 def test_a_new_key_is_unmarked(form: type) -> None:
-    """Section 3.4 marks only on a hit: of two keys in a full cache, the one requested twice stays."""
+    """By section 3.4 of the paper, only a hit marks a key: of two keys in a full cache, the one requested twice stays."""
     cache = form(1)
     a, b, c = key(0, 1, 1), key(1, 1, 1), key(0, 2, 1)
     for one in (a, b, b, c):
@@ -201,7 +204,7 @@ def test_a_new_key_is_unmarked(form: type) -> None:
     ids=["one home", "two homes", "all homes"],
 )
 def test_hostile_keys(form: type, bits: int, homes) -> None:
-    """The keys form circles as long as the table, or are k + 1 keys in rotation."""
+    """The keys form circles as long as the table, or k + 1 keys are requested in rotation."""
     size = 2**bits
     asked = [key(homes(n, size), n, bits) for n in range(size + 1)] * 3
     cache = form(bits)
@@ -290,7 +293,10 @@ def test_both_forms_agree_on_a_crawl() -> None:
 
 @pytest.mark.parametrize("bits", [8, 10, 12])
 def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
-    """The rate is within 2 % of CLOCK over an array, where keys never move; here moves disturb the hand's order."""
+    """The miss rate is within 2 % of CLOCK over an array. In the array keys never move.
+
+    Here moves disturb the hand's order.
+    """
     links = crawl_links(150_000, hosts=20)
     cache = INSTALLED.ClockCache(bits)
     ideal = DictClock(2**bits)

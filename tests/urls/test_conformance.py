@@ -1,4 +1,7 @@
-"""URL forms tested with external data: WPT URLs, percent-encoding, IDNA; the public suffix list's tests."""
+"""Test URL forms with external data.
+
+Web-platform-tests (URLs, percent-encoding, IDNA) and the public suffix list's tests.
+"""
 
 import json
 from pathlib import Path
@@ -20,7 +23,7 @@ URL_CASES = cases("url/wpt-urltestdata.part.json")
 
 
 def test_wpt_urls() -> None:
-    """In all 574 cases, of any scheme, the parser returns `href`, or rejects what must fail."""
+    """In all 574 cases, of any scheme, the parser returns `href`, or rejects the input where the case demands it."""
     wrong = []
     for case in URL_CASES:
         wanted = None if case.get("failure") else case["href"]
@@ -57,7 +60,7 @@ def percent_encoding_cases() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("text", "encoding", "wanted"), percent_encoding_cases())
 def test_wpt_percent_encoding(text: str, encoding: str, wanted: str) -> None:
-    """A query is in the page's encoding, and the path of the same href in UTF-8."""
+    """A query is encoded in the page's encoding, the path of the same href in UTF-8."""
     assert resolve("http://h/", "?" + text, encoding=encoding) == "http://h/?" + wanted
     assert resolve("http://h/", "p%3F" + text + "x", encoding=encoding) == resolve(
         "http://h/", f"p%3F{text}x"

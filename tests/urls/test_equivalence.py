@@ -1,4 +1,4 @@
-"""Authorities that are proven to be the same site (`urls/README.md`, "Forms of a URL")."""
+"""Test the proof that two authorities are the same site (`urls/README.md`, "Forms of a URL")."""
 
 import json
 
@@ -27,7 +27,7 @@ def prove(equivalences: Equivalences, source: str, other: str) -> list[bool]:
     ],
 )
 def test_five_redirects_prove_an_equivalence(source: str, other: str) -> None:
-    """From then on both spellings have one key and one fingerprint; the URL that is sent does not change."""
+    """After the proof, both spellings have one key and one fingerprint; the URL that is requested does not change."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     assert fingerprinter.fingerprint(source + "/x?y") != fingerprinter.fingerprint(other + "/x?y")
@@ -71,8 +71,8 @@ def test_an_authority_that_answers_is_not_an_alias() -> None:
     assert prove(equivalences, "http://h.example", "https://h.example") == [False] * PROOFS
 
 
-def test_proofs_form_no_ring() -> None:
-    """A site that reverses its redirects, or redirects in a circle, is proven in one direction only."""
+def test_equivalences_form_no_cycle() -> None:
+    """If a site reverses its redirects, or redirects in a circle, equivalence is proven in one direction only."""
     equivalences = Equivalences()
     assert prove(equivalences, "https://h.example", "https://www.h.example")[-1]
     assert not any(prove(equivalences, "https://www.h.example", "https://h.example"))
@@ -87,7 +87,7 @@ def test_chains_resolve_in_one_step() -> None:
 
 
 def test_the_bucket_remains_that_of_the_host() -> None:
-    """`www` of a public suffix has another owner; its links must still go to that owner."""
+    """`www` below a public suffix belongs to another domain and owner; its links must still go to that owner."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     before = fingerprinter.bucket("www.github.io")

@@ -28,7 +28,7 @@ urls = st.builds(
 
 
 def fingerprint_by_formula(url: str, domain: str, method: str) -> int:
-    """Compute the formula of `urls/README.md`, implemented a second time from its text."""
+    """Compute a fingerprint by a second implementation, written from the formula in `urls/README.md`."""
 
     def h(data: bytes) -> int:
         if method == "mmh3":
@@ -55,7 +55,7 @@ def fingerprint_by_formula(url: str, domain: str, method: str) -> int:
 )
 def test_fingerprint_follows_the_formula(url: str, domain: str, method: str) -> None:
     fingerprinter = Fingerprinter(SEED, method=method)
-    for _ in range(2):  # the second time the host is in the cache
+    for _ in range(2):  # the second time, the host is in the cache
         assert fingerprinter.fingerprint(url) == fingerprint_by_formula(url, domain, method)
 
 
@@ -114,7 +114,7 @@ def test_spellings_of_one_key_have_one_fingerprint() -> None:
 
 
 def test_cache_of_hosts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With room for four hosts the answers are the same as with room for all."""
+    """A cache of four hosts gives the same fingerprints as one that holds all hosts."""
     free = Fingerprinter(SEED)
     monkeypatch.setattr(module, "_HOSTS_MAX", 4)
     tight = Fingerprinter(SEED)

@@ -1,4 +1,4 @@
-"""Our faster reading of the public suffix list gives the same list as the library."""
+"""Test that our faster reader of the public suffix list gives the same list as the library."""
 
 import publicsuffixlist
 

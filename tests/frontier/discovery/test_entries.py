@@ -1,4 +1,4 @@
-"""Queue entries: their order, their keys, the short form of URLs."""
+"""Test queue entries: their order, their keys, and the short form of their URLs."""
 
 import zlib
 
@@ -70,7 +70,7 @@ def test_keys_sort_by_host_and_order(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_reading_stays_within_one_host() -> None:
-    """Uses hosts at both ends of the key space, and two adjacent ones."""
+    """The hosts have keys at both ends of the key space, and two adjacent keys."""
     hosts = [0, 1, (1 << 64) - 2, (1 << 64) - 1]
     store = MemoryStore()
     batch = store.batch()
@@ -109,7 +109,7 @@ def test_entries_survive_encoding_and_decoding(
     tail: str, host: int, fingerprint: int, beside: bool, via: int, rest: tuple[int, ...]
 ) -> None:
     """The short form is used if only tail, via and fingerprint are set and the fingerprint is in the key's bucket."""
-    assume(tail.isprintable())  # excludes lone surrogates
+    assume(tail.isprintable())  # "Cs" are lone surrogates, which no URL contains
     low = (1 << 48) - 1
     if beside:
         fingerprint = host & ~low | fingerprint & low
@@ -121,7 +121,7 @@ def test_entries_survive_encoding_and_decoding(
 
 
 def test_the_stored_form_of_an_entry() -> None:
-    """Golden values: crc32 by zlib, the numbers by hand."""
+    """Golden values: the checksum was computed with zlib.crc32, the numbers by hand."""
     key = bytes.fromhex("742f0102 0000000000ff80 0001 0000000007")
     payload = b"h/a?b" + bytes.fromhex("0800000000000000eeffc0de0000")
     value = b"\x01" + zlib.crc32(payload).to_bytes(4, "little") + payload
@@ -130,7 +130,7 @@ def test_the_stored_form_of_an_entry() -> None:
 
 
 def test_entries_of_earlier_versions_can_be_read() -> None:
-    """Golden value: an array of nine fields, the form of every entry in 0.1.0."""
+    """Golden value: an array of nine fields, the form of all entries in version 0.1.0."""
     key = bytes.fromhex("742f0102 0000000000ff80 0001 0000000007")
     payload = bytes.fromhex("99a22f61cf01020000dec0ffee08000001ce650000000002")
     value = b"\x01" + zlib.crc32(payload).to_bytes(4, "little") + payload
@@ -172,7 +172,7 @@ def test_spilling_and_reading_again_loses_nothing(orders: set[int], keep: int, c
 
 
 def test_spilling_again_skips_no_entry_that_was_never_read() -> None:
-    """A recalled entry may lie beyond `read_to`; the entries in between are only on disk."""
+    """An entry that was moved into memory may lie beyond `read_to`; the entries in between are only on disk."""
     host = FrontHost(0, 9, "a.org", 0, 10)
     for order in (1, 2):
         host.push(order, Todo(f"/{order}", order))

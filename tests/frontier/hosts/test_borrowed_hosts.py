@@ -1,4 +1,4 @@
-"""Hosts lent to redirect hops: one hop at a time, after the politeness gap, within the limits of the address."""
+"""Test hosts lent to redirect hops: one hop at a time, after the politeness gap, within the limits of the address."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +11,7 @@ NOW = 100.0
 
 
 class Around:
-    """Fakes of registry, politeness, addresses and workbench; the key of a host is the length of its name."""
+    """Replaces registry, politeness, addresses and workbench with fakes; the key of a host is the length of its name."""
 
     def __init__(self, *, ready: float = 0.0, start: float | None = 0.0, counted: bool = True) -> None:
         self.did: list[tuple[Any, ...]] = []
@@ -57,7 +57,7 @@ def test_a_free_host_is_lent_once_and_its_gap_runs_from_the_end_of_the_hop() -> 
 
 
 @pytest.mark.parametrize(("ready", "at"), [(NOW + 3.0, NOW + 3.0), (NOW, 0.0)])
-def test_a_gap_is_waited_for(ready: float, at: float) -> None:
+def test_a_hop_waits_for_the_gap(ready: float, at: float) -> None:
     around = Around(ready=ready)
     assert around.visits.borrow("a.org", NOW, "") == at and len(around.visits) == (at == 0.0)
 

@@ -1,4 +1,4 @@
-"""The back queue and the calendar: chains through the host table."""
+"""Test the back queue and the calendar, which are linked lists in columns of the host table."""
 
 import numpy as np
 from hypothesis import given
@@ -33,7 +33,7 @@ def test_a_chain_is_first_in_first_out(operations: list[bool]) -> None:
     st.lists(st.floats(0, 300_000), min_size=1, max_size=40), st.lists(st.floats(0.01, 90_000), max_size=12)
 )
 def test_hosts_are_released_on_time_and_never_early(waits: list[float], steps: list[float]) -> None:
-    """A host comes out less than 1/16 s late if `expire` is called whenever `next_due` says so."""
+    """A host is released less than 1/16 s late if `expire` is called at the instants that `next_due` returns."""
     hosts = table(len(waits))
     calendar, now = Calendar(hosts), 1.7e9
     for slot, wait in enumerate(waits):
@@ -64,7 +64,7 @@ def test_few_buckets_for_many_hosts() -> None:
 
 @given(st.lists(st.floats(-10, 300_000), min_size=1, max_size=40), st.integers(0, 8))
 def test_adding_many_slots_equals_adding_them_one_by_one(waits: list[float], before: int) -> None:
-    """Includes the case of slots that were added before."""
+    """The result is the same if some of the slots were added before."""
     one, many = Calendar(table(len(waits))), Calendar(table(len(waits)))
     for calendar in (one, many):
         for slot, wait in enumerate(waits):

@@ -1,7 +1,7 @@
-"""Calls that may add a host, each made while the host table is full, as it is right after opening.
+"""Test every call that may add a host while the host table is full, as it is right after opening.
 
 The columns of the table grow in place (`frontier/hosts/table.py`), so a column that was
-evaluated before such a call is still the current one.
+fetched before such a call is still the current one.
 """
 
 import ast
@@ -35,7 +35,7 @@ def reopened(store: MemoryStore) -> Crawl:
 def hop(frontier: Frontier, now: float) -> None:
     assert (
         frontier.hops.borrow(UNKNOWN, now, address="10.9.9.9") == now + 0.5
-    )  # the address may have received requests before
+    )  # the first request waits, because the address may have received requests before
     assert frontier.hops.borrow(UNKNOWN, now + 0.5, address="10.9.9.9") == 0.0
     frontier.hops.give_back(UNKNOWN, now + 2.0, 0.1)
 
@@ -60,8 +60,10 @@ def add(frontier: Frontier, now: float) -> None:
     ],
     ids=["hop", "add", "give_back", "block", "unblock", "explain"],
 )
-def test_an_unknown_host_is_met_while_the_table_is_full(call: Callable[[Frontier, float], None]) -> None:
-    """A redirect hop to an unknown host used to end the process, after every restart again."""
+def test_an_unknown_host_can_be_added_while_the_table_is_full(
+    call: Callable[[Frontier, float], None],
+) -> None:
+    """A redirect hop to an unknown host once ended the process, and ended it again after every restart."""
     crawl = reopened(MemoryStore())
     call(crawl.frontier, crawl.now)
     crawl.frontier._check()

@@ -1,4 +1,4 @@
-"""The politeness rules one by one; golden values are from `frontier/README.md`, "Politeness" and "Failures"."""
+"""Test each politeness rule; golden values are from `frontier/README.md`, "Politeness" and "Failures"."""
 
 import pytest
 from hypothesis import given
@@ -32,7 +32,7 @@ def silence(took: float = 0.0) -> Fetch:
 
 
 @pytest.mark.parametrize(("took", "wait"), [(0.0, 1.0), (0.05, 1.0), (0.2, 2.0), (2.9, 29.0), (50.0, 30.0)])
-def test_gap_is_ten_times_the_answer_within_bounds(took: float, wait: float) -> None:
+def test_gap_is_ten_times_the_duration_of_the_answer_within_bounds(took: float, wait: float) -> None:
     rules, _ = politeness()
     assert rules.finish(0, answer(took=took), 100.0) == pytest.approx(100.0 + wait)
 
@@ -96,7 +96,7 @@ def test_a_host_is_given_up_after_three_days_without_any_answer() -> None:
     assert hosts.flags[0] == HostFlag.GIVEN_UP
 
 
-def test_any_answer_starts_the_three_days_again() -> None:
+def test_any_answer_restarts_the_three_days() -> None:
     rules, hosts = politeness()
     for day in range(12):
         rules.finish(0, answer(503) if day % 2 else silence(), 1e9 + day * DAY)
@@ -140,7 +140,7 @@ def test_a_hop_never_shortens_a_wait() -> None:
 
 @given(st.floats(0.1, 5000), st.lists(st.floats(0, 3), min_size=1, max_size=80))
 def test_rate_has_no_bursts(limit: float, pauses: list[float]) -> None:
-    """Any window of length T holds at most rate * (T + 100 ms) + 1 starts, whatever pauses came before."""
+    """Any window of length T contains at most rate * (T + 100 ms) + 1 starts, whatever pauses came before."""
     rate, now, starts = Rate(limit), 1000.0, []
     for pause in pauses:
         now = max(now + pause, rate.ready_at())
@@ -165,9 +165,8 @@ def test_an_address_holds_one_request_and_half_the_delay() -> None:
     addresses = Addresses(DEFAULTS, 100, processes=3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
     addresses.open(0.0)
-    assert (
-        addresses.start_at(address) == 1.5
-    )  # times the number of processes; counted from opening, as if a request had just ended
+    # The delay is multiplied by the number of processes, and counted from opening, as if a request had just ended.
+    assert addresses.start_at(address) == 1.5
     addresses.acquire(address)
     assert addresses.start_at(address) is None
     addresses.release(address, 10.0)

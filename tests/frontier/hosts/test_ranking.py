@@ -1,4 +1,4 @@
-"""The ranks of hosts, compared with sorting by the plain rule."""
+"""Test the ranks of hosts against sorting by the plain rule."""
 
 import random
 
@@ -13,7 +13,7 @@ NOW = 1000.0
 
 
 def table(seed: int, size: int) -> tuple[HostTable, dict[int, tuple[int, float, str]], set[int]]:
-    """A table of hosts in random states, the troubles of some, and those with a request in flight."""
+    """Return a table of hosts in random states, the failures of authorities of some hosts, and the hosts in flight."""
     rng = random.Random(seed)
     hosts = HostTable(capacity=4)
     for key in range(1, size + 1):
@@ -33,7 +33,7 @@ def table(seed: int, size: int) -> tuple[HostTable, dict[int, tuple[int, float, 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", range(5))
-def test_the_order_is_that_of_the_plain_rule(order: str, seed: int) -> None:
+def test_ranks_equal_sorting_by_the_plain_rule(order: str, seed: int) -> None:
     hosts, troubled, busy = table(seed, 60)
 
     def fails(slot: int) -> bool:
@@ -57,7 +57,7 @@ def test_the_order_is_that_of_the_plain_rule(order: str, seed: int) -> None:
     assert failing(hosts, troubled).tolist() == [fails(slot) for slot in range(60)]
 
 
-def test_the_first_of_some_hosts() -> None:
+def test_the_first_of_the_chosen_hosts() -> None:
     values = np.array([1.0, 9.0, 3.0, 7.0])
     assert first(values, 2) == [1, 3]
     assert first(values, 2, np.array([True, False, True, True])) == [3, 2]
@@ -65,13 +65,13 @@ def test_the_first_of_some_hosts() -> None:
 
 
 def test_hosts_with_a_cause() -> None:
-    """The latest trouble of an authority counts, not an earlier cause of its host."""
+    """The latest failure of an authority determines the cause, not an earlier failure of its host."""
     hosts = HostTable(capacity=4)
     for key in (1, 2, 3, 4):
         hosts.insert(key)
     reset = CAUSES.index("reset")
     hosts.failures[0], hosts.cause[0] = 1, reset
-    hosts.cause[1] = reset  # it has answered since
+    hosts.cause[1] = reset  # the host has answered since
     hosts.failures[2], hosts.cause[2] = 1, reset
     troubled = {2: (1, NOW, "tls_error"), 3: (1, NOW, "reset")}
     assert with_cause(hosts, troubled, "reset").tolist() == [True, False, False, True]

@@ -1,4 +1,4 @@
-"""Fetch slots reserved for hosts that answer quickly."""
+"""Test the fetch slots reserved for prompt hosts, which answer quickly."""
 
 import random
 
@@ -12,7 +12,7 @@ from tests.frontier.model import Crawl, config, fetched, link
 
 
 def test_trickling_hosts_take_no_fetch_slots_from_prompt_hosts() -> None:
-    """40 hosts that trickle and 4 good ones share 10 slots: the good ones proceed as if they were alone."""
+    """40 hosts that send slowly and 4 prompt ones share 10 slots: the prompt ones proceed as if they were alone."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         return fetched(fetch_task.url, took=60.0 if fetch_task.hostname.startswith("tar") else 0.1)
@@ -40,7 +40,7 @@ def test_trickling_hosts_take_no_fetch_slots_from_prompt_hosts() -> None:
     assert pages(good, tar) >= 0.95 * pages(good)
 
 
-def test_the_others_use_all_of_their_share_in_turn() -> None:
+def test_other_hosts_use_their_whole_share_in_turn() -> None:
     crawl = Crawl(answer=lambda fetch_task, now: fetched(fetch_task.url, took=9.0), concurrency=10)
     urls = [f"https://h{n}.d{n}.org/{k}" for n in range(40) for k in range(3)]
     random.Random(1).shuffle(urls)
@@ -73,7 +73,7 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
 
 
 def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
-    """A slot is reclaimed after 5 s from a host that never answered, after `crowded_timeout` from a late one."""
+    """A slot is reclaimed after 5 s from a host that has never answered, after `crowded_timeout` from a slow one."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 1.0, crowded_timeout=15.0)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(7)]
@@ -109,7 +109,7 @@ def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
 
 
 def test_a_prompt_host_that_holds_its_slot_too_long_counts_as_other() -> None:
-    """Four hosts with good pages return endless ones: two of their four slots become free for others again."""
+    """Four prompt hosts begin to send endless pages: two of their four slots become free for other hosts again."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(6)]
@@ -122,7 +122,7 @@ def test_a_prompt_host_that_holds_its_slot_too_long_counts_as_other() -> None:
     shares.look(106.0)
     assert not shares.has_room and not shares.acquire(front[5], 106.0)
     asked = [host.name for host in front[:4] if shares.must_yield(host.slot, 107.9, full=True)]
-    assert asked == ["h0.org", "h1.org"], "one for the queued host, one beyond the share"
+    assert asked == ["h0.org", "h1.org"], "one slot for the waiting host, and one beyond the share"
     asked = [host.name for host in front[:4] if shares.must_yield(host.slot, 108.0, full=True)]
     assert asked == ["h2.org"], "h3 has held its slot for long, too: two are beyond the share"
     assert not any(shares.must_yield(host.slot, 200.0) for host in front[:4]), "there are free slots"
@@ -146,7 +146,7 @@ def test_time_without_a_fetch_slot_is_not_counted() -> None:
 
 
 def test_robots_txt_makes_no_host_prompt() -> None:
-    """A page may be endless even if its robots.txt came quickly; such a host takes no slot from a prompt host."""
+    """A host that answered only for robots.txt may send endless pages; it takes no slot from a prompt host."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
     slot = hosts.insert(1)
@@ -175,7 +175,7 @@ def test_an_answer_decides_whether_a_host_is_prompt(took: float, truncated: str,
 
 
 def test_requests_continue_without_a_slot_before_any_must_end() -> None:
-    """Ten slots, twenty hosts with slow pages: up to five requests continue without a slot, then one must end."""
+    """With ten slots and twenty hosts with slow pages, up to five requests continue without a slot; then one must end."""
     crawl = Crawl(
         config(frontier={"front_factor": 12}),
         answer=lambda fetch_task, now: fetched(fetch_task.url, took=60.0),

@@ -1,4 +1,4 @@
-"""The host table, compared with a dict; its stored form and its size."""
+"""Test the host table against a dict; test its stored form and its size."""
 
 import random
 
@@ -24,8 +24,8 @@ from crawler.storage.kv import MemoryStore, seal, unseal
 
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 40).map(lambda n: n << 40 | n & 3), max_size=60), st.integers(0, 3))
-def test_finds_what_was_inserted(keys: list[int], chunk: int) -> None:
-    """Keys that share their home position are inserted one by one or as rows, while the table grows."""
+def test_inserted_hosts_are_found(keys: list[int], chunk: int) -> None:
+    """Keys with the same home position are inserted one by one or as rows, while the table grows."""
     table, model = KeyedTable(capacity=2), {}
     for key in keys:
         assert table.find(key) == model.get(key, NOWHERE)
@@ -63,7 +63,7 @@ def test_every_key_is_found_while_the_index_moves() -> None:
 
 
 def test_a_host_costs_at_most_a_hundred_bytes() -> None:
-    """Counts the whole table with its index; a quarter more is allowed during a move to a larger index."""
+    """Count the whole table with its index; a quarter more is allowed during a move to a larger index."""
     table, rng, worst = HostTable(), random.Random(5), 0.0
     for count in range(1, 200_001):
         table.insert(rng.getrandbits(64))
@@ -134,7 +134,7 @@ def test_short_and_full_records_are_restored(monkeypatch: pytest.MonkeyPatch, ch
 
 
 def test_ready_times_set_by_opening_are_not_stored() -> None:
-    """After an unclean stop, every new host waits the delay from the opening on, without a record of that."""
+    """After an unclean stop, every new host waits for its delay, counted from opening; this is not stored."""
     table = HostTable()
     table.opened_at = 100.0
     slots = [table.insert(number << 8 | 1) for number in range(3)]
@@ -146,7 +146,7 @@ def test_ready_times_set_by_opening_are_not_stored() -> None:
 
 
 def test_the_stored_forms_of_a_host() -> None:
-    """Golden values: a host without any request, and a host with requests in the 68-byte form of 0.1.0."""
+    """Golden values: a host without any request, and a host with requests in the 68-byte form of version 0.1.0."""
     table = HostTable()
     slot = table.insert(0x0102_0304_0506_0708)
     table.cursor[slot], table.todo[slot], table.known[slot] = 0x80 << 56, 3, 4
@@ -159,7 +159,7 @@ def test_the_stored_forms_of_a_host() -> None:
 
 
 def test_a_record_of_another_host_is_reported() -> None:
-    """Applies to both forms; a full record read as a short one has the wrong mark."""
+    """This holds for both forms; a full record that is read as a short one has the wrong mark."""
     for asked in (0, HostFlag.REACHED):
         table = HostTable()
         slot = table.insert(5 << 32 | 7)
@@ -193,14 +193,14 @@ def test_a_missing_record_is_reported() -> None:
 
 
 def fill(table: KeyedTable) -> None:
-    """Insert rows until the next one makes the table grow, as it is right after opening."""
+    """Insert rows until the next insert makes the table grow, which is its state right after opening."""
     while table.count < table._capacity:
         table.insert(table.count + 1 << 20)
 
 
 @pytest.mark.parametrize("name", ["key", *HostTable.columns])
 def test_a_column_held_while_the_table_grows_sees_the_new_row(name: str) -> None:
-    """Code that evaluated a column before a call that grew the table used to raise IndexError afterwards."""
+    """Code that fetched a column before a call that grew the table once raised IndexError afterwards."""
     table = HostTable(capacity=2)
     column = getattr(table, name)
     for _ in range(3):
@@ -217,7 +217,7 @@ def test_whole_columns_are_returned_as_copies() -> None:
     fill(table)
     read = [table.array("ready"), table.gather("ready", np.array([1, 3])), table.gather("ready", slice(0, 2))]
     table.put("ready", slice(None), 5.0)
-    table.insert(1 << 60)  # would raise BufferError if a view existed
+    table.insert(1 << 60)  # growing would raise BufferError if a view existed
     assert all(not numbers.any() for numbers in read)
     assert table.array("ready").tolist() == [5.0] * 4 + [0.0]
     table.put("ready", np.array([0, 4]), [1.0, 2.0])

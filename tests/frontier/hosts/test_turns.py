@@ -1,4 +1,4 @@
-"""Turns by class: the back queue, compared with a list, and the due hosts of the front."""
+"""Test turns by class: the back queue against a list, and the due hosts of the front."""
 
 import random
 
@@ -12,13 +12,13 @@ from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_back_queue_against_a_list(seed: int) -> None:
-    """The best class first, then by arrival; a quarter of the turns by arrival alone; hosts change class meanwhile."""
+    """Hosts go by class, then by arrival; in a quarter of the turns, by arrival alone. Hosts change class meanwhile."""
     rng = random.Random(seed)
     hosts = HostTable(4)
     back = ClassedBackQueue(hosts, 0.25)
     back._arrivals = 0xFFFF_FFF0 if seed % 2 else 0  # the arrival number wraps around
-    model: list[int] = []  # slots in order of arrival
-    moved: dict[int, int] = {}  # when each slot entered its present class
+    model: list[int] = []  # the slots, in order of arrival
+    moved: dict[int, int] = {}  # slot -> the tick at which it entered its present class
     idle = [hosts.insert(key) for key in range(40)]
     credit = tick = 0.0
 
@@ -96,5 +96,5 @@ def test_due_hosts_go_by_class_or_waiting_time_and_none_twice() -> None:
     while (plan := due.pop()) is not None:
         valid.discard(plan[1])
         taken.append(plan[1])
-    assert taken == [3, 6, 0, 2, 1, 4, 7]  # the fifth turn goes to the longest waiting host
+    assert taken == [3, 6, 0, 2, 1, 4, 7]  # the fifth turn goes to the host that has waited longest
     assert not due and due.first() is None

@@ -1,4 +1,4 @@
-"""The structures that hold hosts, and the queue at an address."""
+"""Test the workbench: the structures that hold hosts, and the queue of hosts at an address."""
 
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.addresses import Addresses
@@ -10,7 +10,7 @@ from crawler.frontier.hosts.workbench import Workbench
 def bench(
     count: int, front_max: int = 8, unloaded: list[int] | None = None
 ) -> tuple[Workbench, Addresses, list[FrontHost]]:
-    """Return a workbench with `count` hosts; `unloaded` collects the requests per turn of each host that leaves."""
+    """Return a workbench with `count` hosts. For each host that leaves, append the requests of its turn to `unloaded`."""
     hosts = HostTable()
     addresses = Addresses(PolitenessConfig(), 100, processes=1)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", n, NO_ORDER) for n in range(count)]
@@ -38,7 +38,7 @@ def bench(
 
 
 def test_hosts_at_an_address_go_in_order_of_arrival() -> None:
-    """A host that is called in vain, because the address was taken meanwhile, keeps its turn."""
+    """A host keeps its turn if the address is taken between its call and its request."""
     work, addresses, hosts = bench(3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
     for host in hosts:
@@ -89,7 +89,10 @@ def test_a_later_plan_replaces_the_earlier_one() -> None:
 
 
 def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
-    """Their connections stay open that long; an outside host enters when one of them is idle or waits long."""
+    """They stay because their connections are still open.
+
+    A host from outside enters only when a host of the front is idle or waits long.
+    """
     work, _, hosts = bench(10)
     for host in hosts[:8]:
         work.enter(host)
@@ -133,7 +136,7 @@ def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
 
 
 def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
-    """The rate is far lower than the hosts allow: each host's turn comes too late, so the hosts take turns."""
+    """The rate is far below what the hosts of the front allow, so each is served late, and all hosts take turns."""
     turns: list[int] = []
     asked = asked_every(10.0, 400, full_front(40, turns))
     assert set(asked[-240:]) == set(range(40))
@@ -141,7 +144,10 @@ def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
 
 
 def test_hosts_with_open_connections_stay_in_the_front() -> None:
-    """With `stay` = 35 s, a host served by every eighth task, ready after 1 s, is late by eight tasks minus 1 s."""
+    """Eight hosts take turns and are ready after 1 s, so each is served eight intervals minus 1 s late.
+
+    `stay` is 35 s.
+    """
     for seconds in (1.0, 4.4):
         assert set(asked_every(seconds, 400, full_front(40))) == set(range(8))
     assert set(asked_every(4.6, 400, full_front(40))) > set(range(8))

@@ -1,4 +1,4 @@
-"""Several schedules used as one: equal rates, one request per host, the same methods."""
+"""Test arms, several schedules used as one: they have equal rates, one request per host, and the same methods."""
 
 import inspect
 
@@ -37,7 +37,7 @@ def filled(hosts: int = 30, size: int = 900) -> Arms:
         (Records, ArmsRecords, set()),
     ],
 )
-def test_it_has_all_methods_of_a_schedule(one: type, joined: type, left_out: set[str]) -> None:
+def test_arms_have_all_methods_of_a_schedule(one: type, joined: type, left_out: set[str]) -> None:
     public = {name for name in dir(one) if not name.startswith("_")} - left_out
     assert public <= set(dir(joined)) | set(vars(filled()))
     for name in public & set(vars(joined)):
@@ -64,7 +64,7 @@ def test_pages_are_split_by_hash_and_found_by_fingerprint() -> None:
     arms._check()
 
 
-def test_arms_get_equal_rates_and_one_request_a_host_is_in_flight() -> None:
+def test_arms_get_equal_rates_and_one_request_per_host_is_in_flight() -> None:
     arms, rng = filled(), np.random.default_rng(1)
     gap = 10 / arms.rate
     flying: list[int] = []
@@ -90,7 +90,7 @@ def test_arms_get_equal_rates_and_one_request_a_host_is_in_flight() -> None:
     assert asked.sum() > 2500 and asked.max() - asked.min() <= 100
 
 
-def test_a_block_by_discovery_holds_for_all_arms_and_during_a_flight() -> None:
+def test_a_block_holds_for_all_arms_even_while_a_page_is_in_flight() -> None:
     arms = filled(hosts=2)
     page = arms.claim_next(1.0)
     host = arms.host_of(page)

@@ -1,4 +1,4 @@
-"""The choices of the schedule, compared with exact greedy by brute force; with bursts of signals and politeness."""
+"""Test the choices of the schedule against exact greedy by brute force, also with bursts of signals and busy hosts."""
 
 import math
 
@@ -15,7 +15,7 @@ PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
 
 
 class Model:
-    """Exact greedy: computes the values of all pages at every look."""
+    """Implements exact greedy: computes the values of all pages for every choice."""
 
     def __init__(self) -> None:
         self.pages: dict[
@@ -92,7 +92,10 @@ def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int) -> None:
-    """At a level of about 2, the loss against the best page is 0.1 on average; with deadlines alone it is 0.5 or more."""
+    """At a level of about 2, the chosen page is worth 0.1 less than the best on average.
+
+    If pages were chosen by deadlines alone, the difference would be 0.5 or more.
+    """
     rng = np.random.default_rng(seed)
     m, rate = 200, 20.0
     pages = Pages(rng.random(m) * 2, rng.random(m), rng.beta(0.25, 0.25, m), rng.uniform(0.1, 0.6, m))
@@ -139,7 +142,7 @@ def test_the_level_converges_and_taken_pages_reach_it(start: float) -> None:
 
 
 def test_a_jump_of_importances_moves_the_level() -> None:
-    """When requests arrive, importances grow a million times, by different factors. Rates and order stay right."""
+    """When requests arrive, importances grow up to a million times, by different factors. Rates and order stay right."""
     rng = np.random.default_rng(2)
     importance = 1e6 / rng.permutation(np.arange(1.0, 41.0))
     pages = [PageParameters(1.0, 0.02, 0.0, 0.0) for _ in range(40)]
@@ -188,7 +191,7 @@ def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
 
 
 def bursts(policy: str) -> tuple[Schedule, float]:
-    """Return (the schedule, the share of current copies): 30 hosts with bursts of changes, each free 1/3 of the time."""
+    """Crawl 30 hosts with bursts of changes, each ready 1/3 of the time; return (schedule, share of current copies)."""
     day, hosts, size, rng = 86_400.0, 30, 600, np.random.default_rng(5)
     schedule = Schedule(Settings(policy=policy))
     schedule.rate = rate = 3 * size / (300 * day)
@@ -221,7 +224,7 @@ def test_hosts_saturated_by_a_burst_return_to_the_common_level() -> None:
 
 
 def test_a_host_with_a_far_too_high_level_loses_no_turn() -> None:
-    """Such a level exists after a restart, or after a burst."""
+    """A host may have such a level after a restart or after a burst."""
     schedule = Schedule(PLAIN, level=0.5)
     for number in range(40):
         schedule.add(number + 1, number % 2, number % 2, 0.0, 0.0)
@@ -251,12 +254,12 @@ def test_pages_of_a_changing_directory_are_due_earlier() -> None:
         schedule.record_outcome(
             page, now, RefreshOutcome.CHANGED if page % 4 == 2 else RefreshOutcome.UNCHANGED
         )
-    assert order.count(2) >= 8  # pages of one directory in four; its fair share would be six
+    assert order.count(2) >= 8  # by the rate alone, each of the four directories would get six
     schedule._check()
 
 
 def test_no_look_corrects_more_keys_than_its_bound() -> None:
-    """After a signal to all pages, and after a neighbourhood becomes active, every call stays within its bound."""
+    """Every call stays within its bound, also after a signal to all pages and after a neighbourhood becomes active."""
     day, size = 86_400.0, 4000
     schedule = Schedule(Settings(), level=1e6)
     keys = np.arange(1, size + 1, dtype=np.uint64)

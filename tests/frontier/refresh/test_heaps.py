@@ -1,4 +1,4 @@
-"""Meldable heaps and the numbering of keys: random operations compared with a dict, `_check` after each."""
+"""Test meldable heaps and the numbering of keys with random operations against a dict; call `_check` after each."""
 
 import importlib.machinery
 import importlib.util
@@ -20,7 +20,7 @@ from crawler.frontier.refresh import heaps, numbering
 
 @contextmanager
 def form(module: ModuleType, source: bool) -> Iterator[ModuleType]:
-    """Yield the installed module, or its source without the compiler."""
+    """Yield the module as installed, then its source interpreted."""
     if not source:
         yield module
         return

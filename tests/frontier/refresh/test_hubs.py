@@ -1,4 +1,4 @@
-"""Hubs in the schedule: pages that showed new pages are refetched for the new pages they may show."""
+"""Test hubs in the schedule: pages that linked to new pages are refetched, because they may link to more."""
 
 import math
 import random
@@ -19,7 +19,7 @@ def schedule_of(pages: int, rate: float, **settings: float) -> tuple[Schedule, l
 
 
 def run(made: Schedule, pages: list[int], days: float, rate: float, hub: int = -1) -> dict[int, int]:
-    """Fetch at a constant rate; `hub` shows two new pages per day, other pages none. Return the fetches per page."""
+    """Fetch at a constant rate; return the fetches per page. `hub` shows two new pages per day, other pages none."""
     counts = dict.fromkeys(pages, 0)
     asked_at = 0.0
     now = 0.0
@@ -48,14 +48,14 @@ def test_a_page_that_shows_new_pages_is_fetched_more_often() -> None:
     assert made.overview.hubs(90.0 * DAY)["hubs"] == 1
 
 
-def test_without_weight_a_hub_is_a_page() -> None:
+def test_without_weight_a_hub_is_an_ordinary_page() -> None:
     made, pages = schedule_of(60, 20.0 / DAY, new_page_weight=0.0)
     counts = run(made, pages, 90.0, 20.0 / DAY, hub=pages[7])
     assert max(counts.values()) - min(counts.values()) <= 3
 
 
 def test_a_far_more_valuable_hub_goes_first_while_the_level_lags() -> None:
-    """For forty days nearly all fetches go elsewhere: all pages are late, and their keys are outdated."""
+    """For forty days most fetches go elsewhere, so that all pages are late and their keys in the heap are outdated."""
     made, pages = schedule_of(600, 10.0 / DAY)
     hub, asked, now, most = pages[7], 0.0, 0.0, 0.0
     while now < 320 * DAY:
@@ -75,7 +75,7 @@ def test_a_far_more_valuable_hub_goes_first_while_the_level_lags() -> None:
 
 
 def test_endless_new_pages_take_at_most_half_of_a_hosts_refreshes() -> None:
-    """A calendar shows a hundred pages at each look; the other pages of its host keep their share."""
+    """A calendar shows a hundred new pages at each fetch; the other pages of its host keep their share."""
     made = Schedule(Settings(explore=0.0))
     rate = 50.0 / DAY
     made.rate = rate
@@ -96,7 +96,10 @@ def test_endless_new_pages_take_at_most_half_of_a_hosts_refreshes() -> None:
 
 @pytest.mark.parametrize("weight", [1.0, 3.0, 10.0])
 def test_no_hub_is_long_overdue(weight: float) -> None:
-    """Ten hubs, the busiest shows forty times as much as the quietest; each is due when D reaches the level."""
+    """The busiest of ten hubs shows forty times as many pages as the quietest.
+
+    A hub is due when its value D reaches the level.
+    """
     made, rate, rng = Schedule(Settings(new_page_weight=weight), seed=1), 16.0 / DAY, random.Random(1)
     made.rate = rate
     pages = [made.add(number + 1, 1 + number % 10, 100 + number % 40, 0.0, 0.0) for number in range(600)]
@@ -143,7 +146,9 @@ def test_credit_is_checked_and_rows_are_given_back() -> None:
         made._check()
     assert made.overview.hubs(1.0)["hubs"] == 1
     again = made.add(100, 1, 10, 1.0, 1.0)
-    assert made.overview.hub(again, 1.0) == {}, "the row of the removed page"
+    assert made.overview.hub(again, 1.0) == {}, (
+        "the new page reuses the row of the removed hub, but not its state"
+    )
     made.credit_hub(again, 1.0, 2.0)
     made._check()
 
@@ -169,7 +174,10 @@ def test_the_state_of_a_hub_is_restored() -> None:
 
 
 def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
-    """Half of 200 pages are gone; even at the longest wait, 16 days, they would take a quarter of one fetch per hour."""
+    """Half of 200 pages are gone.
+
+    Fetched every 16 days, the longest wait, they would take a quarter of one fetch per hour.
+    """
     rate = 24.0 / DAY
     made = Schedule(Settings(explore=0.0, gone_age=DAY))
     made.rate = rate

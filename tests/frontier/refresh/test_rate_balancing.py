@@ -1,4 +1,4 @@
-"""The level exchange between processes, and the share of the rate between discovery and refresh."""
+"""Test the exchange of levels between processes, and the division of the rate between discovery and refresh."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_invalid_reports_are_ignored() -> None:
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_portions_of_all_sum_to_the_rate(share: float, new: float, known: float) -> None:
-    """With two processes: a side without work in any process leaves its part to the other side."""
+    """Of two processes: if discovery or refresh has no work in any process, the other gets its part."""
     for work in (False, True):
         for pages in (False, True):
             total = 0.0
@@ -66,7 +66,7 @@ def test_portions_of_all_sum_to_the_rate(share: float, new: float, known: float)
 
 
 class Player:
-    """One process of a crawl on a virtual clock: a schedule of pages with known rates, and its view of the crawl."""
+    """One process of a crawl on a virtual clock: it has a schedule of pages with known rates, and a view of the crawl."""
 
     def __init__(self, name: str, names: list[str], pages: list[tuple[int, int, float, float]]) -> None:
         self.schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.0), level=1e6)
@@ -82,7 +82,7 @@ class Player:
         self.due, self.fresh = 0.0, 0.0
 
     def run(self, rate: float, now: float, judged_from: float) -> None:
-        """Fetch at `rate` until `now`, and add up the expected fresh time of the intervals that end."""
+        """Fetch at `rate` until `now`; add up the expected fresh time of the intervals between fetches."""
         self.schedule.rate = rate
         while self.due <= now:
             page = self.schedule.claim_next(self.due)
@@ -93,7 +93,7 @@ class Player:
             self.due += 1.0 / rate
 
     def judge(self, page: int, end: float, judged_from: float) -> None:
-        """Add the expected time in which the copy was current: the integral of exp(-rate age)."""
+        """Add the expected time for which the copy was current, which is the integral of exp(-rate age)."""
         rate, begin = self.rates[page], max(self.crawled[page], judged_from)
         if end > begin:
             ages = begin - self.crawled[page], end - self.crawled[page]
@@ -108,7 +108,7 @@ class Player:
 def play(
     parts: list[list[tuple[int, int, float, float]]], rate: float
 ) -> tuple[float, np.ndarray, list[float]]:
-    """Return (freshness, mean level per process, final shares); each process hears reports one exchange late."""
+    """Return (freshness, mean level per process, final shares); each process receives reports one exchange late."""
     names = [str(number) for number in range(len(parts))]
     players = [Player(name, names, pages) for name, pages in zip(names, parts, strict=True)]
     revisit, every, end, judged_from = 5 * DAY, DAY / 8, 150 * DAY, 100 * DAY

@@ -1,4 +1,4 @@
-"""The refresh schedule: random operations with `_check`, hosts, special states, errors."""
+"""Test the refresh schedule with random operations and `_check`; test hosts, special states and errors."""
 
 import math
 from typing import Any
@@ -16,12 +16,12 @@ from crawler.lab.refresh.crawl_value import threshold
 KINDS = [
     PageParameters(1.0, 0.3),
     PageParameters(2.0, 0.5, 0.5, 0.3),
-    PageParameters(1.0, 0.5, 0.5, 0.0),  # one signal is certain
-    PageParameters(1.0, 0.5, 1.0, 0.4),  # no silent changes
+    PageParameters(1.0, 0.5, 0.5, 0.0),  # a signal is always true
+    PageParameters(1.0, 0.5, 1.0, 0.4),  # every change is signalled
     PageParameters(1.0, 0.5, 1.0, 0.0),  # perfect signals
     PageParameters(1.0, 0.5, 0.0, 0.4),  # worthless signals
     PageParameters(1.0, 0.0, 0.5, 0.1),  # never changes
-    PageParameters(0.01, 9.0, 0.2, 0.1),  # rarely worth a fetch
+    PageParameters(0.01, 9.0, 0.2, 0.1),  # a page that is rarely worth a fetch
     None,  # learned parameters
 ]
 PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
@@ -107,7 +107,7 @@ def test_any_sequence_of_events_keeps_the_invariants(
             if page >= 0:
                 assert page in present.values() and page not in flying
                 settled = event == "take" and not schedule.overview.sweeping
-                assert not settled or schedule.peek(now) == page  # a look changes nothing
+                assert not settled or schedule.peek(now) == page  # `peek` changes nothing
                 if not schedule.overview.host(schedule.host_of(page)).busy:
                     schedule.acquire(page, now)
                     flying.append(page)
@@ -128,7 +128,7 @@ def plain(*pages: PageParameters, level: float, **changed: Any) -> Schedule:
     return schedule
 
 
-def test_takes_pages_in_the_order_of_their_deadlines() -> None:
+def test_pages_are_taken_in_the_order_of_their_deadlines() -> None:
     pages = [PageParameters(1.0, 0.2), PageParameters(1.0, 0.4), PageParameters(1.5, 0.3)]
     schedule = plain(*pages, level=0.5)
     assert schedule.next_wakeup(0.0) == pytest.approx(min(threshold(page, 0.5) for page in pages), rel=1e-3)
@@ -172,7 +172,7 @@ def test_signals_of_a_trusted_source_change_rates_before_any_crawl() -> None:
     schedule = Schedule(Settings(explore=0.0), level=1e-3)
     pages = [schedule.add(1 + n, 1, 1, 0.0, 0.0) for n in range(3)]
     now, rates = 0.0, []
-    for _ in range(40):  # the first page is crawled after each true signal
+    for _ in range(40):  # the first page is crawled after each of its signals, all true
         now += 10 * 86_400.0
         schedule.signals.note_change(pages[0], now)
         schedule.acquire(pages[0], now)
@@ -229,7 +229,7 @@ def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
 
 
 def test_a_signal_recalls_a_page_that_is_gone() -> None:
-    """Sooner each time than its own schedule, later each time than before, and not from a source that lies."""
+    """Each signal brings the retry forward, but each retry comes later than the one before."""
     schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
     page = schedule.add(1, 1, 1, 0.0, 0.0)
     waits, now = [], 1.0
@@ -271,7 +271,7 @@ def test_a_host_that_is_blocked_forever_delays_no_other_host() -> None:
 
 
 def test_exploration_goes_to_the_page_longest_unvisited() -> None:
-    """A page without any expected value is fetched nevertheless."""
+    """Pages whose expected value is 0 are fetched, too."""
     pages = [PageParameters(1.0, 0.5)] * 5 + [PageParameters(0.0, 0.5)] * 5
     schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.1), level=0.5)
     for number, page in enumerate(pages):
@@ -336,7 +336,7 @@ def test_instants_must_be_finite(bad: float) -> None:
     schedule.record_outcome(held, 2.0, 0)
 
 
-def test_wrong_use_is_a_bug() -> None:
+def test_wrong_calls_raise() -> None:
     schedule = plain(PageParameters(1.0, 0.4), PageParameters(1.0, 0.3), level=1.0)
     held = schedule.claim_next(1.0)
     for wrong in (
@@ -383,7 +383,7 @@ def test_contradictory_settings_raise_a_usage_error() -> None:
 
 @pytest.mark.parametrize("recall", [0.5, 1.0])
 def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float) -> None:
-    """The freshness used to be nan: zero signals times an infinite weight."""
+    """The freshness was once nan, because zero signals were multiplied by an infinite weight."""
     schedule = plain(PageParameters(1.0, 0.4, recall, 0.0), level=1.0)
     assert schedule.overview.page(0, 2.0).fresh == pytest.approx(math.exp(-0.4 * (1.0 - recall) * 2.0))
     schedule.signals.note_change(0, 2.0)
@@ -391,10 +391,10 @@ def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float
 
 
 def test_very_noisy_signals_have_nearly_no_effect() -> None:
-    """A page's own parameters used to be valued by only 100,000 terms of the series: far too low at this noise."""
+    """The value was once a sum of only 100,000 terms of the series, which is far too low at this noise."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)
     value = schedule.overview.page(
         1, 2.5
-    ).value  # at half the time: half of the other page's changes are not silent
+    ).value  # after half the time, because only half of the noisy page's changes are silent
     assert schedule.overview.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

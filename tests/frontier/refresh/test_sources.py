@@ -1,4 +1,4 @@
-"""The reading interval of a source of signals, compared with closed forms and with the changes it listed."""
+"""Test the reading interval of a source of signals against closed forms and against the changes that it listed."""
 
 import math
 
@@ -14,11 +14,14 @@ from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, seal
 
 RATE = 1.0 / (300 * DAY)
-LEVEL = 50 * DAY  # the value of a page of that rate after about 200 days
+LEVEL = 50 * DAY  # the crawl value of a page with that rate after about 200 days
 
 
 def told_by(pages: int, days: float, precision: float, share: float = 1.0, level: float = LEVEL) -> float:
-    """Return the interval, in days, of a source read every `days` days that lists the `share` of the changes."""
+    """Read a source every `days` days that lists a `share` of the changes.
+
+    Return the interval computed for it, in days.
+    """
     readings = Readings()
     interval = math.inf
     for _ in range(12):
@@ -29,7 +32,10 @@ def told_by(pages: int, days: float, precision: float, share: float = 1.0, level
 
 
 def test_the_gain_of_perfect_signals_equals_the_closed_form() -> None:
-    """Without signals mu exp(-u) at R^1(u) = L D/mu, with them mu (1 - L D/mu): the gain is mu u exp(-u)."""
+    """The value is mu exp(-u) without signals, at R^1(u) = L D/mu, and mu (1 - L D/mu) with them.
+
+    The gain is therefore mu u exp(-u).
+    """
     for u in (0.2, 0.7, 1.5):
         level = (1.0 - (1.0 + u) * math.exp(-u)) / RATE
         gain = gains(np.array([3.0]), np.array([RATE]), 3.0 * level, 1.0)[0]
@@ -47,7 +53,10 @@ def test_gains_are_never_negative_and_grow_with_precision(
 
 
 def test_the_reading_interval_balances_price_and_delay() -> None:
-    """sqrt(2 L/s) with s = 100 pages of rate D; if half as many changes are listed, sqrt(2) times the interval."""
+    """The interval is sqrt(2 L/s), where s is 100 pages of rate D.
+
+    If half as many changes are listed, it is sqrt(2) times that.
+    """
     wanted = math.sqrt(2.0 * LEVEL / (100 * RATE)) / DAY
     assert told_by(100, 60, 1.0) == pytest.approx(wanted, rel=0.15)
     assert told_by(100, 60, 1.0, share=0.5) == pytest.approx(wanted * math.sqrt(2.0), rel=0.15)

@@ -1,4 +1,4 @@
-"""The refresh state in the store: a schedule rebuilt from its records takes the same pages."""
+"""Test the stored refresh state: a schedule rebuilt from its records takes the same pages."""
 
 import random
 
@@ -59,7 +59,7 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
         at, fingerprints = now, []
         for _ in range(60):
             at += DAY / 6
-            each.level = 3e6  # and all keys are recomputed, as on opening
+            each.level = 3e6  # all keys are recomputed, as on opening
             while each.work(at) or each.overview.sweeping:
                 pass
             page = each.claim_next(at)
@@ -86,7 +86,7 @@ def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
 
 
 def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
-    """A run a year in the future, then one with the right time: no page waits until the year has passed."""
+    """The clock of one run is a year ahead, that of the next is right: no page waits until the year has passed."""
     store = MemoryStore()
     _, now = crawled(store)
     late, right = Schedule(STILL, level=3e6, track=True), now
@@ -132,7 +132,7 @@ def test_damaged_records_are_reported(prefix: bytes) -> None:
 
 
 def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
-    """Return (fingerprint, payload) of each record, read alone; the message if one is damaged."""
+    """Read each record alone; return (fingerprint, payload) of each, or the message if one is damaged."""
     try:
         return list(state._checked(chunk, keys.REFRESH, state._PAGE.size, state._PAGE.size + state._HUB.size))
     except DamageError as error:
@@ -141,7 +141,10 @@ def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_records_compared_by_column_are_those_read_alone(seed: int) -> None:
-    """Pages and hubs, whole or with one flipped bit, a cut, another version, a longer value or key."""
+    """Both ways of reading records agree on pages and hubs, whole or damaged.
+
+    Damage is a flipped bit, a cut, another version, a longer value or a longer key.
+    """
     draw = random.Random(seed)
     payloads = [draw.randbytes(state._PAGE.size + draw.choice([0, 0, state._HUB.size])) for _ in range(9)]
     chunk = [(keys.REFRESH + draw.randbytes(8), seal(payload)) for payload in payloads]

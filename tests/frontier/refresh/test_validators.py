@@ -1,4 +1,4 @@
-"""Trust in validators: a client of the changing web sends requests as told, and the web's log is evaluated."""
+"""Test trust in validators: a client requests pages of the changing web as `Validators` decides; its log is evaluated."""
 
 import random
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from crawler.storage.kv import MemoryStore, seal
 
 START = 1_750_000_000.0
 HOUR = 3600.0
-VISIT = 6 * HOUR  # between two requests for a page
+VISIT = 6 * HOUR  # the time between two requests for a page
 PAGE_IN_40 = (("/d1/p13.html", "etag-fixed"),)
 DIRECTORY_IN_4 = (("/d1/", "etag-fixed"),)
 
 
 class Guest:
-    """A client that fetches all pages of one host in turn, as `validators` decide, and keeps records as a crawl does."""
+    """A client that fetches all pages of a host in turn, under the conditions of `validators`, and keeps records."""
 
     def __init__(self, web: ChangingWeb, validators: Validators, store: MemoryStore | None = None) -> None:
         self.web, self.validators = web, validators
@@ -65,7 +65,10 @@ class Guest:
 
 
 class Seen(msgspec.Struct):
-    """Shares of the requests after the tenth round; `repeated`: answers with known content. Freshness is the web's."""
+    """Shares of the requests after the tenth round, and freshness by the web's log.
+
+    `repeated` is the share of answers with known content.
+    """
 
     conditional: float
     not_modified: float
@@ -74,7 +77,7 @@ class Seen(msgspec.Struct):
 
 
 def seen(web: ChangingWeb, pages: Callable[[int], bool] = lambda page: True, rounds: int = 60) -> Seen:
-    """Return the statistics of these pages in the log."""
+    """Return the statistics of the chosen pages from the log of the web."""
     copies: dict[int, int] = {}
     asked: list[tuple[WebRequest, bool]] = []
     for each in web.log:
@@ -121,7 +124,7 @@ def test_requests_are_conditional_where_validators_are_right() -> None:
 def test_lying_pages_do_not_harm_honest_pages_of_their_host(
     exceptions: tuple[tuple[str, str], ...], found_out_after: int
 ) -> None:
-    """A lying page among honest ones is exposed by its first check, a lying directory by two or three checks."""
+    """A page with false validators among honest pages is found out by one check, such a directory by two or three."""
     guest = played(exceptions=exceptions)
     lying = {page for page in range(40) if guest.web.validators_of(page) != "right"}
     honest = seen(guest.web, lambda page: page not in lying)
@@ -143,7 +146,10 @@ def test_a_lying_directory_among_honest_ones_gets_plain_requests() -> None:
 
 
 def test_of_two_validators_only_the_correct_one_is_sent() -> None:
-    """If the date lies, only If-None-Match is sent; if the server does not recognize its own tags, only the date."""
+    """If the date is wrong, only If-None-Match is sent.
+
+    If the server does not recognize its own tags, only the date is sent.
+    """
     for kind, sent in (("date-fixed", (True, False)), ("etag-unknown", (False, True))):
         guest = played(validators=kind)
         now = START + 61 * VISIT
@@ -159,7 +165,7 @@ def test_tags_that_are_new_each_time_are_harmless() -> None:
     assert guest.validators.lies == 0
 
 
-def test_a_304_with_other_validators_than_the_copys_is_checked_at_once() -> None:
+def test_a_304_with_validators_unlike_those_of_the_copy_is_checked_at_once() -> None:
     guest = played(rounds=1, validators="always-304")
     page = next(page for page in range(1, 40) if guest.web.changes[page])
     later = guest.web.changes[page][-1] + HOUR
@@ -200,7 +206,9 @@ def test_learned_counts_survive_a_restart() -> None:
     lying = {page for page in range(40) if guest.web.path(page).startswith("/d1/")}
     now = START + 60.5 * VISIT
     asked = {page: any(anew.conditions(page, 1, guest.records[page], now)) for page in range(40)}
-    assert sum(asked[page] for page in lying) <= 1, "a trial"
+    assert sum(asked[page] for page in lying) <= 1, (
+        "at most one lying page is requested conditionally, as a trial"
+    )
     assert sum(asked[page] for page in asked if page not in lying) >= 27
 
 
@@ -234,7 +242,7 @@ def test_long_urls_have_short_patterns() -> None:
 
 
 def test_counts_and_bounds_hold_for_any_order_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Includes hosts, patterns and pages beyond their bounds, answers to no request, and records that have vanished."""
+    """Cover hosts, patterns and pages beyond their bounds, unrequested answers, and records that have vanished."""
     for name, most in (("HOSTS_MAX", 4), ("CELLS_MAX", 20), ("PATTERNS_MAX", 3), ("PAGES_MAX", 5)):
         monkeypatch.setattr(believing, name, most)
     rng = random.Random(7)

@@ -1,4 +1,4 @@
-"""Traces: written by the crawl and read by the lab; torn, renamed, truncated and imported ones."""
+"""Test traces, which the crawl writes and the lab reads: torn, renamed, truncated and imported ones."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_trace_round_trips_with_repeats_order_and_cross_bits(tmp_path: Path) -
 
 
 def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Path) -> None:
-    """The crawl's secret seed could be computed from them; two traces share no names either."""
+    """The secret seed of the crawl could be computed from fingerprints. Two traces share no names either."""
     fingerprints = np.arange(1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for name in ("a", "b"):
         written(tmp_path / name, [(fingerprints[1], fingerprints.tolist(), [False] * 1000)])
@@ -56,7 +56,7 @@ def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Pa
 
 
 def test_names_are_stable_after_eviction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache of names is bounded; the key yields the same name again."""
+    """The cache of names is bounded; after eviction, the key gives the same name again."""
     monkeypatch.setattr("crawler.urls.trace._NAMES_MAX", 3)
     rounds = [*range(10), *range(10)]
     written(tmp_path / "t", [(1, rounds, [False] * 20)])
@@ -64,7 +64,7 @@ def test_names_are_stable_after_eviction(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_torn_pages_are_not_read(tmp_path: Path) -> None:
-    """A crash may leave links without their page, half a word, or a page without its links."""
+    """A crash may leave links without their page, an incomplete word, or a page without its links."""
     written(tmp_path / "t", PAGES)
     links, pages = tmp_path / "t" / LINKS_FILE, tmp_path / "t" / PAGES_FILE
     whole = links.read_bytes()
@@ -139,7 +139,7 @@ def test_link_lines_become_pages(tmp_path: Path) -> None:
         )
 
 
-# -- the model and the open questions
+# -- the model of a crawl and the experiments with it
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def synthetic() -> Trace:
 
 
 def test_the_generator_follows_its_parameters(synthetic: Trace) -> None:
-    """Repeats, links per page, cross links and threads are as requested; the seed alone determines the trace."""
+    """Repeats, links per page, cross links and threads are as requested; equal seeds give equal traces."""
     model, threads = counted(synthetic)
     assert model.repeat == pytest.approx(0.30, abs=0.02)
     assert model.links_median == pytest.approx(23, abs=2)
@@ -161,7 +161,7 @@ def test_the_generator_follows_its_parameters(synthetic: Trace) -> None:
 
 
 def test_a_page_has_no_url_of_the_wide_set_twice() -> None:
-    """Without repeats, all links of a page differ, even on pages longer than the wide set."""
+    """Without repeats, all links of a page differ, even if the page has more links than the wide set has URLs."""
     model = LinkLocality(
         repeat=0.0,
         global_share=0.0,
@@ -207,8 +207,8 @@ def test_one_cache_per_thread_with_one_thread_is_a_global_cache(synthetic: Trace
     ).all()
 
 
-def test_caches_per_thread_duplicate_common_urls(synthetic: Trace) -> None:
-    """With unlimited space, a URL misses once in each thread that meets it."""
+def test_separate_caches_of_threads_duplicate_common_urls(synthetic: Trace) -> None:
+    """With unlimited space, a URL misses once in each thread that requests it."""
     apart = crawl_order.one_cache_a_thread(synthetic, [1 << 24], 20)[0]
     threads = np.repeat(synthetic.pages["thread"], np.diff(synthetic.starts))
     assert apart == len({*zip(threads.tolist(), synthetic.links.tolist(), strict=True)})

@@ -1,4 +1,4 @@
-"""Replacement policies against plain models of them, and properties that every policy must have."""
+"""Test replacement policies against plain models of them, and properties that every policy must have."""
 
 from collections import OrderedDict, deque
 
@@ -31,7 +31,10 @@ def lru_by_list(items: list[int], size: int) -> int:
 
 
 def min_by_search(items: list[int], size: int) -> int:
-    """Belady's cache by definition: of the held items and the missed one, evict the one whose next use is latest."""
+    """Implement Belady's cache by its definition.
+
+    Of the cached items and the missed one, it evicts the item whose next use is latest.
+    """
 
     def next_use(item: int, now: int) -> int:
         return next((t for t in range(now + 1, len(items)) if items[t] == item), len(items))
@@ -49,10 +52,10 @@ def min_by_search(items: list[int], size: int) -> int:
 
 
 def sieve_by_list(items: list[int], size: int) -> int:
-    """SIEVE with a list, newest first, as in the figure of its paper."""
+    """Implement SIEVE with a list, newest item first, as in the figure of its paper."""
     queue: list[int] = []
     marked: set[int] = set()
-    hand = -1  # counted from the oldest item, which is the last
+    hand = -1  # the hand is counted from the oldest item, which is the last
     missed = 0
     for item in items:
         if item in queue:
@@ -72,13 +75,13 @@ def sieve_by_list(items: list[int], size: int) -> int:
 
 
 def s3fifo_by_deques(items: list[int], size: int) -> int:
-    """S3-FIFO following the pseudo-code of its paper (Algorithm 1)."""
+    """Implement S3-FIFO by the pseudo-code of its paper (Algorithm 1)."""
     small_size = max(1, size // 10)
     small: deque[int] = deque()
     main: deque[int] = deque()
     ghosts: deque[int] = (
         deque()
-    )  # the latest items evicted from the small queue; for a duplicate only the last eviction counts
+    )  # the items evicted last from the small queue; if an item was evicted twice, the last eviction counts
     uses: dict[int, int] = {}
     missed = 0
 
@@ -132,7 +135,7 @@ def stream_of(items: list[int]) -> Stream:
 
 @st.composite
 def many_requests(draw: st.DrawFn) -> list[int]:
-    """Draw mostly long lists with many repeats, which Hypothesis's own lists seldom are."""
+    """Draw mostly long lists with many repeats; the lists of Hypothesis itself are mostly short."""
     generator = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     items = generator.integers(draw(st.integers(1, 25)), size=draw(st.integers(1, 150)))
     hot = generator.random(len(items)) < draw(st.sampled_from([0.0, 0.3, 0.8]))
@@ -168,7 +171,7 @@ def test_static_holds_the_most_requested(items: list[int], size: int) -> None:
 @settings(max_examples=80)
 @given(items=requests, bins=st.integers(1, 7))
 def test_properties_of_any_policy(items: list[int], bins: int) -> None:
-    """All bounds of `check` hold; windows add up; a cache that holds everything misses each URL once."""
+    """All bounds of `check` hold; the windows sum to the total; a cache that holds all URLs misses each once."""
     stream = stream_of(items)
     found = {}
     for policy in POLICIES:
@@ -214,7 +217,10 @@ def test_the_shipped_table_is_within_two_percent_of_clock(crawl: Stream) -> None
 
 
 def test_a_scan_does_not_harm_the_contenders() -> None:
-    """A small set is requested repeatedly between runs of new URLs: LRU keeps none of it, the contenders most."""
+    """A small set is requested again and again between scans of new URLs.
+
+    LRU keeps none of the set, the other policies keep most of it.
+    """
     hot = np.arange(40)
     rounds = [np.concatenate([hot, hot, 1000 + 70 * k + np.arange(70)]) for k in range(200)]
     stream = Stream(np.concatenate(rounds).astype(np.uint64))
@@ -235,7 +241,7 @@ def shape(bits: range, threads: int) -> NDArray[np.float64]:
 
 
 def test_the_synthetic_crawl_has_the_papers_shape() -> None:
-    """Figure 2 with a fifth of its threads: 67 to 73 % on the plateau, then the fall, then the floor."""
+    """With a fifth of the threads of figure 2, the miss rate is 67 to 73 % on the plateau, then falls, then stays low."""
     rates = shape(range(22), 100)
     assert (rates[:11] > 0.67).all() and (rates[:11] < 0.73).all()
     assert rates[12] > 0.6 and 0.19 < rates[17] < 0.26

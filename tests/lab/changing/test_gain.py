@@ -1,4 +1,4 @@
-"""The arms of a comparison on the changing web: all arms see the same changes."""
+"""Test the arms of a comparison on the changing web: all arms see the same changes."""
 
 from crawler.lab.changing.gain import GainGame, web_of
 from crawler.lab.changing.web import HostSpec
@@ -15,4 +15,6 @@ def test_all_arms_see_the_same_changes() -> None:
         [round(at - 5_000.0, 6) for at in times] for times in other.changes
     ]
     assert one.signals(1_000.0, 1_002.0) == other.signals(5_000.0, 5_002.0) != []
-    assert len(one.signals(0.0, 1e9)) == sum(map(len, one.changes)), "recall 1, no noise"
+    assert len(one.signals(0.0, 1e9)) == sum(map(len, one.changes)), (
+        "with recall 1 and no noise, each change has one signal"
+    )

@@ -1,4 +1,4 @@
-"""Readers of a page cache: Zipf's law, their judgement of copies, and the loop of crawl, cache and readers."""
+"""Test readers of a page cache: Zipf's law, their judgement of copies, and crawl, cache and readers together."""
 
 import asyncio
 from collections import Counter
@@ -53,7 +53,7 @@ def test_each_answer_is_counted_in_one_row() -> None:
 
 
 def test_crawl_cache_and_readers_together(tmp_path: Path) -> None:
-    """Through crawl, store and page server: on a web without changes all answers are fresh, in Zipf's order."""
+    """On a web without changes, readers get only fresh answers from the page server, and request pages by Zipf's law."""
     clock = SystemClock()
     web = ChangingWeb([HostSpec("a", pages=12, directories=2, rate=0.0)], horizon=60.0, start=clock.now())
 
@@ -64,7 +64,7 @@ def test_crawl_cache_and_readers_together(tmp_path: Path) -> None:
             Crawl(tree, directory=tmp_path, seeds=server.seeds()) as crawl,
         ):
             running = asyncio.create_task(crawl.run())
-            while len({each.page for each in web.log}) <= len(web):  # all pages and an index
+            while len({each.page for each in web.log}) <= len(web):  # all pages and one index
                 await asyncio.sleep(0.01)
             assert crawl.live.server is not None
             _, port = crawl.live.server.listener.address

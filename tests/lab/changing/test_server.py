@@ -1,4 +1,4 @@
-"""The changing web over HTTP, and an accelerated clock."""
+"""Test the changing web over HTTP, and the accelerated clock."""
 
 import asyncio
 from email.utils import formatdate
@@ -21,7 +21,10 @@ def _model(start: float) -> ChangingWeb:
 
 
 def test_the_web_over_http() -> None:
-    """A client sees pages, conditional answers and dates, and is logged; HEAD is answered like GET, POST is rejected."""
+    """A client gets pages, conditional answers and dates; its requests are logged.
+
+    HEAD is answered like GET; POST is rejected.
+    """
     clock = VirtualClock(1_700_000_000.0)
     model = _model(clock.now())
 

@@ -1,4 +1,4 @@
-"""The changing web's model: change statistics, the signals of its hosts, and its judgement from the log."""
+"""Test the model of the changing web: change statistics, the signals of its hosts, and freshness from the log."""
 
 from email.utils import formatdate
 from xml.etree import ElementTree
@@ -48,7 +48,7 @@ def test_each_page_has_its_own_rate() -> None:
 
 @pytest.mark.parametrize(("process", "low", "high"), [("poisson", 0.9, 1.1), ("bursty", 1.6, 4.0)])
 def test_gaps_between_bursty_changes_vary_more(process: str, low: float, high: float) -> None:
-    """The coefficient of variation of gaps is 1 for Poisson, more for bursts."""
+    """The coefficient of variation of gaps is 1 for Poisson changes, and greater for bursts."""
     web = _web(process=process, spread=0.0, pages=200, rate=1.0 / (5 * DAY))
     gaps = np.concatenate([np.diff(times) for times in web.changes])
     assert low < gaps.std() / gaps.mean() < high
@@ -169,7 +169,7 @@ def _conditions(web: ChangingWeb, page: int, now: float) -> dict[str, str]:
     ],
 )
 def test_correct_and_lying_validators(validators: str, before: int, after: int) -> None:
-    """The page is requested conditionally before and after a change."""
+    """A page is requested conditionally before and after a change."""
     web = _web(validators=validators)
     page = max(range(20), key=lambda k: len(web.changes[k]))
     change = web.changes[page][0]
@@ -191,7 +191,7 @@ def test_if_modified_since_alone() -> None:
     )
     assert _get(web, path, change + 1.0, if_modified_since="yesterday").status == 200
     tags = {"if_none_match": '"other"', **asked}
-    assert _get(web, path, change + 1.0, **tags).status == 200  # the tag takes precedence
+    assert _get(web, path, change + 1.0, **tags).status == 200  # the ETag takes precedence
 
 
 def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
@@ -207,7 +207,10 @@ def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
 
 
 def test_new_articles_are_listed() -> None:
-    """Before its birth an article does not exist; then its hub lists it among 20, and the archive permanently."""
+    """An article does not exist before its birth.
+
+    Then its hub lists it among the newest 20, and the archive permanently.
+    """
     web = _web(pages=4, directories=2, articles=60, hubs=2, rate=0.0, feed=True)
     born = sorted((at, page) for page, at in enumerate(web.born) if at > START)
     assert len(born) == 60 and born[-1][0] < START + 1000 * DAY
@@ -251,7 +254,7 @@ def test_delays_and_freshness_begin_with_a_birth() -> None:
 
 
 def test_freshness_from_the_log() -> None:
-    """A page is fetched at day 10, changes at 20, and is fetched at 30 with a false 304 and at 40 with its content."""
+    """A page is fetched on day 10, changes on day 20, is fetched on day 30 (false 304) and on day 40 (new content)."""
     web = _web(pages=1, directories=1, rate=0.0, horizon=100 * DAY)
     web.changes[0] = [START + 20 * DAY]
     for day, status, version in ((10, 200, 0), (30, 304, 1), (40, 200, 1)):
@@ -266,7 +269,7 @@ def test_a_page_never_sent_is_not_current() -> None:
 
 
 def test_the_same_pages_play_in_the_league() -> None:
-    """Goal: policies with known parameters can be judged on the changes that a crawl met."""
+    """Policies with known parameters can be judged on the changes that a crawl met."""
     web = _web(pages=40, horizon=300 * DAY)
     world = web.world()
     rate = 3 * world.change_rate

@@ -1,4 +1,4 @@
-"""Bugs to plant in the shipped code, one for each rule of `storage/README.md` and `splitter/README.md`.
+"""Bugs that can be planted in the shipped code, one for each rule of `storage/README.md` and `splitter/README.md`.
 
 `python -m tests.lab.cluster.planted [BUG ...]` prints, for each bug, the first seed
 that finds it and the judge's rules that it breaks.
@@ -47,8 +47,10 @@ SETTINGS = ClusterSettings(web=WebSpec(hosts=12, pages=150), count=8, within=60.
 
 
 class Plant(msgspec.Struct, frozen=True):
-    """A bug: the rule it breaks, its patches (object, name, replacement), and the changes to `SETTINGS` that make
-    a world in which it shows.
+    """A bug that can be planted.
+
+    `rule` is the rule that it breaks, `patches` returns its patches (object, name, replacement), and `settings` are the
+    changes to `SETTINGS` with which it can be found.
     """
 
     rule: str
@@ -105,7 +107,7 @@ def _links_log_not_cut() -> list[tuple[Any, str, Any]]:
 
 
 def _compaction_drops() -> list[tuple[Any, str, Any]]:
-    """Compaction of a long queue drops a link that is in it only once."""
+    """Compaction of a queue drops a link that is in the queue only once."""
     first = compaction.first_occurrences
 
     def all_but_one(fingerprints: Any) -> Any:
@@ -198,7 +200,7 @@ def _sent_is_gone() -> list[tuple[Any, str, Any]]:
 
 
 def _applied_twice() -> list[tuple[Any, str, Any]]:
-    """A peer that reconnects need not wait for its queued entries; it sends them a second time."""
+    """A peer that reconnects is not told to wait until its received entries are durable, so it sends them twice."""
     greet = Inbox.greet
 
     def greet_at_once(self: Inbox, peer: str, epoch: bytes) -> int | None:
@@ -272,7 +274,7 @@ def _end_forgotten() -> list[tuple[Any, str, Any]]:
 
 
 def _own_first() -> list[tuple[Any, str, Any]]:
-    """Nothing is received while entries wait to be sent: two such processes wait for each other."""
+    """No entry is received while entries wait to be sent, so two such processes wait for each other."""
     take = PeerExchange._take
 
     def take_if_sent(self: PeerExchange) -> None:
@@ -318,7 +320,7 @@ def _unnamed_kept() -> list[tuple[Any, str, Any]]:
 
 
 def _same_epoch() -> list[tuple[Any, str, Any]]:
-    """A compacted queue keeps its epoch, so it reuses numbers that its peer knows; the check of entries is off."""
+    """A compacted queue keeps its epoch, so it reuses numbers that its peer knows; entries are not checked."""
     result, stage = compaction.Compaction.result, Spool.stage
 
     def result_of_old(self: compaction.Compaction) -> Any:
@@ -336,7 +338,7 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
 
 
 def _tail_trusted() -> list[tuple[Any, str, Any]]:
-    """Entries that a peer holds under our numbers are taken for ours."""
+    """Entries that a peer received from a copy under the same numbers are taken for our own."""
     greet = Spool.greet
 
     def unchecked(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -349,7 +351,7 @@ def _tail_trusted() -> list[tuple[Any, str, Any]]:
 
 
 def _loss_not_told() -> list[tuple[Any, str, Any]]:
-    """A peer that has lost links which it had confirmed is not told; its queue just starts over."""
+    """A peer that has lost confirmed links is not told so; its queue just starts over."""
     greet = Spool.greet
 
     def silent(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -363,7 +365,7 @@ def _loss_not_told() -> list[tuple[Any, str, Any]]:
 
 
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:
-    """Links between cache and commit are dropped as seen if their fingerprint is divisible by 50."""
+    """Links that are not committed yet are dropped as seen if their fingerprint is divisible by 50."""
     misses = Seen.misses
 
     def some(self: Seen, fingerprints: Any) -> list[int]:
@@ -495,7 +497,7 @@ def planted(name: str) -> Iterator[None]:
 
 
 def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
-    """Return the settings of a run that may reveal a bug; without a bug, those of a run with all faults."""
+    """Return the settings of a run that may reveal the bug; if `plant` is None, those of a run with all faults."""
     return msgspec.structs.replace(SETTINGS, seed=seed, **(plant.settings if plant else {}))
 
 
@@ -508,7 +510,10 @@ def run(settings: ClusterSettings) -> RunVerdict:
 
 
 def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, RunVerdict] | None:
-    """Return (the first seed that finds a bug while the shipped code breaks no rule, the verdict), or None."""
+    """Return (the first seed that finds the bug, the verdict) or None.
+
+    The shipped code must be flawless with that seed.
+    """
     for seed in seeds:
         settings = settings_of(PLANTS[name], seed)
         with planted(name):

@@ -1,4 +1,4 @@
-"""Bugs to plant that show in acts of the operator, limits and stored records; see `planted.py`."""
+"""Bugs that can be planted and affect commands of the operator, limits and stored records; see `planted.py`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -55,7 +55,7 @@ def _depth_unlimited() -> Patches:
 
 
 def _depth_of_the_page() -> Patches:
-    """Links get the depth of the page that contains them; every other page, so that limits still bind."""
+    """Links of every other page get the depth of that page; if all did, limits of depth would never apply."""
     context = link_policy.LinkContext
 
     def flat(depth: int = 0, via: int = 0, *rest: Any, **more: Any) -> Any:
@@ -84,7 +84,7 @@ def _blocks_in_memory() -> Patches:
 
 
 def _erasure_is_small() -> Patches:
-    """The size of an erasure is asked for, though it has none."""
+    """The size of an erasure is read, although it has none."""
     return [(commit_loop, "Rewriting", Mock)]
 
 
@@ -97,17 +97,17 @@ def _withdrawn_is_fetched() -> Patches:
 
 
 def _redirects_are_links() -> Patches:
-    """The target of a redirect is one deeper, like the target of a link."""
+    """The target of a redirect is one level deeper, like the target of a link."""
     return [(link_policy, "LinkContext", _hop_with(1, 0))]
 
 
 def _hops_not_counted() -> Patches:
-    """A redirect is not added to the hops so far, so that a chain has no end."""
+    """A redirect counts as two hops, so that chains of redirects end too early."""
     return [(link_policy, "LinkContext", _hop_with(0, 1))]
 
 
 def _hop_with(deeper: int, more: int) -> Any:
-    """Return `LinkContext`, that of the target of a redirect with another depth and number of hops."""
+    """Patch `LinkContext` so that the target of a redirect has another depth and another number of hops."""
     context = link_policy.LinkContext
 
     def made(depth: int = 0, via: int = 0, redirects: int = 0, *rest: Any, **other: Any) -> Any:
@@ -119,7 +119,7 @@ def _hop_with(deeper: int, more: int) -> Any:
 
 
 def _wrong_place() -> Patches:
-    """Every seventh capture gets the place of the one before it."""
+    """Every seventh capture is recorded at the place of the capture before it."""
     append, last = SegmentWriter.append, list[Any]()
 
     def behind(self: SegmentWriter, members: Any, now: float) -> Any:
@@ -131,7 +131,7 @@ def _wrong_place() -> Patches:
 
 
 def _wrong_original() -> Patches:
-    """A revisit names the response that was stored last, whatever its payload."""
+    """A revisit refers to the response that was stored last, whatever its payload."""
     choose, met = PageCache._choose_kind, list[Original]()
 
     def choose_last(self: PageCache, capturing: Any, previous: Any) -> None:
@@ -157,7 +157,7 @@ def _retires_the_host() -> Patches:
 
 
 def _results_dropped_at_term() -> Patches:
-    """TERM drops the results that are not committed yet."""
+    """SIGTERM drops the results that are not committed yet."""
 
     async def nothing(self: Process) -> None:
         pass
@@ -189,7 +189,7 @@ def _recovers_half() -> Patches:
 
 
 def _links_shown_are_ignored() -> Patches:
-    """The links that only a browser shows are not followed."""
+    """Links that appear only in the browser are not followed."""
     return [(page_rendering, "merged", lambda static, shown, left_for: static)]
 
 
@@ -204,7 +204,7 @@ def _subresources_dropped() -> Patches:
 
 
 def _visit_not_counted() -> Patches:
-    """After a rendered page, its host rests only for the page's own answer."""
+    """After a rendered page, the gap of its host depends only on the answer of the page itself."""
     return [(politeness, "_busy_time", lambda fetch: fetch.took)]
 
 
@@ -220,7 +220,7 @@ BROKEN = WebSpec(hosts=12, pages=150, broken=True)
 SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True)
 SLOW_SCRIPTED = WebSpec(
     hosts=12, pages=150, scripted=True, latency=0.5
-)  # the gap depends on the time of answers
+)  # the gap depends on the duration of answers
 # name -> (rule, patches, settings)
 PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "limits-not-kept": (

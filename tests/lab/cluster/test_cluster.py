@@ -1,4 +1,4 @@
-"""The shipped processes in the virtual world: no rule is broken under any faults, and a seed determines the run.
+"""Test the shipped processes in the virtual world: no rule is broken under faults, and equal seeds give equal runs.
 
 `python -m tests.lab.cluster.planted` searches for every planted bug; the tests here use one cheap seed for each.
 """
@@ -73,7 +73,7 @@ def test_known_pages_are_refetched_also_by_a_single_process() -> None:
 
 
 def test_the_same_seed_reproduces_a_run_to_the_byte() -> None:
-    """Runs in two other interpreters are equal, though string hashes and object addresses differ."""
+    """Runs in two new interpreters are equal, although string hashes and object addresses differ."""
     program = (
         "from tests.lab.cluster.test_cluster import TINY; from tests.lab.cluster.planted import run; "
         "import msgspec; print(run(msgspec.structs.replace(TINY, seed=5)).digest)"
@@ -125,7 +125,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 
 
 def test_no_file_of_a_world_stays_open_even_if_referenced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory maps and files of dead lives are closed at their end, even if references keep the objects alive."""
+    """Memory maps and files of a killed process are closed at its end, even if references keep the objects alive."""
     kept, bury = [], Cluster._bury
 
     def bury_all_but_stages(self: Cluster) -> None:

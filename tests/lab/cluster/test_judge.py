@@ -1,4 +1,4 @@
-"""The judge reports each rule where it is broken, and nowhere else."""
+"""Test the judge: it reports each rule that is broken, and no other."""
 
 import gzip
 from pathlib import Path
@@ -23,7 +23,7 @@ def asked(web, number: int, at: float, **values: object) -> WebAsk:  # type: ign
 
 
 def verdict_on(tmp_path: Path, change=lambda cluster: None, settings: ClusterSettings = SMALL) -> RunVerdict:  # type: ignore[no-untyped-def]
-    """Return the verdict on a run without faults, after `change` altered its records."""
+    """Run without faults, alter the records with `change`, and return the verdict."""
     cluster = Cluster(settings, tmp_path / "cluster")
     cluster.log.rows = [asked(cluster.web, 0, 1.0), asked(cluster.web, 1, 3.0)]
     folder = cluster.machines[0].folder / "p0" / "warc"
@@ -107,7 +107,10 @@ def test_a_broken_rule_is_found(tmp_path: Path, rule: str) -> None:
 def test_the_older_of_two_processes_of_one_name_must_stop_in_time(
     tmp_path: Path, goes_on: float, parted: float, rules: set[str]
 ) -> None:
-    """A partition extends the time. Each machine keeps its own gaps, and links lost with a copy are allowed."""
+    """A partition extends the time until it must stop.
+
+    Each machine keeps its own gaps, and links lost with a copy are allowed.
+    """
 
     def change(cluster: Cluster) -> None:
         cluster.observed.cloned_at, cluster.observed.elapsed = START + 10.0, 300.0
@@ -148,7 +151,7 @@ def test_pages_listed_only_in_a_sitemap_are_lost_if_it_was_read_or_never_request
 
 @pytest.mark.parametrize("found_by", ["the survivor", "the one that stopped"])
 def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path, found_by: str) -> None:
-    """This holds only for names with a single machine."""
+    """Links found by a machine that stopped in favour of its copy may be lost; links found by the survivor may not."""
     settings = msgspec.structs.replace(
         SMALL, seed=1, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4)
     )
@@ -171,7 +174,7 @@ def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path,
 
 @pytest.mark.parametrize("put_back", ["before the request", "after", "the owner"])
 def test_no_link_may_be_lost_with_a_restored_disk(tmp_path: Path, put_back: str) -> None:
-    """Its process fetches its pages again, and its peers recover the links that it had confirmed."""
+    """The process with the restored disk fetches its pages again; its peers recover the links that it had confirmed."""
     settings = msgspec.structs.replace(SMALL, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4))
 
     def change(cluster: Cluster) -> None:

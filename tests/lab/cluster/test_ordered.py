@@ -1,4 +1,4 @@
-"""Whole processes with a URL order: kills and power cuts while waiting URLs are moved lose and repeat nothing."""
+"""Test whole processes with a URL order: kills and power cuts while waiting URLs are moved lose and repeat no URL."""
 
 from typing import Any
 
@@ -23,11 +23,11 @@ SETTINGS = ClusterSettings(
 def test_faults_break_no_rule_while_urls_are_moved(
     monkeypatch: pytest.MonkeyPatch, order: str, processes: int, seed: int
 ) -> None:
-    """Cause: a stale host record, written after a move, began the queue after the moved URL, which was lost."""
+    """A stale host record, written after a move, once began the queue after the moved URL, which was lost."""
     moved, move = [], Intake._move
 
     def counted(self: Intake, *arguments: Any) -> None:
-        moved.append(1)  # a number, since no object of the world may outlive it
+        moved.append(1)  # an id, because no object of the world may be kept
         move(self, *arguments)
 
     monkeypatch.setattr(Intake, "_move", counted)

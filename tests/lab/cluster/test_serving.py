@@ -1,4 +1,4 @@
-"""The synthetic web on loopback answers a real crawler as the virtual web answers simulated processes."""
+"""Test that the synthetic web on loopback answers a real crawler as the virtual web answers simulated processes."""
 
 import asyncio
 import ssl
@@ -42,7 +42,7 @@ def test_a_real_crawl_finds_every_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [200, 304, 404, 421])
 def test_answers_as_http(status: int) -> None:
-    """A Host field without the port names the same host."""
+    """A Host field without a port names the same host."""
     import aiohttp
 
     async def ask() -> int:

@@ -1,6 +1,6 @@
-"""Links between processes whose connections break: each is applied once at its owner, and the crawl ends.
+"""Test links between processes whose connections break: each is applied once at its owner, and the crawl ends.
 
-The judge finds lost links; a link that is applied twice, or never, leaves a crawl that does not end.
+The judge finds lost links; if a link is applied twice or never, the crawl does not end.
 """
 
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_crawl_without_faults_ends_by_itself_with_every_page_fetched_once(proc
 
 @pytest.mark.parametrize("seed", range(3))
 def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(seed: int) -> None:
-    """The window is a few entries, and queues are compacted constantly."""
+    """The window has room for a few entries only, and queues are compacted constantly."""
     faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
     _, verdict = run(
         msgspec.structs.replace(QUIET, seed=seed, faults=faults, count=20, within=60.0, tree=ONE_WINDOW)
@@ -58,7 +58,10 @@ def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(s
     ],
 )
 def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ...]) -> None:
-    """One or a few kinds of faults, on a web of twice the pages: each seed finds the bug named in its comment."""
+    """Few kinds of faults hit a web with twice the pages.
+
+    If the bug in the comment of a seed is planted, the seed finds it.
+    """
     web = msgspec.structs.replace(WEB, pages=120, hosts=12)
     settings = msgspec.structs.replace(QUIET, web=web, seed=seed, faults=faults, count=24, within=60.0)
     _, verdict = run(msgspec.structs.replace(settings, tree=ONE_WINDOW))
@@ -68,7 +71,7 @@ def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ..
 
 @pytest.mark.parametrize("seed", [3, 5, 10])
 def test_a_process_that_returns_after_the_end_ends_too(seed: int) -> None:
-    """The process was killed, or cut off, when the others found that nothing was left to do."""
+    """The process was killed or cut off when the others found that no work was left."""
     faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
     cluster, verdict = run(
         msgspec.structs.replace(QUIET, seed=seed, faults=faults, count=20, within=60.0, tree=ONE_WINDOW)
@@ -78,7 +81,7 @@ def test_a_process_that_returns_after_the_end_ends_too(seed: int) -> None:
 
 
 def test_an_end_known_under_other_limits_is_not_recalled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The power fails when all know of the end; limits are raised; one process starts later than a silence."""
+    """The power fails when all know the end; limits are raised; then one process starts later than `silence_max`."""
     web = msgspec.structs.replace(WEB, hosts=4, pages=40, zipf=2.0, sitemaps=0.0)
     tree = {"crawl": {"pages_per_host": 6, "depth": 6}}
     monkeypatch.setattr(fault_plan, "first_limit", lambda seed, plan: 6)
@@ -90,14 +93,19 @@ def test_an_end_known_under_other_limits_is_not_recalled(monkeypatch: pytest.Mon
     cluster, verdict = run(settings)
     assert verdict.flawless, verdict.examples
     assert short.observed.ended and verdict.pages == 40 and cluster.observed.elapsed < 400.0
-    assert sum(life.killed for life in cluster.observed.lives) == 3, "all had been told of the end"
+    assert sum(life.killed for life in cluster.observed.lives) == 3, (
+        "all three knew the end when they were killed"
+    )
 
 
 @pytest.mark.parametrize("cut_off", [(0, 1, 2), (1, 0, 2)])
-def test_the_first_process_that_comes_back_tells_one_that_missed_the_end(
+def test_a_returning_process_informs_one_that_missed_the_end(
     cut_off: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process is cut off at the end for longer than a patience; one of the two others is started again."""
+    """A process is cut off at the end for longer than the patience of the others.
+
+    Then one of the two others is restarted.
+    """
     settings = msgspec.structs.replace(QUIET, tree={"crawl": {"patience": 60.0}})
     planned(monkeypatch)
     free, _ = run(settings)
@@ -119,7 +127,7 @@ def test_a_missing_process_delays_the_end_but_not_the_crawl(monkeypatch: pytest.
 
 
 def test_a_suspended_process_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its connections stay open but silent; the others communicate as before."""
+    """Its connections stay open but silent; the others communicate normally."""
     web = msgspec.structs.replace(WEB, pages=90)
     planned(monkeypatch, Fault(10.0, "stop", (2,), length=25.0))
     stopped, verdict = run(msgspec.structs.replace(QUIET, web=web))
@@ -137,8 +145,8 @@ def test_a_suspended_process_does_not_slow_the_others(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_end_is_never_announced_early(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages between four processes are delayed at random; any process may be the last one with work."""
+def test_the_end_is_never_announced_too_early(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages between four processes are delayed at random, and any process may be the last one with work."""
     monkeypatch.setattr(virtual_network, "LATENCY", (0.0005, 2.0))
     _, verdict = run(msgspec.structs.replace(QUIET, seed=100 + seed, processes=4))
     assert verdict.flawless, verdict.examples

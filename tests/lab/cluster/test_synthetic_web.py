@@ -1,4 +1,4 @@
-"""The synthetic web's ground truth: links, sitemaps, changes."""
+"""Test the ground truth of the synthetic web: links, sitemaps, changes."""
 
 import numpy as np
 import pytest

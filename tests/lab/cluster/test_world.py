@@ -1,4 +1,4 @@
-"""The parts of the virtual world keep their promises: order, silence, loss of unsynced data."""
+"""Test the parts of the virtual world: order of events, silent connections, loss of unsynced data."""
 
 import asyncio
 import contextvars
@@ -53,7 +53,7 @@ def test_time_jumps_and_equal_instants_keep_their_order(loop: VirtualLoop) -> No
 
 
 def test_time_passes_during_waits_of_zero_seconds(loop: VirtualLoop) -> None:
-    """A wait that is rounded to 0 would otherwise repeat forever at an instant that never passes."""
+    """Otherwise a wait that is rounded to 0 would be repeated forever at the same instant."""
 
     async def spin() -> None:
         until = loop.time() + 2e-6
@@ -109,7 +109,7 @@ class Ear(asyncio.Protocol):
 
 
 class Pair:
-    """Two lives with a connection from the first to the second."""
+    """Two lives of processes with a connection from the first to the second."""
 
     def __init__(self, loop: VirtualLoop, folder: Path) -> None:
         self.loop, self.wire = loop, loop._wire
@@ -134,7 +134,7 @@ class Pair:
 
 
 def write_in(loop: VirtualLoop, transport: asyncio.Transport, data: bytes) -> None:
-    """Write to a transport while the loop runs."""
+    """Write to a transport while the event loop runs."""
 
     async def write() -> None:
         transport.write(data)
@@ -261,7 +261,7 @@ def test_dead_lives_cannot_write_and_a_full_disk_accepts_nothing(tmp_path: Path)
 
 
 def test_a_lock_of_a_dead_life_closes_no_file_of_another_process(tmp_path: Path) -> None:
-    """Neither a late release nor a child that is forked after the simulation closes one."""
+    """Neither a late release nor a child that is forked after the simulation closes such a file."""
     system, life = SystemCalls(), make_life(tmp_path)
     with system.installed():
         locks = [in_life(life, Lock, tmp_path / f"{number}.lock", "p0") for number in range(2)]

@@ -1,4 +1,4 @@
-"""The commands `crawler lab trace` and `crawler lab cache`, run as typed."""
+"""Test the commands `crawler lab trace` and `crawler lab cache` with command lines."""
 
 import importlib
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_bad_usage_ends_in_an_error_of_one_line(words: list[str], tmp_path: Path
     assert "\n" not in str(caught.value)
 
 
-def test_without_the_extra_one_line_says_what_to_install(
+def test_a_missing_extra_is_named_with_the_command_to_install_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def missing(name: str) -> object:

@@ -1,4 +1,4 @@
-"""The commands `crawler lab refresh`, `figures` and `import`."""
+"""Test the commands `crawler lab refresh`, `figures` and `import`."""
 
 import csv
 from pathlib import Path
@@ -121,7 +121,7 @@ def test_pages_file_is_not_text(tmp_path: Path) -> None:
 
 
 def test_import_of_the_public_data_set(tmp_path: Path) -> None:
-    """A miniature of its three files; the trusted page gets its given rate."""
+    """Import a miniature of its three files; the trusted page gets the rate given in the data."""
     (tmp_path / kolobov.IMPORTANCE).write_text("".join(f"{k}\t{k * 10}\n" for k in range(1, 41)))
     history = "[[1.5, 0], [0.5, 1], [2.0, 0], [1.0, 0]]"
     (tmp_path / kolobov.HISTORY).write_text("".join(f"{k}\t5.5\t{history}\n" for k in range(1, 40)))
@@ -179,7 +179,7 @@ def test_every_figure_has_a_function() -> None:
 
 
 def test_accuracy_and_rate_figures_draw_from_small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The drawing code works on tiny runs: rows for each policy, one title per panel."""
+    """The drawing code works on tiny runs: each policy has rows, each panel one title."""
     from crawler.lab.figures import ncis, rates
 
     monkeypatch.setattr(ncis, "SIZES", (4, 8))
@@ -199,7 +199,7 @@ def test_histories_of_the_bias_figures_have_their_rates() -> None:
 
 
 def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table of the three estimators on a few short histories; the naive estimates are biased upward."""
+    """The table compares three estimators on a few short histories; the naive estimates are biased upward."""
     from crawler.lab.figures import bias
 
     monkeypatch.setattr(bias, "LENGTHS", (3000.0,))
@@ -210,7 +210,7 @@ def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.Mon
 
 
 def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first line comes after two seconds, the next ten seconds later; parts map to shares of the whole."""
+    """The first line comes after two seconds, the next ten seconds later; progress of a part counts as its share."""
     early = VirtualClock()
     soon = progress_line.ProgressLine("soon", early)
     for _ in range(14):

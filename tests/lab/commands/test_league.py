@@ -1,4 +1,4 @@
-"""The command `crawler lab league`, on the excerpt of the histories."""
+"""Test the command `crawler lab league` on the excerpt of the histories."""
 
 import csv
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_tables_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_history_of_a_minute_says_so_once_and_draws_nothing(
+def test_a_history_of_a_minute_is_reported_once_and_not_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "made.npz", history([(0, 99.9999, 1, 1)], pages=1, born={0: 99.999}))
@@ -55,7 +55,7 @@ def test_several_processes_yield_the_same_results(capsys: pytest.CaptureFixture[
 
 
 def test_equal_scores_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing changes in ten days: every policy keeps all pages fresh, and the equal scores prove nothing."""
+    """No page changes in ten days: every policy keeps all pages fresh, and the equal scores prove nothing."""
     write(tmp_path / "made.npz", history([(0, 1.0, 1, 0), (1, 99.5, 1, 0)]))
     words = "--policies round-robin,nutch --arms none --budgets 1 --days 10 --processes 1"
     main("lab", ["league", "--data", str(tmp_path), *words.split()])
@@ -92,7 +92,9 @@ def test_missing_data_is_reported(tmp_path: Path) -> None:
         main("lab", ["league", "--data", str(tmp_path), "--quick"])
 
 
-def test_the_living_league(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_living_league_writes_a_row_per_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = "--living --hubs map --policies round-robin,proto-1,ncis --budgets 3 --pages 5 --days 400 --processes 1"
     assert main("lab", ["league", "--data", str(EXCERPT), *words.split(), "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("map") >= 3
@@ -101,7 +103,7 @@ def test_the_living_league(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert all(0.0 < float(row["score"]) < 1.0 for row in rows)
 
 
-def test_calibration(capsys: pytest.CaptureFixture[str]) -> None:
+def test_calibration_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     words = "--calibration --arms none --budgets 3 --pages 5 --days 400 --processes 1"
     assert main("lab", ["league", "--data", str(EXCERPT), *words.split()]) == 0
     printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Pictures for screens and for print."""
+"""Test the formats of pictures for screens and for print."""
 
 import struct
 from pathlib import Path
@@ -14,14 +14,14 @@ def run(*arguments: str) -> int:
 
 
 @pytest.mark.parametrize(("dpi", "share"), [(130, 1.0), (300, 300 / 130)])
-def test_a_png_has_the_resolution_asked_for(tmp_path: Path, dpi: int, share: float) -> None:
+def test_a_png_has_the_requested_resolution(tmp_path: Path, dpi: int, share: float) -> None:
     assert run("figures", "azar-2", "--quick", "--out", str(tmp_path), "--dpi", str(dpi)) == 0
     data = (tmp_path / "azar-2.png").read_bytes()
     width, height = struct.unpack(">II", data[16:24])
     assert (width, height) == (round(936 * share), round(702 * share))
 
 
-def test_a_pdf_says_how_it_was_made(tmp_path: Path) -> None:
+def test_a_pdf_contains_the_command_that_made_it(tmp_path: Path) -> None:
     assert run("figures", "azar-2", "--quick", "--out", str(tmp_path), "--format", "pdf") == 0
     data = (tmp_path / "azar-2.pdf").read_bytes()
     assert data.startswith(b"%PDF-") and b"crawler lab" in data and b"figures azar-2" in data

@@ -1,4 +1,4 @@
-"""Small histories and worlds for the tests of the league."""
+"""Make small histories and worlds for the tests of the league."""
 
 from pathlib import Path
 
@@ -22,7 +22,10 @@ def history(
     days: float = 100.0,
     name: str = "made",
 ) -> SiteHistory:
-    """Return a history of changes (page, day, added, removed); days count from the start of the window of `days`."""
+    """Return a history of changes (page, day, added, removed).
+
+    Days are counted from the start of the window of `days`.
+    """
 
     def instant(day: float) -> int:
         return T0 + round(day * DAY)

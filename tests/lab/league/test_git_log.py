@@ -1,4 +1,4 @@
-"""Page histories from git: the parser on recorded logs, and a repository made here."""
+"""Test page histories from git: the parser on recorded logs, and on a repository made by the test."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ OLD, NEW = b"1" * 40, b"2" * 40
 
 
 def _commit(at: int, *parts: bytes) -> list[bytes]:
-    """Return a commit's parts as git prints them: a newline precedes the first file."""
+    """Return the parts of a commit as git prints them: a newline precedes the first file."""
     return [b"\x1e%d" % at, *((b"\n" + parts[0], *parts[1:]) if parts else ())]
 
 
@@ -52,8 +52,8 @@ def test_births_changes_and_deaths() -> None:
 @pytest.mark.parametrize(
     ("parts", "changes"),
     [
-        (_file(b"M", b"a", after=OLD), 0),  # only the mode changed
-        ([*_file(b"M", b"a"), b"-\t-\ta"], 1),  # binary: no size
+        (_file(b"M", b"a", after=OLD), 0),  # only the mode of the file changed
+        ([*_file(b"M", b"a"), b"-\t-\ta"], 1),  # a binary file has no size
         (_file(b"T", b"a", mode=b"120000"), 0),  # the file became a symbolic link, so the page is gone
         ([*_file(b"M", b"a"), b"1\t1\tother"], 1),
     ],
@@ -90,7 +90,7 @@ def test_an_invalid_log_is_rejected(parts: list[bytes]) -> None:
         _history(*parts)
 
 
-def test_a_log_without_pages_is_reported() -> None:
+def test_a_git_log_without_pages_is_reported() -> None:
     with pytest.raises(UsageError, match="no page"):
         _history(*_commit(100))
 
@@ -107,7 +107,10 @@ def test_parts_do_not_depend_on_how_the_stream_is_split(size: int) -> None:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Five days of a small site: births, edits, a rename, a death, a merged branch, and a file that is not a page."""
+    """Make five days of a small site.
+
+    They contain births, edits, a rename, a death, a merged branch, and a file that is not a page.
+    """
     if shutil.which("git") is None:
         pytest.skip("no git")
     folder = tmp_path_factory.mktemp("clone") / "site"
@@ -178,7 +181,7 @@ def test_a_history_from_a_clone_works_in_the_league(
     words = "--policies round-robin,nutch --arms none --budgets 1,3 --days 10 --processes 1"
     assert main("lab", ["league", "--data", str(tmp_path), *words.split()]) == 0
     table = capsys.readouterr().out
-    assert "round-robin" in table and " - " in table  # no standard error with a single site
+    assert "round-robin" in table and " - " in table  # a single site has no standard error
 
 
 def test_unreadable_clones_are_reported(clone: Path, tmp_path: Path) -> None:

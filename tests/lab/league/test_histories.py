@@ -1,4 +1,4 @@
-"""Page histories are checked when they are read, and written histories can be read again."""
+"""Test that page histories are checked when they are read, and that written histories can be read again."""
 
 from pathlib import Path
 

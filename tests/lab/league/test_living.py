@@ -1,4 +1,4 @@
-"""The living league: when hubs list new pages, the cost of discovery, scores and credits."""
+"""Test the living league: when hubs list new pages, the cost of discovery, scores and credits."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def living_world(
     died: dict[int, float] | None = None,
     directory: list[int] | None = None,
 ) -> LivingWorld:
-    """Return a world of one site; births and deaths are days by page."""
+    """Return a world of one site; `births` and `deaths` are the days of each page."""
     base = world(changes, days=YEAR)
     days = np.arange(len(base))
     return grow(
@@ -52,7 +52,7 @@ class Scripted:
         def note(*args: Any) -> None:
             place = (
                 1 if name == "record_outcome" else len(args) - 1
-            )  # position of the instant among the arguments
+            )  # position of the instant in the arguments
             self.told.append(
                 (name, *(round(arg / DAY, 1) if k == place else arg for k, arg in enumerate(args)))
             )
@@ -67,7 +67,7 @@ RATE = 1.0 / DAY  # one fetch per day, at noon
 
 
 def test_a_page_becomes_known_when_its_listing_is_fetched() -> None:
-    """Page 1 is born on day 3 in the directory of page 0; node 2 lists it, node 3 lists the directory."""
+    """Page 1 is born on day 3 in the directory of page 0. Node 2 lists the page, node 3 lists the directory."""
     found = living_world("dir", [[], []], born={1: 3.0})
     assert (found.pages, len(found)) == (2, 4)
     assert found.changes[2] == [3 * DAY] and found.changes[3] == []
@@ -83,7 +83,7 @@ def test_a_page_becomes_known_when_its_listing_is_fetched() -> None:
 
 
 def test_a_new_directory_is_found_by_the_root_which_gets_the_credit() -> None:
-    """Pages in the first copy of the new listing earn that listing no credit; pages in a later copy do."""
+    """A listing gets no credit for pages in its first copy, but for pages that appear in a later copy."""
     found = living_world("dir", [[], [], []], born={1: 3.0, 2: 9.0}, directory=[0, 1, 1])
     listing, root = 4, 5
     assert found.born[listing] == 3 * DAY and found.changes[root] == [3 * DAY]
@@ -105,7 +105,7 @@ def test_a_page_that_is_gone_when_fetched_scores_nothing() -> None:
 
 
 def test_a_front_page_shows_only_the_newest_pages() -> None:
-    """25 pages are born at once, after 5 old ones: one fetch of the front page shows 20; the listing shows all."""
+    """After 5 old pages, 25 are born at once: one fetch of the front page shows 20 of them, the listing shows all."""
     born = {page: 1.0 + page / 100 for page in range(5, 30)}
     found = living_world("newest", [[]] * 30, born=born)
     listing, front = 30, 31
@@ -118,7 +118,10 @@ def test_a_front_page_shows_only_the_newest_pages() -> None:
 
 
 def test_hubs_change_when_their_listed_pages_do() -> None:
-    """Page 0 dies when 20 newer pages exist: its listing changes; the front page, which omits it, does not."""
+    """Page 0 dies when 20 newer pages exist.
+
+    Its listing changes, but the front page does not, because it omits page 0.
+    """
     born = {page: float(page) for page in range(1, 22)}
     found = living_world("newest", [[]] * 22, born=born, died={0: 50.0, 21: 60.0})
     listing, front = found.changes[22], found.changes[23]
@@ -128,7 +131,7 @@ def test_hubs_change_when_their_listed_pages_do() -> None:
 
 
 def test_the_score_equals_a_scan_of_all_fetches() -> None:
-    """Method: every fetch is recorded, and each hour of the year is examined separately."""
+    """For the scan, every fetch is recorded, and each hour of the year is examined separately."""
     base = worlds.build(histories.read_folder(EXCERPT), "none", pages=6, days=YEAR)
     found = grow(base, "dir")
     policy = FINDERS["round-robin"](found, 8 * found.change_rate)
@@ -194,7 +197,7 @@ def test_valued_hubs_show_births_sooner_but_not_sooner_than_announced_births() -
 
 
 def test_new_urls_get_their_share_of_the_fetches() -> None:
-    """With a tenth of the fetches, 5 new URLs take 50 fetches; without a share they come first."""
+    """With a share of a tenth, 5 new URLs are fetched within 50 fetches; without a share they come first."""
     base = living_world("map", [[], []])
     for share, places in ((1.0, [0, 1, 2, 3, 4]), (0.1, [9, 19, 29, 39, 49])):
         policy = NewFirst(Scripted([0] * 60), share)  # type: ignore[arg-type]
@@ -220,7 +223,7 @@ def test_the_schedule_is_notified_of_new_pages_if_it_supports_it() -> None:
     finder.credit(2, 1.0, 5.0)  # a schedule without hubs is not notified
     finder.policy.schedule = Showing()  # type: ignore[assignment]
     finder.credit(2, 1.0, 7.0)
-    finder.credit(1, 1.0, 7.0)  # not in the schedule
+    finder.credit(1, 1.0, 7.0)  # this page is not in the schedule
     assert finder.policy.schedule.shown == [(0, 1.0, 7.0)]  # type: ignore[attr-defined]
 
 
@@ -230,7 +233,10 @@ def test_an_unknown_rule_is_rejected() -> None:
 
 
 def test_a_news_site_needs_fetches_of_its_hubs() -> None:
-    """With only a tenth of the fetches most articles are never fetched; with valued hubs nearly all are, in days."""
+    """If discovery has a tenth of the fetches, most articles are never fetched.
+
+    With valued hubs, nearly all are fetched, and within days.
+    """
     found = living.news(1)
     assert len(found.hubs) == living.SECTIONS and not found.born[found.pages :].any()
     rate = found.change_rate

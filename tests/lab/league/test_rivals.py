@@ -1,4 +1,4 @@
-"""The rules of other crawlers against their published formulas, step by step, and the reference policies."""
+"""Test the rules of other crawlers against their published formulas, step by step, and the reference policies."""
 
 import math
 
@@ -38,8 +38,8 @@ HOUR = 3600.0
                 (0.0, None, 30 * DAY),
                 (30 * DAY, True, 54 * DAY),
                 (54 * DAY, False, (54 - 0.3 * 24 + 33.6) * DAY),
-                (100 * DAY, False, (100 - 0.3 * 70 + 70) * DAY),  # delta 70 d above 47.04 d
-                (600 * DAY, False, (600 - 0.3 * 570 + 365) * DAY),  # at most a year
+                (100 * DAY, False, (100 - 0.3 * 70 + 70) * DAY),  # a delta of 70 days is above 47.04 days
+                (600 * DAY, False, (600 - 0.3 * 570 + 365) * DAY),  # the interval is at most a year
             ],
         ),
         # StormCrawler: x 1.5 up to two weeks, or half-way to an hour.
@@ -64,7 +64,7 @@ HOUR = 3600.0
         (RoundRobin, [(0.0, None, 0.0), (5.0, True, 5.0), (9.0, False, 9.0)]),
     ],
 )
-def test_when_a_page_is_due_again(
+def test_pages_are_due_again_by_the_published_rules(
     rule: type[DueFirst], steps: list[tuple[float, bool | None, float]]
 ) -> None:
     policy = rule(world([[]]), 1.0)
@@ -83,13 +83,13 @@ def test_when_a_page_is_due_again(
     ],
 )
 def test_estimated_rate(visits: int, unchanged: int, watched: float, rate: float) -> None:
-    """Eq. 4 of the paper: -ln((X + .5)/(n + .5)) / I."""
+    """Equation 4 of the paper: -ln((X + .5)/(n + .5)) / I."""
     assert estimated_rate(visits, unchanged, watched) == pytest.approx(rate)
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 1.0])
 def test_the_estimate_is_nearly_unbiased(ratio: float) -> None:
-    """The paper's claim (section 5.3): the mean over the binomial of 50 visits is within 1 % of the truth."""
+    """As claimed in section 5.3 of the paper, the mean over the binomial of 50 visits is within 1 % of the truth."""
     visits, quiet = 50, math.exp(-ratio)
     mean = sum(
         math.comb(visits, k) * quiet**k * (1 - quiet) ** (visits - k) * estimated_rate(visits, k, visits)
@@ -111,7 +111,7 @@ def test_believe_fetches_signalled_pages_first_and_ignores_outdated_signals() ->
         policy.add(page, float(page))
     policy.note_change(3, "sitemap", 5.0, 6.0)
     policy.note_change(2, "sitemap", 5.0, 6.0)
-    policy.note_change(1, "sitemap", 0.5, 6.0)  # dated before the last fetch
+    policy.note_change(1, "sitemap", 0.5, 6.0)  # the signal is dated before the last fetch
     taken = [policy.claim_next(7.0) for _ in range(4)]
     assert taken == [2, 3, 0, 1]
     assert policy.claim_next(8.0) == -1

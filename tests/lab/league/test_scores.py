@@ -1,4 +1,4 @@
-"""The jackknife and the tables."""
+"""Test the jackknife and the tables of scores."""
 
 import math
 
@@ -14,7 +14,7 @@ def _game(current: list[float], there: list[float], policy: str = "a", budget: f
 
 
 def test_the_jackknife_of_equal_sites_is_the_error_of_the_mean() -> None:
-    """For a mean the jackknife is s/sqrt(n) exactly (Efron and Stein 1981)."""
+    """For a mean, the jackknife equals s/sqrt(n) exactly (Efron and Stein 1981)."""
     values = np.random.default_rng(1).random(35)
     game = _game(values.tolist(), [1.0] * 35)
     assert game.score == pytest.approx(values.mean())
@@ -22,7 +22,7 @@ def test_the_jackknife_of_equal_sites_is_the_error_of_the_mean() -> None:
 
 
 def test_the_jackknife_of_a_ratio_computed_by_hand() -> None:
-    """Sites (1 of 2), (3 of 4), (0 of 1): leaving out one at a time gives 3/5, 1/3, 4/6."""
+    """For the sites (1 of 2), (3 of 4) and (0 of 1), leaving out one at a time gives 3/5, 1/3 and 4/6."""
     game = _game([1.0, 3.0, 0.0], [2.0, 4.0, 1.0])
     left = [3 / 5, 1 / 3, 4 / 6]
     assert game.score == pytest.approx(4 / 7)
@@ -32,7 +32,7 @@ def test_the_jackknife_of_a_ratio_computed_by_hand() -> None:
 
 
 def test_the_jackknife_agrees_with_the_spread_of_many_draws() -> None:
-    """Goal: the error is right. Over 300 draws of 40 sites, its mean is within 15 % of the scores' spread."""
+    """Over 300 draws of 40 sites, the mean of the estimated error is within 15 % of the spread of the scores."""
     rng = np.random.default_rng(2)
     found, errors = [], []
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""The crawler's own frontier in the league: it can play every arm, and beats round robin."""
+"""Test the crawler's own frontier in the league: it can play every arm, and beats round robin."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def _score(arm: str, name: str, budget: float, pages: int = 20) -> float:
 
 @pytest.mark.parametrize("arm", worlds.ARMS)
 def test_the_frontier_beats_round_robin_in_every_arm(arm: str) -> None:
-    """Goal: learning never hurts. At 3x the score is not below round robin; with 120 pages, noise is .01."""
+    """Learning never hurts: at 3x the score is not below that of round robin. With 120 pages, the noise is .01."""
     assert _score(arm, "ncis", 3.0) > _score(arm, "round-robin", 3.0) - 0.01
 
 
@@ -38,7 +38,7 @@ def test_uniform_is_round_robin() -> None:
 
 
 def test_the_schedule_scores_like_the_exact_order() -> None:
-    """The deadlines approximate a daily recomputation of all values: within .02 on 120 pages, in any arm."""
+    """The schedule with deadlines scores within .02 of a daily recomputation of all values, on 120 pages, in any arm."""
     for arm in ("none", "honest"):
         assert _score(arm, "ncis", 3.0) > _score(arm, "ncis-exact", 3.0) - 0.02
 

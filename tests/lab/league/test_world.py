@@ -1,4 +1,4 @@
-"""The league's world: the signals, changes and budgets of each arm; the score against an independent computation."""
+"""Test the world of the league: signals, changes and budgets of each arm; the score against a second computation."""
 
 import math
 
@@ -53,7 +53,7 @@ def test_a_feed_signals_large_changes_and_a_third_of_those_of_unknown_size() -> 
 def test_minor_edits_do_not_count_in_their_arm() -> None:
     made = history([*CHANGES, (1, 60.0, 2, 1)])
     counted = [len(times) for times in worlds.build([made], "minor", days=100).changes]
-    assert counted == [0, 2, 1]  # changes of two lines or fewer are dropped, those of unknown size are kept
+    assert counted == [0, 2, 1]  # changes of at most two lines are dropped, those of unknown size are kept
 
 
 def test_mixed_assigns_each_kind_of_signal_to_some_sites() -> None:
@@ -105,7 +105,7 @@ def test_missing_pages_and_unknown_arms_are_reported() -> None:
 
 
 class Listed(RoundRobin):
-    """Round robin that records its signals and its fetches."""
+    """A round robin policy that records its signals and its fetches."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
@@ -178,7 +178,7 @@ def test_births_reach_the_policy_at_once_and_signals_at_the_end_of_the_day() -> 
 
 @pytest.mark.parametrize("name", list(RIVALS))
 def test_gaps_of_polite_sites_are_kept(name: str) -> None:
-    """No site is fetched sooner than 1/1.5 of its mean gap, whatever the policy; and all sites keep being fetched."""
+    """Under any policy, no site is fetched again sooner than 1/1.5 of its mean gap, and all sites keep being fetched."""
     found = worlds.build(histories.read_folder(EXCERPT), "polite", pages=10)
     rate = 3 * found.change_rate
     gap = found.gap(rate)

@@ -1,4 +1,4 @@
-"""Policies on drawn worlds: freshness is exact, budgets are spent, and no learning policy loses to uniform."""
+"""Test policies on drawn worlds: freshness is exact, budgets are spent, and no learning policy loses to uniform."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def small(**more: object) -> WorldSpec:
 
 
 def test_freshness_equals_a_scan_of_all_fetches() -> None:
-    """Method: the policy's fetches are recorded; each instant of a fine grid is examined separately."""
+    """For the scan, the fetches of the policy are recorded, and each instant of a fine grid is examined separately."""
     world = draw(small(warm_up=0.5), 3)
     policy = make("ncis", world)
     asked: list[tuple[float, int]] = [
@@ -66,7 +66,7 @@ def test_uniform_is_the_shipped_uniform() -> None:
     assert played(UNIFORM, world).freshness == pytest.approx(played("uniform", world).freshness, abs=0.02)
 
 
-def test_true_parameters_gain() -> None:
+def test_true_parameters_gain_over_uniform() -> None:
     rows = gains.gains(
         "day-1x",
         {name: [played(name, draw(WORLDS["day-1x"], seed)) for seed in SEEDS] for name in (UNIFORM, TRUE)},
@@ -78,7 +78,7 @@ def test_true_parameters_gain() -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_learning_never_loses_to_uniform(name: str) -> None:
-    """Goal: learning never costs the schedule more than the error of the comparison."""
+    """A learning schedule never loses more than the error of the comparison."""
     runs = {
         policy: [played(policy, draw(WORLDS[name], seed)) for seed in SEEDS]
         for policy in (UNIFORM, TRUE, "ncis")
@@ -91,7 +91,7 @@ def test_learning_never_loses_to_uniform(name: str) -> None:
 
 
 def test_true_parameters_are_calibrated() -> None:
-    """Goal: the table itself is right. With Poisson changes at known rates, each decile is within .03."""
+    """The calibration table is right: with Poisson changes at known rates, each decile is within .03."""
     rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS)
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8

@@ -1,4 +1,4 @@
-"""A whole process on a drawn world: it finds all pages, spends its rate, and does not lose to uniform."""
+"""Test a whole process on a drawn world: it finds all pages, spends its rate, and does not lose to uniform."""
 
 import pytest
 
@@ -6,13 +6,13 @@ from crawler.lab.living.playing import UNIFORM, played
 from crawler.lab.living.whole_crawl import crawled
 from crawler.lab.living.worlds import DAY, HostKind, WorldSpec, draw
 
-# A small version of the web in the issue: pages that change about once a day, fetched every 16 hours.
+# A small web whose pages change about once a day and are fetched every 16 hours.
 SMALL = WorldSpec("small", (HostKind(50, DAY),) * 4, visits=1.5, rounds=12.0, warm_up=0.4)
 
 
 @pytest.mark.parametrize("name", ["crawl", "crawl-pooled", "crawl-uniform"])
 def test_a_crawl_spends_its_rate_and_does_not_lose_to_uniform(name: str) -> None:
-    """The crawl also fetches the four indexes: .03 of its fetches, which uniform spends on pages."""
+    """The crawl spends .03 of its fetches on the four indexes; uniform spends these fetches on pages."""
     world = draw(SMALL, 1)
     uniform, run = played(UNIFORM, world), crawled(name, world)
     assert run.fetches == pytest.approx(uniform.fetches, rel=0.03)

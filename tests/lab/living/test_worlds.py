@@ -1,4 +1,4 @@
-"""Drawn worlds: their changes follow their specification, and equal seeds draw equal worlds."""
+"""Test drawn worlds: their changes follow their specification, and equal seeds draw equal worlds."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def spec(process: str = "poisson", **more: object) -> WorldSpec:
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_pages_change_as_often_as_their_rates_say(process: str) -> None:
-    """Goal: the number of 48,000 changes matches the rates, also for the fast and the slow half of the pages."""
+    """The number of changes, about 48,000, matches the rates, also for the fast and for the slow half of the pages."""
     world = draw(spec(process, visits=0.5), 1)
     counts = np.array([len(times) for times in world.changes])
     expected = world.rates * world.horizon
@@ -72,7 +72,7 @@ def test_signals_have_the_specified_precision_and_recall(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", IMPORTANCES)
-def test_importance(kind: str) -> None:
+def test_importances_vary_unless_they_are_equal(kind: str) -> None:
     drawn = draw(spec(importance=kind), 1).importance
     assert (drawn > 0.0).all()
     assert (drawn.max() / drawn.min() > 10.0) == (kind != "equal")

@@ -1,4 +1,4 @@
-"""Crawls of link graphs by the shipped frontier: complete, polite, and better with a better-informed order."""
+"""Test crawls of link graphs by the shipped frontier: complete, polite, and better with a better-informed order."""
 
 import random
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_better_informed_orders_find_quality_earlier(tmp_path: Path) -> None:
 
 
 def test_rank_equals_a_hand_computed_example() -> None:
-    """Two pages that link to a third, which links back to the first."""
+    """In the example, two pages link to a third, which links back to the first."""
     graph = LinkGraph(["a", "b", "c"], [""] * 3, [[(2, "")], [(2, "")], [(0, "")]], [0])
     rank = page_rank(graph, rounds=200)
     a, b, c = rank

@@ -1,4 +1,4 @@
-"""The crawl value: golden values, limits, and properties that hold for any page."""
+"""Test the crawl value: golden values, limits, and properties that hold for any page."""
 
 import json
 import math
@@ -31,7 +31,7 @@ def _page(record: dict) -> PageParameters:
 
 @pytest.mark.parametrize("key", NAMES)
 def test_golden_values_of_580_states(key: str) -> None:
-    """50-digit values, relative tolerance 1e-12."""
+    """The values have 50 digits; the relative tolerance is 1e-12."""
     states = [state for state in GOLDEN["states"] if key in state]
     for state in states:
         got = cv.crawl_value(_page(state), state["t"], state["n"], by=NAMES[key])
@@ -51,7 +51,7 @@ def test_arrays_give_the_golden_values_too(key: str) -> None:
 
 
 def test_golden_intervals_and_fresh_times() -> None:
-    """psi, w and f at the state's effective elapsed time; at n signals if no change is silent."""
+    """psi, w and f are computed at the effective elapsed time of the state, or at n signals if no change is silent."""
     checked = 0
     for state in GOLDEN["states"]:
         if state["psi"] is None:
@@ -82,7 +82,7 @@ def test_golden_thresholds() -> None:
         assert cv.crawl_value(page, at) == pytest.approx(record["value"], rel=1e-10)
 
 
-# page, elapsed, signals -> V, psi, w; a 60-digit evaluation (mpmath) of the printed sums, 400 to 1,800 terms.
+# (page, elapsed, signals) -> (V, psi, w): the printed sums of 400 to 1,800 terms, evaluated with 60 digits (mpmath).
 MANY_TERMS = [
     (
         PageParameters(1.0, 0.006, 0.26, 9.85),
@@ -163,7 +163,7 @@ def test_value_of_a_certain_signal() -> None:
 
 
 def test_value_without_silent_changes() -> None:
-    """V_n = (mu/gamma) sum_{i<n} (q^i - q^n), independent of elapsed time."""
+    """The value is V_n = (mu/gamma) sum_{i<n} (q^i - q^n), independent of elapsed time."""
     page = PageParameters(2.0, 0.6, 1.0, 0.3)
     q, gamma = 0.3 / 0.9, 0.9
     for n in (0, 1, 2, 5, 400):
@@ -176,7 +176,7 @@ def test_value_without_silent_changes() -> None:
     assert cv.threshold(page, 2.0 / 0.6) == math.inf
 
 
-def test_perfect_signals() -> None:
+def test_values_with_perfect_signals() -> None:
     page = PageParameters(2.0, 0.5, 1.0, 0.0)
     assert cv.crawl_value(page, 100.0, 0) == 0.0
     assert cv.crawl_value(page, 0.0, 1) == pytest.approx(4.0, rel=1e-15)
@@ -293,7 +293,7 @@ def test_monte_carlo_of_the_threshold_process() -> None:
     arrivals = np.cumsum(rng.exponential(1 / gamma, (20_000, 30)), axis=1)
     due = np.maximum(
         at - beta * np.arange(1, 31), arrivals
-    )  # first instant at which the effective time reaches `at`
+    )  # the first instant at which the effective time reaches `at`
     reached = arrivals + beta * np.arange(1, 31) >= at
     first = np.argmax(reached, axis=1)
     before = np.where(first > 0, at - beta * first, at)
@@ -313,7 +313,7 @@ def test_monte_carlo_of_the_threshold_process() -> None:
 def test_many_signals_without_silent_changes_have_a_threshold() -> None:
     """The value V_n of a page with silent rate 0 approaches its maximum only after 1e5 signals.
 
-    Cause: an infinite threshold below that maximum made the deadline queue retry forever.
+    A threshold was once infinite below that maximum, so that the deadline queue retried forever.
     """
     page = PageParameters(1e-5, 1e-5, 1.0, 0.5)
     n = cv.threshold(page, 0.98)

@@ -1,4 +1,4 @@
-"""The estimators: golden values, edge cases, bias, and the running form against the batch form."""
+"""Test the estimators: golden values, edge cases, bias, and the running form against the batch form."""
 
 import json
 import math
@@ -68,7 +68,7 @@ def test_naive_estimates_are_biased_and_the_likelihood_is_not() -> None:
 
 
 def test_long_histories_converge() -> None:
-    """Cause: damping steps by the Newton decrement made them tiny when the likelihood was sharp."""
+    """Steps damped by the Newton decrement were once tiny if the likelihood was sharp."""
     rng = np.random.default_rng(12)
     tau, n, z = _intervals(rng, 80_000, 0.06, 3.0, 0.2, 0.8)
     got = fit(tau, n, z)
@@ -99,7 +99,7 @@ def test_without_intervals_the_estimate_is_the_prior() -> None:
     assert RunningEstimate(KOLOBOV).estimate() == got
 
 
-def test_proportional_time_and_signals_cannot_be_told_apart() -> None:
+def test_proportional_time_and_signals_cannot_be_distinguished() -> None:
     rng = np.random.default_rng(5)
     tau = rng.uniform(1, 3, 200)
     got = fit(tau, tau, rng.random(200) > np.exp(-0.3 * tau))
@@ -124,7 +124,7 @@ def test_running_estimate_equals_the_batch_until_it_merges(intervals: list[tuple
 
 
 def test_running_estimate_stays_within_half_a_standard_error_of_the_batch() -> None:
-    """The median over 20 pages with 400 intervals each: about 200 changes are merged into 8 points."""
+    """This is the median over 20 pages with 400 intervals each; about 200 changes are merged into 8 points."""
     rng, distances = np.random.default_rng(8), []
     for _ in range(20):
         tau, n, z = _intervals(rng, 400, 0.06, 0.5, 0.2, 0.15)

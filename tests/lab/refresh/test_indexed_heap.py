@@ -1,4 +1,4 @@
-"""The heap against a dict, with `_check` after every operation."""
+"""Test the heap against a dict, with `_check` after every operation."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Optimal rates and schedules: golden values, optimality, and the promise of Algorithm 3."""
+"""Test optimal rates and schedules: golden values, optimality, and the promise of Algorithm 3."""
 
 import itertools
 import json
@@ -99,7 +99,10 @@ def test_signals_never_hurt_and_worthless_ones_change_nothing() -> None:
 
 
 def test_bandwidth_within_a_jump_of_the_rates_is_used_up() -> None:
-    """All signals are perfect: rates jump between 0 and gamma, and one page answers only a share of its signals."""
+    """All signals are perfect, so rates jump between 0 and gamma.
+
+    One page is fetched after a share of its signals only.
+    """
     pages = Pages(np.array([3.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0]), 1.0, 0.0)
     opt = policies.optimum_with_signals(pages, 1.5)
     assert opt.rates == pytest.approx([1.0, 0.5, 0.0])
@@ -115,7 +118,7 @@ def test_simple_rules() -> None:
 
 
 def test_algorithm_2_reaches_nearly_all_of_opt() -> None:
-    """Azar et al., Figure 1: at least 98.8 % of the optimum."""
+    """It reaches at least 98.8 % of the optimum (Azar et al., Figure 1)."""
     rng = np.random.default_rng(3)
     mu, delta = rng.random(400), rng.random(400)
     rho = policies.optimal_rates(mu, delta, 40.0)

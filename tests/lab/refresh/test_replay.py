@@ -1,4 +1,4 @@
-"""The accounting of a run: closed forms, bins, and a Monte Carlo simulation."""
+"""Test the accounting of a run against closed forms, bins, and a Monte Carlo simulation."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The commands that a process answers, and a one-line error for each invalid request."""
+"""Test the commands that a process answers, and the one-line error for each invalid request."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -45,7 +45,7 @@ def stages(tmp_path: Path) -> Iterator[Stages]:
 
 
 def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
-    """Return the answer as the control socket sends it."""
+    """Run a command; return the answer as the control socket sends it."""
     answer = Commands(stages, stages.commits.commit_now).run({"command": command, **arguments})
     return msgspec.json.decode(msgspec.json.encode(answer))
 
@@ -75,7 +75,7 @@ def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
 def test_an_invalid_request_is_refused_in_one_line(
     stages: Stages, request_: dict[str, Any], words: str
 ) -> None:
-    """`retire` with an open bracket, or a list as a name, used to end the connection without an answer."""
+    """`retire` with an open bracket, or a list instead of a name, once ended the connection without an answer."""
     with pytest.raises(UsageError, match=words) as refusal:
         Commands(stages, stages.commits.commit_now).run(request_)
     assert "\n" not in str(refusal.value)
@@ -102,7 +102,7 @@ def test_status_is_one_tree_and_can_be_read_back(stages: Stages) -> None:
     assert ask(stages, "status", hosts=0)["waiting"] == []
 
 
-def test_why_tells_a_page_a_url_to_do_and_one_never_met(stages: Stages) -> None:
+def test_why_distinguishes_a_page_a_waiting_url_and_an_unknown_one(stages: Stages) -> None:
     fetched(stages, URL)
     ask(stages, "seed", urls=["http://a.org/todo"])
     page = ask(stages, "why", url=URL)
@@ -126,7 +126,7 @@ def test_get_gives_the_stored_copy_or_nothing(stages: Stages) -> None:
     assert ask(stages, "get", url="http://a.org/other") is None
 
 
-def test_seeds_are_queued_and_what_is_no_url_is_named(stages: Stages) -> None:
+def test_seeds_are_queued_and_invalid_urls_are_named(stages: Stages) -> None:
     assert ask(stages, "seed", urls=["http://b.org/", "ftp://b.org/"]) == {
         "queued": 1,
         "refused": [{"url": "ftp://b.org/", "why": "its scheme is neither http nor https"}],
@@ -138,11 +138,13 @@ def test_seeds_are_queued_and_what_is_no_url_is_named(stages: Stages) -> None:
     ):
         said = ask(stages, "seed", urls=[url])
         assert said["queued"] == 0 and why in said["refused"][0]["why"], said
-        assert said["refused"][0]["why"] in ask(stages, "why", url=url)["verdict"], "one verdict"
+        assert said["refused"][0]["why"] in ask(stages, "why", url=url)["verdict"], (
+            "`seed` and `why` give the same reason"
+        )
     assert stages.views.frontier_counts().todo == 1
 
 
-def test_a_host_is_blocked_and_taken_up_again(stages: Stages) -> None:
+def test_a_host_is_blocked_and_unblocked(stages: Stages) -> None:
     ask(stages, "seed", urls=["http://b.org/"])
     assert ask(stages, "block", host="http://B.org/some/page") == {"host": "b.org"}
     assert ask(stages, "why", url="http://b.org/")["waiting"]["state"] == "blocked"
@@ -151,7 +153,7 @@ def test_a_host_is_blocked_and_taken_up_again(stages: Stages) -> None:
 
 
 def test_a_block_and_its_lifting_outlast_a_kill(tmp_path: Path) -> None:
-    """Both were stored only with a later change of the host, or at a clean end."""
+    """A block and its end were once stored only with a later change of the host, or at a clean end."""
     for command, blocked in (("block", True), ("unblock", False)):
         stages = opened(tmp_path)
         ask(stages, command, host="b.org")
@@ -173,7 +175,10 @@ def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:
 
 
 def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`retire` and `why` must not read all entries of a queue in one turn of the loop: a million take seconds."""
+    """`retire` and `why` must not read all entries of a queue in one turn of the event loop.
+
+    A million entries take seconds.
+    """
     monkeypatch.setattr(discovery_intake, "RETIRED_AT_ONCE", 10)
     monkeypatch.setattr(views, "EXPLAINED_AT_ONCE", 10)
     urls = [f"http://b.org/{n}" for n in range(95)]
@@ -202,7 +207,7 @@ def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.Monke
 
 
 def visited(joint: Joint, *urls: str, **values: Any) -> None:
-    """Fetch and store seeds."""
+    """Enter `urls` as seeds, and fetch and store them."""
     joint.seeds(*urls)
     for _ in urls:
         fetch_task = joint.fetch_task()
@@ -211,7 +216,7 @@ def visited(joint: Joint, *urls: str, **values: Any) -> None:
         )
 
 
-def test_status_names_peers_and_as_many_hosts_as_are_asked_for(open_joint: Open) -> None:
+def test_status_lists_peers_and_as_many_hosts_as_requested(open_joint: Open) -> None:
     alone, two = open_joint(), open_joint(names=("p0", "p1"))
     alone.seeds(*(f"http://h{n}.org/" for n in range(22)))
     assert len(ask(alone.stages, "status")["waiting"]) == 20
@@ -225,7 +230,7 @@ def test_status_names_peers_and_as_many_hosts_as_are_asked_for(open_joint: Open)
 
 
 def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
-    """Each host outside the front may cost some reads: ten thousand in one turn would block the event loop."""
+    """Each host outside the front may need some reads: ten thousand hosts in one turn would block the event loop."""
     joint = open_joint()
     joint.seeds(*(f"http://h{n}.org/" for n in range(3 * HOSTS_AT_ONCE + 1)))
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
@@ -245,7 +250,7 @@ def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
 def test_a_request_of_many_urls_is_taken_in_portions(
     open_joint: Open, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """A request may hold up to 40,000 URLs; in one turn they would block the event loop for a second."""
+    """A request may contain up to 40,000 URLs; taken in one turn, they would block the event loop for a second."""
     joint = open_joint(crawl={"scope": "any"}, refresh={"endless": True, "share": 0.5})
     known = [f"http://a.org/{n}" for n in range(5)]
     visited(joint, *known)
@@ -283,7 +288,7 @@ def test_a_request_of_many_urls_is_taken_in_portions(
 def test_seeds_take_the_scope_before_the_first_of_them_is_a_link(
     joint: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Meanwhile a page, found between two portions, may link to any of the seeds' hosts."""
+    """A page that is processed between two portions may link to the host of any seed."""
     urls = [f"http://h{n}.org/" for n in range(2 * PORTION_LINKS)]
     links, spanned = joint.admission.links, []
 
@@ -300,14 +305,14 @@ def end_of(commands: Commands, **arguments: int) -> dict[str, Any]:
     return commands.run({"command": "status"} | arguments)
 
 
-def test_status_says_how_pages_are_kept_fresh(open_joint: Open) -> None:
+def test_status_shows_the_refresh_of_known_pages(open_joint: Open) -> None:
     fresh = open_joint(refresh={"endless": True, "share": 0.5})
     visited(fresh, HOME)
     assert [row["host"] for row in ask(fresh.stages, "status")["refreshing"]["hosts"]] == ["a.org"]
     assert ask(fresh.stages, "status", hosts=0)["refreshing"]["hosts"] == []
 
 
-def test_why_names_the_owner_where_there_are_several(open_joint: Open) -> None:
+def test_why_names_the_owner_if_there_are_several_processes(open_joint: Open) -> None:
     two = open_joint(names=("p0", "p1"))
     owner = two.stages.topology.partition.owner
     for url in (HOME, "http://b.org/", "http://c.org/", "http://d.org/"):
@@ -320,7 +325,7 @@ def test_why_names_the_owner_where_there_are_several(open_joint: Open) -> None:
     assert "owner" not in ask(open_joint().stages, "why", url=HOME)
 
 
-def test_why_tells_what_robots_txt_says(joint: Joint) -> None:
+def test_why_shows_the_rules_of_robots_txt(joint: Joint) -> None:
     assert "robots" not in ask(joint.stages, "why", url=HOME), "never fetched"
     joint.seeds(HOME)
     fetch_task = joint.fetch_task(TaskKind.ROBOTS)
@@ -337,7 +342,7 @@ def test_why_tells_what_robots_txt_says(joint: Joint) -> None:
         assert said == common | {"line": line, "denied": denied}
 
 
-def test_why_tells_where_a_url_was_found(joint: Joint) -> None:
+def test_why_shows_where_a_url_was_found(joint: Joint) -> None:
     visited(joint, HOME, extracted=Extracted(HOME, hrefs=["/new", "/todo"]))
     joint.stages.commits.commit_now(Change())
     fetch_task = joint.fetch_task()
@@ -351,7 +356,7 @@ def test_why_tells_where_a_url_was_found(joint: Joint) -> None:
     assert ask(joint.stages, "why", url=AWAY)["filter"] == "scope"
 
 
-def test_why_tells_how_a_page_is_kept_fresh(open_joint: Open) -> None:
+def test_why_shows_how_a_page_is_refreshed(open_joint: Open) -> None:
     fresh = open_joint(refresh={"endless": True, "share": 0.5})
     visited(fresh, HOME)
     assert ask(fresh.stages, "why", url=HOME)["refresh"]["crawled_at"][:4] == "1970"
@@ -394,14 +399,14 @@ def test_records_and_captures_are_plain() -> None:
     msgspec.json.encode([plain, told])
 
 
-def test_a_page_that_asks_not_to_be_shown_is_given_only_on_request(joint: Joint) -> None:
+def test_a_page_with_a_directive_against_display_is_returned_only_on_request(joint: Joint) -> None:
     visited(joint, HOME, extracted=Extracted(HOME, noarchive=True))
     assert ask(joint.stages, "get", url=HOME) is None
     assert ask(joint.stages, "get", url=HOME, with_noarchive=True)["status"] == 200
 
 
 def test_seeds_on_a_new_site_need_relaxed_settings_confirmed(open_joint: Open) -> None:
-    """A seed on a new site needs the relaxed setting confirmed once; later seeds on that site do not."""
+    """A seed on a new site requires that the relaxed setting is confirmed once; later seeds on that site do not."""
     joint = open_joint(politeness={"delay": 0.0})
     directory = CrawlDirectory(joint.stages.directory.parent)
     directory.save_config(joint.stages.config)
@@ -414,10 +419,10 @@ def test_seeds_on_a_new_site_need_relaxed_settings_confirmed(open_joint: Open) -
     assert directory.seed_places() == ["a.org"]
     config = directory.config_file.stat().st_mtime_ns
     assert ask(joint.stages, "seed", urls=[NEW])["queued"] == 1
-    assert directory.config_file.stat().st_mtime_ns == config, "nothing new to note"
+    assert directory.config_file.stat().st_mtime_ns == config, "the configuration is not written again"
 
 
-def test_a_signal_is_decided_by_the_intake_and_told_in_its_words(open_joint: Open) -> None:
+def test_the_answer_to_a_signal_names_the_fates_of_the_intake(open_joint: Open) -> None:
     joint = open_joint(refresh={"endless": True, "share": 0.5})
     visited(joint, HOME)
     said = ask(joint.stages, "signal", urls=[HOME, NEW, AWAY, "x:"], source="feed:of/site")
@@ -433,7 +438,7 @@ def test_a_signal_is_decided_by_the_intake_and_told_in_its_words(open_joint: Ope
     assert ask(joint.stages, "why", url=HOME)["refresh"]["signals_by_source"] == {"feed": 1}
 
 
-def test_signals_are_told_by_host_and_source(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_are_reported_by_host_and_source(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     joint = open_joint(refresh={"endless": True, "share": 0.5})
     visited(joint, HOME)
     refresh = joint.stages.refresh
@@ -454,7 +459,7 @@ def test_signals_are_told_by_host_and_source(open_joint: Open, monkeypatch: pyte
 def test_a_command_waits_for_the_change_being_made_and_commits(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, command: str, arguments: dict[str, Any]
 ) -> None:
-    """A decision between two halves of a change would not see what the first half has decided."""
+    """A decision made between the two halves of a change would not see the decisions of the first half."""
     joint.seeds(HOME)
     done: list[Any] = []
 
@@ -481,7 +486,7 @@ def test_a_command_waits_for_the_change_being_made_and_commits(
 
 
 def test_why_does_not_say_never_fetched_of_a_served_page(open_joint: Open) -> None:
-    """If robots.txt forbids a stored page later, the verdict gives the rule and says that the copy is kept and served."""
+    """If robots.txt later forbids a stored page, the verdict names the rule and says that the copy is kept and served."""
     joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 0.0})
     visited(joint, HOME)
     joint.clock.advance(10 * 86_400.0)

@@ -1,4 +1,4 @@
-"""The first sentence of `why`, for each possible state of a URL."""
+"""Test the first sentence of `why` for each possible state of a URL."""
 
 from typing import Any
 
@@ -204,5 +204,5 @@ WAITS = {"state": "backing_off", "wait": 12.5}
         ),
     ],
 )
-def test_whether_a_url_may_be_asked(facts: dict[str, Any], ahead: Ahead) -> None:
+def test_which_urls_may_be_requested(facts: dict[str, Any], ahead: Ahead) -> None:
     assert prospect(ACCEPTED | facts) == ahead

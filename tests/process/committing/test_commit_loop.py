@@ -1,4 +1,4 @@
-"""The state, the waits and the actions of the commit loop in each of its steps; it writes real files."""
+"""Test the state, the waits and the actions of the commit loop in each of its steps, with real files."""
 
 import asyncio
 import math
@@ -29,7 +29,7 @@ from crawler.storage.commit import Change
 
 
 class Loop:
-    """A commit loop whose process is this object."""
+    """Runs a commit loop, and replaces its process."""
 
     def __init__(self, folder: Path, **tree: Any) -> None:
         self.clock = VirtualClock()
@@ -135,12 +135,14 @@ def test_the_state_counts_queued_changes_and_fetches_in_flight(loop: Loop) -> No
     loop.commits.queue_heavy(heavy)
     loop.in_flight = 7
     state = loop.commits._state(now)
-    assert (state.queued, state.undecided, state.fetching) == (3, 2, 7), "one change is made already"
+    assert (state.queued, state.undecided, state.fetching) == (3, 2, 7), (
+        "one of the three changes is already made"
+    )
     loop.stages.point.take()
 
 
 @pytest.mark.parametrize("reason", ["seeds", "stopped", "full"])
-def test_a_group_need_not_wait(loop: Loop, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+def test_reasons_to_commit_a_group_at_once(loop: Loop, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     if reason == "full":
         monkeypatch.setattr(type(loop.stages.due), "full", property(lambda self: True))
     else:
@@ -154,13 +156,13 @@ def test_a_group_need_not_wait(loop: Loop, monkeypatch: pytest.MonkeyPatch, reas
     [
         (0, False, 0, True, True, None),  # no link is pending: the committer is not consulted
         (3, False, 0, False, True, True),  # there is nothing else to do
-        (3, False, 5, False, True, False),  # flushes would exceed their share of the time
+        (3, False, 5, False, True, False),  # another flush would exceed the share of time for flushes
         (3, False, 5, True, True, True),
         (3, False, 5, True, False, False),
-        (3, True, 5, False, False, True),  # at a stop everything is flushed
+        (3, True, 5, False, False, True),  # at a stop all links are flushed
     ],
 )
-def test_when_a_dry_frontier_has_a_flush(
+def test_conditions_for_the_flush_of_a_dry_frontier(
     loop: Loop,
     monkeypatch: pytest.MonkeyPatch,
     pending: int,
@@ -186,7 +188,7 @@ def test_when_a_dry_frontier_has_a_flush(
 def test_a_result_with_many_links_waits_for_room_in_the_due(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the DUE would be full for all results; at a stop, such results are decided without waiting."""
+    """Otherwise it would fill the DUE, and all other results would have to wait. At a stop, such results do not wait."""
     most = loop.stages.config.due.buffer_entries_max
     loop.commits.queue(Change)
     loop.commits.queue_heavy(heavy)
@@ -215,7 +217,7 @@ def test_a_result_with_many_links_waits_for_room_in_the_due(
         (2.0, 3.0, 2, 2.0),
     ],
 )
-def test_it_waits_for_news_or_for_the_due(
+def test_the_loop_waits_for_news_or_for_the_due(
     loop: Loop,
     monkeypatch: pytest.MonkeyPatch,
     wakeup: float,
@@ -262,7 +264,7 @@ def test_a_gathering_ends_when_few_are_in_flight(
 def test_the_process_is_woken_once_when_the_loop_becomes_idle(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is woken when the last work is done, and a failed write ends the loop."""
+    """The process is woken when the last work is done; a failed write ends the loop."""
     steps = [Step.WAIT, Step.COMMIT, Step.WAIT, Step.WAIT]
     seen: list[bool] = []
 
@@ -281,7 +283,7 @@ def test_the_process_is_woken_once_when_the_loop_becomes_idle(
 # -- its actions
 
 
-def test_a_group_is_written_told_and_its_lines_kept(loop: Loop) -> None:
+def test_a_group_is_written_and_reported_and_its_log_lines_are_kept(loop: Loop) -> None:
     for text in (b"one\n", b"two\n"):
         change = Change()
         change.line = text
@@ -338,7 +340,7 @@ def test_a_log_that_cannot_be_written_is_a_failed_disk(loop: Loop, monkeypatch: 
 
 
 def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heavy decisions are not made meanwhile; an exception of the write is raised after the decisions."""
+    """Heavy decisions are not made during a write; an exception of the write is raised after the decisions."""
     monkeypatch.setattr(module, "DECISION_DELAY", 0.001)
     loop.commits.queue(Change)
     loop.commits.queue_heavy(heavy)
@@ -361,7 +363,7 @@ def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: 
 
 
 def test_decisions_hold_the_loop_for_a_moment_only(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tasks have a turn after each 4 ms; results queued meanwhile are left to the next call."""
+    """Other tasks have a turn every 4 ms; results that are queued meanwhile are left to the next call."""
     clock, naps = [0.0], []
 
     def make_one() -> Change:
@@ -492,8 +494,8 @@ def test_small_groups_are_recognized(some: list[Change], small: bool) -> None:
     assert _is_small(some) is small
 
 
-def test_the_part_of_a_group_that_erases_bytes_is_not_small() -> None:
-    """An erasure has no payload; asking for its size ended a process that had little else to do."""
+def test_a_group_that_erases_bytes_is_not_small() -> None:
+    """An erasure has no payload; reading the size of a payload once ended a process that had little else to do."""
     change = Change(sync=True)
     change.captures.append(Blanked({b"j/name": 10}))
     assert not _is_small([change])

@@ -1,7 +1,7 @@
-"""The steps of a commit loop: the decision alone, then real loops under results that never pause.
+"""Test the steps of a commit loop: the decision alone, then real loops with a constant stream of results.
 
-The loops run on a virtual clock that each result advances. Results arrive as
-fast as the event loop turns, so no test waits and no test depends on timing.
+The loops run on a virtual clock that each result advances. A result arrives in each
+turn of the event loop, so no test waits and no test depends on timing.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from crawler.process.process import Process
 from crawler.records import FetchTask, Link
 from crawler.storage.commit import Change
 
-BUSY = 40  # fetches in flight
+BUSY = 40  # number of fetches in flight in a busy process
 
 
 def committer(*, delay: float = 0.2, entries: int = 256, concurrency: int = 500) -> Committer:
@@ -57,7 +57,7 @@ def test_the_first_step(state: CommitterState, step: Step) -> None:
     assert committer().next_step(state, 1e6) is step
 
 
-def test_a_group_gathers_for_the_delay_and_is_decided_upon_meanwhile() -> None:
+def test_a_group_gathers_for_the_delay_while_decisions_are_made() -> None:
     steps, one, now = [], committer(delay=0.12), 1e6
     undecided = 3
     while True:
@@ -83,7 +83,7 @@ STATES = st.builds(
 
 @given(st.lists(STATES, max_size=40), st.sampled_from([0.0, 0.03, 0.2]))
 def test_a_group_never_waits_longer_than_the_delay(states: list[CommitterState], delay: float) -> None:
-    """A requested flush comes before the next COMMIT."""
+    """A flush that is requested comes before the next commit."""
     one, now, since = committer(delay=delay), 1e6, None
     for state in states:
         step = one.next_step(state, now)
@@ -104,7 +104,7 @@ DUE = {"buffer_entries_max": 100, "max_wait": 5.0, "part_links_max": 200}
 
 
 class Load:
-    """The stages and the commit loop of a process that fetches nothing, under a stream of results."""
+    """The stages and the commit loop of a process that fetches nothing but receives a stream of results."""
 
     def __init__(self, folder: Path, **sections: Any) -> None:
         tree = {"due": DUE, "store": {"commit_delay": 0.0, "group_entries_max": 8}, **sections}
@@ -155,7 +155,9 @@ class Load:
 
         With `heed`, a result comes only when a fetch could have begun.
         """
-        self.stages.frontier.pauses.pause("test")  # so that it is not dry, and only the bounds cause a flush
+        self.stages.frontier.pauses.pause(
+            "test"
+        )  # a paused frontier is not dry: only the bounds cause a flush
         loop = asyncio.create_task(self.process.commits.run())
         while results:
             while (
@@ -180,7 +182,7 @@ class Load:
 
 
 def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> None:
-    """If a flush came only when nothing was left to commit, it would never come at 20 results a second."""
+    """If a flush came only when no result was left to commit, it would never come at 20 results per second."""
     load = Load(tmp_path)
     asyncio.run(load.stream(600, 5, 0.001))
     load.close()
@@ -190,7 +192,7 @@ def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> 
 
 
 def test_no_link_waits_longer_than_max_wait(tmp_path: Path) -> None:
-    """The buffer never fills up; `lag` is the time for groups queued or written before the flush has its turn."""
+    """The buffer never fills up; `lag` is the time for groups that are queued or written before the flush."""
     load = Load(tmp_path)
     asyncio.run(load.stream(300, 1, 0.1))
     load.close()
@@ -210,11 +212,11 @@ def test_no_group_is_larger_than_allowed(tmp_path: Path) -> None:
 
 
 def test_a_full_due_takes_no_more_until_a_flush_has_passed(tmp_path: Path) -> None:
-    """Pages with many links outrun every flush; they stop when no fetch may begin."""
+    """Pages with many links arrive faster than flushes; they stop because no fetch may begin while the DUE is full."""
     load = Load(tmp_path)
     asyncio.run(load.stream(60, 90, 0.001, heed=True))
     load.close()
-    uncommitted = 24 * 90  # links of results that were under way when the DUE became full
+    uncommitted = 24 * 90  # links of pages that were being fetched when the DUE became full
     assert load.pending_max <= 2 * DUE["buffer_entries_max"] + uncommitted
     assert load.due.links > 4000
 
@@ -282,7 +284,7 @@ def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
 
 
 class NeverEnding:
-    """Replaces the run of fetch tasks: no task ends by itself."""
+    """Replaces the fetch tasks of a process by tasks that never end by themselves."""
 
     def __init__(self) -> None:
         self.begun: list[FetchTask] = []
@@ -302,11 +304,11 @@ def add(frontier: Frontier, stages: Stages, urls: Iterable[str]) -> None:
 
 @pytest.mark.parametrize("crawl", [{"concurrency": 4}, {"concurrency": 40, "max_pages": 4}])
 def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]) -> None:
-    """If DNS is dead, look-ups hold all tasks; the schedule must not spin, as it did at 14,000 rounds a second."""
+    """If DNS is dead, all tasks wait for look-ups; the schedule once spun meanwhile, at 14,000 rounds per second."""
     load = Load(tmp_path, crawl=crawl, network={"dns_concurrency": 6})
     process, frontier = load.process, load.stages.frontier
     add(frontier, load.stages, [f"http://h{n}.org/" for n in range(40)])
-    load.clock.advance(2.0)  # past the start delay of a directory that was not closed cleanly
+    load.clock.advance(2.0)  # beyond the start delay of a directory that was not closed cleanly
     rounds = 0
 
     async def schedule() -> list[FetchTask]:
@@ -335,10 +337,10 @@ def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]
     load.stages.close(clean=False)
 
 
-def test_a_dry_frontier_has_its_flush_at_once_but_not_after_each_group(tmp_path: Path) -> None:
-    """While hosts wait for their gaps, the frontier is dry between any two results; a flush after each is too many.
+def test_a_dry_frontier_causes_a_flush_at_once_but_not_after_each_group(tmp_path: Path) -> None:
+    """While hosts wait for their gaps, the frontier is dry after every result; a flush after each would be too many.
 
-    A flush that took 0.1 s is followed by none for 0.9 s while fetches are in flight.
+    After a flush that took 0.1 s there is none for 0.9 s while fetches are in flight.
     """
     load = Load(tmp_path)
     commits = load.process.commits

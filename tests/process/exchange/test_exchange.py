@@ -1,4 +1,4 @@
-"""The limits and the end of a crawl as one process sees them: alone, by the same rules as with peers."""
+"""Test the limits and the end of a crawl in one process, alone and with peers; the same rules apply."""
 
 import asyncio
 import math
@@ -43,7 +43,7 @@ class Here:
         self.tree = (more or {}) | {"crawl": crawl}
         self.idle, self.in_flight, self.pages_ended = False, 0, 0
         self.queued: list[Any] = []
-        self.commits = False  # whether queued changes are committed at once
+        self.commits = False  # True if queued changes are committed at once
         self.woken = 0
         self.stages = self.open()
 
@@ -81,7 +81,7 @@ class Here:
         self.woken += 1
 
     def fetch(self, pages: int, size: int = 0) -> None:
-        """Commit the counts of `pages` fetches of `size` bytes in all."""
+        """Commit the counts of `pages` fetches, which received `size` bytes in total."""
         change = Change()
         change.count("pages.fetched", pages)
         change.count("bytes.wire", size)
@@ -128,7 +128,7 @@ def test_pages_in_flight_count_against_the_limit(folder: Path, names: tuple[str,
 
 @pytest.mark.parametrize("names", [("p0",), ("p0", "p1")], ids=["alone", "with a peer"])
 def test_limits_apply_to_one_run(folder: Path, names: tuple[str, ...]) -> None:
-    """A start without a run name is a run of its own; a named run continues after a restart."""
+    """A start without a run name begins a new run; a named run continues after a restart."""
     here = Here(folder, names, max_pages=10, max_bytes=1000)
     exchange = here.exchange(run="one")
     here.fetch(4, 600)
@@ -175,7 +175,7 @@ def test_a_process_started_after_the_end_knows_it(folder: Path) -> None:
 
 
 class Peered:
-    """The exchange of p0 with an unreachable p1; only its own queues change."""
+    """The exchange of p0 with p1, which is unreachable; only the queues of p0 change."""
 
     def __init__(
         self,
@@ -264,10 +264,10 @@ def test_a_commit_sends_and_confirms_its_entries(
     one.exchange.committed()
     assert one.flushes == flushes
     one.exchange.committed()
-    assert one.flushes == flushes, "once"
+    assert one.flushes == flushes, "without new entries nothing is flushed"
 
 
-def test_a_commit_takes_what_waited_for_room(
+def test_a_commit_takes_entries_that_waited_for_room(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, taken = peered(), []
@@ -283,7 +283,7 @@ def test_a_commit_takes_what_waited_for_room(
 def test_the_queue_of_a_peer_that_is_away_is_rewritten(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, adopted: bool
 ) -> None:
-    """The new queue is durable before the old one is swept."""
+    """The new queue is durable before the old one is deleted."""
     one, order, begun = peered(), [], []
     outbox = one.here.stages.outbox
     plan: Any = SimpleNamespace(run=lambda: order.append("run"), sweep=lambda: order.append("sweep"))
@@ -357,7 +357,7 @@ def counters(one: Peered, **said: Any) -> Counters:
 
 
 def test_the_end_is_announced_only_once_it_is_durable(peered: Callable[..., Peered]) -> None:
-    """An informed process leaves, so a process that forgot the end in a crash would wait for it forever."""
+    """A process that knows the end leaves, so one that forgot the end in a crash would wait for it forever."""
     one = peered()
     exchange, coordination, told = one.exchange, one.exchange.coordination, []
     exchange.learn_end()
@@ -375,7 +375,7 @@ def test_the_end_is_announced_only_once_it_is_durable(peered: Callable[..., Peer
 
 
 def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
-    """Restart p0 after it announced the end; before, it was killed or stopped cleanly."""
+    """Let p0 announce the end, kill it or stop it cleanly, and start it again."""
     one.here.commits = True
     one.exchange.learn_end()
     asyncio.run(one.exchange.part("done"))
@@ -388,7 +388,7 @@ def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
 
 
 def silence(one: Peered, exchange: PeerExchange) -> bool:
-    """Return whether the exchange recalls the end after another `silence_max`."""
+    """Return whether the exchange applies the stored end after another `silence_max`."""
     exchange._recall_end()
     one.here.stages.clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
     exchange._recall_end()
@@ -457,7 +457,7 @@ def test_only_peers_with_work_void_a_stored_end(
         assert silence(one, again) is (idle and not outbox)
 
 
-def test_when_all_are_there_the_end_is_found_in_rounds(peered: Callable[..., Peered]) -> None:
+def test_with_all_peers_present_the_end_is_found_in_rounds(peered: Callable[..., Peered]) -> None:
     one = peered()
     again = knew(one)
     again.coordination.record_counters("p1", counters(one, ended=False, idle=True, outbox=0), 0.0)
@@ -513,7 +513,7 @@ def test_a_single_process_has_the_whole_rate(folder: Path, monkeypatch: pytest.M
 
 
 def test_the_progress_in_heartbeats(peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of hosts with work is counted only at intervals."""
+    """The hosts with work are counted only at intervals."""
     one, counts = peered(), [7, 9]
     monkeypatch.setattr(one.here.stages.frontier.views, "hosts_with_work", lambda: counts.pop(0))
     one.here.fetch(3, 500)
@@ -539,7 +539,7 @@ def test_a_peer_that_moved_is_dialled_where_it_listens(peered: Callable[..., Pee
 
 
 def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
-    """In a new folder the number follows the clock, so it exceeds the numbers of a folder that was lost."""
+    """In a new folder the number is taken from the clock, so it exceeds the numbers of a folder that was lost."""
     here = Here(folder, ("p0", "p1"))
     first = module._next_incarnation(here.stages.store, here.stages.clock.now())
     assert first == int(here.stages.clock.now() * 1000)
@@ -553,7 +553,7 @@ def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
 def test_a_start_whose_clock_is_behind_continues_under_a_later_number(
     peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The number is durable before it is used, and a repeated answer changes nothing."""
+    """The later number is durable before it is used, and a repeated answer of the peer changes nothing."""
     one = peered()
     before = one.exchange._common.identity.incarnation
     one.exchange._overtake(before + 5000)
@@ -610,7 +610,10 @@ def test_counters_of_a_run_are_kept_separate_from_other_runs(folder: Path) -> No
 def test_life_of_an_exchange_with_peers(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The exchange listens, sends heartbeats and takes waiting entries; before it closes, it sends all confirmations."""
+    """The exchange listens, sends heartbeats and takes waiting entries.
+
+    Before it is closed, it sends all confirmations.
+    """
     one, done = peered(), []
     exchange = one.exchange
 
@@ -646,7 +649,7 @@ def test_life_of_an_exchange_with_peers(
 def test_new_and_known_pages_share_the_part_of_the_rate(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The division follows what all processes report: known pages, and hosts with work."""
+    """The division depends on the known pages and the hosts with work that all processes report."""
     exchange, told, asked = peered().exchange, [], []
     said = {"p0": Progress(work=0, weight=0.0), "p1": Progress(work=3, weight=2.0)}
     portion = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""The stored end of a crawl, and the report of missing peers, as functions of states and times."""
+"""Test the stored end of a crawl and the report of missing peers, as functions of states and times."""
 
 from crawler.process.exchange.termination import Extent, MissingPeers, Termination
 from crawler.splitter.coordination import Progress
@@ -29,7 +29,7 @@ def test_a_stored_end_applies_after_a_restart_if_nothing_was_done_since() -> Non
 
 
 def test_other_limits_void_a_stored_end_and_peers_heed_it() -> None:
-    """An end that was known before limits were raised let processes leave that others would need."""
+    """After limits were raised, an end known from before once let processes leave although others needed them."""
     raised = made(kept(), (5, 6, 7), limits="2 pages per host")
     assert not raised.holds and raised.past_end is PastEnd.VOID
     known = made(kept(), (5, 6, 7))
@@ -38,7 +38,7 @@ def test_other_limits_void_a_stored_end_and_peers_heed_it() -> None:
 
 
 def test_after_a_clean_end_only_a_peer_that_missed_the_end_recalls_it() -> None:
-    """A process that was cut off when its peers left waited forever, even if one of them came back."""
+    """A process that was cut off when its peers left once waited forever, even if one of them came back."""
     missed = Progress(idle=True, appended=3, applied=4)
     known = made(kept(), (5, 6, 7), clean=True)
     assert known.past_end is PastEnd.HOLDS
@@ -51,18 +51,20 @@ def test_after_a_clean_end_only_a_peer_that_missed_the_end_recalls_it() -> None:
         Progress(idle=True, appended=3, applied=4, past_end=PastEnd.HOLDS),
     ):
         assert not known.recalls(IDLE | {"p1": other}, 3, 2000.0), other
-    assert not known.recalls(IDLE | {"p1": missed, "p2": Progress()}, 4, 2000.0), "p2 works"
-    assert not known.recalls(IDLE | {"p2": Progress(idle=True, appended=1)}, 3, 2000.0), "not at rest then"
+    assert not known.recalls(IDLE | {"p1": missed, "p2": Progress()}, 4, 2000.0), "p2 still has work"
+    assert not known.recalls(IDLE | {"p2": Progress(idle=True, appended=1)}, 3, 2000.0), (
+        "p2 was not idle when the end was stored"
+    )
     assert not made(kept(), (6, 6, 7), clean=True).recalls(IDLE | {"p1": missed}, 3, 2000.0)
 
 
 def test_only_new_seeds_void_a_stored_end() -> None:
     change = made(MemoryStore(), (5, 6, 7, 2, 99)).keep(PEERS)
     store = MemoryStore({key: value for key, value in change.operations if value is not None})
-    assert made(store, (7, 6, 7, 2, 99)).holds, "sent again"
+    assert made(store, (7, 6, 7, 2, 99)).holds, "the same seeds were sent again"
     assert not made(store, (5, 6, 7)).holds, "not all seeds have been given yet"
-    assert not made(store, (7, 6, 7, 2, 98)).holds, "others"
-    assert not made(store, (8, 6, 7, 2, 99)).holds, "a link besides"
+    assert not made(store, (7, 6, 7, 2, 98)).holds, "other seeds were sent"
+    assert not made(store, (8, 6, 7, 2, 99)).holds, "a link was sent in addition to the seeds"
 
 
 def test_the_end_is_recalled_when_peers_are_missing_and_the_rest_idle_for_long() -> None:
@@ -79,6 +81,6 @@ def test_missing_peers_are_reported_once_until_they_change() -> None:
     assert not awaited.check(["p1"], True, 0.0) and not awaited.check(["p1"], True, 29.0)
     assert awaited.check(["p1"], True, 30.0) == ["p1"] and not awaited.check(["p1"], True, 90.0)
     assert awaited.check(["p1", "p2"], True, 91.0) == ["p1", "p2"]
-    assert not awaited.check(["p1", "p2"], False, 92.0), "there is work"
+    assert not awaited.check(["p1", "p2"], False, 92.0), "this process has work"
     assert not awaited.check(["p1"], True, 93.0) and awaited.check(["p1"], True, 123.0) == ["p1"]
     assert not awaited.check([], True, 124.0)

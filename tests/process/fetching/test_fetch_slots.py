@@ -1,4 +1,4 @@
-"""Fetch slots: the number of fetch tasks that may start, in all and in one turn of the event loop."""
+"""Test fetch slots: the number of fetch tasks that may start, in total and in one turn of the event loop."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,7 +10,7 @@ from crawler.process.fetching.fetch_slots import START_TURN, STARTS_MAX, FetchSl
 
 
 class Frontier:
-    """Gives out fetch tasks endlessly, or `left` of them; starting one advances the clock by `took`."""
+    """Gives out `left` fetch tasks (by default without end); starting one advances the clock by `took`."""
 
     def __init__(self, left: int = 10**6, took: float = 0.0) -> None:
         self.left, self.took, self.now = left, took, 0.0
@@ -32,7 +32,7 @@ class Frontier:
 
 
 class Made:
-    """Fetch slots over a frontier, with the values that they query."""
+    """Fetch slots with a fake frontier, and all values that they query."""
 
     def __init__(
         self, concurrency: int = 100, *, left: int = 10**6, took: float = 0.0, limit: int = 10**6
@@ -82,7 +82,7 @@ def test_the_frontier_gets_as_many_starts_as_there_is_room() -> None:
     async def scene() -> None:
         made = Made(10, left=2)
         made.frontier.requests = 3
-        assert not made.places.start(7.0), "the frontier has no more"
+        assert not made.places.start(7.0), "the frontier has no more fetch tasks"
         assert made.frontier.allowed == [3 + 7] and made.frontier.asked == [7.0] * 3
         assert len(made.places) == 2 and not made.places.limited
         made.awaiting_commit = 1
@@ -96,7 +96,7 @@ def test_the_frontier_gets_as_many_starts_as_there_is_room() -> None:
 
 @pytest.mark.parametrize(("limit", "limited"), [(4, True), (10, False), (11, False)])
 def test_slots_left_empty_by_a_limit_are_remembered(limit: int, limited: bool) -> None:
-    """When a fetch task ends, it then makes room, so the schedule must be woken."""
+    """A fetch task that ends then makes room for another, so the schedule must be woken."""
 
     async def scene() -> None:
         made = Made(10, left=0, limit=limit)
@@ -113,7 +113,7 @@ def test_starts_per_turn_are_bounded() -> None:
         made.gate.set()
         await made.places.tasks.wait()
         made = Made(1000, left=STARTS_MAX)
-        assert made.places.start(0.0), "it has not asked whether there are more"
+        assert made.places.start(0.0), "the limit was reached before the frontier was found to be empty"
         assert not made.places.start(0.0)
         made.gate.set()
         await made.places.tasks.wait()
@@ -126,11 +126,11 @@ def test_starts_per_turn_are_bounded() -> None:
     [(0.0026, 4), (0.01, 1), (START_TURN, 1), (START_TURN / 2, 2), (0.0041, 2), (0.0, STARTS_MAX)],
 )
 def test_starts_yield_to_the_event_loop_in_time(took: float, begun: int) -> None:
-    """If each start takes long (a verdict by a thousand rules), few start in a turn of 8 ms."""
+    """If each start takes long (for example a verdict by a thousand rules), few tasks start in a turn of 8 ms."""
 
     async def scene() -> None:
         made = Made(100, took=took)
-        assert made.places.start(0.0), "there may be more"
+        assert made.places.start(0.0), "more fetch tasks may be left"
         assert len(made.places) == begun
         made.gate.set()
         await made.places.tasks.wait()

@@ -1,4 +1,4 @@
-"""The fetch tasks of a process: hops, turns, bugs, the sink; with a canned client and resolver, and real stages."""
+"""Test the fetch tasks of a process (hops, turns, bugs, the sink) with real stages and canned client and resolver."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ NOT_FOUND = Resolution((), 0.0, Outcome.DNS_NOT_FOUND, "no such name")
 
 
 class Canned:
-    """A fetcher and resolver with canned answers by URL and addresses by name; a canned exception is raised."""
+    """A fetcher and resolver with canned answers by URL and canned addresses by name; a canned exception is raised."""
 
     places = 0
 
@@ -86,7 +86,7 @@ class Canned:
 
 
 class Run:
-    """The fetch tasks of a joint, and the changes they end with."""
+    """Runs fetch tasks on the stages of a `Joint`, and keeps the changes that they end with."""
 
     def __init__(self, joint: Joint, **options: Any) -> None:
         self.joint = joint
@@ -167,7 +167,7 @@ def test_a_page_is_fetched_read_and_turned_into_a_change(run: Run) -> None:
     assert run.fetch_tasks.pages_ended == 1
 
 
-def test_a_refresh_without_news_is_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_refresh_is_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.answer(fetch(HOME, b"same"))
     run.see_through(run.joint.fetch_task())
     run.joint.add(HOME, flags=REFRESH)
@@ -224,7 +224,7 @@ def test_sitemaps_have_a_bound_of_their_own(run: Run) -> None:
 def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host may be fetched from again before its last answer is committed: each answer holds its own bytes."""
+    """The next request to a host may start before its last answer is committed, so each answer holds its own bytes."""
 
     def make_nothing(*_: object) -> Making:
         yield from ()
@@ -248,7 +248,7 @@ def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
 
 
 def test_a_long_robots_txt_is_a_heavy_decision(run: Run) -> None:
-    """Meanwhile its bytes are held, and its slot is free."""
+    """Until the decision is made, its bytes are held, but its fetch slot is free."""
     fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
     line = b"Disallow: /no\n"
     rules = b"User-agent: *\n" + line * (HEAVY_ROBOTS // len(line) + 1)
@@ -280,7 +280,10 @@ def test_a_page_with_many_links_is_a_heavy_decision(run: Run) -> None:
 
 
 def test_heavy_answers_are_recognized() -> None:
-    """Two MiB of body and content, a thousand links, 64 KiB of robots.txt: at most one answer in a hundred."""
+    """An answer is heavy with 2 MiB of body and content, a thousand links, or 64 KiB of robots.txt.
+
+    At most one answer in a hundred is heavy.
+    """
     assert (HEAVY_BYTES, HEAVY_LINKS, HEAVY_ROBOTS) == (2 << 20, 1000, 64 << 10)
     half = HEAVY_BYTES // 2
     assert not is_heavy(fetch(HOME, b"x" * half), None)
@@ -303,7 +306,7 @@ def test_memory_of_links_grows_with_their_number_and_length() -> None:
 
 
 class Lent:
-    """A frontier that frees a slot on request."""
+    """A fake frontier that frees `frees` slots on request."""
 
     def __init__(self, frees: int) -> None:
         self.requests, self._frees = 3, frees
@@ -322,11 +325,11 @@ class Lent:
 def test_a_released_slot_wakes_the_schedule(joint: Joint, frees: int, wakes: int) -> None:
     frontier: Any = Lent(frees)
     woken: list[int] = []
-    fetch_task: Any = "errand"
+    fetch_task: Any = "a fetch task"
     place = FetchTaskSlot(frontier, joint.clock, fetch_task, lambda: woken.append(1))
     assert place.is_needed() is bool(frees) and len(woken) == wakes
     place.give()
-    assert frontier.aside == [("errand", joint.clock.now())]
+    assert frontier.aside == [("a fetch task", joint.clock.now())]
 
 
 # ---- request options of the user ----
@@ -358,7 +361,7 @@ def test_a_users_request_follows_redirects_only_in_scope(run: Run) -> None:
 
 
 @pytest.mark.parametrize("location", ["http://elsewhere.example/", "http://[broken"])
-def test_a_hop_that_leads_nowhere_is_the_answer(run: Run, location: str) -> None:
+def test_a_redirect_that_cannot_be_followed_is_the_answer(run: Run, location: str) -> None:
     run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("POST", b"q=1")
     run.answer(redirect(HOME, location))
     fetch_task = run.joint.fetch_task()
@@ -408,7 +411,7 @@ def test_failed_requests_are_logged_with_v(
 @pytest.mark.parametrize(
     ("attempt", "waiting", "patient"), [(0, 0, True), (0, 3, False), (1, 3, True), (1, 0, True)]
 )
-def test_a_first_look_up_waits_less_while_others_wait(
+def test_a_first_look_up_waits_less_while_other_hosts_wait(
     run: Run, monkeypatch: pytest.MonkeyPatch, attempt: int, waiting: int, patient: bool
 ) -> None:
     asked: list[bool] = []
@@ -435,10 +438,10 @@ def test_a_first_look_up_waits_less_while_others_wait(
         (308, "POST", True, RequestOptions("POST", b"b", ("X: 1", "Content-Type: t", "Cookie: c"))),
     ],
 )
-def test_how_a_redirect_is_followed(
+def test_a_redirect_is_followed_with_the_right_method_and_fields(
     status: int, method: str, same_host: bool, expected: RequestOptions
 ) -> None:
-    """By the Fetch Standard, HTTP-redirect fetch; credentials are sent only to their own host."""
+    """Redirects follow the Fetch Standard ("HTTP-redirect fetch"); credentials are sent only to their own host."""
     options = RequestOptions(method, b"b", ("X: 1", "Content-Type: t", "Cookie: c"))
     assert redirected_options(options, status, same_host=same_host) == expected
     assert redirected_options(PLAIN, status, same_host=same_host) is PLAIN
@@ -448,7 +451,10 @@ def test_how_a_redirect_is_followed(
 
 
 def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
-    """As a link, a target with the key of its source would be dropped as a duplicate; the hop waits for the gap."""
+    """A target with the same key as its source is not queued as a link, because the DUE would drop it as a duplicate.
+
+    The hop waits for the gap.
+    """
     run.joint.clock.advance(100.0)
     run.answer(redirect(HOME + "~x", HOME + "%7Ex"), fetch(HOME + "%7Ex", b"page"))
     run.joint.page(run.joint.fetch_task(), fetch(HOME))
@@ -475,7 +481,7 @@ def test_a_redirect_loop_without_new_cookies_ends(run: Run) -> None:
     assert len(run.canned.requests) == 1
 
 
-def test_a_page_that_sets_a_cookie_first_is_asked_again_with_it(run: Run) -> None:
+def test_a_page_that_first_sets_a_cookie_is_requested_again_with_it(run: Run) -> None:
     run.answer(redirect(HOME, HOME, headers=((b"Set-Cookie", b"a=1"),)), fetch(HOME, b"page"))
     assert run.fetched(run.joint.fetch_task()).outcome is Outcome.FETCHED
     jar = run.canned.requests[1].jar
@@ -526,7 +532,7 @@ def test_a_hop_to_a_host_without_an_address(run: Run) -> None:
 
 
 def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
-    """The host b.org is held by a fetch task of its own."""
+    """Another fetch task holds the host b.org."""
     run.joint.seeds("http://b.org/")
     tasks = {
         fetch_task.hostname: fetch_task
@@ -541,7 +547,7 @@ def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
 
 
 def test_a_hop_tries_less_and_less_often_for_a_busy_host(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that is always about to be free is tried after 10 ms, then less and less often, at least every 2 s."""
+    """A host that always seems nearly free is tried after 10 ms, then less and less often, but every 2 s at least."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:

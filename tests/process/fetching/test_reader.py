@@ -1,4 +1,4 @@
-"""From an answer to its links: the choice of the extractor and its arguments; real extractors, no network."""
+"""Test the way from an answer to its links: the choice of the extractor and its arguments, with real extractors."""
 
 import asyncio
 from types import SimpleNamespace
@@ -46,7 +46,7 @@ def read(answer: Fetch, *, flags: int = 0, extractor: Any = None, **tree: Any) -
         ("image/png", PAGE, False),
     ],
 )
-def test_what_is_read_as_html(kind: str, body: bytes, is_read: bool) -> None:
+def test_answers_that_are_read_as_html(kind: str, body: bytes, is_read: bool) -> None:
     found = read(fetch(HOME, body, content_type=kind))
     assert (found is not None) == is_read
     if found is not None:
@@ -59,7 +59,7 @@ def test_only_answers_with_content_are_read(outcome: Outcome) -> None:
     assert (found is not None) == (outcome in (Outcome.FETCHED, Outcome.TRUNCATED))
 
 
-def test_a_sitemap_is_read_as_one_if_it_was_asked_for_as_one() -> None:
+def test_a_url_requested_as_a_sitemap_is_read_as_a_sitemap() -> None:
     page = read(fetch(HOME, MAP, content_type="text/html"), flags=SITEMAP)
     assert page is not None and (page.hrefs, page.maps, page.base) == (["http://a.org/1"], [], HOME)
     index = read(fetch(HOME, INDEX, content_type="application/xml"), flags=SITEMAP)
@@ -83,7 +83,7 @@ def test_feeds_are_read_by_setting() -> None:
     ],
 )
 def test_large_documents_are_read_in_a_child(flags: int, kind: str, body: bytes, sought: list[str]) -> None:
-    """The result is the same, dates included; pages have a child of their own."""
+    """The result is the same, including dates; pages are parsed in another child."""
     starts: list[int] = []
 
     async def once(answer: Fetch) -> Extracted | None:
@@ -137,7 +137,7 @@ def with_fields(*fields: tuple[bytes, bytes]) -> Fetch:
     return fetch(HOME, PAGE, headers=((b"Content-Type", b"text/html"), *fields))
 
 
-def test_header_fields_that_say_what_to_follow() -> None:
+def test_header_fields_can_contain_directives_and_links() -> None:
     refreshed = read(with_fields((b"Refresh", b"0; url=/r"), (b"REFRESH", b"0; url=/s")))
     assert refreshed is not None and refreshed.refresh == "/r", "the first field is used"
     for name in (b"X-Robots-Tag", b"x-robots-tag"):
@@ -148,7 +148,7 @@ def test_header_fields_that_say_what_to_follow() -> None:
 
 
 def test_directives_do_not_bind_where_robots_are_ignored() -> None:
-    """They are still reported."""
+    """If robots.txt is ignored, directives have no effect but are still reported."""
     answer = with_fields((b"X-Robots-Tag", b"nofollow"))
     elsewhere = [{"match": "b.org", "robots": "ignore"}]
     here = [{"match": "a.org", "robots": "ignore"}]
@@ -170,7 +170,7 @@ def test_directives_bind_a_users_extractor_too(policy: str, hrefs: list[str]) ->
 
 
 def news(kind: str, before: bytes, after: bytes, flags: int = 0) -> list[tuple[str, float]]:
-    """Return the dates that are signals when a document changes from `before` to `after`."""
+    """Return the dates that count as signals when a document changes from `before` to `after`."""
     fetch_task = FetchTask(TaskKind.PAGE, 1, "a.org", HOME, flags=flags | LinkFlag.REFRESH)
 
     async def once() -> list[tuple[str, float]]:
@@ -213,7 +213,7 @@ def test_a_date_shared_by_all_entries_is_no_signal() -> None:
     )
 
 
-def test_a_new_item_of_a_feed_is_its_news() -> None:
+def test_a_new_item_of_a_feed_counts_as_news() -> None:
     def feed(**dates: str) -> bytes:
         items = (
             f"<entry><link href='http://a.org/{n}'/><updated>{date}</updated></entry>"
@@ -226,7 +226,7 @@ def test_a_new_item_of_a_feed_is_its_news() -> None:
     assert news("application/atom+xml", b"", after) == []
 
 
-def test_a_listing_of_a_directory_tells_of_its_files() -> None:
+def test_a_directory_listing_gives_the_dates_of_its_files() -> None:
     row = (
         b'<a href="a.html">a.html</a>   %s 10:00  12K\n<a href="b.html">b.html</a>   02-Jan-2024 10:00  12K\n'
     )
@@ -236,7 +236,7 @@ def test_a_listing_of_a_directory_tells_of_its_files() -> None:
 
 
 class Documents:
-    """Replaces the child for large documents and its share of the event loop; records the calls."""
+    """Replaces the child for large documents and the share of the event loop for small ones; records the calls."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
@@ -305,7 +305,7 @@ LONG = INLINE_BYTES_MAX + 1
 def test_a_completely_streamed_sitemap_is_read_by_the_child(
     outcome: Outcome, fed: int, size: int, streamed: bool
 ) -> None:
-    """Other sitemaps are parsed from the start, in a child if they are large, and the stream is dropped."""
+    """Any other sitemap is parsed from its beginning, in a child if it is large, and its stream is dropped."""
     reader, documents = with_documents()
     apart: list[str] = []
     stream: Any = SimpleNamespace(nbytes=fed)
@@ -357,7 +357,7 @@ def test_dates_that_changed() -> None:
     assert changed_dates(dated, [], first=False) == []
 
 
-def test_dates_of_a_listing_count_where_it_is_asked_again() -> None:
+def test_dates_of_a_listing_count_if_it_is_refetched() -> None:
     listing = b'<title>Index of /</title><pre><a href="a.html">a.html</a>   01-Jan-2024 10:00  12K\n'
     refresh = LinkFlag.REFRESH
     for body, flags, told_by in ((listing, refresh, "listing"), (listing, 0, ""), (PAGE, refresh, "")):

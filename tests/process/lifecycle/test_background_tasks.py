@@ -1,4 +1,4 @@
-"""Tasks whose failure fails the process; waits that end by an event or a time limit."""
+"""Test background tasks whose failure fails the process, and waits that end by an event or a time limit."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The settings of the garbage collector during crawls."""
+"""Test the settings of the garbage collector during crawls."""
 
 import asyncio
 import gc
@@ -46,7 +46,7 @@ def test_each_collection_looks_at_what_came_since_the_last_full_one() -> None:
 
 
 def test_cycles_that_die_young_are_freed() -> None:
-    """They are freed after the start of a crawl, too, and without an explicit collection."""
+    """During a crawl, too, they are freed without an explicit collection."""
     garbage_collection.collect_rarely()
     garbage_collection.freeze()
     dead = weakref.ref(Cycle())
@@ -55,7 +55,7 @@ def test_cycles_that_die_young_are_freed() -> None:
 
 
 def test_after_the_last_crawl_the_collector_is_restored() -> None:
-    """A crawl may be part of a user's process, and the cycles of that process must be freed."""
+    """A crawl may run inside a user's program. The cycles of that program must be freed after the crawl."""
     callbacks = list(gc.callbacks)
     garbage_collection.freeze()
     garbage_collection.freeze()
@@ -65,7 +65,7 @@ def test_after_the_last_crawl_the_collector_is_restored() -> None:
     del cycle
     garbage_collection.thaw()
     gc.collect()
-    assert dead() is not None, "another crawl runs"
+    assert dead() is not None, "another crawl is still running"
     garbage_collection.thaw()
     gc.collect()
     assert dead() is None and gc.get_freeze_count() == 0 and gc.callbacks == callbacks
@@ -87,7 +87,7 @@ def _resident() -> int:
     return pages * resource.getpagesize()
 
 
-def test_a_crawl_gives_memory_back_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crawl_gives_memory_back_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     given = 0
 
     def give_back() -> None:
@@ -96,7 +96,7 @@ def test_a_crawl_gives_memory_back_now_and_then(monkeypatch: pytest.MonkeyPatch)
 
     async def run() -> None:
         task = asyncio.create_task(Environment().keep_heap_small())
-        async with asyncio.timeout(10.0):  # so that a mutant that never returns memory fails
+        async with asyncio.timeout(10.0):  # the test fails if memory is never returned
             while given < 3:
                 await asyncio.sleep(0)
         task.cancel()

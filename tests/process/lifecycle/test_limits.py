@@ -1,4 +1,4 @@
-"""When a run is over, and the state of a disk: each reason alone, and their priority."""
+"""Test each reason for the end of a run, the states of a disk, and the priority among the reasons."""
 
 import pytest
 
@@ -49,6 +49,6 @@ def test_the_limit_of_time(elapsed: float, reason: str) -> None:
         (0, 0, Disk.FULL),
     ],
 )
-def test_the_state_of_a_disk(free: int, total: int, state: Disk) -> None:
+def test_which_disk_states_pause_or_stop_a_crawl(free: int, total: int, state: Disk) -> None:
     config = convert({"store": {"low_water_bytes": "4 GiB", "stop_water_bytes": "1 GiB"}}).store
     assert disk_state(free, total, config) is state

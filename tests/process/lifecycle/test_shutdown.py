@@ -1,4 +1,4 @@
-"""A shutdown step that does not end is abandoned, with its stacks in the log."""
+"""Test that a shutdown step that does not end is abandoned, and that its stacks are logged."""
 
 import asyncio
 import logging
@@ -23,11 +23,11 @@ from crawler.process.lifecycle.shutdown import (
     within,
 )
 
-SOON = 0.05  # seconds; a short limit, because the tests exceed it
+SOON = 0.05  # seconds; the limit is short, because the tests exceed it
 
 
 async def stubborn() -> None:
-    """Ignore cancellation."""
+    """Wait forever and ignore cancellation."""
     while True:
         try:
             await asyncio.Event().wait()
@@ -51,7 +51,7 @@ def test_a_step_that_does_not_end_is_abandoned(caplog: pytest.LogCaptureFixture)
         "stubborn step did not end within 0.05 s" in caplog.text
         and "in stubborn" not in caplog.records[1].message
     )
-    assert "test_shutdown.py" in caplog.records[0].message, "the stacks say where it stands"
+    assert "test_shutdown.py" in caplog.records[0].message, "the stacks show where the step waits"
     assert "failing step failed: planted" in caplog.text
 
 
@@ -68,7 +68,7 @@ def test_a_hanging_thread_does_not_delay_the_exit() -> None:
 
 
 def test_a_process_with_a_hanging_thread_ends_with_its_code() -> None:
-    """Python would wait for the threads of executors without a limit."""
+    """By default, Python waits for the threads of executors without a limit."""
     code = (
         "import threading; from concurrent.futures import ThreadPoolExecutor\n"
         "from crawler.process.lifecycle import shutdown\n"
@@ -109,7 +109,7 @@ def test_the_watchdog_logs_where_the_event_loop_is_blocked() -> None:
 # -- without waiting -----------------------------------------------------------------------
 
 
-def test_what_main_leaves_is_cancelled_and_the_loop_closed() -> None:
+def test_tasks_that_main_leaves_are_cancelled_and_the_loop_is_closed() -> None:
     cancelled = []
 
     async def left() -> None:
@@ -143,7 +143,7 @@ def test_an_abandoned_step_is_cancelled() -> None:
 
 
 def test_a_caller_that_gave_up_gets_no_result() -> None:
-    """The thread ends later, when the loop still runs or is closed."""
+    """The thread ends later, when the event loop is still running or already closed."""
     complaints: list[object] = []
     release = threading.Event()
 
@@ -189,12 +189,12 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
         await asyncio.Event().wait()
 
     many, one = asyncio.run(play())
-    assert many.count("\ntask ") == TASKS_SHOWN and "\nand 5 more tasks\n" in many  # `play` is one
+    assert many.count("\ntask ") == TASKS_SHOWN and "\nand 5 more tasks\n" in many  # one of them is `play`
     assert f'  File "{__file__}", line {stubborn_once_line(many)}' in many
     assert one.count("task ") == 1 and "more tasks" not in one
     assert f"thread {threading.current_thread().name}:\n" in one
     own = deep(60).partition(f"thread {threading.current_thread().name}:\n")[2].partition("thread ")[0]
-    assert own.count("  File ") == FRAMES_SHOWN and ", in stacks\n" in own, "the innermost ones"
+    assert own.count("  File ") == FRAMES_SHOWN and ", in stacks\n" in own, "the innermost frames are shown"
     assert "\ntask " not in stacks(), "no loop runs here"
 
 
@@ -204,7 +204,7 @@ def stubborn_once_line(text: str) -> str:
 
 
 class Thread:
-    """A thread, as `leave` sees it, that ends when joined, or never."""
+    """Replaces a thread for `leave`; it ends when it is joined, or never."""
 
     def __init__(self, *, daemon: bool = False, hangs: bool = False) -> None:
         self.name, self.daemon, self.hangs = "worker", daemon, hangs
@@ -252,7 +252,7 @@ def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.Mon
 def test_a_loop_is_blocked_after_some_checks_without_a_turn(
     turns: str, said: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A blocked loop is logged once, and again only after it has turned. `t`: the loop turned before this check."""
+    """A blocked loop is logged once, and again only after it has turned. `t` means that it turned before this check."""
     dog = Watchdog(10.0)
     looks = iter(turns)
 

@@ -1,4 +1,4 @@
-"""The definition of a page change: the rule of the crawl, and overrides for a part of the web."""
+"""Test how page changes are defined: by a rule for the crawl, and by overrides for parts of the web."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def comparing(*tables: dict[str, Any]) -> ChangeComparison:
 def test_an_override_changes_what_it_names(
     table: dict[str, Any], kind: str, distance: int, patterns: int
 ) -> None:
-    """Zero and an empty list override too."""
+    """A value of zero and an empty list also override."""
     made = comparing({"match": "a.org"} | table)
     for url, want in (("http://a.org/x", (kind, distance, patterns)), ("http://b.org/x", ("text", 5, 1))):
         found = made.comparison(url)

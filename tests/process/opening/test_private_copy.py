@@ -1,4 +1,4 @@
-"""Readers of a process: they need no lock, change nothing, and see one committed state."""
+"""Test readers of a process's store: they need no lock, change nothing, and see one committed state."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ from tests.process.opening.test_stages import URL, fetched
 
 @pytest.fixture(params=ENGINES)
 def crawl(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[CrawlDirectory, Any]:
-    """An empty crawl of one process, and its configuration."""
+    """Create an empty crawl of one process; return its directory and its configuration."""
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create(bytes(16))
     config = convert({"store": {"engine": request.param}, "due": {"buffer_entries_max": 1000}})
@@ -35,7 +35,7 @@ def crawl(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[CrawlDirector
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return size and time of change of each file of a process, apart from the diagnostic log of RocksDB."""
+    """Return size and modification time of each file of a process, except the diagnostic log of RocksDB."""
     return {
         str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
         for path in folder.rglob("*")
@@ -55,7 +55,10 @@ def waits(stages: Stages, url: str) -> None:
 
 
 def test_several_readers_beside_a_writer(crawl: tuple[CrawlDirectory, Any]) -> None:
-    """Each sees what was committed when it opened; the writer's files stay as they are, and a later writer starts."""
+    """Each reader sees the state committed when it opened.
+
+    The files do not change, and another writer can start later.
+    """
     directory, config = crawl
     folder = directory.process("p0")
     with at_rest(config, directory, "p0", clock=VirtualClock()) as writer:
@@ -81,7 +84,7 @@ def test_several_readers_beside_a_writer(crawl: tuple[CrawlDirectory, Any]) -> N
 
 
 def test_a_reader_recovers_nothing(crawl: tuple[CrawlDirectory, Any]) -> None:
-    """After a crash, a writer cuts uncommitted tails and moves unknown files away; a reader must not."""
+    """After a crash, a writer removes uncommitted tails and moves unknown files away; a reader must not."""
     directory, config = crawl
     folder = directory.process("p0")
     stages = Stages(config, folder, bytes(16), clock=VirtualClock())
@@ -119,7 +122,7 @@ def test_damage_is_reported_with_the_path_of_the_original(crawl: tuple[CrawlDire
 def test_a_process_that_changes_its_files_meanwhile(
     crawl: tuple[CrawlDirectory, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Damage is reported only if the store did not change since the copy was begun; otherwise the copy is made anew."""
+    """Damage is reported only if the store has not changed since the copy was begun; otherwise the copy is made again."""
     directory, config = crawl
     with at_rest(config, directory, "p0", clock=VirtualClock()) as writer:
         fetched(writer, URL)
@@ -139,7 +142,7 @@ def test_a_process_that_changes_its_files_meanwhile(
 
 
 def merging(process: Path, real: Callable[[Path, Path], None]) -> Callable[[Path, Path], None]:
-    """Return a `snapshot` before which the process merges its runs and flushes its links."""
+    """Return a `snapshot` function that first lets the process merge its runs and flush its links."""
 
     def snapshot_beside(store: Path, into: Path) -> None:
         (process / "due" / "1.run").unlink()
@@ -157,7 +160,7 @@ def merging(process: Path, real: Callable[[Path, Path], None]) -> Callable[[Path
 def test_every_file_that_the_store_may_name_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: str
 ) -> None:
-    """Whatever the process deletes while the copy is made, and with any file system; logs are copies of their own."""
+    """This holds whatever the process deletes meanwhile, and on any file system. Logs are copied, not linked."""
     process = tmp_path / "p0"
     for name in ("due/1.run", "links/0.log", "links/1.log", "store/CURRENT"):
         (process / name).parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +192,7 @@ def _refusing(*_: object) -> None:
     raise OSError(errno.EROFS, "Read-only file system")
 
 
-def test_without_room_beside_the_store_the_copy_is_elsewhere(
+def test_without_room_beside_the_store_the_copy_is_made_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = tmp_path / "p0"
@@ -209,9 +212,9 @@ def test_without_room_beside_the_store_the_copy_is_elsewhere(
         assert (copy / "links" / "0.log").read_bytes() == b"links"
 
 
-def test_copies_of_killed_readers_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_left_by_killed_readers_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process = tmp_path / "p0"
-    (process / f"snapshot-{2**22 + 1}-x" / "store").mkdir(parents=True)  # no process has such a number
+    (process / f"snapshot-{2**22 + 1}-x" / "store").mkdir(parents=True)  # no process can have this number
     (process / f"snapshot-{os.getpid()}-y").mkdir()
     monkeypatch.setattr(module, "snapshot", lambda store, into: None)
     with private_copy(process):

@@ -1,4 +1,4 @@
-"""The stages of a process: opening, closing, and the recovery of lost pages."""
+"""Test the stages of a process: opening, closing, and the recovery of lost pages."""
 
 import errno
 import shutil
@@ -68,7 +68,7 @@ def fetched(stages: Stages, url: str, content: bytes = b"<html>one page</html>")
 
 
 def next_page(stages: Stages) -> FetchTask:
-    """Return the fetch task of the next page; robots.txt is missing (404), names resolve."""
+    """Return the fetch task of the next page; answer look-ups with an address, and robots.txt with 404."""
     while True:
         fetch_task = stages.frontier.claim_next(stages.clock.now())
         assert fetch_task is not None, stages.frontier
@@ -85,7 +85,7 @@ def next_page(stages: Stages) -> FetchTask:
 
 
 def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
-    """A record or capture that disappears silently is detected."""
+    """The counts reveal a record or capture that disappeared."""
     stages = opened(tmp_path)
     fingerprint = fetched(stages, URL)
     fetched(stages, "http://a.org/y", b"another")
@@ -99,7 +99,7 @@ def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Path) -> None:
-    """Until it is closed again, a run counts as interrupted."""
+    """A run counts as interrupted until it is closed."""
     stages = opened(tmp_path)
     assert stages.store.get(CLEAN) is None
     stages.close()
@@ -114,7 +114,7 @@ def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Pa
 
 @pytest.mark.parametrize("runs", [(True, True), (True, False), (False, True), (False, False)])
 def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple[bool, bool]) -> None:
-    """However that run ended: each opening and each clean end changes the state number."""
+    """It does not matter how that run ended: each opening and each clean end changes the state number."""
     for clean in runs:
         stages = opened(tmp_path)
         stages.close(clean=clean)
@@ -126,11 +126,11 @@ def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple
     for _ in range(2):
         with pytest.raises(DamageError, match="older than the last run"):
             opened(tmp_path)
-    (tmp_path / "p0.begun").write_bytes(b"")  # as crawls of older versions wrote it
+    (tmp_path / "p0.begun").write_bytes(b"")  # the form in which older versions wrote it
     opened(tmp_path).close()
 
 
-def test_an_unclean_end_writes_nothing(tmp_path: Path) -> None:
+def test_an_unclean_end_leaves_no_mark_of_a_clean_end(tmp_path: Path) -> None:
     stages = opened(tmp_path)
     stages.close(clean=False)
     stages = opened(tmp_path)
@@ -146,7 +146,7 @@ def test_new_file_names_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("mended", ["", "a tail was cut"])
-def test_what_opening_a_store_has_cut_is_logged(
+def test_bytes_cut_off_when_a_store_is_opened_are_logged(
     tmp_path: Path, mended: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Mended(Environment):
@@ -182,7 +182,7 @@ def test_another_seed_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("restore", [True, False])
-def test_a_page_whose_segment_is_gone_is_to_be_fetched_again(tmp_path: Path, restore: bool) -> None:
+def test_a_page_whose_segment_is_lost_is_fetched_again(tmp_path: Path, restore: bool) -> None:
     stages = opened(tmp_path)
     fingerprint = fetched(stages, URL)
     record = stages.pages.record(fingerprint)
@@ -230,7 +230,7 @@ def test_a_crawl_of_several_counts_what_waits_for_each_peer(tmp_path: Path) -> N
     ("number", "failed"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
 )
 def test_a_full_disk_during_opening_is_a_store_error(tmp_path: Path, number: int, failed: bool) -> None:
-    """The directory may report it first, as an error with another exit code and without a retry."""
+    """The crawl directory may report a full disk first; its error once had another exit code and was not retried."""
     with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
         raise DirectoryError("cannot be made") from OSError(number, "why")
     assert isinstance(met.value, StoreError) is failed
@@ -261,7 +261,7 @@ def test_a_folder_that_was_never_opened_starts_anew(tmp_path: Path) -> None:
     opened(tmp_path).close()
 
 
-def test_what_a_run_has_done_is_counted_from_its_start(tmp_path: Path) -> None:
+def test_the_work_of_a_run_is_counted_from_its_start(tmp_path: Path) -> None:
     stages = opened(tmp_path)
     fetched(stages, URL)
     assert stages.counters_before["pages.fetched"] == 0
@@ -317,7 +317,7 @@ def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:
 
 
 def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
-    """A plan that is not adopted would leave its inputs in the manifest, or prevent other merges."""
+    """A merge whose result is not adopted would leave its inputs in the manifest, or prevent other merges."""
     stages = opened(tmp_path)
     merges, urls = 0, [f"http://a.org/{n}" for n in range(9)]
     for url in urls:
@@ -344,7 +344,7 @@ def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
 def test_a_crash_can_be_tried_at_each_step_of_a_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every step passes its fault point, in order, around the commit, so crash tests reach what they name."""
+    """Every step passes its fault point, in order, before or after the commit, so that crash tests reach each step."""
     stages, passed = opened(tmp_path), []
     url = "http://a.org/new"
     stages.due.admit(stages.fingerprinter.fingerprints([url]))
@@ -372,20 +372,20 @@ def test_a_crash_can_be_tried_at_each_step_of_a_flush(
 
 
 def test_a_process_starts_with_its_equal_share_of_the_rate(tmp_path: Path) -> None:
-    """All four processes together stay within the crawl's rate even before they have heard of one another."""
+    """Together, four processes stay within the rate of the crawl even before they have heard of one another."""
     tree = {"crawl": {"rate": 8.0}, "refresh": {"endless": True}}
     stages = opened(tmp_path, tree=tree, names=("p0", "p1", "p2", "p3"))
     assert stages.refresh is not None and stages.refresh.schedule.rate == 2.0
     stages.close()
 
 
-def test_folders_above_a_process_are_made(tmp_path: Path) -> None:
+def test_missing_parent_folders_are_created(tmp_path: Path) -> None:
     opened(tmp_path / "crawls" / "one").close()
     assert (tmp_path / "crawls" / "one" / "p0" / "store").is_dir()
 
 
 def test_a_due_in_memory_knows_what_was_handed_out(tmp_path: Path) -> None:
-    """Tried, to-do and parked URLs are not new again after a restart."""
+    """After a restart, URLs that were tried, wait or are parked do not count as new."""
     tree = {"due": {"method": "memory"}, "crawl": {"depth": 1}}
     stages = opened(tmp_path, tree=tree)
     done = fetched(stages, URL)
@@ -426,7 +426,7 @@ def test_ballast_has_the_size_that_is_configured(tmp_path: Path, size: int, expe
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_stages_at_rest_end_cleanly_unless_what_was_done_failed(tmp_path: Path, fails: bool) -> None:
+def test_stages_at_rest_end_cleanly_unless_the_work_failed(tmp_path: Path, fails: bool) -> None:
     directory = CrawlDirectory(tmp_path)
     directory.create(bytes(16))
     config = convert({"crawl": {"trace": True}})
@@ -468,7 +468,7 @@ def test_pages_are_refreshed_by_a_share_of_the_rate_or_without_an_end(
 
 
 @pytest.mark.parametrize(("durability", "outlasts"), [("power", True), ("process", False)])
-def test_what_is_committed_outlasts_a_power_cut_by_setting(
+def test_a_setting_decides_whether_commits_survive_a_power_cut(
     tmp_path: Path, durability: str, outlasts: bool
 ) -> None:
     stages = opened(tmp_path, tree={"store": {"durability": durability}})

@@ -1,4 +1,4 @@
-"""Admission of links: filter, owner, caches, outbox, trace; real caches, DUE and filter, no network."""
+"""Test the admission of links (filter, owner, caches, outbox, trace) with real caches, DUE and filter."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +49,7 @@ def take(
 # ---- own links ----
 
 
-def test_what_travels_beside_a_link(open_joint: OpenJoint) -> None:
+def test_a_link_carries_its_context(open_joint: OpenJoint) -> None:
     joint = open_joint(**ANYWHERE)
     change = take(joint, ["/x", "http://b.org/"], LinkContext(3, 77, 2, SITEMAP))
     assert change.links == [
@@ -79,7 +79,7 @@ def test_an_encoding_is_that_of_queries(open_joint: OpenJoint) -> None:
     assert (list(made_of), change.links[0].url) == ([None], "http://a.org/?%E4")
 
 
-def test_links_met_lately_are_hits_of_the_cache(open_joint: OpenJoint) -> None:
+def test_recently_seen_links_are_cache_hits(open_joint: OpenJoint) -> None:
     joint = open_joint(**ANYWHERE)
     take(joint, ["/x", "/y"])
     change = take(joint, ["/y", "/z", "/x", "/w"])
@@ -87,7 +87,7 @@ def test_links_met_lately_are_hits_of_the_cache(open_joint: OpenJoint) -> None:
     assert (change.counts["urls.cache_hits"], change.counts["urls.to_due"]) == (2, 2)
 
 
-def test_links_that_wait_in_the_due_are_hits_though_the_cache_has_lost_them(open_joint: OpenJoint) -> None:
+def test_links_that_wait_in_the_due_are_hits_even_if_evicted_from_the_cache(open_joint: OpenJoint) -> None:
     joint = open_joint(cache={"bits": 4}, **ANYWHERE)
     first = take(joint, ["/x"])
     take(joint, [f"/{n}" for n in range(60)])
@@ -138,7 +138,7 @@ def test_own_and_foreign_links_are_separated(open_joint: OpenJoint) -> None:
     }
 
 
-def test_foreign_links_sent_lately_are_hits(open_joint: OpenJoint) -> None:
+def test_foreign_links_sent_recently_are_cache_hits(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     there = by_owner(joint)[THERE]
     take(joint, there[:3])
@@ -167,7 +167,7 @@ def link(joint: Joint, url: str, **values: Any) -> Link:
     return Link(joint.fingerprint(url), url, **values)
 
 
-def test_received_links_go_to_the_due_as_they_came(open_joint: OpenJoint) -> None:
+def test_received_links_go_to_the_due_unchanged(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     here = by_owner(joint)[HERE]
     take(joint, here[:1])
@@ -187,7 +187,7 @@ def test_a_long_entry_is_taken_in_portions(open_joint: OpenJoint) -> None:
 
 
 def test_received_links_take_the_keys_that_are_known_here(open_joint: OpenJoint) -> None:
-    """The sender may not know that two authorities are equivalent; links under known keys are unchanged."""
+    """The sender may not know that two authorities are equivalent. Links whose key is already right are unchanged."""
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     before = link(joint, "http://a.org/x", depth=2, via=3)
     prove(joint)
@@ -210,7 +210,7 @@ def prove(joint: Joint) -> Change:
 
 
 def notices(change: Change) -> dict[str, list[str]]:
-    """Return the URLs that each peer is told."""
+    """Return, for each peer, the URLs by which it is told that the scope has grown."""
     assert all(link.flags == SCOPE for _, links in change.foreign for link in links)
     return {peer: [link.url for link in links] for peer, links in change.foreign}
 
@@ -232,7 +232,7 @@ def test_seeds_widen_the_scope_and_are_links_like_any_other(joint: Joint) -> Non
 
 
 @pytest.mark.parametrize("credentials", [False, True])
-def test_credentials_go_to_what_was_given_and_nowhere_else(joint: Joint, credentials: bool) -> None:
+def test_only_the_hosts_of_seeds_may_get_credentials(joint: Joint, credentials: bool) -> None:
     joint.stages.knowledge._credentials = credentials
     made(joint.admission.seeds([HOME + "x"]))
     joint.admission.spread(Change(), HOME, "http://b.org/", LinkFlag.REDIRECT)
@@ -241,7 +241,7 @@ def test_credentials_go_to_what_was_given_and_nowhere_else(joint: Joint, credent
     assert [joint.stages.knowledge.trusts(url) for url in urls] == [credentials, False, False]
 
 
-def test_peers_are_told_what_the_scope_has_grown_by(open_joint: OpenJoint) -> None:
+def test_peers_are_told_by_which_urls_the_scope_has_grown(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, "p1", "p2"))
     seeds = [HOME, HOME + "x", "http://b.org/"]
     change = Change()
@@ -256,7 +256,10 @@ def test_peers_are_told_what_the_scope_has_grown_by(open_joint: OpenJoint) -> No
 
 
 def test_a_notice_is_not_taken_for_the_link_itself(open_joint: OpenJoint) -> None:
-    """A compaction of the outbox keeps one of two equal fingerprints; the bucket of the owner is unchanged."""
+    """A compaction of the outbox keeps only one of two equal fingerprints.
+
+    A notice therefore has a fingerprint of its own, in the same bucket.
+    """
     joint = open_joint(names=(HERE, THERE))
     change = Change()
     joint.stages.knowledge.spread(change, [HOME])
@@ -266,7 +269,7 @@ def test_a_notice_is_not_taken_for_the_link_itself(open_joint: OpenJoint) -> Non
     assert told.fingerprint & (1 << 48) - 1 == ~own & (1 << 48) - 1
 
 
-def test_all_of_the_scope_is_told_to_one_that_lost_it(open_joint: OpenJoint) -> None:
+def test_a_peer_that_lost_the_scope_is_told_all_of_it(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, THERE))
     made(joint.admission.seeds([HOME, "http://b.org/x"]))
     change = Change()
@@ -296,7 +299,7 @@ def test_notices_widen_the_scope_and_are_no_links(open_joint: OpenJoint) -> None
     [("http://b.org/x", True), ("//b.org/", True), ("/x", False), ("mailto:b", False), ("http://[", False),
      ("http://b.org/a/a/a/a/a/a/a/a/", False)],
 )  # fmt: skip
-def test_where_a_seed_redirects_to_is_in_scope_if_it_is_accepted(
+def test_the_accepted_redirect_target_of_a_seed_is_in_scope(
     open_joint: OpenJoint, location: str, widened: bool
 ) -> None:
     joint = open_joint(names=(HERE, THERE))
@@ -317,7 +320,7 @@ def test_a_proven_equivalence_is_stored(joint: Joint) -> None:
     assert not nothing.operations
 
 
-def test_an_authority_that_answers_is_no_alias(joint: Joint) -> None:
+def test_an_authority_that_serves_pages_is_no_alias(joint: Joint) -> None:
     joint.stages.knowledge.answered(HOME)
     change = Change()
     for n in range(9):
@@ -358,7 +361,7 @@ def test_the_trace_of_a_process_alone_has_no_cross_links(open_joint: OpenJoint) 
 
 
 def test_a_trace_pauses_between_portions(open_joint: OpenJoint) -> None:
-    """20,000 links of a page must not be judged and logged in one turn of the loop."""
+    """Judging and logging the 20,000 links of a page in one turn would block the event loop."""
     joint = open_joint(crawl={"scope": "any", "trace": True})
     joint.seeds(HOME)
     links = [f"/{n}" for n in range(5 * PORTION_LINKS)]
@@ -372,7 +375,7 @@ def test_without_a_trace_nothing_is_logged(joint: Joint) -> None:
     assert not (joint.stages.directory / "trace").exists()
 
 
-# ---- the books ----
+# ---- the counters ----
 
 
 def test_the_counter_equations_always_hold(open_joint: OpenJoint) -> None:

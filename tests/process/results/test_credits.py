@@ -1,4 +1,4 @@
-"""Credit for hubs in several processes: the same as in one, through real outboxes, across kills and redirects."""
+"""Test that hubs get the same credit in several processes as in one, through real outboxes, kills and redirects."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _REFRESH, _NEWS, _CREDIT = LinkFlag.REFRESH, LinkFlag.NEWS, LinkFlag.CREDIT
 
 
 class Crawl:
-    """Processes that exchange links when `settle` is called; one hub per host, articles on all hosts."""
+    """Several processes that exchange links when `settle` is called. Each host has one hub and some articles."""
 
     def __init__(self, open_joint: Open, names: tuple[str, ...]) -> None:
         self.joints = {name: open_joint(names=names, me=name, **TREE) for name in names}
@@ -44,7 +44,7 @@ class Crawl:
         deliver_pending([joint.stages for joint in self.joints.values()])
 
     def show(self, shown: Mapping[str, list[str]]) -> None:
-        """Refetch every hub; the hubs named in `shown` then have these links."""
+        """Refetch every hub; the new answers of the hubs in `shown` have these links."""
         for joint in self.joints.values():
             joint.clock.advance(DAY)
             waiting = {url for url in HUBS if self.owner(url) is joint}
@@ -87,7 +87,7 @@ def _page(fetch_task: FetchTask) -> Fetch:
 
 
 def test_three_processes_give_the_credit_that_one_gives(open_joint: Open) -> None:
-    """Every hub links to articles of its own host and of all others; some links are redirected across hosts."""
+    """Every hub links to articles on all hosts; some links are redirected to other hosts."""
     shown = {
         hub: [f"http://h{(n + step) % HOSTS}.org/a{n}-{step}" for step in range(n % 5)]
         for n, hub in enumerate(HUBS)
@@ -127,7 +127,7 @@ def own_page(joint: Joint) -> str:
 
 
 def reopened(joint: Joint, folder: Path) -> Stages:
-    """Open a copy of the process, as a kill at this moment would leave it."""
+    """Return the process as it would be opened after a kill at this moment."""
     shutil.copytree(joint.stages.directory, folder, ignore=shutil.ignore_patterns("*.sock", "LOCK"))
     stages = joint.stages
     return Stages(stages.config, folder, SEED, clock=joint.clock, name=stages.name, topology=stages.topology)
@@ -179,8 +179,8 @@ def test_a_credit_has_the_owners_bucket_and_is_one_per_page(open_joint: Open) ->
 
 
 @pytest.mark.parametrize("times", [0, PASSES_MAX - 1, PASSES_MAX])
-def test_a_credit_is_not_passed_on_for_ever(open_joint: Open, times: int) -> None:
-    """Each of two processes considers the other's page to be the target of a redirect from its own."""
+def test_a_credit_is_passed_on_a_bounded_number_of_times(open_joint: Open, times: int) -> None:
+    """Two pages redirect to each other, so each of two processes would pass the credit on to the other."""
     joint = open_joint(names=NAMES, **TREE)
     here, there = own_page(joint), foreign_hub(joint)
     values = {"via": joint.fingerprint(there), "flags": _NEWS}
@@ -194,8 +194,11 @@ def test_a_credit_is_not_passed_on_for_ever(open_joint: Open, times: int) -> Non
     joint.stages.commits.commit_now(change)
 
 
-def test_a_page_that_is_fetched_again_earns_nothing_more(open_joint: Open) -> None:
-    """Pages are refetched by `crawl.timestamping`, and after the loss of a WARC segment; the hub had its credit."""
+def test_a_page_that_is_fetched_again_earns_no_second_credit(open_joint: Open) -> None:
+    """A page is queued again by `crawl.timestamping` or after the loss of a WARC segment.
+
+    Its hub already had the credit.
+    """
     joint = open_joint(**TREE)
     hub, article = HUBS[0], HUBS[0] + "article"
     joint.seeds(hub)

@@ -1,4 +1,4 @@
-"""The URLs that a sitemap may name; the work for it is linear, and long lists are handled in portions."""
+"""Test which URLs a sitemap may name, that the work for this is linear, and that long lists are handled in portions."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def test_urls_that_a_sitemap_may_name(loc: str, taken: bool) -> None:
 
 
 def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The work is lines + URLs, not lines x URLs, which blocked the event loop for 45 minutes."""
+    """The work grows with lines + URLs. It once grew with lines x URLs and blocked the event loop for 45 minutes."""
     calls = 0
     for module, name in ((cache_module, "canonical"), (submitted_module, "resolve")):
         whole = getattr(module, name)
@@ -90,7 +90,7 @@ def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.Mo
     cache = robots(named="".join(f"Sitemap: http://named.test/{n}.xml\n" for n in range(lines)))
     assert among(cache, [f"http://named.test/{n}" for n in range(locs)]) == []
     assert calls == lines + locs
-    assert among(cache, ["http://named.test/x"]) == [], "another map"
+    assert among(cache, ["http://named.test/x"]) == [], "the robots.txt names another sitemap"
     assert calls == lines + locs + 1
     assert len(among(cache, [f"http://evil.test/{n}" for n in range(locs)])) == locs
     assert calls == lines + locs + 1, "URLs of the sitemap's own host need no look-up"

@@ -1,4 +1,4 @@
-"""The links of an answer that are followed, with their depth and flags; canned answers, real stages."""
+"""Test which links of an answer are followed, with which depth and flags; answers are canned, stages are real."""
 
 import html
 from collections.abc import Callable
@@ -61,13 +61,13 @@ def test_requisites_come_with_their_flag(open_joint: OpenJoint) -> None:
 
 
 def test_links_out_of_scope_are_checked_if_configured(open_joint: OpenJoint) -> None:
-    """They are at the page's own depth, so that no limit of depth parks them, and no page of the crawl."""
+    """They have the depth of the page, so that no depth limit parks them, and they do not count as pages of the crawl."""
     joint = open_joint(crawl={"check_external": True, "depth": 0}, filter={"exclude": ["secret"]})
     joint.seeds(HOME)
     found = extracted("/x", "http://b.org/y.pdf", "http://b.org/secret", "mailto:me")
     change = joint.page(joint.fetch_task(), fetch(HOME), found)
     assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://b.org/y.pdf", 0, 0, EXTERNAL)]
-    assert change.counts["urls.links"] == 5  # the checked one counts twice
+    assert change.counts["urls.links"] == 5  # the link that is checked counts twice
     assert change.counts["urls.accepted"] == 2
     assert change.counts["urls.filtered.scope"] == 2
 
@@ -92,7 +92,7 @@ def test_a_meta_refresh_is_a_redirect_relative_to_the_base(home: Joint) -> None:
     assert record is not None and record.links == 2
 
 
-def test_links_of_a_page_that_says_nofollow_are_not_taken(home: Joint) -> None:
+def test_links_of_a_page_with_nofollow_are_not_followed(home: Joint) -> None:
     change = home.follow(HOME + "p", fetch(HOME + "p"), extracted(nofollow=True))
     assert not change.links and "urls.links" not in change.counts
     assert change.counts["pages.links_not_taken"] == 1
@@ -101,10 +101,10 @@ def test_links_of_a_page_that_says_nofollow_are_not_taken(home: Joint) -> None:
 
 
 @pytest.mark.parametrize("values", [{"hrefs": ["/x"]}, {"requisites": ["/x"]}, {"refresh": "/x"}])
-def test_links_that_the_extractor_gives_are_taken_whatever_the_page_says(
+def test_links_that_the_extractor_returns_are_followed_despite_directives(
     open_joint: OpenJoint, values: dict[str, Any]
 ) -> None:
-    """If robots.policy is "ignore", a reported `nofollow` must not drop the links."""
+    """If robots.policy is "ignore", the extractor returns links together with `nofollow`, and they are followed."""
     joint = open_joint(crawl={"requisites": True})
     joint.seeds(HOME)
     change = joint.page(joint.fetch_task(), fetch(HOME), Extracted(HOME, nofollow=True, **values))
@@ -125,8 +125,8 @@ def test_a_page_that_was_not_read_has_no_links(home: Joint) -> None:
     assert record is not None and record.links == 0
 
 
-def test_one_copy_too_many_on_a_host(open_joint: OpenJoint) -> None:
-    """Copies are counted by host and content, whatever the URL; links of the trap are not followed."""
+def test_links_of_too_many_copies_on_a_host_are_not_followed(open_joint: OpenJoint) -> None:
+    """Copies are counted by host and content, whatever their URL; links of further copies are not followed."""
     joint = open_joint(traps={"same_digest_pages_max": 2})
     joint.seeds(HOME, "http://b.org/")
     taken = []
@@ -145,8 +145,11 @@ def test_one_copy_too_many_on_a_host(open_joint: OpenJoint) -> None:
     assert "urls.links" in other.counts
 
 
-def test_a_host_that_answers_200_for_what_is_missing(open_joint: OpenJoint) -> None:
-    """A soft 404 names the requested URL and links one level deeper: the tree of such pages must end."""
+def test_a_host_that_answers_200_for_missing_pages(open_joint: OpenJoint) -> None:
+    """A soft 404 page quotes the requested URL and links to one below it.
+
+    The crawler must not follow these links forever.
+    """
     joint = open_joint(traps={"same_digest_pages_max": 2})
     joint.seeds(HOME)
     joint.page(joint.fetch_task(), fetch(HOME, b"home"), extracted("/x"))
@@ -187,7 +190,7 @@ def test_a_redirect_is_a_hop_of_the_same_depth(home: Joint) -> None:
 
 
 @pytest.mark.parametrize("flag", [0, FEED, REQUISITE, SITEMAP, REDIRECT, REFRESH])
-def test_what_a_target_keeps_of_its_source(open_joint: OpenJoint, flag: int) -> None:
+def test_a_redirect_target_keeps_some_flags_of_its_source(open_joint: OpenJoint, flag: int) -> None:
     joint = open_joint(crawl={"scope": "any", "requisites": True})
     change = joint.follow(HOME, redirect(HOME, "/q"), flags=flag)
     kept = flag if flag in (FEED, REQUISITE, SITEMAP) else 0
@@ -293,7 +296,7 @@ def test_sitemaps_may_be_guessed(open_joint: OpenJoint) -> None:
     ]
 
 
-def test_sitemaps_are_not_asked_for_against_the_setting(open_joint: OpenJoint) -> None:
+def test_sitemaps_of_robots_txt_are_not_followed_if_disabled(open_joint: OpenJoint) -> None:
     joint = open_joint(sitemaps={"robots": False, "guess": True})
     joint.seeds(HOME)
     assert not robots(joint).links

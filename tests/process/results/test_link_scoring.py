@@ -1,4 +1,4 @@
-"""Links under an order: scores from real pages, classes sent to the DUE and to other processes, moved URLs."""
+"""Test links under an order: scores from real pages, classes sent to the DUE and to other processes, moved URLs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def classes(links: list[Link]) -> dict[str, int]:
 def test_words_judges_by_the_text_of_the_first_anchor_that_has_one(
     open_joint: OpenJoint, tmp_path: Path
 ) -> None:
-    """From the bytes of a page, through the extractor, to the class in a link's flags."""
+    """Test the whole way from the bytes of a page, through the extractor, to the class in a link's flags."""
     weights = tmp_path / "weights"
     weights.write_text("anchor:best 3\nanchor:again 100\ntitle:good 1\nanchor:bad -2\nurl:b -1\n")
     joint = open_joint(order={"name": "words", "file": str(weights)}, crawl=ANYWHERE)
@@ -66,7 +66,7 @@ def test_without_an_order_no_anchor_is_read_and_no_class_given(joint: Joint) -> 
 
 
 def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) -> None:
-    """The URL is moved before it is queued and after; each step is durable with the change of the link."""
+    """The URL is moved both before and after it is queued; each move is durable with the change of the link."""
     joint = open_joint(
         order={"name": "opic"}, crawl=ANYWHERE, cache={"bits": 12}, traps={"same_digest_pages_max": 20}
     )
@@ -74,7 +74,7 @@ def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) ->
     worth = 2.0**-16
 
     def linked(n: int) -> float:
-        """Process one more page that links to the hub and to another URL; return the hub's score."""
+        """Process another page that links to the hub and to one other URL; return the hub's score."""
         links = f'<a href="{hub}">x</a><a href="http://{n}.org/">y</a>'.encode()
         change = Change()
         extracted = extract_page(links, Context(HOME), ExtractConfig())
@@ -117,7 +117,10 @@ def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint:
 
 
 def test_scores_travel_to_the_owner_which_adds_them_up(open_joint: OpenJoint) -> None:
-    """Links pass through the wire format. A link that adds to the scores sent before is sent, cached or not."""
+    """Links pass through the wire format.
+
+    A link that raises the score sent before is sent again, whether cached or not.
+    """
     joint = open_joint(
         names=(HERE, THERE),
         order={"name": "opic"},
@@ -164,13 +167,13 @@ def _links(links: list[Link]) -> Change:
     return change
 
 
-def test_classes_of_many_are_those_of_each_and_nothing_added_is_the_worst() -> None:
+def test_array_classes_equal_single_classes() -> None:
     scores = np.array([0.0, 2.0**-40, LEAST, 0.001, 0.3, 1.0])
     assert _classes(scores) == [class_of(score) for score in scores]
 
 
 @pytest.mark.parametrize("order", [0, -5])
-def test_a_page_of_no_queue_has_the_score_of_none(order: int) -> None:
+def test_a_page_that_was_in_no_queue_has_the_score_of_no_class(order: int) -> None:
     assert page_score(order) == 2.0**-16
 
 

@@ -1,4 +1,4 @@
-"""Credit for hubs through the real stages: a new link in a refetched page, its fetch, the report, a kill."""
+"""Test credit for hubs with real stages: a new link in a refetched page, its fetch, the report, and a kill."""
 
 import shutil
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def on(open_joint: Callable[..., Joint]) -> Joint:
 
 
 def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
-    """Refetch known pages until it is the hub's turn; the hub's answer has these links."""
+    """Refetch known pages until it is the hub's turn; answer the hub with these links."""
     for _ in range(50):
         joint.clock.advance(DAY)
         fetch_task = joint.fetch_task()
@@ -38,12 +38,12 @@ def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
             joint.page(fetch_task, fetch(hub, body), Extracted(hub, hrefs=list(links), **told))
             return
         joint.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode()))
-    raise AssertionError("the hub had no turn")
+    raise AssertionError("the hub was not refetched within 50 fetches")
 
 
 def answer(joint: Joint, url: str, **values: Any) -> None:
     """Fetch a new URL, after any known pages that come first."""
-    joint.stages.commits.commit_now(Change())  # flushes the DUE
+    joint.stages.commits.commit_now(Change())  # an empty commit flushes the DUE
     for _ in range(50):
         fetch_task = joint.fetch_task()
         if fetch_task.url == url:
@@ -53,7 +53,7 @@ def answer(joint: Joint, url: str, **values: Any) -> None:
             return
         assert fetch_task.flags & _REFRESH, fetch_task
         joint.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode()))
-    raise AssertionError("the URL had no turn")
+    raise AssertionError("the URL was not fetched within 50 fetches")
 
 
 def news(joint: Joint) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def why(stages: Stages, url: str) -> dict[str, Any]:
     return hub
 
 
-def test_a_hub_gets_the_credit_of_what_it_shows_when_it_is_asked_again(on: Joint) -> None:
+def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
     """The credit appears in `why` and in the status."""
     crawl(on, HUB, OTHER)
     assert why(on.stages, HUB) == {} and news(on)["found"] == 0
@@ -80,7 +80,7 @@ def test_a_hub_gets_the_credit_of_what_it_shows_when_it_is_asked_again(on: Joint
 
 
 def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:
-    """It is unknown how long those links have been there."""
+    """It is unknown how long those links have been on the page."""
     on.seeds(HUB)
     on.page(on.fetch_task(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
     answer(on, ARTICLE)
@@ -88,7 +88,7 @@ def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:
 
 
 def test_a_hub_whose_link_is_redirected_gets_the_credit(on: Joint) -> None:
-    """The second hop leads to another host."""
+    """The link is redirected twice, the second time to another host."""
     crawl(on, HUB, "http://b.org/")
     hops = ["http://a.org/1", "http://a.org/2", "http://b.org/3"]
     show(on, hops[0])
@@ -101,7 +101,7 @@ def test_a_hub_whose_link_is_redirected_gets_the_credit(on: Joint) -> None:
 
 @pytest.mark.parametrize("kind", ["sitemap", "feed"])
 def test_a_sitemap_and_a_feed_are_hubs(on: Joint, kind: str) -> None:
-    """The date that they give for a URL is its birth."""
+    """The date that they give for a URL counts as its birth."""
     crawl(on, OTHER)
     url = f"http://a.org/{kind}.xml"
     on.add(url, flags=LinkFlag.SITEMAP if kind == "sitemap" else LinkFlag.FEED)
@@ -146,7 +146,7 @@ def test_credit_survives_a_kill(on: Joint, tmp_path: Path) -> None:
 
 
 def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, tmp_path: Path) -> None:
-    """A feed gives the date, and the process is killed before the page is fetched; the first date remains."""
+    """A feed gives the date, and the process is killed before the page is fetched; the first date is kept."""
     crawl(on, OTHER)
     url = "http://a.org/feed.xml"
     on.add(url, flags=LinkFlag.FEED)

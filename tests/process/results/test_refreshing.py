@@ -1,4 +1,4 @@
-"""Refreshes of known pages through the real frontier: processed, stored, reopened, polite together with discovery."""
+"""Test refreshes of known pages with the real frontier: results, storage, reopening, and politeness with discovery."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def on(open_joint: Callable[..., Joint]) -> Joint:
 
 
 def crawl(joint: Joint, *urls: str) -> None:
-    """Fetch new URLs, and any known page that comes in between."""
+    """Fetch all new URLs, and any known page that comes in between."""
     joint.seeds(*urls)
     while joint.stages.views.frontier_counts().todo:
         fetch_task = joint.fetch_task()
@@ -63,7 +63,7 @@ def reopened(joint: Joint) -> Stages:
     )
 
 
-def test_pages_are_asked_again_without_end_and_none_is_forgotten(on: Joint) -> None:
+def test_pages_are_refetched_without_end_and_none_is_forgotten(on: Joint) -> None:
     urls = [f"http://{host}.org/{n}" for host in "abc" for n in range(3)]
     crawl(on, *urls)
     asked = {refetch(on).url for _ in range(60)}
@@ -73,7 +73,7 @@ def test_pages_are_asked_again_without_end_and_none_is_forgotten(on: Joint) -> N
 
 
 def test_the_gap_of_a_host_holds_over_both_sources(on: Joint) -> None:
-    """One request per host at a time, and never two within its gap, for new URLs and known pages together."""
+    """New URLs and known pages together get one request per host at a time, and never two within its gap."""
     crawl(on, "http://a.org/", "http://b.org/")
     on.seeds(*[f"http://{host}.org/{n}" for host in "ab" for n in range(20)])
     before: dict[str, float] = {}
@@ -114,7 +114,7 @@ def test_the_share_divides_the_rate_between_new_and_known_pages(open_joint: Call
 def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
     open_joint: Callable[..., Joint],
 ) -> None:
-    """Otherwise a host whose robots.txt is fetched first waits forever if other hosts can use the whole rate."""
+    """Otherwise a host that must fetch robots.txt first would wait forever if other hosts can use the whole rate."""
     ready = [{"match": f"{host}.org", "robots": "ignore"} for host in "ab"]
     joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)
     urls = [f"http://{host}.org/{n}" for host in "abcdef" for n in range(2)]
@@ -125,7 +125,7 @@ def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
     joint.frontier._check()
 
 
-def test_state_outlasts_reopening(on: Joint) -> None:
+def test_refresh_state_survives_reopening(on: Joint) -> None:
     crawl(on, "http://a.org/", "http://a.org/1", "http://b.org/")
     for n in range(20):
         refetch(on, b"version %d" % n)
@@ -143,7 +143,7 @@ def test_state_outlasts_reopening(on: Joint) -> None:
     refetch(on)
 
 
-def test_pages_of_a_crawl_without_refresh_are_taken_up(open_joint: Callable[..., Joint]) -> None:
+def test_pages_of_a_crawl_without_refresh_join_the_schedule(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint()
     crawl(joint, "http://a.org/", "http://a.org/1")
     gone = joint.follow("http://a.org/gone", fetch("http://a.org/gone", outcome=Outcome.GONE, status=404))
@@ -188,7 +188,7 @@ def test_the_effect_of_each_answer_on_a_page(
     assert not on.stages.views.problems()
 
 
-def test_robots_that_now_deny_end_a_page_without_a_request(on: Joint) -> None:
+def test_a_page_that_robots_txt_now_denies_is_refreshed_without_a_request(on: Joint) -> None:
     crawl(on, "http://a.org/")
     on.clock.advance(2 * 86_400.0)  # so that the stored robots.txt expires
     fetch_task = on.frontier.claim_next(on.clock.now())
@@ -210,7 +210,7 @@ def test_robots_that_now_deny_end_a_page_without_a_request(on: Joint) -> None:
     assert explain(on, "http://a.org/")["state"] == "away"
 
 
-def test_a_blocked_host_is_not_asked_until_unblocked(on: Joint) -> None:
+def test_a_blocked_host_gets_no_request_until_unblocked(on: Joint) -> None:
     crawl(on, "http://a.org/", "http://b.org/")
     on.frontier.blocks.block("a.org")
     assert {refetch(on).hostname for _ in range(10)} == {"b.org"}
@@ -218,7 +218,7 @@ def test_a_blocked_host_is_not_asked_until_unblocked(on: Joint) -> None:
     assert {refetch(on).hostname for _ in range(10)} == {"a.org", "b.org"}
 
 
-def test_a_page_asked_for_comes_next(on: Joint) -> None:
+def test_a_requested_page_is_fetched_next(on: Joint) -> None:
     urls = [f"http://a.org/{n}" for n in range(30)]
     crawl(on, *urls)
     assert refresh_of(on).claims.request(on.fingerprint(urls[17]))
@@ -236,7 +236,7 @@ def test_signals_are_stored_with_the_next_group(on: Joint) -> None:
     assert explain(on, "http://a.org/1")["signals"][3] == 1
 
 
-def test_conditions_are_those_of_the_copy_and_checked_now_and_then(on: Joint) -> None:
+def test_conditions_are_those_of_the_copy_and_are_checked_periodically(on: Joint) -> None:
     crawl(on, "http://a.org/")
     tagged = {"headers": ((b"ETag", b'W/"1"'), (b"Last-Modified", b"Mon, 01 Jan 2024 00:00:00 GMT"))}
     refetch(on, b"1", **tagged)
@@ -290,7 +290,7 @@ def test_a_stamp_in_the_markup_is_a_change_only_where_any_byte_counts(
 
 
 def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Joint]) -> None:
-    """By simhash, one word in hundreds is not a change; changes add up, because the last change is the reference."""
+    """By simhash, one word in hundreds is not a change; but copies are compared with the last change, so words add up."""
     joint = open_joint(**ON, pages={"change": "simhash", "simhash_distance": 6})
     words = [f"word{n}" for n in range(400)]
     joint.follow("http://a.org/", fetch("http://a.org/", f"<p>{' '.join(words)}".encode()))
@@ -305,7 +305,10 @@ def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Jo
 
 
 def test_an_override_bounds_the_ages_of_a_part_of_the_web(open_joint: Callable[..., Joint]) -> None:
-    """Feeds hourly, the archive at most daily: bounds for one host do not affect others, and survive reopening."""
+    """A feed is fetched hourly, an archive at most daily.
+
+    These bounds do not affect other hosts, and survive reopening.
+    """
     hourly = {"match": "http://a.org/feed", "max_age": 3600.0, "min_age": 600.0}
     joint = open_joint(**ON, crawl={"rate": 0.05}, override=[hourly, {"match": "b.org", "min_age": 86_400.0}])
     crawl(joint, "http://a.org/feed", *[f"http://{host}.org/{n}" for host in "abc" for n in range(6)])
@@ -327,7 +330,7 @@ def test_an_override_bounds_the_ages_of_a_part_of_the_web(open_joint: Callable[.
     assert sum(url.startswith("http://c.org") for url in asked) == 6
 
 
-def test_patterns_are_left_out_where_an_override_says_so(open_joint: Callable[..., Joint]) -> None:
+def test_an_override_can_exclude_patterns_from_the_comparison(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(**ON, override=[{"match": "a.org", "ignore": ["visits: [0-9]+"]}])
     crawl(joint, "http://a.org/", "http://b.org/")
     changed = []
@@ -337,7 +340,7 @@ def test_patterns_are_left_out_where_an_override_says_so(open_joint: Callable[..
             fetch_task, fetch(fetch_task.url, b"<p>visits: %d</p>" % n, began=joint.clock.now())
         )
         changed.append((fetch_task.hostname, said.counts.get("refresh.content_changed", 0)))
-    assert sum(n for host, n in changed if host == "a.org") == 1  # the first refetch, whose content differs
+    assert sum(n for host, n in changed if host == "a.org") == 1  # only the first refetch differs
     assert all(n for host, n in changed if host == "b.org")
 
 
@@ -364,7 +367,7 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
 
 
 def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:
-    """Refetch pages until it is the turn of `url`; its extracted content is `said`."""
+    """Refetch pages until it is the turn of `url`; answer it with `body` and the extracted content `said`."""
     while (fetch_task := on.fetch_task()).url != url:
         on.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=on.clock.now()))
     on.page(fetch_task, fetch(url, body, began=on.clock.now()), said)
@@ -427,7 +430,7 @@ def test_a_users_bounds_for_a_map_hold(open_joint: Callable[..., Joint]) -> None
 
 
 def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) -> None:
-    """Every page changes each time: the model learns this late, the crawl's own measurement shows it at once."""
+    """Every page has changed at each fetch: the model learns this late, but the measured freshness shows it at once."""
     crawl(on, "http://a.org/", "http://a.org/1")
     for round_ in range(30):
         on.clock.advance(86_400.0)
@@ -446,7 +449,7 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
 
 
 def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:
-    """Between an answer and its commit, the page server still serves the earlier copy."""
+    """Between an answer and its commit, the page server still serves the earlier copy; the age of that copy counts."""
     crawl(on, "http://a.org/")
     refresh, page = refresh_of(on), on.fingerprint("http://a.org/")
     before = explain(on, "http://a.org/")["crawled_at"]
@@ -480,12 +483,12 @@ def test_served_requests_are_importance_that_outlasts_reopening(on: Joint) -> No
     assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
     assert explain(on, "http://b.org/")["importance"] == 1.0
     on.frontier.limit_requests(1 << 40)
-    while refetch(on).url != "http://a.org/1":  # requests have stopped; its next crawl records that
+    while refetch(on).url != "http://a.org/1":  # the next fetch records that requests have stopped
         pass
     assert explain(on, "http://a.org/1")["importance"] == 1.0
 
 
-def test_arms_divide_the_pages_and_say_how_fresh_each_is(open_joint: Callable[..., Joint]) -> None:
+def test_arms_divide_the_pages_and_report_their_freshness(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(refresh={**ON["refresh"], "arms": ["ncis", "uniform"]})
     crawl(joint, *[f"http://{host}.org/{n}" for host in "abcd" for n in range(8)])
     for n in range(120):
@@ -502,7 +505,7 @@ def test_arms_divide_the_pages_and_say_how_fresh_each_is(open_joint: Callable[..
 
 
 def test_a_process_with_unused_rate_reports_itself_idle(open_joint: Callable[..., Joint]) -> None:
-    """The process reports this with its level; its tilt falls until other processes have the rate that it cannot use."""
+    """The process reports this with its level; the tilt of its share falls until other processes have the unused rate."""
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
     refresh, waited = refresh_of(joint), 0.0

@@ -1,4 +1,4 @@
-"""The change made from the end of a fetch: records, captures, decisions, counts; canned answers, real stages."""
+"""Test the change made from a finished fetch (records, captures, decisions, counts); answers canned, stages real."""
 
 import re
 from collections.abc import Callable
@@ -115,7 +115,7 @@ def test_the_slot_of_a_page_is_free_only_when_it_is_durable(joint: Joint) -> Non
         (Outcome.BAD_REDIRECT, 301, 1),
     ],
 )
-def test_what_counts_as_failed(joint: Joint, outcome: Outcome, status: int, failed: int) -> None:
+def test_outcomes_that_count_as_failed(joint: Joint, outcome: Outcome, status: int, failed: int) -> None:
     change = joint.follow(HOME, fetch(HOME, b"", outcome=outcome, status=status))
     assert counted(change) == {
         f"pages.{outcome}": 1,
@@ -160,7 +160,7 @@ def test_a_denied_url_is_recorded_without_a_request(joint: Joint) -> None:
     assert msgspec.json.decode(change.line)["ts"].startswith("1970-01-12T13:46:4")
 
 
-def test_a_page_of_many_links_is_decided_upon_in_portions(joint: Joint) -> None:
+def test_a_page_with_many_links_is_decided_in_portions(joint: Joint) -> None:
     joint.seeds(HOME)
     hrefs = [f"/{n}" for n in range(600)]
     fetch_task = joint.fetch_task()
@@ -182,7 +182,7 @@ def raises(error: Exception) -> Callable[..., Any]:
 
 
 def once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception) -> None:
-    """Make a method raise at its first call."""
+    """Make a method raise an exception at its first call."""
     whole, left = getattr(owner, name), [error]
 
     def function(*arguments: Any, **options: Any) -> Any:
@@ -194,7 +194,7 @@ def once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exceptio
 
 
 @pytest.mark.parametrize("stage", ["frontier", "pages"])
-def test_a_page_that_brings_out_a_bug_ends_as_an_internal_error(
+def test_a_page_that_triggers_a_bug_ends_as_an_internal_error(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
     joint.seeds(HOME)
@@ -212,10 +212,8 @@ def test_a_page_that_brings_out_a_bug_ends_as_an_internal_error(
     assert len(joint.results.unexpected.counts) == 1
 
 
-def test_links_that_bring_out_a_bug_are_lost_and_counted(
-    joint: Joint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Links handled before the exception stay in the change, because the caches contain them."""
+def test_links_that_trigger_a_bug_are_lost_and_counted(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links admitted before the exception stay in the change, because the caches already contain them."""
     joint.seeds(HOME)
     fetch_task = joint.fetch_task()
     intake, take = joint.stages.intake, joint.stages.intake.filter_links
@@ -234,7 +232,7 @@ def test_links_that_bring_out_a_bug_are_lost_and_counted(
     assert not [problem for problem in joint.stages.views.problems() if "accepted" in problem]
 
 
-def test_sitemaps_of_a_robots_txt_that_bring_out_a_bug_are_lost(
+def test_sitemaps_of_a_robots_txt_that_trigger_a_bug_are_lost(
     joint: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joint.seeds(HOME)
@@ -245,7 +243,7 @@ def test_sitemaps_of_a_robots_txt_that_bring_out_a_bug_are_lost(
     assert change.counts["pages.links_lost"] == change.counts["robots.fetched"] == 1
 
 
-def test_a_robots_txt_that_brings_out_a_bug_counts_as_out_of_reach(
+def test_a_robots_txt_that_triggers_a_bug_counts_as_unreachable(
     joint: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joint.add(HOME)
@@ -324,9 +322,7 @@ def test_a_robots_txt_is_obeyed_captured_and_its_sitemaps_followed(joint: Joint)
 @pytest.mark.parametrize(
     ("truncated", "allowed"), [("", True), ("length", True), ("disconnect", False), ("time", False)]
 )
-def test_a_robots_txt_cut_off_by_the_world_is_not_believed(
-    joint: Joint, truncated: str, allowed: bool
-) -> None:
+def test_a_robots_txt_that_was_cut_off_is_not_obeyed(joint: Joint, truncated: str, allowed: bool) -> None:
     joint.add(HOME)
     fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     answer = fetch(fetch_task.url, b"User-agent: *\nDisallow: /x\n", truncated=truncated)
@@ -382,7 +378,7 @@ def test_retired_urls_are_done(joint: Joint) -> None:
 
 
 def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
-    """The totals equal those of a single change; a portion without a matching URL makes no change."""
+    """The totals equal those of a single change; a portion without a matching URL produces no change."""
     for path in ("x1", "x2", "y"):
         joint.add(HOME + path)
     changes: list[Change] = []
@@ -409,7 +405,7 @@ def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
     ("outcome", "blame", "final"),
     [(Outcome.FETCHED, Blame.NONE, True), (Outcome.TEMPORARY, Blame.URL, False)],
 )
-def test_an_answer_knows_whether_it_was_the_last(
+def test_an_answer_records_whether_it_is_final(
     joint: Joint, outcome: Outcome, blame: Blame, final: bool
 ) -> None:
     joint.add(HOME)
@@ -433,7 +429,9 @@ def test_rules_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) ->
 
 
 @pytest.mark.parametrize("values", [{"undecoded": True}, {"content": b""}])
-def test_a_robots_txt_that_cannot_be_decoded_is_out_of_reach(joint: Joint, values: dict[str, Any]) -> None:
+def test_a_robots_txt_that_cannot_be_decoded_counts_as_unreachable(
+    joint: Joint, values: dict[str, Any]
+) -> None:
     joint.add(HOME)
     fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     answer = fetch(fetch_task.url, b"garbled", **values)
@@ -455,7 +453,7 @@ TAG = {"headers": ((b"ETag", b'"1"'), (b"Last-Modified", b"Mon, 01 Jan 2024 00:0
 
 
 def again(joint: Joint) -> FetchTask:
-    """Queue a stored page with an ETag again; return its fetch task."""
+    """Store a page with an ETag and queue it again; return its fetch task."""
     joint.follow(HOME, fetch(HOME, b"first", **TAG), extracted("/x"))
     joint.add(HOME, flags=AGAIN)
     fetch_task = joint.fetch_task()
@@ -463,7 +461,7 @@ def again(joint: Joint) -> FetchTask:
     return fetch_task
 
 
-def test_a_page_queued_again_is_asked_with_its_validators(joint: Joint) -> None:
+def test_a_page_queued_again_is_requested_with_its_validators(joint: Joint) -> None:
     joint.add("http://b.org/")
     assert joint.results.conditions(joint.fetch_task(), joint.clock.now()) == ("", "")
     fetch_task = again(joint)
@@ -472,7 +470,7 @@ def test_a_page_queued_again_is_asked_with_its_validators(joint: Joint) -> None:
     assert joint.results.known_content(fetch_task) == b"first"
 
 
-def test_conditions_are_those_that_the_configuration_wants(open_joint: Callable[..., Joint]) -> None:
+def test_requests_are_conditional_as_configured(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(refresh={"conditional": False})
     assert joint.results.conditions(again(joint), joint.clock.now()) == ("", "")
 
@@ -481,12 +479,14 @@ def test_a_wrong_validator_of_a_page_queued_again_is_detected(open_joint: Callab
     """If the content differs under the same ETag, later requests to the host have no validators."""
     joint = open_joint(refresh={"check_every": 1})
     fetch_task = again(joint)
-    assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", ""), "a check"
+    assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", ""), (
+        "this request checks the validators, so it is unconditional"
+    )
     joint.page(fetch_task, fetch(HOME, b"second", **TAG), extracted())
     assert joint.results._validators.lies == 1
 
 
-def test_a_page_queued_again_without_news_is_done_and_brings_no_links(joint: Joint) -> None:
+def test_an_unchanged_page_queued_again_is_done_and_adds_no_links(joint: Joint) -> None:
     change = joint.page(again(joint), fetch(HOME, b"first", **TAG), extracted("/new"))
     assert counted(change) == {
         "refresh.fetched": 1,
@@ -538,7 +538,7 @@ def known(joint: Joint, **values: Any) -> None:
 
 
 def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
-    """Refetch a page; an answer without news is not read."""
+    """Refetch a page; its body is not read if the content is unchanged."""
     books = dict(joint.stages.point.counters)
     for url in ("http://a.org/x", "http://a.org/y"):
         joint.results.retire(url, change := Change())
@@ -552,7 +552,7 @@ def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
     return change
 
 
-def test_a_refresh_without_news_brings_no_links(refreshing: Joint) -> None:
+def test_an_unchanged_refresh_adds_no_links(refreshing: Joint) -> None:
     joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, b"first"), "/new")
@@ -568,8 +568,8 @@ def test_a_refresh_without_news_brings_no_links(refreshing: Joint) -> None:
     assert not joint.stages.views.problems()
 
 
-def test_a_refresh_read_without_news_adds_no_links(refreshing: Joint) -> None:
-    """The parser may have read it before the first answer was committed."""
+def test_an_unchanged_refresh_that_was_read_adds_no_links(refreshing: Joint) -> None:
+    """The parser may have read the answer before the first one was committed."""
     joint = refreshing
     known(joint)
     fetch_task = joint.fetch_task()
@@ -630,7 +630,7 @@ def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
     assert joint.stages.refresh.views.explain(joint.fingerprint(HOME), joint.clock.now())["state"] == "failed"
 
 
-def test_a_page_that_is_no_refresh_is_read_though_its_content_is_known(joint: Joint) -> None:
+def test_a_page_that_is_not_a_refresh_is_read_even_if_its_content_is_known(joint: Joint) -> None:
     known(joint)
     joint.add(HOME)
     while (fetch_task := joint.fetch_task()).url != HOME:
@@ -640,7 +640,7 @@ def test_a_page_that_is_no_refresh_is_read_though_its_content_is_known(joint: Jo
     assert change.counts["urls.to_due"] == 1
 
 
-# ---- the books ----
+# ---- the counters ----
 
 
 @pytest.mark.parametrize(
@@ -667,7 +667,7 @@ def test_the_equations_hold_before_a_crawl_begins() -> None:
     assert splitter_conservation({}, SplitterCounts()) == []
 
 
-def test_a_refresh_is_asked_as_the_schedule_says(refreshing: Joint) -> None:
+def test_a_refresh_is_requested_as_the_schedule_decides(refreshing: Joint) -> None:
     joint = refreshing
     joint.seeds(HOME)
     joint.page(joint.fetch_task(), fetch(HOME, b"first", **TAG), extracted())
@@ -691,7 +691,7 @@ def test_dates_of_other_hosts_are_no_signals(refreshing: Joint) -> None:
     assert heard == [[("http://a.org/x", 1.0), ("http://a.org/z", 4.0)]]
 
 
-def test_how_a_robots_txt_was_carried_is_counted(joint: Joint) -> None:
+def test_the_connection_of_a_robots_txt_is_counted(joint: Joint) -> None:
     joint.add(HOME)
     fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     answer = fetch(fetch_task.url, b"", connection="reused")

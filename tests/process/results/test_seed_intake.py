@@ -1,6 +1,6 @@
-"""The path of the seeds: one change per piece; of several processes each takes its own seeds, the scope takes all.
+"""Test the path of the seeds: one change per piece; each process takes only its own seeds, but its scope covers all.
 
-Known pages are queued again in the same way: each page that was tried, once.
+Known pages are queued again in the same way: once for each page that was tried.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def seeds_of(stages: Stages, *, shared: bool) -> Iterator[Any]:
 
 
 def seeded(stages: Stages, *, shared: bool) -> int:
-    """Feed the seeds; return the number of changes."""
+    """Commit the changes of all seeds; return the number of changes."""
     changes = list(seeds_of(stages, shared=shared))
     for change in changes:
         stages.commits.commit(change)
@@ -55,7 +55,7 @@ def test_alone_every_seed_reaches_the_frontier(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", ["host", "any"])
-def test_of_shared_seeds_each_process_takes_its_own(tmp_path: Path, scope: str) -> None:
+def test_each_process_takes_its_own_part_of_shared_seeds(tmp_path: Path, scope: str) -> None:
     names = ["p0", "p1", "p2"]
     todo = 0
     for name in names:
@@ -81,7 +81,7 @@ def test_the_scope_spans_all_shared_seeds_before_any_is_queued(tmp_path: Path) -
     stages.close()
 
 
-def test_of_seeds_for_one_node_those_of_others_go_to_their_owners(tmp_path: Path) -> None:
+def test_seeds_given_to_one_node_are_sent_to_their_owners(tmp_path: Path) -> None:
     stages = process(tmp_path, "p0", ["p0", "p1"])
     seeded(stages, shared=False)
     counts = stages.views.splitter_counts()
@@ -91,7 +91,7 @@ def test_of_seeds_for_one_node_those_of_others_go_to_their_owners(tmp_path: Path
 
 
 def test_the_scope_is_spanned_piece_by_piece(tmp_path: Path) -> None:
-    """Millions of seeds in one step would block the event loop."""
+    """Adding millions of seeds to the scope in one step would block the event loop."""
     stages = process(tmp_path, "p0", ["p0", "p1"])
     _, pauses = made(next(seeds_of(stages, shared=True))())
     assert pauses == len(PIECES)
@@ -109,7 +109,7 @@ def asked_again(records: list[PageRecord], queued: Sequence[int] = ()) -> list[l
     return [cast(Any, maker()) for maker in known_changes(lambda: queued, numbered, again)]
 
 
-def test_a_page_that_was_tried_is_asked_again_as_the_link_that_it_was() -> None:
+def test_a_page_that_was_tried_is_queued_again_as_the_same_link() -> None:
     page = record("http://a.org/", depth=3, via=7, redirects=2, flags=LinkFlag.SEED)
     assert asked_again([page]) == [
         [Link(10, "http://a.org/", 3, 7, 2, LinkFlag.SEED | LinkFlag.AGAIN)],
@@ -124,7 +124,7 @@ def test_pages_that_may_not_be_fetched_are_not_queued_again(state: PageState) ->
     )
 
 
-def test_a_page_of_a_user_s_own_request_is_not_asked_again() -> None:
+def test_a_page_of_a_users_own_request_is_not_queued_again() -> None:
     flags = LinkFlag.OWN_REQUEST | LinkFlag.SEED
     assert asked_again([record("http://a.org/", flags=flags)]) == []
 
@@ -140,7 +140,7 @@ def test_a_page_of_a_user_s_own_request_is_not_asked_again() -> None:
         ([11], [[10, 20], [30, 40], [50]]),
     ],
 )
-def test_known_pages_come_in_portions_without_those_that_wait_already(
+def test_known_pages_are_queued_in_portions_except_those_that_wait_already(
     monkeypatch: pytest.MonkeyPatch, queued: list[int], chunks: list[list[int]]
 ) -> None:
     monkeypatch.setattr(seed_intake, "KNOWN_AT_ONCE", 2)

@@ -1,4 +1,4 @@
-"""The fate of change signals, with real stages: every rule of the table, for one process and for two."""
+"""Test the fates of change signals with real stages: every rule of the table, for one process and for two."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ SIGNAL = LinkFlag.SIGNAL
 
 
 def take(joint: Joint, *urls: str, source: str = "signal") -> tuple[dict[str, tuple[str, str]], Change]:
-    """Take and commit signals; return (fate and reason of each URL, the change)."""
+    """Process and commit signals; return (fate and reason of each URL, the change)."""
     said = Signalled()
     change, _ = made(joint.stages.signal_intake.decide(urls, source, said))
     joint.stages.commits.commit_now(change)
@@ -73,25 +73,25 @@ def test_each_url_has_its_fate(open_joint: Open) -> None:
     }
     fates = {name.removeprefix("signals."): n for name, n in change.counts.items() if "signals." in name}
     assert fates == {"noted": 1, "queued": 1, "out_of_scope": 2, "refused": 4}
-    assert heard(joint, HOME) == {"signal": 1}, "once, even if it was named several times"
+    assert heard(joint, HOME) == {"signal": 1}, "a page counts once, even if it was named several times"
     fetch_task = joint.fetch_task()
     assert (fetch_task.url, fetch_task.depth, fetch_task.via, fetch_task.flags) == (NEW, 1, 0, 0)
     assert joint.stages.views.problems() == []
 
 
-def test_nothing_is_noted_where_nothing_is_refreshed(joint: Joint) -> None:
+def test_signals_are_not_noted_without_refresh(joint: Joint) -> None:
     visited(joint, HOME)
     assert take(joint, HOME, NEW)[0] == {HOME: ("not_refreshed", ""), NEW: ("queued", "")}
 
 
-def test_a_known_page_that_is_not_kept_fresh_is_not_noted(open_joint: Open) -> None:
+def test_a_signal_for_a_page_that_is_not_refreshed_is_not_noted(open_joint: Open) -> None:
     joint = open_joint(**FRESH)
     visited(joint, HOME, status=404, outcome=Outcome.GONE)
     assert take(joint, HOME)[0] == {HOME: ("not_refreshed", "")}
 
 
 def test_a_known_page_is_noted_even_if_the_filter_rejects_links_to_it(open_joint: Open) -> None:
-    """The case is a seed that does not match filter.include."""
+    """The page was a seed that does not match filter.include."""
     joint = open_joint(**FRESH, filter={"include": ("/articles/",)})
     visited(joint, HOME)
     assert take(joint, HOME, NEW)[0] == {HOME: ("noted", ""), NEW: ("out_of_scope", "include")}
@@ -115,7 +115,7 @@ def test_a_signal_counts_for_its_source(open_joint: Open, source: str) -> None:
     assert heard(joint, HOME) == {source.partition(":")[0] if source != "nobody" else "other": 1}
 
 
-def test_signals_outlast_the_process(open_joint: Open) -> None:
+def test_signals_survive_a_restart(open_joint: Open) -> None:
     joint = open_joint(**FRESH)
     visited(joint, HOME)
     take(joint, HOME, source="websub:hub")
@@ -163,7 +163,7 @@ def test_a_url_of_another_process_goes_to_its_owner(open_joint: Open) -> None:
 
 
 def test_a_signal_has_the_owners_bucket_and_a_unique_fingerprint(open_joint: Open) -> None:
-    """A compaction of the outbox drops all but the first link with the same fingerprint."""
+    """A compaction of the outbox keeps only the first link with a fingerprint, so each signal needs its own."""
     joint = open_joint(names=(HERE, THERE), crawl={"scope": "any"})
     url = by_owner(joint)[THERE][0]
     marks = {joint.fingerprint(url)}
@@ -183,7 +183,7 @@ def received(joint: Joint, *links: Link) -> Change:
     return change
 
 
-def test_the_owner_decides_as_if_it_had_been_asked_itself(open_joint: Open) -> None:
+def test_the_owner_decides_about_a_signal_as_if_it_had_received_it_itself(open_joint: Open) -> None:
     joint = open_joint(names=(HERE, THERE), **FRESH)
     own = by_owner(joint)[HERE]
     known, linked = own[0], own[0] + "linked"
@@ -205,7 +205,7 @@ def test_the_owner_decides_as_if_it_had_been_asked_itself(open_joint: Open) -> N
     assert not change.foreign
 
 
-def test_links_alone_are_taken_as_they_came(open_joint: Open) -> None:
+def test_links_without_signals_are_taken_unchanged(open_joint: Open) -> None:
     joint = open_joint(names=(HERE, THERE), crawl={"scope": "any"})
     url = by_owner(joint)[HERE][0]
     change = received(joint, Link(joint.fingerprint(url), url, depth=2))
@@ -224,7 +224,9 @@ def test_a_signal_is_never_passed_on_twice(open_joint: Open) -> None:
 # -- dates in refetched pages
 
 
-def test_dates_are_heard_of_pages_of_the_own_host(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dates_count_only_for_pages_of_the_same_host(
+    open_joint: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     joint = open_joint(**FRESH)
     visited(joint, HOME)
     told: list[Any] = []
@@ -242,5 +244,5 @@ def test_dates_are_heard_of_pages_of_the_own_host(open_joint: Open, monkeypatch:
     assert len(told) == 1
 
 
-def test_fates_are_the_words_of_every_answer() -> None:
+def test_every_answer_uses_the_names_of_the_fates() -> None:
     assert [str(fate) for fate in Fate] == list(Signalled().counts())

@@ -9,7 +9,7 @@ from crawler.bench.loading import Loader, numbers, url
 from crawler.errors import CrawlerError
 
 
-def test_a_key_of_a_run_takes_little_more_than_two_bits_above_its_gap(tmp_path: Path) -> None:
+def test_a_key_in_a_run_takes_about_two_bits_more_than_its_gap(tmp_path: Path) -> None:
     assert 2.0 < parts.run_bits(tmp_path)["bits"] < 2.5
 
 

@@ -1,4 +1,4 @@
-"""The language of a text, with the document's own declaration as a prior."""
+"""Test the detection of a text's language, with the document's own declaration as a prior."""
 
 import pytest
 
@@ -22,13 +22,13 @@ def test_languages(code: str) -> None:
 
 
 def test_documentation_full_of_names_is_english() -> None:
-    """Manuals with command names and options were labelled ca, la or sv by the earlier detector."""
+    """The earlier detector labelled manuals with command names and options as ca, la or sv."""
     text = "apt-get install -y libfoo-dev. The option --no-install-recommends skips recommended packages. "
     found = language(text * 3)
     assert found is not None and found.code == "en"
 
 
-def test_the_declaration_decides_only_an_unclear_text() -> None:
+def test_the_declaration_decides_only_if_the_text_is_unclear() -> None:
     clear = language(TEXTS["de"], "en")
     assert clear is not None and clear.code == "de"
     unclear = "OK 200 HTTP GET POST PUT DELETE 404 500 TCP UDP IP DNS TLS"

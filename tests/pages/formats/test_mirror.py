@@ -1,4 +1,4 @@
-"""Names and paths of a mirror's files: no file is written outside its folder, and no page is lost."""
+"""Test the file names of mirrors: no file is written outside the folder, and no page is lost."""
 
 import os
 import shutil
@@ -74,7 +74,7 @@ def test_any_url_has_a_harmless_path(tail: str, content_type: str) -> None:
     ],
 )
 def test_names_that_programs_act_on_are_escaped(tail: str, path: str) -> None:
-    """Goal: `git status`, a file manager or a shell in the mirror runs no code of the site."""
+    """`git status`, a file manager or a shell in the mirror must run no code of the site."""
     assert str(mirror.mirror_path(f"http://site.example/{tail}", "text/plain")) == f"site.example/{path}"
 
 
@@ -112,7 +112,7 @@ def test_long_names_and_long_paths() -> None:
 
 
 def test_collisions_keep_every_page(tmp_path: Path) -> None:
-    """A file where a directory is needed, a directory where a file is needed, two URLs with one path."""
+    """Pages are kept if a file and a directory need the same path, and if two URLs have one path."""
     names = ["a", "a/b", "a/b/c", "x%3Fy", "x%3fy", "d/e", "d", "A%2FB", "a@1", "a?1"]
     for name in names:
         path = mirror.claim(tmp_path, "http://site.example/" + name, "text/plain")
@@ -142,7 +142,7 @@ def test_look_ups_follow_redirects_and_stop_in_loops(tmp_path: Path) -> None:
     places.add_redirect(2, largest)
     places.add_redirect(3, 3)
     places.add_redirect(4, 5)
-    places.add_redirect(largest, 3)  # no effect: the URL has a page
+    places.add_redirect(largest, 3)  # has no effect, because the URL has a page
     places.finish()
     assert [places.of(number) for number in (largest, 1, 2, 3, 4, 6)] == ["h/a.html"] * 3 + ["", "", ""]
     places.close()

@@ -1,4 +1,4 @@
-"""Text and language of pages."""
+"""Test the extraction of text from pages."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from crawler.export.page_tasks import is_tame
 from crawler.pages.formats import text
 
 
-def test_html() -> None:
+def test_the_text_of_html() -> None:
     page = (
         "<head><title> A\n title</title><style>p {}</style></head><script>x()</script><p>Grüße &amp; mehr</p>"
     )
@@ -35,7 +35,7 @@ LINKS = "".join(f"<li><a href=/{n}>Chapter {n} of the book</a></li>" for n in ra
     ],
 )
 def test_a_page_of_links_keeps_its_main_content(body: str, wanted: str) -> None:
-    """The heuristics alone returned next to nothing for tables of contents."""
+    """For tables of contents, the heuristics alone once returned almost nothing."""
     page = f"<body>{body}<footer>imprint</footer></body>".encode()
     found = text.text_of(page, tame=True, main_content=True)
     assert found.count("of the book") == 80

@@ -1,4 +1,4 @@
-"""WARC and CDXJ exports: readable by other tools, and without excluded captures."""
+"""Test that other tools can read WARC and CDXJ exports, and that excluded captures are left out."""
 
 import io
 from pathlib import Path

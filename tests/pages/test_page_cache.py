@@ -461,7 +461,7 @@ def test_bytes_stored_by_an_earlier_run_are_not_stored_again(tmp_path: Path) -> 
 def test_markup_is_not_a_change_if_only_the_text_matters(
     tmp_path: Path, kind: str, values: dict[str, Any], same: bool
 ) -> None:
-    """The same comparison decides whether the page changed and how its record is updated."""
+    """One comparison serves both decisions: has the page changed, and how is its record updated?"""
     site = Site(tmp_path, comparison=lambda url: Comparison(kind))
     site.visit(fetch(body=b"<p>page</p>"), 1)
     answer = fetch(body=b"<p class=x>page</p>", **values)

@@ -210,7 +210,7 @@ def test_a_large_record_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch, ki
 
 @pytest.mark.parametrize("flips", range(40))
 def test_stated_digests_are_read_as_the_library_reads_them(flips: int) -> None:
-    """Digests may have any case, length and characters; a letter outside ASCII makes one invalid but is no error."""
+    """Digests may have any case, length and characters; a letter outside ASCII makes one invalid without an error."""
     draw = random.Random(flips)
     text = base64.b32encode(draw.randbytes(20)).decode()
     for _ in range(flips % 4):

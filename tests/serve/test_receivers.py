@@ -46,7 +46,7 @@ class Kept:
 
 
 class Receiving(Served):
-    """A server with POST endpoints. `texts` are the sites' files; while the crawl is `stopping`, they cannot be fetched."""
+    """A server with POST endpoints. `texts` are the sites' files, which a crawl that is `stopping` cannot fetch."""
 
     def __init__(self, folder: Path, **config: Any) -> None:
         super().__init__(folder, **config)
@@ -276,7 +276,7 @@ def status_of(keys: indexnow.Keys, notice: indexnow.Notice, now: float = 0.0) ->
 
 
 def test_a_site_without_a_key_file_does_not_block_other_sites() -> None:
-    """After one notice of 10,000 URLs, all sites once got 429 for ten minutes. Now a site can use only some of the room."""
+    """After one notice of 10,000 URLs, all sites once got 429 for ten minutes. Now the share of a site is limited."""
     keys = indexnow.Keys(10, 16_000)
     attack = [notice_of(f"www{n}.evil.example", 5) for n in range(10)]
     assert [status_of(keys, notice) for notice in attack] == [202] * 2 + [429] * 8

@@ -171,7 +171,7 @@ CODINGS = {
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_content_codings(served: Served, coding: bytes) -> None:
-    """A client that accepts the coding gets the received bytes; others, and ranges, get the decoded form and its own ETag."""
+    """A client that accepts the coding gets the stored bytes; others, and ranges, get the decoded form and its ETag."""
     content, wire = b"coded " * 1000, CODINGS[coding]
     served.store(body=wire, content=content, headers=(TYPE, (b"Content-Encoding", coding)))
 

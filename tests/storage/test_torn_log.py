@@ -148,7 +148,7 @@ def test_a_torn_tail_of_an_older_log_is_refused(path: Path) -> None:
 
 
 def small(tmp_path: Path, engine: str) -> tuple[Path, dict[bytes, bytes]]:
-    """Return a store as a kill leaves it, whose log is one short block, and the store's content."""
+    """Return the path and content of a small store that was killed: its log is one short block."""
     store = open_store(tmp_path / "small", engine)
     for number in range(12):
         batch = store.batch(sync=True)

@@ -61,7 +61,7 @@ def test_the_secret_is_in_one_file_that_only_the_user_may_read(tmp_path: Path) -
 
 @pytest.mark.parametrize("by", ["--header", "--set", "--load-cookies"])
 def test_session_cookies_are_in_no_record(tmp_path: Path, by: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Whether a cookie comes from a flag, a jar or a file: archive, logs, exports and `why` do not show its value."""
+    """A cookie may come from a flag, a jar or a file: archive, logs, exports and `why` never show its value."""
 
     def visited(asked: ReceivedRequest) -> Answer:
         return 200, {"Set-Cookie": "sid=s3cr3t; Path=/", "Content-Type": "text/html"}, page("/in")

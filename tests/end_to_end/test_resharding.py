@@ -144,7 +144,7 @@ def test_a_running_crawl_is_not_resharded(tmp_path: Path) -> None:
 
 
 def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
-    """Links from other processes are read from their archives; links of its own pages are found by fetching them again."""
+    """Links from other processes are read from their archives; links of its own pages are found by a new fetch."""
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", *QUICK))
@@ -161,7 +161,7 @@ def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
 
 
 def copies() -> Web:
-    """Return a web with a site at each address, whose root links to the next root and to a page equal on all sites."""
+    """Return a web with a site at each address. Each root links to the next one, and to a page equal on all sites."""
 
     def root(asked: ReceivedRequest) -> str:
         number = int(asked.host.rpartition(".")[2])

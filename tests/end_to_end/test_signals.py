@@ -64,7 +64,7 @@ def ask(port: int, target: str, body: bytes | None = None, **fields: str) -> tup
 
 
 def ask_unix(path: Path, body: bytes) -> dict[str, Any]:
-    """POST to /signal of the process that listens at `path`; return the JSON of the answer, whose status must be 200."""
+    """POST to /signal of the process that listens at `path`; assert a 200, and return the JSON of the answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         folder = os.open(path.parent, os.O_RDONLY)
         try:

@@ -186,7 +186,7 @@ def test_session_ids_do_not_make_new_pages(tmp_path: Path) -> None:
 
 
 def test_requisites_are_fetched_from_any_host(tmp_path: Path) -> None:
-    """Only the requisites of a page are fetched from other hosts, whose own pages are not crawled."""
+    """Requisites of a page are fetched from any host; other pages of that host are not crawled."""
     with Web({}) as web:
         image = web.url("/i.png", "cdn.localhost")
         web.routes["a.localhost/"] = f'<link rel=stylesheet href=/s.css><img src="{image}">'

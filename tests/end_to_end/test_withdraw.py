@@ -186,9 +186,7 @@ def do(running: Running, **command: Any) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize("processes", [1, 3])
-def test_a_running_crawl_applies_withdrawals_immediately(
-    tmp_path: Path, tree: list[str], processes: int
-) -> None:  # noqa: F811
+def test_a_running_crawl_withdraws_at_once(tmp_path: Path, tree: list[str], processes: int) -> None:  # noqa: F811
     """Every process gets the rules; the host is no longer fetched, whichever process owns it."""
     flags = ("--delay", "0.02", "--processes", str(processes), "--scope", "host")
     running = Running(tmp_path, tree, *flags)

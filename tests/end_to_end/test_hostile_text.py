@@ -72,7 +72,8 @@ def clean(ran: Ran) -> None:
         assert not hidden, (hidden, text)
 
 
-# The arguments of each command, without --dir. `test_data_is_escaped_on_a_terminal_only` tests commands that write data to standard output.
+# The arguments of each command, without --dir. `test_data_is_escaped_on_a_terminal_only` tests the commands that write
+# data to standard output.
 COMMAND_LINES: dict[str, list[list[str]]] = {
     "crawl": [["{url}", "--dry-run"], [EVIL], ["{url}", "--set", f"fetch.{EVIL}=1"], ["{url}", "--max-time", "1", "-v"]],
     "refresh": [["--max-time", "1", "-v"], [f"--{EVIL}"]],

@@ -167,7 +167,7 @@ def test_ask_waits_half_a_minute_and_reads_up_to_64_mib() -> None:
 def test_a_server_that_disconnects_or_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
 ) -> None:
-    """A server that hangs up is treated as absent; a silent one is an error; an old version's error has no code."""
+    """A server that disconnects counts as absent; a silent one is an error; errors of earlier versions have no code."""
     monkeypatch.setattr(control_client, "TIMEOUT", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "control.sock"))
@@ -250,7 +250,7 @@ def test_a_client_that_disconnects_does_not_affect_others(
 
 
 def test_a_client_that_reads_no_answers_gets_no_more(tmp_path: Path) -> None:
-    """A client asks 300 times for a MiB and reads nothing: buffered output stays small, and others are answered."""
+    """A client requests a MiB 300 times and reads nothing: buffered output stays small, and others are answered."""
     count = 0
 
     async def handler(request: dict[str, Any]) -> Any:

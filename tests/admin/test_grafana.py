@@ -43,7 +43,7 @@ def test_each_metric_is_filtered_by_instance_and_process() -> None:
 
 
 def test_rates_follow_the_scrape_interval() -> None:
-    """A fixed range shows nothing once the scrape interval is longer than half of it."""
+    """A rate over a fixed range is empty if the scrape interval is longer than half of the range."""
     ranges = {found for text in expressions() for found in re.findall(r"\[([^\]]*)\]", text)}
     assert ranges == {"$__rate_interval"}
 

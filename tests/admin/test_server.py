@@ -163,7 +163,7 @@ def test_changes_need_the_token(watched: Watched) -> None:
 
 
 def test_events_come_each_second(watched: Watched) -> None:
-    """The stream begins with an event at once and ends with the server; the number of streams is bounded."""
+    """The stream begins with an immediate event and ends with the server; the number of streams is bounded."""
 
     async def talk(watched: Watched) -> None:
         streams = []
@@ -223,7 +223,7 @@ def test_a_stream_sends_heartbeats_and_reports_how_the_crawl_ended(
 
 
 def test_an_idle_limit_does_not_end_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit on idle connections applies to clients that owe a request, not to those that read events."""
+    """The idle time limit applies to clients that have yet to send a request, not to those that read events."""
     monkeypatch.setattr(server, "TIMEOUT", 0.05)
     monkeypatch.setattr(server, "BEAT", 0.02)
     monkeypatch.setattr("crawler.serve.http_server.SWEEP_INTERVAL", 0.01)

@@ -184,7 +184,7 @@ print("after", report["stopped_by"], report["pages"]["fetched"] > 0, flush=True)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_in_a_script_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    """The report is returned and saved; there is no traceback. It once was a KeyboardInterrupt from asyncio."""
+    """The report is returned and saved, without a traceback. Ctrl-C once raised KeyboardInterrupt from asyncio."""
     program = tmp_path / "program.py"
     program.write_text(INTERRUPTED % SETTINGS, encoding="utf-8")
     with Web({"/": page()}, other=page()) as web:

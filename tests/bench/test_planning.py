@@ -139,7 +139,7 @@ def test_connections_without_tls_take_less_memory() -> None:
 
 
 def test_the_time_of_a_process_adds_up() -> None:
-    """Busy, lone and idle time add up; only a process that sleeps pays for wake-ups."""
+    """Busy, lone and idle time add up to the whole; only a process that sleeps has wake-up costs."""
     for busy, lone, processes in ((0.1, 0.3, 1.0), (2.0, 5.0, 3.0), (0.7, 0.01, 1.0)):
         idle = idle_share(busy, lone, processes)
         assert busy + lone * idle + processes * idle == pytest.approx(processes)

@@ -163,7 +163,7 @@ def test_live_during_a_crawl(tmp_path: Path) -> None:
 
 
 def test_a_host_can_be_blocked_from_its_panel(tmp_path: Path) -> None:
-    """The panel of a host is live; only the button that can act is enabled."""
+    """The panel of a host updates itself; only the button that can have an effect is enabled."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
@@ -203,7 +203,7 @@ def test_stop_asks_once(tmp_path: Path) -> None:
 
 
 def test_the_values_of_a_curve_are_shown_under_the_pointer(tmp_path: Path) -> None:
-    """Each curve has a unit, an axis of values and one of times; the history is the server's own."""
+    """Each curve has a unit, an axis of values and an axis of times; its points come from the server's history."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):

@@ -58,7 +58,7 @@ def test_help_lists_every_signal_source(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_seed_that_cannot_be_fetched_is_refused_with_the_reason(
     asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """`crawler seed ftp://...` once ended with exit code 0."""
+    """The exit code is 2; `crawler seed ftp://...` once ended with 0."""
     assert change.main("seed", ["ftp://a/", "--dir", str(tmp_path)]) == 2
     assert capsys.readouterr().out == "0 queued\nrefused: ftp://a/: its scheme is neither http nor https\n"
     assert asked[0]["urls"] == ["ftp://a/"]

@@ -55,7 +55,7 @@ def test_accept_selects_file_types(tmp_path: Path, flags: list[str], asked: set[
 
 
 def test_timestamping_requests_known_pages_again(tmp_path: Path) -> None:
-    """Known pages are requested conditionally; changed ones are stored; queued URLs are requested once."""
+    """Known pages are requested conditionally, and stored if they changed; each queued URL is requested once."""
     version = {"/a": 1}
 
     def dated(asked: ReceivedRequest) -> Answer:

@@ -203,7 +203,7 @@ def test_receipts_are_shown(crawled: tuple[Web, Path]) -> None:
 
 
 def test_the_warc_contains_the_receipts(crawled: tuple[Web, Path]) -> None:
-    """Each page's metadata record names a receipt, and each segment holds it whole."""
+    """Each page's metadata record names a receipt, which is contained completely in the same segment."""
     _, directory = crawled
     for path in directory.glob("*/warc/*.warc.gz"):
         assert_explains_itself(path)

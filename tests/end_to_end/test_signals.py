@@ -346,7 +346,7 @@ def test_indexnow_and_websub_reach_the_right_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, processes: int) -> None:
-    """A crash before the key file was read once lost the URLs of a notice answered 202."""
+    """A notice is answered 202 before its key file is read; a crash in between once lost its URLs."""
     judged = threading.Event()
 
     def key_file(_: ReceivedRequest) -> Answer:

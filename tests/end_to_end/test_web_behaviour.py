@@ -21,7 +21,7 @@ from tests.end_to_end.web import (
 
 
 def test_each_scope_accepts_the_right_links(tmp_path: Path) -> None:
-    """Each scope accepts exactly the links that it covers."""
+    """For each scope, the expected links are fetched and no others."""
     with Web({}) as web:
         hosts = ("a.localhost", "www.a.localhost", "sub.a.localhost", "b.localhost")
         links = [web.url(path, host) for host in hosts for path in ("/dir/in", "/out")]

@@ -301,7 +301,7 @@ def test_a_redirect_leads_to_the_copy_of_its_target(
 
 
 def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: Served) -> None:
-    """Otherwise a client derives a lifetime from Last-Modified (RFC 9111, 4.2.2) and misses newer copies."""
+    """Without `no-cache`, a client derives a lifetime from Last-Modified (RFC 9111, 4.2.2) and misses newer copies."""
     served.store()
     lifetimes = {"cache-control": "max-age=60", "expires": "Tue, 14 Nov 2023 23:13:20 GMT"}
     for name, value in lifetimes.items():

@@ -176,7 +176,7 @@ def test_an_existing_scope_is_kept(open_joint: Open) -> None:
 
 
 def test_links_are_queued_in_portions(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the links of a billion pages would be held in memory."""
+    """All links of a billion pages would not fit into memory."""
     monkeypatch.setattr(module, "_LINKS_AT_ONCE", 3)
     joint = open_joint(seeds=[A, C])
     visited(joint, A, fetch(A, b'<a href="/b">b</a>'))

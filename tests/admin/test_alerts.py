@@ -34,7 +34,7 @@ def holds(expression: str, state: Status | None) -> bool:
     if absent:
         return not any(sample.name == absent for sample in samples)
     known = {sample.name for sample in samples}
-    assert state is None or name in known, f"{name} is no metric of ours"
+    assert state is None or name in known, f"the crawler has no metric {name}"
     chosen = [
         sample.value
         for sample in samples

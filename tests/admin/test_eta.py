@@ -17,7 +17,7 @@ def test_remaining_pages_bring_new_urls() -> None:
 
 def test_pending_links_are_weighted_by_the_recent_share_of_new_links() -> None:
     assert eta(100, 400, recent(done=100, new=25, known=75)).urls == 200.0
-    assert eta(100, 400, {}).urls == 500.0, "nothing is known of them"
+    assert eta(100, 400, {}).urls == 500.0, "without recent figures, every pending link counts"
 
 
 @pytest.mark.parametrize("new", [95, 100, 5000])

@@ -15,7 +15,7 @@ def test_rates_are_growth_over_time() -> None:
     assert pulse.sample(status(100), 10.0)["pages"] == 0.0
     point = pulse.sample(status(150, again=30), 20.0)
     assert point["pages"] == 5.0 and point["again"] == 3.0 and point["todo"] == 3.0 and point["bytes"] == 0.0
-    assert pulse.sample(status(0), 30.0)["pages"] == 0.0, "a process that began anew has no negative rate"
+    assert pulse.sample(status(0), 30.0)["pages"] == 0.0, "a restarted process has no negative rate"
     assert pulse.sample(status(9), 30.0)["pages"] == 0.0, "no time has passed"
 
 

@@ -39,7 +39,7 @@ def test_the_first_client_imports_the_server(tmp_path: Path, loop: object) -> No
         assert (tmp_path / "admin-token").exists()
         while not source.asked:
             await asyncio.sleep(0)
-        assert door.server is None, "the curves begin without it"
+        assert door.server is None, "the curves begin before the server is imported"
         first = await asyncio.gather(*(_get(port, path) for path in ("/healthz", "/status", "/")))
         later = await _get(port, "/healthz")
         await door.close()

@@ -103,7 +103,7 @@ def test_files_commands_and_python_give_the_same_error(
     with pytest.raises(ConfigError) as raised:
         asyncio.run(begin(tomllib.loads(bad.text), directory))
     assert str(raised.value).startswith(f"configuration: {bad.said}"), str(raised.value)
-    assert not directory.exists(), "nothing was begun"
+    assert not directory.exists(), "no crawl was started"
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_the_hosts_of_seeds_are_saved_with_the_settings(crawl: CrawlDirectory) -
     crawl.note_places(["a.org", 'b"\n.org'])
     assert crawl.seed_places() == ["a.org", 'b"\n.org']
     crawl.save_config(convert(crawl.saved_config()))
-    assert crawl.seed_places() == ["a.org", 'b"\n.org'], "settings change, places stay"
+    assert crawl.seed_places() == ["a.org", 'b"\n.org'], "a change of settings keeps the hosts of seeds"
     assert convert(crawl.saved_config()).crawl.depth == 3
     text = crawl.config_file.read_text()
     crawl.config_file.write_text(text.replace('["a.org"', '["a.org'))
@@ -181,7 +181,7 @@ def test_a_truncated_settings_file_is_rejected(crawl: CrawlDirectory) -> None:
         crawl.note_state(name, 0)
     (crawl.process("p0") / "store").mkdir(parents=True)
     assert "has the defaults" in crawl.renew_config()
-    assert convert(crawl.saved_config()).crawl.processes == 2, "as many as have begun"
+    assert convert(crawl.saved_config()).crawl.processes == 2, "the number of processes that have begun"
     assert crawl.renew_config() == "" and crawl.seed_places() == []
 
 

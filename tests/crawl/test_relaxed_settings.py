@@ -90,7 +90,9 @@ def test_the_seeds_hosts_are_kept_when_other_settings_change(tmp_path: Path) -> 
     directory.save_config(convert({}))
     assert directory.seed_places() == ["a.test", "*.b.test"]
     saved = convert(directory.saved_config())
-    assert replace(saved, store=Config().store) == Config(), "but the engine of its store"
+    assert replace(saved, store=Config().store) == Config(), (
+        "all settings but the store's engine are defaults"
+    )
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
@@ -98,7 +100,7 @@ def test_lost_settings_are_not_replaced_silently(tmp_path: Path, damage: str) ->
     """A crawl.toml that was truncated between two lines, or deleted, was once silently replaced by the defaults."""
     directory = CrawlDirectory(tmp_path)
     directory.create()
-    assert directory.saved_config() == {}, "nothing was begun yet"
+    assert directory.saved_config() == {}, "no crawl has begun yet"
     directory.save_config(convert({"politeness": {"delay": 30.0}}))
     directory.save_report({})
     text = directory.config_file.read_text()

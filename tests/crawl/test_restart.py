@@ -12,7 +12,7 @@ from crawler.storage.files import Lock
 
 def test_each_crawl_is_renamed_to_the_first_free_number(tmp_path: Path) -> None:
     crawl = CrawlDirectory(tmp_path / "crawl")
-    assert put_aside(crawl) is None, "there is none"
+    assert put_aside(crawl) is None, "there is no earlier crawl"
     for number in (1, 2, 3):
         crawl.create()
         (crawl.process("p0") / "store").mkdir(parents=True)

@@ -269,7 +269,9 @@ def test_relaxed_settings_do_not_apply_to_another_site(tmp_path: Path, processes
     with Web({"/": page("/a"), "/a": page()}) as web:
         other, at = web.url("/", "b.localhost"), ("--dir", tmp_path / "crawl", "--progress", "none")
         crawl(tmp_path / "crawl", web.url(), "--processes", processes)
-        assert run("crawl", web.url("/a"), *at).code == 0, "a seed of the same host asks for nothing"
+        assert run("crawl", web.url("/a"), *at).code == 0, (
+            "a seed on the same host needs no repeated settings"
+        )
         (tmp_path / "list").write_text(f"{web.url('/a')}\n{other}\n")
         words = {
             "argument": ("crawl", other),
@@ -284,7 +286,7 @@ def test_relaxed_settings_do_not_apply_to_another_site(tmp_path: Path, processes
         assert run(*words, *stricter, *at).code == 0
         assert run("crawl", *at).code == 0
         assert sorted(web.paths("b.localhost")) == ["/", "/a"]
-        assert run(*words, *at).code == 0, "it is known now"
+        assert run(*words, *at).code == 0, "the other site is known now"
 
 
 def test_changes_to_a_crawl_at_rest(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_three_processes_share_the_pages(told: dict[int, Told]) -> None:
     """If one process owned all pages, the test of three processes would be meaningless."""
     assert told[1].owners == {"p0"} and len(told[3].owners) > 1
     paths = {path for path, cookie, key in Hostile.brought if SECRET in cookie and key == AUTHORIZATION}
-    assert "/in" in paths, "cookie and Authorization went out"
+    assert "/in" in paths, "cookie and Authorization were sent"
 
 
 @pytest.mark.parametrize("processes", PROCESSES)

@@ -102,7 +102,7 @@ def responses(directory: Path) -> dict[str, bytes]:
             for record in ArchiveIterator(file, check_digests="raise"):
                 if record.rec_type == "response":
                     name = "/" + record.rec_headers["WARC-Target-URI"].split("/", 3)[3]
-                    assert name not in found, "stored twice"
+                    assert name not in found, "a body was stored twice"
                     found[name] = record.content_stream().read()
     return found
 

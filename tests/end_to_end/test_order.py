@@ -44,7 +44,7 @@ def test_an_order_of_an_installed_package_is_used(package: None, tmp_path: Path)
     firsts = [path for path in asked if path.count("/") == 1 and path != "/"]
     assert firsts == sorted(firsts, key=lambda path: path[-1], reverse=True) and len(firsts) == 8
     seconds = [path for path in asked if path.endswith("/2")]
-    assert seconds[0] == "/wz/2", "they all end in 2, the worst anchor, but for what a page called wz names"
+    assert seconds[0] == "/wz/2", "the link of page wz has the best score"
     assert sorted(asked) == sorted(set(asked)) == sorted(SITE)
 
 

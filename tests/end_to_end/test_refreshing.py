@@ -98,7 +98,9 @@ def test_state_survives_repeated_kills(tmp_path: Path) -> None:
         killed.run(web, tmp_path, ["committed:3", "25", "batch written:2", "fetch begun:9"], 5.0)
     )
     assert verdict.problems == [] and verdict.kills == 4
-    assert verdict.open <= 12, "of three hosts, each with a request in flight and one or two uncommitted"
+    assert verdict.open <= 12, (
+        "three hosts have a request in flight each, and one or two that are not committed"
+    )
     assert sum(row["refreshes"] for row in verdict.calibration) > 20
 
 

@@ -326,7 +326,7 @@ def test_hostile_pages_reach_a_limit_and_the_crawl_continues(
         assert "/after" in web.paths(), "the link of the answer is followed in any case"
         assert ("" in rendered(tmp_path)) is not static_stands
         around = shown(web, tmp_path, "/").replace(script, "")
-        assert static_stands or "shown" in around, "what it showed before the limit is kept"
+        assert static_stands or "shown" in around, "the content shown before the limit is kept"
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 
@@ -402,7 +402,9 @@ def test_a_browser_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path
     with Web(shop(more={"/api/0.json": kill, "/item/9": WORDS})) as web:
         crawl(web, tmp_path, web.url("/item/1"))
         assert killed
-        assert {f"/item/{n}" for n in (1, 3, 4)} <= set(web.paths()), "the next page has another browser"
+        assert {f"/item/{n}" for n in (1, 3, 4)} <= set(web.paths()), (
+            "the next page is shown in another browser"
+        )
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 

@@ -184,7 +184,9 @@ def test_a_signalled_url_survives_a_kill(tmp_path: Path, entrance: Callable[[Cra
                 stages.point.step()
             stages.point._group_entries_max = 1
             group = stages.point.take()
-            assert [bool(change.captures) for change in group] == [True], "the page's group, and no more"
+            assert [bool(change.captures) for change in group] == [True], (
+                "only the page's own group is committed"
+            )
             stages.point.write(group)
             shutil.copytree(tmp_path / "crawl", tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock"))
             stages.point._group_entries_max = 1024

@@ -113,7 +113,7 @@ def test_another_verifier_accepts_every_request(directory: Path, profile: str, p
             by_host.setdefault(asked.headers["Host"], set()).add(asked.headers["Signature"])
         assert all(len(signatures) == 1 for signatures in by_host.values())
         moved = web.asked[0]._replace(headers=dict(web.asked[0].headers) | {"Host": "impostor.example"})
-        assert site.judge(moved) is False, "a signature holds for one authority"
+        assert site.judge(moved) is False, "a signature is valid for one authority"
 
 
 def test_requests_are_unsigned_by_default(tmp_path: Path) -> None:
@@ -145,11 +145,11 @@ def test_only_sites_that_ask_get_signatures(directory: Path, processes: int) -> 
         found = {line["url"]: line["outcome"] for line in lines(directory)}
         for path, host in (("/", "a"), ("/in", "a"), ("/", "b"), ("/b", "b"), ("/", "c")):
             assert found[web.url(path, f"{host}.localhost")] == "fetched", (host, path)
-        assert "/secret" not in web.paths(), "the rules of a guarded robots.txt hold"
+        assert "/secret" not in web.paths(), "the rules of a robots.txt that needs a signature are obeyed"
         verdicts = {host: [site.judge(asked) for asked in web.asked if asked.host == f"{host}.localhost"]
                     for host in "abc"}  # fmt: skip
-        assert verdicts["a"][0] is None and all(verdicts["a"][1:]), "asked once without a signature"
-        assert verdicts["b"][:2] == [None, None] and all(verdicts["b"][2:]), "robots.txt, the first page"
+        assert verdicts["a"][0] is None and all(verdicts["a"][1:]), "only the first request has no signature"
+        assert verdicts["b"][:2] == [None, None] and all(verdicts["b"][2:]), "two requests have no signature"
         assert not any(verdicts["c"])
 
 

@@ -19,7 +19,7 @@ CLI_PAGE = (ROOT / "crawler" / "cli" / "README.md").read_text(encoding="utf-8")
 def section(page: str, heading: str) -> str:
     """Return the text between a heading and the next one."""
     _, found, below = page.partition(f"## {heading}\n")
-    assert found, f"no heading {heading!r}"
+    assert found, f"the page has no heading {heading!r}"
     return below.partition("\n## ")[0]
 
 
@@ -38,7 +38,7 @@ SHOWN = {
 
 def test_the_commands_of_the_quick_start_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert len(TOUR) >= 7, "the tour of the README is not where it was"
+    assert len(TOUR) >= 7, "the quick start was not found in the README"
     with Web(SITE) as web:
         for line in TOUR:
             words = shlex.split(line.replace("https://example.org/", web.url()), comments=True)

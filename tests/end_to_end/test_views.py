@@ -205,7 +205,9 @@ def test_all_views_report_a_killed_process(tmp_path: Path, web: Web) -> None:
         assert ready == 503
         assert "p1 is not running" in running.command("status").stdout
         assert "p1 is not running" in running.command("top", "--count", "1").stdout
-        assert running.command("block", "h0.localhost").returncode != 0, "this changes something"
+        assert running.command("block", "h0.localhost").returncode != 0, (
+            "a command that changes the crawl must fail"
+        )
     finally:
         os.kill(supervisor, signal.SIGCONT)
         running.end()

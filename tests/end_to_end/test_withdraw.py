@@ -103,7 +103,7 @@ def test_a_dry_run_counts_and_changes_nothing(crawled: tuple[Web, Path]) -> None
     everything = json.loads(
         run("withdraw", "--before", "2090-01-01", "--dry-run", "--json", "--dir", directory).out
     )[0]
-    assert everything["pages"] == 8, "the pages, /hidden and robots.txt"
+    assert everything["pages"] == 8, "the counts include /hidden and robots.txt"
 
 
 def test_withdrawn_urls_are_not_fetched_again(crawled: tuple[Web, Path]) -> None:

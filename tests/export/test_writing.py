@@ -50,7 +50,7 @@ def test_rows_agree_with_the_pages(crawled: tuple[Path, Web], processes: str) ->
     assert rows["/i.png"]["text"] is None and rows["/i.png"]["warc_file"]
     assert (rows["/gone"]["status"], rows["/gone"]["text"]) == (404, None)
     originals = [path for path in ("/a", "/copy", "/near") if rows[path]["duplicate_of"] is None]
-    assert len(originals) == 1, "two are copies of the one that comes first"
+    assert len(originals) == 1, "two pages are duplicates of the first one"
     copies = {rows[path]["duplicate_of"] for path in ("/a", "/copy", "/near")} - {None}
     assert copies == {web.url(originals[0])}
 

@@ -137,7 +137,9 @@ def test_a_withdrawal_killed_before_any_write_is_completed(
         copy_of(source, directory)
         assert run(directory, partial(command, *words), kill_at=kill_at) is None, kill_at
         if (directory / JOURNAL).exists():
-            assert ran(directory, command, "status", "--dir", str(directory)) == 3, "others refuse"
+            assert ran(directory, command, "status", "--dir", str(directory)) == 3, (
+                "other commands refuse the directory"
+            )
         assert ran(directory, command, *words) == 0, kill_at
         assert ran(directory, shown, directory) == kept, kill_at
         assert ran(directory, command, "check", "--dir", str(directory)) == 0, kill_at

@@ -74,7 +74,7 @@ def test_a_later_answer_keeps_depth_and_origin_of_the_page() -> None:
     first = _next(None, depth=1, via=5)
     later = _next(first, fetch(body=b"new"), depth=0, via=0, flags=LinkFlag.REFRESH)
     assert (later.depth, later.via, later.changes) == (1, 5, 1)
-    assert first.changes == 0, "the previous record is left as it is"
+    assert first.changes == 0, "the previous record is not changed"
 
 
 def test_unchanged_needs_a_stored_copy() -> None:
@@ -123,7 +123,7 @@ def test_validators_are_bounded_and_stored_byte_by_byte() -> None:
     assert huge.etag == ""
     assert huge.last_modified.encode("latin-1") == b"\xe4"
     hostile = _next(None, fetch(headers=((b"ETag", b'"\x1b]0;x\x07"'), (b"Last-Modified", b"Mon\x7f"))))
-    assert hostile.etag == hostile.last_modified == "", "they would be sent back to the server"
+    assert hostile.etag == hostile.last_modified == "", "control characters would be sent back to the server"
     renewed = _next(
         _next(None, fetch(headers=((b"ETag", b'"1"'),))), not_modified(headers=((b"ETag", b'"2"'),))
     )

@@ -255,7 +255,7 @@ def test_the_decoded_store_keeps_bodies_without_coding(tmp_path: Path) -> None:
     site.visit(fetch(URL + "2", b"\x1f\x8bundecodable", content=b"", headers=headers), 2)
     page = site.cache.get(2)
     assert page is not None
-    assert page.header(b"content-encoding") == b"gzip", "what could not be decoded keeps its label"
+    assert page.header(b"content-encoding") == b"gzip", "a body that could not be decoded keeps its label"
 
 
 def test_content_digest_ignores_coding_and_patterns(tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_the_media_type_decides_what_is_stored(tmp_path: Path) -> None:
     site.visit(fetch(), 1)
     assert site.visit(not_modified(), 1).stored
     assert not site.visit(fetch(body=b"GIF89a", content_type="image/gif"), 1).stored
-    assert not site.visit(not_modified(URL + "new"), 2).stored, "it confirms nothing"
+    assert not site.visit(not_modified(URL + "new"), 2).stored, "this 304 confirms no stored copy"
 
 
 def test_a_page_with_an_unreadable_copy_is_changed(tmp_path: Path) -> None:
@@ -469,14 +469,16 @@ def test_markup_is_not_a_change_if_only_the_text_matters(
     reads: list[int] = []
     read = site.cache._reads_the_same
     site.cache._reads_the_same = lambda *given: reads.append(1) or read(*given)  # type: ignore[method-assign, func-returns-value]
-    assert site.cache.shows_known(answer, asked) is False, "its meta tags may be new: other bytes are parsed"
+    assert site.cache.shows_known(answer, asked) is False, (
+        "different bytes are parsed, because meta tags may be new"
+    )
     capturing = site.visit(answer, 1, flags=LinkFlag.REFRESH)
     assert capturing.unchanged is same and len(reads) == 1
     assert site.cache.shows_known(answer, asked) is True, "the same bytes are not parsed again"
     assert site.cache.shows_known(fetch(body=b"<p>news</p>"), asked) is False and len(reads) == 2
     plain = Site(tmp_path / "first", comparison=lambda url: Comparison(kind))
     plain.visit(fetch(body=b"<p>page</p>"), 1)
-    assert plain.visit(answer, 1).unchanged is False, "of a page that is no refresh any byte counts"
+    assert plain.visit(answer, 1).unchanged is False, "if the fetch is no refresh, any changed byte counts"
 
 
 SHELL = b"<script src=app.js></script>"
@@ -558,7 +560,9 @@ def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(tmp_path: Path) ->
     site.now += 365 * 86_400.0
     site.visit(fetch(URL, b"from the future", began=site.now))
     page = site.cache.get(1)
-    assert page is not None and page.content == b"from the future", "until there is another answer"
+    assert page is not None and page.content == b"from the future", (
+        "the copy is the newest until there is another answer"
+    )
     site.now = now
     for began, status in ((now + 60.0, 200), (now + 120.0, 500)):
         site.visit(fetch(URL, b"of now", began=began, status=status))
@@ -568,7 +572,7 @@ def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(tmp_path: Path) ->
         assert newest is not None and newest.fetched_at == now + 60.0
         assert list(site.cache.newest_captures()) == [(1, newest)]
     page = site.cache.get(1, at=now + 366 * 86_400.0)
-    assert page is not None and page.content == b"from the future", "asked for by its instant"
+    assert page is not None and page.content == b"from the future", "the copy can be requested by its time"
 
 
 def test_requests_with_different_bodies_are_stored_separately(tmp_path: Path) -> None:

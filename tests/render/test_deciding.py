@@ -94,7 +94,9 @@ def test_rendering_adds_content_if_it_gives_links_or_enough_text() -> None:
     assert not adds(before, before, new_links=0)
     assert adds(before, Signs(1300, True, False), new_links=0)
     assert not adds(before, Signs(1150, True, False), new_links=0)
-    assert not adds(Signs(10, True, True), Signs(60, True, True), new_links=0), "a clock is no content"
+    assert not adds(Signs(10, True, True), Signs(60, True, True), new_links=0), (
+        "a few characters, such as a clock, are no content"
+    )
 
 
 def apply(store: MemoryStore, change: Change) -> None:
@@ -122,7 +124,9 @@ def test_learned_patterns_survive_a_restart() -> None:
         assert second.probability(HOST, url, candidate=seen.candidate) == first.probability(
             HOST, url, candidate=seen.candidate
         )
-    assert second.why(HOST, "http://a.test/item/9", CANDIDATE) == "", "not tried three times again"
+    assert second.why(HOST, "http://a.test/item/9", CANDIDATE) == "", (
+        "the pattern is not tried three times again"
+    )
 
 
 def test_keys_begin_with_the_bucket_of_the_host() -> None:

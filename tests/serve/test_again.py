@@ -68,7 +68,7 @@ def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
         assert said[2].fields["date"] == "Tue, 14 Nov 2023 22:15:03 GMT"
         served.store(body=b"new", at=50.0)
         writer.write(asks())
-        assert (await answers(reader, 1))[0].body == b"new", "the stored record is what the answer rests on"
+        assert (await answers(reader, 1))[0].body == b"new", "the answer depends on the stored record"
         writer.write(asks())
         assert (await answers(reader, 1))[0].body == b"new" and len(long_way) == 1
         assert served.server.answers == {200: 5} and served.server.listener.requests == 5

@@ -81,7 +81,7 @@ def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
             at_copy = await served.get(copy.partition(f":{served.port}")[2])
             assert (at_copy.status, at_copy.body) == (200, b"<p>version %d</p>" % day), asked
             assert more["datetime"] == at_copy.fields["memento-datetime"] == http_date(int(START + day * DAY))
-            assert "vary" not in at_copy.fields, "a copy's address says which"
+            assert "vary" not in at_copy.fields, "the address of a copy names its time"
             proxied = await served.get(PAGE, *accepted)
             assert (proxied.status, proxied.body) == (200, at_copy.body)
             assert proxied.fields["memento-datetime"] == more["datetime"]

@@ -247,7 +247,7 @@ def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Pa
             assert (await served.get(get(f"{SITE}{name}"))).status == 202
         await served.settle()
         assert served.crawl.signals == [] and len(served.notices.stored) == 2 and len(served.fetched) == 1
-        assert (await served.get(get(f"{SITE}three"))).status == 202, "no verdict on the key"
+        assert (await served.get(get(f"{SITE}three"))).status == 202, "the key was not judged"
         served.stopping = False
         served.texts[f"{SITE}{KEY}.txt"] = KEY.encode()
         served.receivers.keys = indexnow.Keys(served.config.key_files_max, served.config.pending_bytes_max)
@@ -357,7 +357,9 @@ def test_requests_for_another_process_are_answered_with_its_owner(tmp_path: Path
             assert (other.status, other.json["owner"]) == (421, owner)
             assert (await served.get(f"/websub/{token}?hub.mode=denied")).json["owner"] == owner
         for token in ("0000", "0003", "ffff", "000", "wxyz", "-001", "", "+002"):
-            assert (await served.post(f"/websub/{token}", FEED)).status == 410, "ours, and unknown"
+            assert (await served.post(f"/websub/{token}", FEED)).status == 410, (
+                "an unknown token of this process"
+            )
         served.crawl.elsewhere = True
         for answer in (await served.get(get()), await served.post("/indexnow", posted())):
             assert (answer.status, answer.json["owner"]) == (421, "p1")
@@ -381,7 +383,9 @@ def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path) -> No
         served.now += 0.2  # enough for all sources together
         assert [(await hub.distribute()).status for _ in range(2)] == [202, 429]
         served.now += 0.9
-        assert (await served.post("/indexnow", first)).status == 200, "what was refused costs nothing"
+        assert (await served.post("/indexnow", first)).status == 200, (
+            "rejected notices do not use up the rate"
+        )
         assert [len(urls) for urls, _ in served.crawl.signals] == [2, 2, 2]
 
     talk_to(tmp_path, talk, signal_urls_max=3, signals_per_second=1.0)

@@ -79,7 +79,7 @@ def test_invalid_requests_are_rejected(data: bytes, step: int) -> None:
     for begin in range(0, len(data), step):
         found += reader.feed(data[begin : begin + step])
     assert reader.refusal is not None and reader.refusal.status == 400
-    assert all(each.broken for each in found), "one whose body can never come is not whole"
+    assert all(each.broken for each in found), "a request whose body can never arrive is not complete"
     assert reader.feed(GET) == [] and not reader.at_rest
 
 

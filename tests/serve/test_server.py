@@ -47,7 +47,7 @@ def test_a_copy_with_its_fields(served: Served) -> None:
         assert (await served.get("/timegate/" + PAGE)).status == 302
         assert len(served.crawl.asked) == 5 and set(served.crawl.asked) == {NAMES.fingerprint(PAGE)}
         await served.get(AT, "User-Agent: examplebot/1")
-        assert len(served.crawl.asked) == 5, "a declared robot is no reader"
+        assert len(served.crawl.asked) == 5, "requests of declared robots are not counted as readers"
 
     served.run(talk)
 

@@ -42,7 +42,9 @@ def test_the_owner_answers(tmp_path: Path) -> None:
             passed = await first.get(AT, "Host: 127.0.0.1")
             assert passed.status == 200 and passed.body == direct.body
             assert {**passed.fields, "date": ""} == {**direct.fields, "date": ""}
-        assert len(first.crawl.asked) == 0 and len(owner.crawl.asked) == 3, "counted where the page is"
+        assert len(first.crawl.asked) == 0 and len(owner.crawl.asked) == 3, (
+            "the request is counted by the page's owner"
+        )
         head = await first.get(AT, method="HEAD")
         assert head.body == b"" and head.fields["content-length"] == str(len(direct.body))
         part = await first.get(AT, "Range: bytes=4-9")

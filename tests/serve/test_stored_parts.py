@@ -65,7 +65,7 @@ def test_a_client_that_accepts_gzip_gets_the_stored_blocks(served: Served, infla
         assert inflated == []
         for plain in await both(served):
             assert plain.body == TEXT and "content-encoding" not in plain.fields
-            assert plain.fields["vary"] == "Accept-Encoding", "caches must keep the forms apart"
+            assert plain.fields["vary"] == "Accept-Encoding", "caches must distinguish the two forms"
             assert plain.fields["etag"] != coded.fields["etag"]
         assert inflated == [len(TEXT)] * 2
         head = await served.get(AT, GZIP, method="HEAD")

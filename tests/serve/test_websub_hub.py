@@ -135,7 +135,7 @@ def test_a_subscription_is_verified_used_and_renewed(tmp_path: Path) -> None:
             assert hub.verified == [True] and await hub.publish() == [202]
             assert served.crawl.signals == [((f"{SITE}1", f"{SITE}2"), f"websub:{hub.url}")]
             await subscriber.ask()
-            assert len(hub.forms) == 1, "a lease that runs is not asked for again"
+            assert len(hub.forms) == 1, "a running lease is not requested again"
             served.now += 901.0
             await subscriber.ask()
             await hub.settled()
@@ -143,7 +143,7 @@ def test_a_subscription_is_verified_used_and_renewed(tmp_path: Path) -> None:
             served.now += 500.0  # after the first lease, within the second
             assert await hub.publish() == [202] and len(hub.subscribers) == 1
             served.now += 1000.0
-            assert await hub.publish() == [410], "without renewal it ends"
+            assert await hub.publish() == [410], "without renewal the subscription ends"
             assert hub.subscribers == {}
             assert all(agent.startswith("ourbot/") for agent in hub.agents)
 
@@ -173,14 +173,16 @@ def test_a_hub_that_refuses_is_asked_at_growing_intervals(
             served.now += websub.RETRY_MAX
             await subscriber.ask()
             await hub.settled()
-            assert hub.verified == [True], "no lease named: ours"
+            assert hub.verified == [True], "if the hub names no lease, the requested one applies"
             served.now += 0.5 * websub.LEASE_DEFAULT
             assert await hub.publish() == [202]
             await hub.gone()
             await subscriber.ask()
             served.now += websub.LEASE_DEFAULT
             await subscriber.ask()
-            assert "cannot be reached" in caplog.messages[-1], "a hub that is gone is a line in the log"
+            assert "cannot be reached" in caplog.messages[-1], (
+                "a hub that does not answer gives a line in the log"
+            )
 
     talk_to(tmp_path, talk)
 

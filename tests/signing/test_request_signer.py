@@ -76,7 +76,7 @@ def test_a_rotated_key_takes_over_without_a_restart(identity: IdentityConfig) ->
     signer = RequestSigner(identity)
     assert key_id(signer.fields("a.example", NOW)) == OLD.id
     write_keys(Path(identity.key_file), (NEW,))
-    assert key_id(signer.fields("a.example", NOW + 1)) == OLD.id, "the file is looked at every ten seconds"
+    assert key_id(signer.fields("a.example", NOW + 1)) == OLD.id, "the file is checked every ten seconds"
     assert key_id(signer.fields("a.example", NOW + 10)) == NEW.id
 
 
@@ -97,10 +97,12 @@ def test_a_challenge_makes_later_requests_signed(identity: IdentityConfig) -> No
     assert signer.fields("a.example", NOW) == ""
     assert not signer.note("a.example", 403, (), signed=False)
     assert signer.fields("a.example", NOW) == ""
-    assert signer.note("a.example", 403, asked, signed=False), "worth repeating"
+    assert signer.note("a.example", 403, asked, signed=False), (
+        "the request should be repeated with a signature"
+    )
     assert signer.fields("a.example", NOW) and not signer.fields("b.example", NOW)
     assert not signer.note("a.example", 403, asked, signed=True), "a signed request is not repeated"
-    assert not signer.note("b.example", 200, asked, signed=False), "nothing to repeat"
+    assert not signer.note("b.example", 200, asked, signed=False), "this answer does not ask for a signature"
     assert signer.fields("b.example", NOW)
 
 

@@ -41,7 +41,7 @@ def test_a_short_or_missing_file_is_damage(tmp_path: Path, size: int) -> None:
         path.write_bytes(b"x" * size)
     with pytest.raises(DamageError, match="5 bytes were committed"):
         files.AppendFile(path, 5)
-    assert path.exists() == (size >= 0), "opening must not create what is missing"
+    assert path.exists() == (size >= 0), "opening must not create a missing file"
 
 
 def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

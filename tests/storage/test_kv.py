@@ -100,7 +100,7 @@ def test_after_a_failed_write_every_write_fails(
     with pytest.raises(StoreError, match="No space left"):
         store.write(store.batch())
     monkeypatch.undo()
-    assert store.writes == before + 1, "what a failed write left behind must be read again"
+    assert store.writes == before + 1, "readers must notice that a failed write may have changed the store"
     with pytest.raises(StoreError, match="closed after a failed write"):
         store.write(store.batch())
     store.close()

@@ -45,7 +45,7 @@ def test_another_process_resumes_a_part(tmp_path: Path) -> None:
     part.write(PIECES[1])
     assert part.payload_digest == hashlib.sha1(BODY).digest()
     assert part.head.resumed == [len(PIECES[0])]
-    assert later.left("0f") is None, "it is in use"
+    assert later.left("0f") is None, "the part is in use"
     later.keep("0f", part)
     again = later.left("0f")
     assert again is not None and again.is_whole and again.head.resumed == [len(PIECES[0])]

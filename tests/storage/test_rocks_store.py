@@ -47,7 +47,7 @@ def test_a_synced_write_syncs_all_logs_that_hold_writes(
         logs |= {path.name for path in there}
         if number % 7 == 6:
             newest = max(there)
-            assert newest.name in names[-1], "its name is not on the disk"
+            assert newest.name in names[-1], "the name of the log is not on the disk"
             assert all(synced[status.st_ino] == status.st_size for status in there.values() if status.st_size)
     store.close()
     assert len(logs) > 3, "the log was never changed"

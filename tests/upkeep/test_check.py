@@ -167,7 +167,7 @@ def test_a_broken_record_is_blanked_and_its_pages_are_fetched_again(directory: C
     gone = {"http://a.org/", "http://a.org/same"}
     assert after.captures == {url: capture for url, capture in before.items() if url not in gone}
     assert set(after.records) == set(WEB) - gone and after.todo == TO_DO | LATE | dict.fromkeys(gone, 0)
-    assert len(segment(directory).read_bytes()) == len(data), "all others keep their places"
+    assert len(segment(directory).read_bytes()) == len(data), "all other records keep their offsets"
 
 
 def test_a_page_whose_record_is_truncated_is_fetched_again(directory: CrawlDirectory) -> None:
@@ -244,7 +244,7 @@ def test_a_missing_store_is_rebuilt(directory: CrawlDirectory) -> None:
     assert after.todo.keys() == (TO_DO | LATE).keys() and after.parked == PARKED_URLS
     assert after.counters["pages.fetched"] == 3 and after.counters["pages.redirect"] == 1
     with opened(directory) as stages:
-        assert stages.intake.explain("http://a.org/new").rule == "", "the scope is spanned again"
+        assert stages.intake.explain("http://a.org/new").rule == "", "the scope is rebuilt"
 
 
 def test_a_store_of_an_earlier_state_is_refused_and_completed_from_the_archive(

@@ -173,7 +173,9 @@ def test_segments_set_aside_are_taken_back_unless_their_name_is_taken(directory:
     size = segment(directory).stat().st_size
     repair = mended(directory, store_damaged=False)
     assert sorted(path.name for path in aside.iterdir())[-1] == "some.warc.gz.bak"
-    assert len(list(aside.iterdir())) == 4 and repair.done == [], "the store knows its segments"
+    assert len(list(aside.iterdir())) == 4 and repair.done == [], (
+        "an intact store knows its segments, so none is taken back"
+    )
     repair = mended(directory, store_damaged=True)
     assert "more.warc.gz: taken back from lost+found" in repair.done
     assert sorted(path.name for path in aside.iterdir()) == sorted([name, "some.warc.gz.bak"])

@@ -69,7 +69,9 @@ def test_a_lost_page_that_already_waits_is_queued_once(open_joint: Open) -> None
     assert refind(joint.stages, lost, [], reread=False) == [AGAIN.format(2)]
     assert queued(joint) == 2
     counters = joint.stages.point.counters
-    assert (counters["urls.done"], counters["stored.records"]) == (1, 0), "the one that waited was not done"
+    assert (counters["urls.done"], counters["stored.records"]) == (1, 0), (
+        "the page that waited was not counted as done"
+    )
 
 
 def test_nothing_lost_changes_nothing(open_joint: Open) -> None:
@@ -92,7 +94,7 @@ def test_waiting_links_are_queued_if_they_are_new_and_owned(open_joint: Open) ->
     counters = joint.stages.point.counters
     assert (counters["urls.resharded"], counters["urls.to_due"]) == (len(own), len(own))
     assert joint.stages.views.problems() == [] and queued(joint) == len(own)
-    assert refind(joint.stages, [], links, reread=False) == [], "all are known by now"
+    assert refind(joint.stages, [], links, reread=False) == [], "all links are known by now"
     assert queued(joint) == len(own)
     assert counters["urls.to_due"] == joint.stages.point.counters["urls.to_due"]
 

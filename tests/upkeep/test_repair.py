@@ -46,7 +46,7 @@ def test_batches_are_synced_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     writer.delete(b"b")
     assert store.written == [[(b"aa", b"1234567"), (b"b", None)]]
     writer.delete(b"0123456789")
-    assert store.written[1:] == [[(b"0123456789", None)]], "counted anew"
+    assert store.written[1:] == [[(b"0123456789", None)]], "the count starts again"
     writer.put(b"c", b"")
     writer.flush()
     assert store.written[2:] == [[(b"c", b"")]] and all(store.synced)

@@ -112,7 +112,7 @@ def test_after_any_reshard_each_url_is_at_its_owner_once(tmp_path: Path) -> None
         assert directory.process_names() == process_names(config_of(processes))
         assert convert(directory.saved_config()).crawl.processes == processes
         assert Partition.read(directory.path / TABLE_FILE).epoch == epoch
-        assert directory.seed_places() == ["a.org"], "else looser settings would hold for no seed"
+        assert directory.seed_places() == ["a.org"], "without hosts, relaxed settings would apply to no seed"
 
 
 def test_the_started_processes_are_those_of_the_new_table(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
                 rest = [stages.store.get(prefix + key[2:]) for prefix in (ASKED, HANDOVER)]
                 site = schedule.records.site_state(schedule.host_of(page))
                 said = (schedule.records.page_state(page), site, schedule.records.directory_state(page), rest)
-                assert key[2:] not in found, "a page is with two processes"
+                assert key[2:] not in found, "two processes have the same page"
                 found[key[2:]] = (said, schedule.overview.due_at(page, now), level)
     return found
 

@@ -47,7 +47,7 @@ def test_whole_members_are_yielded_in_order_and_nothing_is_written(tmp_path: Pat
         "http://a.org/three",
     ]
     assert list(mended(path, NAME, 0)) == []
-    assert play(path, b"") == [], "a file that was just begun"
+    assert play(path, b"") == [], "an empty file has no members"
     assert play(path, data, end=len(MEMBERS[0])) == [(0, len(MEMBERS[0]), True)]
 
 

@@ -73,7 +73,9 @@ def test_rows_have_one_url_each_and_stable_field_names(tmp_path: Path) -> None:
     assert (rows[0]["changes"], rows[0]["seed"], rows[1]["warc_file"]) == (1, True, None)
     assert (rows[3]["state"], rows[4]["location"], rows[5]["error"]) == ("gone", URL + "a", "no name")
     assert rows[5]["fetched_at"] is None
-    assert found[1].capture is None and found[2].original is not None, "it repeats what may not be shown"
+    assert found[1].capture is None and found[2].original is not None, (
+        "the page repeats content that must not be shown"
+    )
 
 
 def test_the_status_of_a_copy_that_a_304_confirmed_is_its_own() -> None:

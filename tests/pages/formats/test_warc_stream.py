@@ -50,7 +50,9 @@ def test_selection_by_time(tmp_path: Path) -> None:
     assert answers == [("response", URL + "a"), ("revisit", URL + "a")]
     late = Selection(since=START + 120, until=START + 180)
     records = _records(list(warc_chunks([site.cache], late)))
-    assert ("response", URL + "a", b"<title>T</title><p>new</p>") in records, "its response was not selected"
+    assert ("response", URL + "a", b"<title>T</title><p>new</p>") in records, (
+        "the response to which it refers was not selected"
+    )
 
 
 def test_an_unreadable_capture_is_reported_and_skipped(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ SITE = {"/": page(*NAMES, "/wz"), "/wz": page("/wz/2")} | {name: page(f"{name}/2
 SITE |= {f"{name}/2": page(text=name) for name in (*NAMES, "/wz")}
 PACKAGE = """
 class ByLetter:
-    '''The later the last letter of the anchor, the better; what a page called `wz` names goes first.'''
+    '''Prefer anchors whose last letter is late in the alphabet; links of the page `wz` come first.'''
     reads_anchors = True
     def __init__(self, config):
         self.floor = config.depth_decay / 100

@@ -66,7 +66,7 @@ def test_prometheus_reads_the_values_back() -> None:
     assert found["crawler_links_filtered_total", (p0, ("rule", "scope"))] == 1
 
 
-def test_names_and_help() -> None:
+def test_metrics_have_valid_names_and_help_texts() -> None:
     """promtool's rules: every metric has a HELP text and a base unit; counters, and only they, end in _total."""
     text = metrics.text([status()]).decode()
     for family in text_string_to_metric_families(text):

@@ -238,7 +238,7 @@ def test_an_idle_limit_does_not_end_a_stream(tmp_path: Path, monkeypatch: pytest
     Watched(tmp_path).run(talk)
 
 
-def test_lists_and_tails(watched: Watched, tmp_path: Path) -> None:
+def test_lists_of_hosts_fetches_and_log_lines(watched: Watched, tmp_path: Path) -> None:
     """The server lists the hosts of all processes, the latest fetches and log lines, and names the crawl's directory."""
 
     async def talk(watched: Watched) -> None:

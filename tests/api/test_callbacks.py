@@ -93,7 +93,7 @@ class Spider:
         return [{"name": name}, Tea(name), Cup(name)]
 
 
-def test_callbacks_with_meta_and_items_of_each_kind(web: Web, tmp_path: Path) -> None:
+def test_callbacks_get_meta_and_yield_items_of_each_kind(web: Web, tmp_path: Path) -> None:
     spider = Spider()
     report = crawl(web, tmp_path, spider.parse, items=tmp_path / "items.jsonl", follow=False)
     assert sorted(spider.shelves) == sorted([0, 1, 2, 3, 4] * 10)
@@ -280,7 +280,7 @@ def test_a_page_at_which_the_loop_was_left_is_delivered_again(web: Web, tmp_path
     assert len(web.paths()) == len(set(web.paths()))
 
 
-def test_stored_pages(web: Web, tmp_path: Path) -> None:
+def test_stored_pages_can_be_read(web: Web, tmp_path: Path) -> None:
     """`stored()` works at rest and while the crawl is open; it yields neither robots.txt nor pages never fetched."""
     crawl(web, tmp_path, lambda _: None)
     crawling = crawler.Crawl(directory=tmp_path / "crawl")

@@ -22,7 +22,7 @@ MODULES = ("api.page", "api.request", "api.follow_rules", "api.calls", "api.craw
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name: str, tmp_path: Path) -> None:
+def test_examples_in_docstrings_run(name: str, tmp_path: Path) -> None:
     """The examples in the docstrings run unchanged on a site of two pages."""
     with Web({"/": source("/about", text="Home"), "/about": source(text="About")}) as web:
         names = {

@@ -17,11 +17,11 @@ def test_valid_codes(code: str) -> None:
 @pytest.mark.parametrize(
     "code", ["", "en-UK", "english", "en_GB", "gb", "x", "en-", "eng", "en-GB-x", "de-DEU"]
 )
-def test_bad_codes(code: str) -> None:
+def test_invalid_codes(code: str) -> None:
     assert not is_code(code)
 
 
-def test_return_links() -> None:
+def test_missing_return_links_are_found() -> None:
     """Compare with a set of pairs: repeated links, links to the page itself, and links to no page do not count."""
     rng = random.Random(5)
     for _ in range(50):

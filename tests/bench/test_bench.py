@@ -26,7 +26,9 @@ def test_the_cache_benchmark_runs(
     assert rows["set (infinite)", 4]["miss rate"] <= rows["dict CLOCK", 4]["miss rate"]
 
 
-def test_due(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_due_benchmark_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """All implementations in the comparison find the same number of new URLs."""
     options = ("due", "--known", "3e3", "--buffer", "500", "--flushes", "3", "--directory", str(tmp_path))
     assert "sqlite" in run(monkeypatch, capsys, *options)
@@ -39,7 +41,7 @@ def test_due(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_mixed_is_a_bijection() -> None:
+def test_mixing_is_a_bijection() -> None:
     numbers = np.arange(100_000)
     assert len(np.unique(streams.mixed(numbers))) == 100_000
 

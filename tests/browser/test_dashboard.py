@@ -120,7 +120,7 @@ async def click(page: Page, selector: str) -> None:
     await page.evaluate(f"document.querySelector({selector!r}).click()")
 
 
-def test_live_during_a_crawl(tmp_path: Path) -> None:
+def test_the_dashboard_updates_during_a_crawl(tmp_path: Path) -> None:
     """Figures update, the result of an action appears beside its control, and no other host is contacted."""
 
     async def talk() -> None:

@@ -32,7 +32,7 @@ def _directory_error(number: int) -> DirectoryError:
         (KeyboardInterrupt(), 130),
     ],
 )
-def test_exit_codes(
+def test_exit_codes_of_external_errors(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A full disk gives exit code 75, whichever part noticed it, so that scripts try the command again."""

@@ -97,7 +97,7 @@ def test_surt_prefixes_are_in_scope(tmp_path: Path) -> None:
         ("precision,recall", ".5,", "precision needs recall"),
     ],
 )
-def test_columns_that_contradict_each_other(tmp_path: Path, columns: str, row: str, said: str) -> None:
+def test_contradicting_columns_are_an_error(tmp_path: Path, columns: str, row: str, said: str) -> None:
     """Such columns are an error; one of them was once ignored silently."""
     (tmp_path / "p.csv").write_text(f"page,importance,change_rate,{columns}\na,1,1,{row}\n")
     ran = run("lab", "refresh", "rates", "--pages", tmp_path / "p.csv", "--rate", "1")

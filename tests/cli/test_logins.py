@@ -77,7 +77,7 @@ class Members:
         return page("/more" if asked.path == "/" else "/", text="members only")
 
 
-def test_a_login_with_a_form(tmp_path: Path) -> None:
+def test_a_login_through_a_form(tmp_path: Path) -> None:
     """Hidden fields and cookies of the form are sent too. Only the user can read the stored cookies."""
     site = Members()
     with Web(site.routes) as web:
@@ -102,7 +102,7 @@ def test_a_login_with_a_form(tmp_path: Path) -> None:
         (("--login", "/free", "-d", "user=me"), "set no cookie"),
     ],
 )
-def test_logins_that_fail(
+def test_a_failed_login_is_an_error(
     tmp_path: Path, flags: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())

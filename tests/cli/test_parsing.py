@@ -43,7 +43,7 @@ def test_a_variable_with_one_underscore_is_rejected(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("flag", ["-V", "--version"])
-def test_version(flag: str) -> None:
+def test_the_version_is_printed(flag: str) -> None:
     assert run(flag).text.startswith("crawler 0.")
 
 
@@ -183,7 +183,7 @@ def test_bash_completes(tmp_path: Path, words: list[str], expected: set[str]) ->
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_manual_pages(name: str) -> None:
+def test_manual_pages_are_generated(name: str) -> None:
     ran = run("man", *([name] if name else []))
     assert ran.code == 0 and ran.text.startswith(".TH") and ".SH NAME" in ran.text
 

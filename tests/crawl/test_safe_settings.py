@@ -19,7 +19,7 @@ def test_settings_on_the_command_line_are_parsed() -> None:
         parse(["politeness.delay=5", "crawl.rate"])
 
 
-def test_a_live_setting_changes_and_nothing_else() -> None:
+def test_only_the_given_settings_change() -> None:
     config = convert({"crawl": {"depth": 3, "concurrency": 7}})
     made = changed(config, {"politeness.delay": "5", "log.level": "debug"})
     assert made == convert({"crawl": {"depth": 3, "concurrency": 7}, "politeness": {"delay": 5}})

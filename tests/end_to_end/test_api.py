@@ -134,7 +134,7 @@ def test_hooks_are_called(tmp_path: Path, coroutine: bool) -> None:
     assert report["urls"]["filtered"]["hook"] == 1
 
 
-def test_hooks_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_can_be_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Offered:
         def load(self) -> Any:
             return lambda url: url.endswith("/")

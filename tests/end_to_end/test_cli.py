@@ -86,7 +86,7 @@ def test_commands_that_read_a_directory_at_rest(crawled: tuple[Path, Web]) -> No
     assert run("config", "check", directory / "crawl.toml").code == 0
 
 
-def test_every_export(crawled: tuple[Path, Web], tmp_path: Path) -> None:
+def test_every_export_format_works(crawled: tuple[Path, Web], tmp_path: Path) -> None:
     directory, web = crawled
     made = {
         form: run("export", "--dir", directory, "--format", form).out
@@ -411,7 +411,7 @@ def test_a_directory_with_another_seed_is_refused(crawled: tuple[Path, Web], tmp
     assert run("crawl", "--dir", copy).code == 3
 
 
-def test_help_of_every_command() -> None:
+def test_every_command_has_help() -> None:
     from crawler.cli import COMMANDS
 
     assert all(f"  {name} " in run("--help").text for name in COMMANDS)

@@ -111,7 +111,7 @@ def tree(tmp_path: Path) -> Iterator[list[str]]:
         process.communicate()
 
 
-def test_one_process(tmp_path: Path, tree: list[str]) -> None:
+def test_a_crawl_of_one_process_serves_and_obeys(tmp_path: Path, tree: list[str]) -> None:
     """Pages are served during the crawl; settings, pause and stop work from the command line and over HTTP."""
     running = Running(tmp_path, tree, "--delay", "0.02")
     try:
@@ -152,7 +152,7 @@ def test_one_process(tmp_path: Path, tree: list[str]) -> None:
     assert running.command("pause").returncode == 2
 
 
-def test_three_processes(tmp_path: Path, tree: list[str]) -> None:
+def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[str]) -> None:
     """Each process serves every page; the supervisor shows and controls all processes."""
     seeds = tree
     running = Running(tmp_path, seeds, "--delay", "0.05", "--processes", "3", "--scope", "host")

@@ -97,7 +97,7 @@ def test_requests_keep_a_constant_rate(tmp_path: Path) -> None:
         assert starts[last] - starts[first] >= (last - first - 2) / rate - 0.02
 
 
-def test_a_site_that_limits_requests(tmp_path: Path) -> None:
+def test_retry_after_of_a_429_is_obeyed(tmp_path: Path) -> None:
     """The server answers 429 above a request rate; its Retry-After is obeyed, and no page is lost."""
     limit = ("--per-minute", "10", "--window", "1.5")
     with TreeWeb(tmp_path, 45, *limit, hosts=2) as web:
@@ -114,7 +114,7 @@ def test_a_site_that_limits_requests(tmp_path: Path) -> None:
             assert status != 429 or after - ended_at >= 1.0 - SLACK  # the smallest Retry-After of the server
 
 
-def test_a_site_that_is_down_for_a_while(tmp_path: Path) -> None:
+def test_a_site_that_is_down_is_retried_later(tmp_path: Path) -> None:
     """A 503 makes the whole host wait, and no page is lost."""
     with TreeWeb(tmp_path, 60, "--down", "1:0:3", "--down", "3:1:3", hosts=4) as web:
         quick = ("--set", "politeness.backoff_first=0.3", "--set", "politeness.slowdown_max=2")

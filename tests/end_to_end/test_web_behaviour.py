@@ -82,7 +82,7 @@ def test_redirect_loops_and_long_chains_end(tmp_path: Path) -> None:
     assert report["urls"]["filtered"]["redirect_chain"] == 1
 
 
-def test_refreshes_feeds_and_robots_directives(tmp_path: Path) -> None:
+def test_links_in_meta_refresh_and_feeds_and_robots_directives(tmp_path: Path) -> None:
     """Links are read from meta refresh and feeds, not from nofollow pages; noarchive pages are stored but not shown."""
     with Web(
         {
@@ -144,7 +144,7 @@ def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> No
         assert {path: run("get", web.url(path), "--dir", tmp_path).code for path in shown} == shown
 
 
-def test_robots_txt_and_sitemaps(tmp_path: Path) -> None:
+def test_robots_txt_is_obeyed_and_sitemaps_are_read(tmp_path: Path) -> None:
     """Rules are obeyed. Sitemaps named there are read, also an index and gzip; /sitemap.xml only if it may be guessed."""
 
     def urlset(*paths: str) -> str:
@@ -196,7 +196,7 @@ def test_requisites_are_fetched_from_any_host(tmp_path: Path) -> None:
         assert set(web.paths()) == {"/", "/s.css", "/i.png"}
 
 
-def test_requisites_of_requisites(tmp_path: Path) -> None:
+def test_requisites_of_style_sheets_and_frames_are_fetched(tmp_path: Path) -> None:
     """Requisites of style sheets and frames are fetched; links in frames are not followed; endless chains are cut."""
 
     def sheet(asked: ReceivedRequest) -> tuple[int, dict[str, str], str]:

@@ -62,7 +62,7 @@ def pages_of(directory: Path, form: str) -> set[str]:
     return {f"http://{path.removesuffix('.html').replace('_', ':', 1)}" for path in paths}
 
 
-def test_withdrawn_pages_are_left_out_everywhere_and_come_back(crawled: tuple[Web, Path]) -> None:
+def test_withdrawn_pages_are_hidden_until_undone(crawled: tuple[Web, Path]) -> None:
     """`retire` once printed "0 URLs retired" and the stored page was still served; no command withdrew a page."""
     web, directory = crawled
     url = web.url("/one")
@@ -221,7 +221,7 @@ def _requests(folder: Path, host: str) -> int:
     return sum(f"//{host}:" in each["url"] and each["outcome"] != "withdrawn" for each in fetches)
 
 
-def test_the_python_api(crawled: tuple[Web, Path]) -> None:
+def test_pages_can_be_withdrawn_in_python(crawled: tuple[Web, Path]) -> None:
     web, directory = crawled
 
     async def take_down() -> tuple[dict[str, Any], list[str]]:

@@ -127,7 +127,7 @@ def test_an_export_that_fails_leaves_no_output(
     assert cli.main(words) == 0 and target.exists()
 
 
-def test_output_to_a_device_a_link_or_a_folder(
+def test_output_to_a_device_or_link_is_written(
     directory: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """An export writes to a device, follows a link, and refuses a folder."""

@@ -66,7 +66,7 @@ def test_metadata_in_both_formats(crawled: tuple[Path, Web], tmp_path: Path) -> 
     assert expected in parquet.read_table(file).to_pylist()
 
 
-def test_main_content(crawled: tuple[Path, Web]) -> None:
+def test_main_content_is_exported(crawled: tuple[Path, Web]) -> None:
     directory, _ = crawled
     assert "menu" in str(_rows(directory)["/a"]["text"])
     assert "menu" not in str(_rows(directory, "--main-content")["/a"]["text"])
@@ -100,7 +100,7 @@ def test_an_export_in_parts(crawled: tuple[Path, Web], tmp_path: Path) -> None:
     assert sum(parquet.read_metadata(part).num_rows for part in parts) == 7
 
 
-def test_heritrix_log(crawled: tuple[Path, Web]) -> None:
+def test_a_crawl_log_has_heritrix_columns(crawled: tuple[Path, Web]) -> None:
     """The log has one line for each fetch, in order, with Heritrix's columns."""
     directory, web = crawled
     lines = [

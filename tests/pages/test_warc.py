@@ -31,7 +31,7 @@ def _response(headers: warc.Headers, payload: bytes, line: bytes = b"HTTP/1.1 20
     return warc.response(b"<urn:uuid:1>", DATE, TARGET, head, payload, hashlib.sha1(payload).digest())
 
 
-def test_date_and_digest_text() -> None:
+def test_dates_and_digests_are_written_as_text() -> None:
     """The golden values are from WARC/1.1 (WARC-Date) and pywb's sample index (SHA-1 of no bytes, in base32)."""
     assert warc.date_text(START + 0.999) == DATE
     assert warc.digest_text(hashlib.sha1(b"").digest()) == b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
@@ -145,7 +145,7 @@ def test_a_hostile_url_or_reason_cannot_end_a_line() -> None:
         ([(b"Content-Encoding", b"gzip")], 5, True, [(b"X-Crawler-Content-Encoding", b"gzip")]),
     ],
 )
-def test_stored_headers(
+def test_header_blocks_are_stored(
     headers: warc.Headers, length: int | None, decoded: bool, stored: warc.Headers
 ) -> None:
     assert warc.stored_headers(headers, length, decoded=decoded) == stored

@@ -119,7 +119,7 @@ def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
     served.run(talk)
 
 
-def test_timemaps(served: Served) -> None:
+def test_time_maps_list_all_copies(served: Served) -> None:
     """Copies are listed by time, also unchanged ones. Unlike pywb, we add `until`, `first` and `last` (RFC 7089, 5)."""
 
     async def talk(served: Served) -> None:

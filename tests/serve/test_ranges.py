@@ -48,7 +48,7 @@ def test_any_range_lies_within_the_content(field: str, length: int) -> None:
         assert 0 <= span[0] < span[1] <= length
 
 
-def test_if_range() -> None:
+def test_if_range_conditions() -> None:
     date = "Thu, 01 Jan 1970 00:00:00 GMT"
     assert allowed_by_if_range("", '"a"', date)
     assert allowed_by_if_range('"a"', '"a"', date)

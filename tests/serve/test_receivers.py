@@ -322,7 +322,7 @@ class Hub:
         return await self.served.post(self.path, FEED, *lines)
 
 
-def test_a_websub_hub(tmp_path: Path) -> None:
+def test_a_websub_hub_verifies_and_delivers(tmp_path: Path) -> None:
     async def talk(served: Receiving) -> None:
         hub = Hub(served)
         topic = "http://site.example/feed"

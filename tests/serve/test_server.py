@@ -22,7 +22,7 @@ def served(tmp_path: Path) -> Served:
     return Served(tmp_path)
 
 
-def test_a_copy_with_its_fields(served: Served) -> None:
+def test_a_copy_is_served_with_its_fields(served: Served) -> None:
     served.store(headers=(*HTML, (b"Allow", b"GET"), (b"Set-Cookie", b"a=b"), (b"ETag", b'"theirs"')))
     served.crawl.probability = 0.8123
 
@@ -70,7 +70,7 @@ def test_a_newer_copy_replaces_the_cached_answer(served: Served) -> None:
     served.run(talk)
 
 
-def test_conditions(served: Served) -> None:
+def test_conditional_requests(served: Served) -> None:
     served.store()
 
     async def talk(served: Served) -> None:
@@ -96,7 +96,7 @@ def test_conditions(served: Served) -> None:
     served.run(talk)
 
 
-def test_preconditions(served: Served) -> None:
+def test_failed_preconditions_give_412(served: Served) -> None:
     """If-Match compares strongly and takes precedence (RFC 9110, 13.1.1, 13.2.2); its failure precedes 304 and 206."""
     served.store()
     served.store(PAGE + "gone", b"no", status=404, reason="Not Found", outcome=Outcome.GONE)
@@ -129,7 +129,7 @@ def test_preconditions(served: Served) -> None:
     served.run(talk)
 
 
-def test_ranges(served: Served) -> None:
+def test_range_requests(served: Served) -> None:
     served.store(body=b"0123456789")
 
     async def talk(served: Served) -> None:
@@ -444,7 +444,7 @@ def test_rewritten_links_point_into_the_cache(served: Served) -> None:
     served.run(talk)
 
 
-def test_a_damaged_copy(served: Served) -> None:
+def test_a_damaged_copy_gives_502(served: Served) -> None:
     """A copy with broken bytes gives a 502, with the reason in the log; the server continues."""
     served.store()
     served.store(PAGE + "whole", b"whole")
@@ -461,7 +461,7 @@ def test_a_damaged_copy(served: Served) -> None:
     served.run(talk)
 
 
-def test_health_and_methods(served: Served) -> None:
+def test_health_checks_and_allowed_methods(served: Served) -> None:
     async def talk(served: Served) -> None:
         assert (await served.get("/healthz")).status == 200
         assert (await served.get("/readyz")).status == 200

@@ -35,7 +35,7 @@ def between(tmp_path: Path, talk: Callable[[Served, Served], Awaitable[None]]) -
     owner.run(at_owner)
 
 
-def test_the_owner_answers(tmp_path: Path) -> None:
+def test_a_request_for_another_nodes_page_is_forwarded(tmp_path: Path) -> None:
     async def talk(first: Served, owner: Served) -> None:
         direct = await owner.get(AT, "Host: 127.0.0.1")
         for _ in range(2):

@@ -247,7 +247,7 @@ def test_damage_is_not_served(tmp_path: Path) -> None:
     served.run(talk)
 
 
-def test_few_segments_stay_open(tmp_path: Path) -> None:
+def test_the_number_of_open_segments_is_bounded(tmp_path: Path) -> None:
     """The number of open files is bounded, and all are closed at the end; a renamed segment is still read."""
     for number in range(9):
         (tmp_path / f"s{number}").write_bytes(b"segment %d" % number)

@@ -56,7 +56,7 @@ def test_the_copy_is_the_store_at_that_moment(tmp_path: Path, engine: str) -> No
     assert _state(tmp_path / "store") == 1499, "the original was not touched"
 
 
-def test_a_store_that_changes_while_it_is_copied(
+def test_a_copy_of_a_changing_store_is_one_state(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Writes, flushes and compactions happen between any two files; the copy is still one state."""

@@ -131,7 +131,7 @@ def test_each_dropped_setting_is_logged_in_one_line(tmp_path: Path, caplog: pyte
     assert [key for key in DROPPED if key in caplog.text] == ["hooks.sink_errors"]
 
 
-def test_the_store_marks_are_upgraded(tmp_path: Path) -> None:
+def test_marks_in_the_store_are_upgraded(tmp_path: Path) -> None:
     """The number of clean shutdowns becomes the state number; records are counted; settings are saved."""
     for name in ("2026-11-22-1b5de44", "2026-11-21-8b1fd0a"):
         directory = CrawlDirectory(unpacked(name, tmp_path / name))

@@ -16,7 +16,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("code", TEXTS)
-def test_languages(code: str) -> None:
+def test_languages_are_detected(code: str) -> None:
     found = language(TEXTS[code])
     assert found is not None and found.code == code and 0.5 < found.confidence <= 1.0
 
@@ -52,5 +52,5 @@ def test_a_short_text_has_no_label() -> None:
         (b"", ""),
     ],
 )
-def test_the_declared_language(page: bytes, code: str) -> None:
+def test_the_declared_language_is_read(page: bytes, code: str) -> None:
     assert declared(page) == code

@@ -37,7 +37,7 @@ from crawler.pages.formats import mirror
         ("http://site.example/a//b/./c.", "text/plain", "site.example/a/b/%2E/c%2E"),
     ],
 )
-def test_mirror_paths(url: str, content_type: str, path: str) -> None:
+def test_paths_of_mirrored_pages(url: str, content_type: str, path: str) -> None:
     assert str(mirror.mirror_path(url, content_type)) == path
 
 
@@ -102,7 +102,7 @@ def test_git_finds_no_repository_in_a_mirror(tmp_path: Path) -> None:
         assert found.returncode != 0, found.stdout
 
 
-def test_long_names_and_long_paths() -> None:
+def test_long_names_and_paths_are_shortened() -> None:
     long = mirror.mirror_path("http://site.example/" + "a" * 3000 + ".html", "text/html")
     other = mirror.mirror_path("http://site.example/" + "a" * 3001 + ".html", "text/html")
     assert long != other
@@ -157,7 +157,7 @@ def test_look_ups_follow_redirects_and_stop_in_loops(tmp_path: Path) -> None:
         ("h", "h/#", "%23"),
     ],
 )
-def test_relative_urls(folder: str, path: str, url: str) -> None:
+def test_relative_urls_between_mirrored_pages(folder: str, path: str, url: str) -> None:
     assert mirror.relative_url(folder, path) == url
 
 

@@ -67,7 +67,7 @@ LONG = QUADRATIC | {
 
 
 @pytest.mark.parametrize("shape", QUADRATIC)
-def test_hostile_pages_are_not_tame(shape: str) -> None:
+def test_hostile_pages_are_recognized(shape: str) -> None:
     page = ("<p>text</p>" + QUADRATIC[shape]).encode()
     assert not text.is_tame(page)
     assert not is_tame(page, ExtractConfig())
@@ -79,6 +79,6 @@ def test_the_plain_scan_takes_linear_time(shape: str) -> None:
     assert "text" in text.text_of(("<p>text</p>" + LONG[shape]).encode(), tame=False)
 
 
-def test_ordinary_pages_are_tame() -> None:
+def test_ordinary_pages_are_not_suspicious() -> None:
     page = b"<table>" + b"<tr><td><img src=x><br><b>cell</b></td></tr>" * 5000 + b"</table>"
     assert text.is_tame(page) and is_tame(page, ExtractConfig())

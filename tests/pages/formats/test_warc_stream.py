@@ -42,7 +42,7 @@ def test_noarchive_is_left_out_and_its_revisits_stand_alone(tmp_path: Path) -> N
     }
 
 
-def test_selection_by_time(tmp_path: Path) -> None:
+def test_captures_are_selected_by_time(tmp_path: Path) -> None:
     site = small_site(tmp_path)
     select = Selection(since=START + 60, until=START + 180)
     records = _records(list(warc_chunks([site.cache], select)))

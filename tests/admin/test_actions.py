@@ -13,7 +13,7 @@ HOST = "127.0.0.1:8081"
 GOOD = {"X-Admin-Token": TOKEN, "Content-Type": "application/json"}
 
 
-def test_the_token_is_a_secret_of_the_directory(tmp_path: Path) -> None:
+def test_the_token_is_stored_in_the_directory_and_private(tmp_path: Path) -> None:
     made = actions.token(tmp_path)
     assert (tmp_path / "admin-token").stat().st_mode & 0o777 == 0o600
     assert actions.token(tmp_path) == made and len(made) == 32
@@ -31,7 +31,7 @@ def test_the_token_is_a_secret_of_the_directory(tmp_path: Path) -> None:
         {"Content-Type": "application/json; charset=utf-8"},
     ],
 )
-def test_a_change_that_is_let_through(more: dict[str, str]) -> None:
+def test_an_authorized_change_is_accepted(more: dict[str, str]) -> None:
     actions.check(GOOD | more, TOKEN, HOST)
 
 
@@ -52,7 +52,7 @@ def test_a_change_that_is_let_through(more: dict[str, str]) -> None:
         ({"X-Admin-Token": TOKEN}, 415),
     ],
 )
-def test_a_change_that_is_refused(fields: dict[str, str], status: int) -> None:
+def test_an_unauthorized_change_is_rejected(fields: dict[str, str], status: int) -> None:
     with pytest.raises(HttpError) as caught:
         actions.check(fields, TOKEN, HOST)
     assert caught.value.status == status
@@ -70,7 +70,7 @@ def test_a_change_that_is_refused(fields: dict[str, str], status: int) -> None:
         (b'{"command": "set", "settings": {"a.b": "1"}}', {"command": "set", "settings": {"a.b": "1"}}),
     ],
 )
-def test_commands(body: bytes, command: dict) -> None:
+def test_valid_commands_are_parsed(body: bytes, command: dict) -> None:
     assert actions.parse(body) == command
 
 
@@ -80,7 +80,7 @@ def test_commands(body: bytes, command: dict) -> None:
      b'{"command": "block", "host": 1}', b'{"command": "seed", "urls": "x"}', b'{"command": "seed", "urls": [1]}',
      b'{"command": "seed", "urls": []}', b'{"command": {}}', b"\xff", b"[" * 10_000],
 )  # fmt: skip
-def test_what_is_no_command(body: bytes) -> None:
+def test_an_invalid_command_is_rejected(body: bytes) -> None:
     with pytest.raises(HttpError) as caught:
         actions.parse(body)
     assert caught.value.status == 400

@@ -18,14 +18,14 @@ _EXPRESSION = re.compile(r'(\w+)(?:\{(\w+)="(\w+)"\})? (==|>) (\d+)|absent\((\w+
 
 
 def expressions() -> dict[str, str]:
-    """Return alert -> its expression."""
+    """Return the expression of each alert, by the alert's name."""
     found = re.findall(r"- alert: (\w+)\n +expr: (.+)\n", ALERTS.read_text())
     assert len(found) == ALERTS.read_text().count("alert:")
     return dict(found)
 
 
 def holds(expression: str, state: Status | None) -> bool:
-    """Evaluate an expression on the metrics of a crawl, without its duration; None: no crawl answers."""
+    """Evaluate an alert's expression, without its duration, on a crawl's metrics; `state` None: no crawl answers."""
     match = _EXPRESSION.fullmatch(expression)
     assert match, expression
     name, label, value, comparison, bound, absent = match.groups()
@@ -34,7 +34,7 @@ def holds(expression: str, state: Status | None) -> bool:
     if absent:
         return not any(sample.name == absent for sample in samples)
     known = {sample.name for sample in samples}
-    assert state is None or name in known, f"{name} is no metric of ours"
+    assert state is None or name in known, f"the crawler has no metric {name}"
     chosen = [
         sample.value
         for sample in samples
@@ -57,7 +57,7 @@ def test_each_fault_fires_its_alert_alone(rule: str, more: dict[str, Any], text:
     assert f'rule="{rule}"' in expressions()[alert]
 
 
-def test_other_faults() -> None:
+def test_a_crawl_that_does_not_answer_and_a_hash_collision_fire_alerts() -> None:
     assert firing(None) == {"CrawlerAbsent"}
     assert firing(status(due=DueCounts(expected_collisions=1.5))) == {"CrawlerCollisions"}
 

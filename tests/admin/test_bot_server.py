@@ -61,8 +61,8 @@ def at(settings: Config, directory: Path, use: Callable[[Door], Awaitable[None]]
     asyncio.run(running())
 
 
-def test_the_page_stands_alone(tmp_path: Path) -> None:
-    """It links to nothing of the admin server, and nothing else is answered: no state, no metrics, no changes."""
+def test_only_the_page_is_served_and_it_links_to_no_admin_page(tmp_path: Path) -> None:
+    """The page links to no part of the admin server. Requests for the state, metrics or changes are rejected."""
 
     async def use(door: Door) -> None:
         for path in ("/", "/bot", "/bot?x=1"):
@@ -83,7 +83,7 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
 
 
 def test_the_key_directory_is_signed_for_its_own_origin(tmp_path: Path) -> None:
-    """Another project's verifier accepts it; a client that asks under another name gets no proof for that name."""
+    """Another project's verifier accepts the proof; a client that asks under another name gets no proof for that name."""
     write_keys(tmp_path / "signing.key", (KEY,))
 
     async def use(door: Door) -> None:
@@ -134,7 +134,7 @@ def _accepted(shown: Response, authority: str) -> bool:
     return True
 
 
-def test_a_rotation_and_the_hourly_renewal_show(tmp_path: Path) -> None:
+def test_key_rotations_and_the_hourly_renewal_are_published(tmp_path: Path) -> None:
     write_keys(tmp_path / "signing.key", (KEY,))
 
     async def use(door: Door) -> None:

@@ -129,7 +129,7 @@ def _asked(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
     return asyncio.run(play())
 
 
-def test_a_command_is_answered_refused_or_a_bug_of_ours(
+def test_a_command_is_answered_or_rejected_or_reported_as_a_bug(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A rejection keeps its exit code; a bug gets code 1 and a traceback in the log; the next command is answered."""
@@ -143,8 +143,8 @@ def test_a_command_is_answered_refused_or_a_bug_of_ours(
     assert record.exc_info is not None and '"command":"fail"' in record.getMessage()
 
 
-def test_nobody_answers_where_no_process_runs(tmp_path: Path) -> None:
-    """No folder, a file in its place, no socket, or a dead process's socket, which the next server replaces."""
+def test_no_answer_if_no_process_runs(tmp_path: Path) -> None:
+    """The folder or socket is missing, a file is in its place, or a dead process left a socket (it is replaced)."""
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "fifo")  # opening it would wait for a writer
     before = len(os.listdir("/proc/self/fd"))
@@ -157,17 +157,17 @@ def test_nobody_answers_where_no_process_runs(tmp_path: Path) -> None:
     assert ask(tmp_path, "status") is NOBODY and len(os.listdir("/proc/self/fd")) == before
 
 
-def test_an_answer_is_waited_for_half_a_minute_and_read_up_to_64_mib() -> None:
+def test_ask_waits_half_a_minute_and_reads_up_to_64_mib() -> None:
     assert (control_client.TIMEOUT, control_client.ANSWER_BYTES_MAX) == (30.0, 64 << 20)
 
 
 @pytest.mark.parametrize(
     "answer", [b"", b'{"ok": true, "result": 1}\n', b'{"ok": false, "error": "no"}\n', None]
 )
-def test_a_server_that_hangs_up_or_is_silent(
+def test_a_server_that_disconnects_or_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
 ) -> None:
-    """A server that hangs up is treated as absent; a silent one is an error; an old version's error has no code."""
+    """A server that disconnects counts as absent; a silent one is an error; errors of earlier versions have no code."""
     monkeypatch.setattr(control_client, "TIMEOUT", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "control.sock"))
@@ -250,7 +250,7 @@ def test_a_client_that_disconnects_does_not_affect_others(
 
 
 def test_a_client_that_reads_no_answers_gets_no_more(tmp_path: Path) -> None:
-    """A client asks 300 times for a MiB and reads nothing: buffered output stays small, and others are answered."""
+    """A client requests a MiB 300 times and reads nothing: buffered output stays small, and others are answered."""
     count = 0
 
     async def handler(request: dict[str, Any]) -> Any:

@@ -24,13 +24,13 @@ def known() -> set[str]:
     return {f"crawler_{name}" for name in named}
 
 
-def test_each_expression_names_a_metric_of_ours() -> None:
+def test_each_expression_uses_an_existing_metric() -> None:
     queries = [each["query"]["query"] for each in VARIABLES.values() if each["type"] == "query"]
     used = {name for text in [*expressions(), *queries] for name in re.findall(r"crawler_[a-z_]+", text)}
     assert len(used) > 20 and used <= known(), used - known()
 
 
-def test_each_metric_is_that_of_the_chosen_instances_and_processes() -> None:
+def test_each_metric_is_filtered_by_instance_and_process() -> None:
     for text in expressions():
         metrics_named = re.findall(r"crawler_[a-z_]+(\{[^}]*\})?", text)
         assert metrics_named, text
@@ -43,12 +43,12 @@ def test_each_metric_is_that_of_the_chosen_instances_and_processes() -> None:
 
 
 def test_rates_follow_the_scrape_interval() -> None:
-    """A fixed range shows nothing once the scrape interval is longer than half of it."""
+    """A rate over a fixed range is empty if the scrape interval is longer than half of the range."""
     ranges = {found for text in expressions() for found in re.findall(r"\[([^\]]*)\]", text)}
     assert ranges == {"$__rate_interval"}
 
 
-def test_what_an_operator_looks_for_is_there() -> None:
+def test_the_important_metrics_are_shown() -> None:
     used = " ".join(expressions())
     for name in ("log_warnings_total", "log_errors_total", "process_open_fds", "process_max_fds",
                  "serve_ready_hits_total", "serve_ready_misses_total"):  # fmt: skip

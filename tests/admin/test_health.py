@@ -1,4 +1,4 @@
-"""The verdict on a crawl: each rule by itself, and crawls that only look ill."""
+"""The health verdict on a crawl: each rule alone, and crawls that look ill but are healthy."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ NOW = 10_000.0
 
 
 def status(**more: Any) -> Status:
-    """A healthy crawl of one process."""
+    """Return the status of a healthy crawl of one process."""
     usual: dict[str, Any] = {
         "name": "p0",
         "now": NOW,
@@ -99,18 +99,18 @@ def test_a_healthy_crawl_is_never_called_ill(more: dict[str, Any]) -> None:
     assert str(health(status(**more))) == "healthy"
 
 
-def test_a_pause_by_the_user_is_no_problem() -> None:
+def test_a_crawl_paused_by_the_user_is_healthy() -> None:
     verdict = health(status(paused=["user"], recent=growth(0, 0)))
     assert verdict.healthy and verdict.state == "paused"
 
 
-def test_a_crawl_at_rest_is_not_judged() -> None:
+def test_a_crawl_at_rest_has_no_problems() -> None:
     verdict = health(status(members=[MemberStatus("p0", "at_rest")], errors=[error(1)]))
     assert (verdict.state, verdict.problems) == ("at rest", ())
 
 
-def test_problems_of_all_processes_count() -> None:
-    """The verdict on the merged status: rates and hosts add up over processes."""
+def test_problems_are_found_in_the_merged_status() -> None:
+    """The verdict is computed from the merged status, in which rates and hosts add up over processes."""
     ill = status(name="p1", members=[MemberStatus("p1", "running")], recent=growth(1000, 900, dns_error=900))
     merged = whole([status(), ill])
     assert [problem.rule for problem in merged.health.problems] == ["requests"]
@@ -119,7 +119,7 @@ def test_problems_of_all_processes_count() -> None:
     assert str(rested.health) == "unhealthy: p1 is not running"
 
 
-def test_requests_of_pages_refetches_and_robots_count() -> None:
+def test_requests_for_pages_refreshes_and_robots_txt_are_counted() -> None:
     counters = {"pages.fetched": 5, "pages.retried": 9, "robots.connect_error": 3, "robots.rules_ignored": 4}
     counters |= {"refresh.reset": 2, "pages.robots_denied": 7, "robots.gone": 1}
     grown = recent_requests(counters)

@@ -1,4 +1,4 @@
-"""Curves: rates between samples, the ring, thinning."""
+"""The history behind the dashboard's curves: rates between samples, the bounded ring, and thinning."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ def test_rates_are_growth_over_time() -> None:
     assert pulse.sample(status(100), 10.0)["pages"] == 0.0
     point = pulse.sample(status(150, again=30), 20.0)
     assert point["pages"] == 5.0 and point["again"] == 3.0 and point["todo"] == 3.0 and point["bytes"] == 0.0
-    assert pulse.sample(status(0), 30.0)["pages"] == 0.0, "a process that began anew has no negative rate"
+    assert pulse.sample(status(0), 30.0)["pages"] == 0.0, "a restarted process has no negative rate"
     assert pulse.sample(status(9), 30.0)["pages"] == 0.0, "no time has passed"
 
 
@@ -31,15 +31,15 @@ def test_the_ring_is_bounded(points: int, adds: int, shown: int) -> None:
     assert plain["times"] == sorted(plain["times"])
 
 
-def test_points_keep_their_distance() -> None:
+def test_points_are_a_minimum_time_apart() -> None:
     history = History(100.0, 10.0)
     assert history.add({}, 0.0)
     assert not history.add({}, 0.5)
     assert history.add({}, 1.0)
 
 
-def test_the_curves_begin_with_the_crawl_and_grow_coarser() -> None:
-    """A point a second at first; after a day one in ten seconds, with the first instant still there."""
+def test_curves_start_with_the_crawl_and_get_coarser_with_time() -> None:
+    """At first there is a point for each second; after a day one for ten seconds, and the first point is kept."""
     history = History(86_400.0, 10.0)
     for second in range(60):
         history.add({"pages": second}, float(second))
@@ -54,7 +54,7 @@ def test_the_curves_begin_with_the_crawl_and_grow_coarser() -> None:
     assert longest <= history.points_max
 
 
-def test_freshness_and_finds_have_curves() -> None:
+def test_freshness_and_newly_found_pages_have_curves() -> None:
     refreshing = {"expected_freshness": 0.75, "news": {"per_day": 12.5}}
     point = RateSampler().sample(status(0) | {"refreshing": refreshing}, 1.0)
     assert (point["fresh"], point["found"]) == (0.75, 12.5)

@@ -1,4 +1,4 @@
-"""The lists of several processes become one."""
+"""The lists of hosts of several processes are merged into one."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ def answer(*ranks: float, failing: int = 0) -> dict[str, Any]:
     return {"hosts": 10, "matched": 5, "failing": failing, "unsearched": 0, "rows": rows}
 
 
-def test_the_best_of_all_processes_come_first() -> None:
+def test_the_merged_list_is_ranked_over_all_processes() -> None:
     found = merged([answer(9.0, 3.0, failing=2), answer(7.0, 1.0), answer()], 3, ("p3",))
     assert [row["host"] for row in found["rows"]] == ["h9.0", "h7.0", "h3.0"]
     assert (found["hosts"], found["matched"], found["failing"]) == (30, 15, 2)

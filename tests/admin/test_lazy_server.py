@@ -1,4 +1,4 @@
-"""The lazy admin server: it listens from the start, and is imported for the first client."""
+"""The lazy admin server listens from the start; its code is imported when the first client connects."""
 
 import asyncio
 import socket
@@ -28,8 +28,8 @@ def _door(folder: Path, source: Processes) -> LazyAdminServer:
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_the_first_clients_bring_the_server_in(tmp_path: Path, loop: object) -> None:
-    """Clients that connect while it is imported wait; they and later ones are answered."""
+def test_the_first_client_imports_the_server(tmp_path: Path, loop: object) -> None:
+    """Clients that connect during the import wait; they and later clients are answered."""
     source = Processes()
 
     async def play() -> None:
@@ -39,7 +39,7 @@ def test_the_first_clients_bring_the_server_in(tmp_path: Path, loop: object) -> 
         assert (tmp_path / "admin-token").exists()
         while not source.asked:
             await asyncio.sleep(0)
-        assert door.server is None, "the curves begin without it"
+        assert door.server is None, "the curves begin before the server is imported"
         first = await asyncio.gather(*(_get(port, path) for path in ("/healthz", "/status", "/")))
         later = await _get(port, "/healthz")
         await door.close()
@@ -52,7 +52,7 @@ def test_the_first_clients_bring_the_server_in(tmp_path: Path, loop: object) -> 
 
 
 def test_closing_without_a_client(tmp_path: Path) -> None:
-    """Closed before the first client, or right after one connected, it leaves no listener."""
+    """A server closed before its first client, or right after one connected, leaves no listener."""
 
     async def play() -> None:
         for comes in (False, True):
@@ -71,7 +71,7 @@ def test_closing_without_a_client(tmp_path: Path) -> None:
     uvloop.run(play())
 
 
-def test_an_address_that_is_taken(tmp_path: Path) -> None:
+def test_an_address_in_use(tmp_path: Path) -> None:
     """If the default address is in use, the crawl runs without a dashboard; any other address is an error."""
 
     async def play() -> None:
@@ -84,8 +84,8 @@ def test_an_address_that_is_taken(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_a_crawl_that_nobody_looks_at_loads_no_http_server() -> None:
-    """It takes a third of a start's CPU, so a plain crawl must not import it, even indirectly."""
+def test_a_crawl_without_dashboard_clients_imports_no_http_server() -> None:
+    """The import takes a third of a start's CPU, so a plain crawl must not import the server, even indirectly."""
     code = (
         "import sys, crawler.api, crawler.cli.crawl, crawler.cli.companions, crawler.admin.lazy_server;"
         "assert not {'aiohttp', 'prometheus_client', 'rich'} & sys.modules.keys()"

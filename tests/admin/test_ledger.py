@@ -1,4 +1,4 @@
-"""The politeness ledger, from lines of the log of fetches."""
+"""The politeness ledger, computed from lines of the fetch log."""
 
 from pathlib import Path
 
@@ -43,6 +43,6 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
     assert len(list(ledger.tail_lines(path))) == 1000
 
 
-def test_host_names() -> None:
+def test_host_names_are_read_from_names_and_urls() -> None:
     assert ledger.host_name("EXAMPLE.org") == ledger.host_name("https://example.org/x") == "example.org"
     assert ledger.host_name("no host!") == ledger.host_name("") == ""

@@ -1,4 +1,4 @@
-"""The metrics as Prometheus' own parser reads them, names and units, and the number of series."""
+"""The metrics: as Prometheus' own parser reads them, their names and units, and the number of series."""
 
 import re
 
@@ -52,7 +52,7 @@ def samples(*parts: dict) -> dict[tuple[str, tuple[tuple[str, str], ...]], float
     }
 
 
-def test_values_are_read_back() -> None:
+def test_prometheus_reads_the_values_back() -> None:
     found = samples(status())
     p0 = ("process", "p0")
     assert found["crawler_pages_total", (("outcome", "fetched"), p0)] == 1
@@ -66,8 +66,8 @@ def test_values_are_read_back() -> None:
     assert found["crawler_links_filtered_total", (p0, ("rule", "scope"))] == 1
 
 
-def test_names_and_help() -> None:
-    """promtool's rules: HELP for all, base units, counters and only counters end in _total."""
+def test_metrics_have_valid_names_and_help_texts() -> None:
+    """promtool's rules: every metric has a HELP text and a base unit; counters, and only they, end in _total."""
     text = metrics.text([status()]).decode()
     for family in text_string_to_metric_families(text):
         assert family.documentation.endswith("."), family.name
@@ -85,11 +85,11 @@ def test_series_do_not_grow_with_the_crawl() -> None:
     assert not any("example" in value for _, labels in many for _, value in labels)
 
 
-def test_processes_are_told_apart() -> None:
+def test_each_process_has_its_own_series() -> None:
     found = samples(status("p0"), status("p1"))
     assert {dict(labels)["process"] for name, labels in found if name == "crawler_urls_todo"} == {"p0", "p1"}
 
 
-def test_a_histogram_counts_each_once() -> None:
+def test_a_histogram_counts_each_value_once() -> None:
     assert list(process_metrics.cumulative(COMMITS.plain()))[-1] == ("+Inf", 4.0)
     assert [count for _, count in process_metrics.cumulative(COMMITS.plain())][:2] == [2.0, 2.0]

@@ -8,7 +8,7 @@ from crawler.admin.process_metrics import RecentErrors
 
 
 @pytest.mark.parametrize(("crawls", "others", "shown"), [(1, 0, 1), (2, 0, 1), (1, 1, 0), (0, 0, 1)], ids=str)
-def test_a_warning_is_shown_once_wherever_no_log_is_set_up(
+def test_a_warning_is_shown_once_without_logging_configuration(
     crawls: int, others: int, shown: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Python's last-resort handler shows messages without a handler; the crawls' own handlers must not disable it."""

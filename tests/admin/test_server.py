@@ -17,7 +17,7 @@ from tests.serve.support import Response
 
 
 def _hosts(name: str, *ranks: float) -> dict[str, Any]:
-    """The answer of a process to `hosts`."""
+    """Return a process's answer to the command `hosts`."""
     rows = [{"host": f"{name}-{k}", "rank": rank, "cause": ""} for k, rank in enumerate(ranks)]
     return {"hosts": 2, "matched": 2, "failing": 0, "unsearched": 0, "rows": rows}
 
@@ -93,7 +93,7 @@ def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path)
 
 
-def test_reading(watched: Watched) -> None:
+def test_each_readable_address_is_served(watched: Watched) -> None:
     async def talk(watched: Watched) -> None:
         page = await watched.ask("/")
         assert page.status == 200 and b"<title>crawler</title>" in page.body
@@ -132,14 +132,16 @@ def test_reading(watched: Watched) -> None:
         ("/do", 404),
     ],
 )
-def test_what_is_not_there(watched: Watched, target: str, code: int) -> None:
+def test_unknown_addresses_and_invalid_requests_are_rejected(
+    watched: Watched, target: str, code: int
+) -> None:
     async def talk(watched: Watched) -> None:
         assert (await watched.ask(target)).status == code
 
     watched.run(talk)
 
 
-def test_no_change_without_the_token(watched: Watched) -> None:
+def test_changes_need_the_token(watched: Watched) -> None:
     async def talk(watched: Watched) -> None:
         token = f"X-Admin-Token: {watched.server.token}"
         for command in ("pause", "resume", "stop"):
@@ -161,7 +163,7 @@ def test_no_change_without_the_token(watched: Watched) -> None:
 
 
 def test_events_come_each_second(watched: Watched) -> None:
-    """The stream begins with an event at once and ends with the server; the number of streams is bounded."""
+    """The stream begins with an immediate event and ends with the server; the number of streams is bounded."""
 
     async def talk(watched: Watched) -> None:
         streams = []
@@ -191,10 +193,10 @@ async def _next_event(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]
 
 
 @pytest.mark.parametrize(("failure", "state"), [("", "stopped"), ("the disk is full", "failed")])
-def test_a_stream_lives_while_samples_are_late_and_says_how_the_crawl_ended(
+def test_a_stream_sends_heartbeats_and_reports_how_the_crawl_ended(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, failure: str, state: str
 ) -> None:
-    """Regression: a page could not tell a slow process, a lost connection and the end of the crawl apart."""
+    """Regression: a page could once not tell a slow process, a lost connection and the end of the crawl apart."""
     monkeypatch.setattr(server, "BEAT", 0.02)
 
     async def talk(watched: Watched) -> None:
@@ -203,7 +205,7 @@ def test_a_stream_lives_while_samples_are_late_and_says_how_the_crawl_ended(
         await reader.readuntil(b"\r\n\r\n")
         while (await _next_event(reader))[0] != "message":
             pass
-        watched.source.slow = asyncio.Event()  # never set: a process that does not answer
+        watched.source.slow = asyncio.Event()  # never set: no process answers
         kinds = set()
         for _ in range(5):
             kind, data = await _next_event(reader)
@@ -221,7 +223,7 @@ def test_a_stream_lives_while_samples_are_late_and_says_how_the_crawl_ended(
 
 
 def test_an_idle_limit_does_not_end_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit on idle connections applies to clients that owe a request, not to those that read events."""
+    """The idle time limit applies to clients that have yet to send a request, not to those that read events."""
     monkeypatch.setattr(server, "TIMEOUT", 0.05)
     monkeypatch.setattr(server, "BEAT", 0.02)
     monkeypatch.setattr("crawler.serve.http_server.SWEEP_INTERVAL", 0.01)
@@ -236,8 +238,8 @@ def test_an_idle_limit_does_not_end_a_stream(tmp_path: Path, monkeypatch: pytest
     Watched(tmp_path).run(talk)
 
 
-def test_lists_and_tails(watched: Watched, tmp_path: Path) -> None:
-    """Hosts of all processes in one list, the latest fetches and log lines, and which crawl it is."""
+def test_lists_of_hosts_fetches_and_log_lines(watched: Watched, tmp_path: Path) -> None:
+    """The server lists the hosts of all processes, the latest fetches and log lines, and names the crawl's directory."""
 
     async def talk(watched: Watched) -> None:
         found = (await watched.ask("/hosts?order=failing&limit=3&search=a&cause=reset")).json
@@ -256,8 +258,8 @@ def test_lists_and_tails(watched: Watched, tmp_path: Path) -> None:
     watched.run(talk)
 
 
-def test_what_a_missing_process_knows_is_not_denied(watched: Watched) -> None:
-    """A host or URL of a process that is down was "unknown", or described by a process that does not own it."""
+def test_data_of_a_missing_process_is_reported_as_missing(watched: Watched) -> None:
+    """Hosts and URLs of a process that is down were once reported as unknown, or described by the wrong process."""
 
     async def talk(watched: Watched) -> None:
         assert (await watched.ask("/hosts/a.example")).status == 404

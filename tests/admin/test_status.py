@@ -14,7 +14,7 @@ def status(name: str, now: float, **more: Any) -> Status:
     return Status(name=name, now=now, **more)
 
 
-def test_counts_add_up_and_instants_and_peers_do_not() -> None:
+def test_merging_adds_counts_but_not_times_and_peers() -> None:
     one = status(
         "p0", 7.0, counters={"urls.done": 1}, frontier=FrontierCounts(todo=3), splitter=SplitterCounts(sent=4),
         peers={"p0": {"p1": PeerStatus(4, 40, connected=True)}},
@@ -31,24 +31,24 @@ def test_counts_add_up_and_instants_and_peers_do_not() -> None:
     assert merge([one]) == one
 
 
-def test_a_process_that_has_said_nothing_yet_adds_nothing() -> None:
+def test_an_empty_status_adds_nothing() -> None:
     told = status("p1", 5.0, counters={"pages.fetched": 2}, splitter=SplitterCounts(sent=1))
     assert merge([Status(), told]) == told == merge([told, Status()])
 
 
-def test_plain_trees_add_up_by_the_same_rules() -> None:
+def test_plain_dictionaries_are_merged_by_the_same_rules() -> None:
     parts = [status("p0", 7.0, counters={"a.b": 1}), status("p1", 5.0, counters={"a.b": 2, "a.c": 3})]
     assert merge([part.plain() for part in parts]) == merge(parts).plain()
 
 
 @pytest.mark.parametrize("splitter", [None, SplitterCounts(sent=1)])
-def test_a_status_survives_its_way_through_json(splitter: SplitterCounts | None) -> None:
+def test_a_status_is_unchanged_after_json(splitter: SplitterCounts | None) -> None:
     whole = status("p0", 1.0, counters={"urls.filtered.scope": 2, "urls.done": 1}, splitter=splitter)
     whole.peers = {"p0": {"p1": PeerStatus(1, 10, connected=False, last_ending="reset", address="a:1")}}
     assert Status.of(whole.plain()) == whole
 
 
-def test_groups_of_counters() -> None:
+def test_counters_are_grouped_by_prefix() -> None:
     counters = {"pages.fetched": 1, "urls.filtered.scope": 2, "urls.done": 3}
     assert nested(counters) == {"pages": {"fetched": 1}, "urls": {"done": 3, "filtered": {"scope": 2}}}
     assert group(counters, "urls") == {"filtered.scope": 2, "done": 3}
@@ -64,7 +64,7 @@ def report(**more: Any) -> Report:
     return Report(**(nothing | more))
 
 
-def test_reports_span_all_times_and_average_shares() -> None:
+def test_a_merged_report_covers_all_times_and_averages_shares() -> None:
     one = report(
         started=5.0, ended=9.0, counters={"pages.fetched": 3}, why_slow={"host": 0.5}, problems=["a"]
     )
@@ -76,7 +76,7 @@ def test_reports_span_all_times_and_average_shares() -> None:
     assert both.problems == ["a"] and both.cpu_seconds == 2.0
 
 
-def test_a_report_says_whether_all_holds_and_which_links_stayed() -> None:
+def test_a_report_has_conservation_and_the_share_of_local_links() -> None:
     plain = report(splitter=SplitterCounts(local=3, foreign=1)).plain()
     assert plain["conservation"] == "holds" and plain["splitter"]["local_share"] == 0.75
     assert plain["pages"] == {} and plain["run"]["urls"] == {} and plain["seconds"] == 1.0
@@ -84,7 +84,7 @@ def test_a_report_says_whether_all_holds_and_which_links_stayed() -> None:
     assert alone["conservation"] == ["x"] and "splitter" not in alone
 
 
-def test_a_crawl_without_a_page_gives_its_reasons() -> None:
+def test_a_report_without_pages_explains_why() -> None:
     nothing = report(run_counters={"pages.dns_error": 2, "pages.retried": 4})
     assert (
         not nothing.any_success
@@ -95,13 +95,13 @@ def test_a_crawl_without_a_page_gives_its_reasons() -> None:
     assert report(counters={"pages.empty": 1}).any_success
 
 
-def test_growth_adds_up_over_processes_and_its_span_does_not() -> None:
+def test_merging_adds_growth_but_not_its_time_span() -> None:
     one, other = {"span": 60.0, "done": 10, "hosts": 2}, {"span": 55.0, "done": 5, "hosts": 1}
     both = merge([status("p0", 7.0, recent=one), status("p1", 7.0, recent=other), Status()])
     assert both.recent == {"span": 60.0, "done": 15, "hosts": 3}
 
 
-def test_the_last_minute_forgets_what_lies_before_it() -> None:
+def test_older_samples_do_not_count_for_the_last_minute() -> None:
     minute = LastMinute()
     assert minute.plain() == {}
     for look in range(0, 301, 5):
@@ -118,7 +118,7 @@ def refreshed(pages: int, **more: Any) -> dict[str, Any]:
     return section | more
 
 
-def test_refreshes_of_several_processes_are_weighed_by_their_pages() -> None:
+def test_refresh_figures_are_weighted_by_pages() -> None:
     row = {"decile": 2, "refreshes": 10, "predicted": 0.2, "found": 0.1}
     arm = {"policy": "ncis", "pages": 10, "refreshes": 10, "changed": 2, "seen": 0.5, "seen_error": 0.1}
     one = refreshed(100, expected_freshness=0.9, level=8.0, ages={"median": 10.0, "p90": 20.0, "oldest": 30.0},
@@ -142,7 +142,7 @@ def test_refreshes_of_several_processes_are_weighed_by_their_pages() -> None:
     assert merge([Status(), Status()]).refreshing == {}
 
 
-def test_new_pages_that_hubs_of_several_processes_have_shown_are_summed_up() -> None:
+def test_new_pages_found_by_hubs_add_up_over_processes() -> None:
     news = {"found": 3, "per_day": 1.5, "by_kind": {"page": 2, "feed": 1}, "dated": 1, "delay_median": 60.0,
             "delay_p90": 80.0, "hubs": 2, "unfound": 1.5}  # fmt: skip
     more = news | {"dated": 3, "by_kind": {"page": 3}, "delay_median": 20.0, "per_day": None}
@@ -155,12 +155,12 @@ def test_new_pages_that_hubs_of_several_processes_have_shown_are_summed_up() -> 
     }  # fmt: skip
 
 
-def test_a_status_of_nothing_has_no_instant_and_no_counts() -> None:
+def test_an_empty_status_has_zero_time_and_counts() -> None:
     plain = Status().plain()
     assert plain["now"] == 0.0 and plain["frontier"]["todo"] == 0 and plain["splitter"] == {}
 
 
-def test_ages_and_levels_of_processes_without_a_page_are_left_out() -> None:
+def test_refresh_figures_of_processes_without_pages() -> None:
     aged = {"median": 10.0, "p90": 20.0, "oldest": 30.0}
     one, two = (
         refreshed(0, ages=aged, level=None),
@@ -172,14 +172,14 @@ def test_ages_and_levels_of_processes_without_a_page_are_left_out() -> None:
     assert said["more_rate"] == {"share": 0.2, "gain": 0.5} and said["arms"] == []
 
 
-def test_the_mean_of_an_arm_without_an_error_has_none() -> None:
+def test_an_arm_without_a_standard_error() -> None:
     arm = {"policy": "ncis", "pages": 10, "refreshes": 10, "changed": 2, "expected": 0.5}
     parts = [Status(refreshing=refreshed(1, arms=[arm])) for _ in range(2)]
     (said,) = merge(parts).refreshing["arms"]
     assert (said["expected"], said["expected_error"]) == (0.5, 0.0) and "seen" not in said
 
 
-def test_what_no_part_has_is_none_and_words_are_those_of_the_first_that_has_any() -> None:
+def test_merging_missing_values_and_texts() -> None:
     parts = [{"a": None, "b": "", "c": True}, {"a": None, "b": "x", "c": False}, {"b": "y", "d": 2.5}]
     assert merge(parts) == {"a": None, "b": "x", "c": True, "d": 2.5}
     assert merge([{"c": False}, {"c": False}]) == {"c": False}
@@ -188,7 +188,7 @@ def test_what_no_part_has_is_none_and_words_are_those_of_the_first_that_has_any(
 @pytest.mark.parametrize(
     ("seconds", "pages", "size"), [(2.0, 2.0, 4.0), (0.5, 8.0, 16.0), (0.0, 0.0, 0.0), (-1.0, 0.0, 0.0)]
 )
-def test_rates_are_growth_by_time(seconds: float, pages: float, size: float) -> None:
+def test_rates_are_growth_divided_by_time(seconds: float, pages: float, size: float) -> None:
     before, after = {"pages.fetched": 1, "pages.gone": 7}, {"pages.fetched": 5, "bytes.wire": 8}
     assert rates(before, after, seconds) == {"pages": pages, "bytes": size}
     assert rates({"bytes.wire": 3}, {"bytes.wire": 3}, 1.0) == {"pages": 0.0, "bytes": 0.0}

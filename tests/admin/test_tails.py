@@ -17,7 +17,7 @@ def pages(path: Path, n: int) -> Path:
     return path
 
 
-def test_fetches_newest_first_by_outcome_and_text(tmp_path: Path) -> None:
+def test_fetches_are_listed_newest_first_and_filtered(tmp_path: Path) -> None:
     path = pages(tmp_path / "pages.jsonl", 40)
     assert [row["url"][-2:] for row in tails.fetches(path, limit=3)] == ["39", "38", "37"]
     assert {row["outcome"] for row in tails.fetches(path, outcome="gone")} == {"gone"}
@@ -29,7 +29,7 @@ def test_fetches_newest_first_by_outcome_and_text(tmp_path: Path) -> None:
 
 
 def test_a_rotation_does_not_empty_the_tail(tmp_path: Path) -> None:
-    """The former file is read too, as far as the bound allows; the ledger reads in the order of time."""
+    """The former file is read too, as far as the bound allows; the ledger reads lines in chronological order."""
     path = pages(tmp_path / "pages.jsonl", 6)
     path.rename(tmp_path / "pages.jsonl.1")
     path.write_bytes(b'{"url":"http://a.org/new"}\n')
@@ -60,8 +60,8 @@ ValueError: an ERROR in it
 """
 
 
-def test_log_lines_by_level_and_text(tmp_path: Path) -> None:
-    """A traceback belongs to its message; lines of several processes name theirs."""
+def test_log_lines_are_filtered_by_level_and_text(tmp_path: Path) -> None:
+    """A traceback belongs to its message; if there are several processes, each line names its own."""
     path = tmp_path / "crawler.log"
     path.write_text(LOG)
     assert [row["level"] for row in tails.log_lines(path)] == ["warning", "error", "warning", "info"]

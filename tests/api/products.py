@@ -1,4 +1,4 @@
-"""Ten lines of a user: 50 products to a file. `mypy --strict` reads them, a test runs them."""
+"""A user's program of ten lines: it writes 50 products to a file. Tests check it with `mypy --strict` and run it."""
 
 import sys
 from collections.abc import Iterator

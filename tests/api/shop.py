@@ -6,7 +6,7 @@ PRODUCTS = 50
 
 
 def shop() -> dict[str, Route]:
-    """The routes of the shop; `/about` is linked, but no product."""
+    """Return the routes of the shop; `/about` is linked, but is not a product."""
     routes: dict[str, Route] = {"/about": "<title>About</title>"}
     for n in range(PRODUCTS):
         routes[f"/product/{n}"] = (

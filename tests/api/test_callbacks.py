@@ -1,4 +1,4 @@
-"""Callbacks, requests and items: what Scrapy's users write, on a shop on loopback."""
+"""Callbacks, requests and items, as users of Scrapy write them, tested on a shop on loopback."""
 
 import asyncio
 import csv
@@ -40,8 +40,8 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["products.jsonl", "products.csv", "products.parquet"])
-def test_fifty_products_by_a_script(web: Web, tmp_path: Path, name: str) -> None:
-    """The script as a user runs it; it fetches what the callback asks for and nothing else."""
+def test_a_script_fetches_fifty_products(web: Web, tmp_path: Path, name: str) -> None:
+    """The script is run as a user runs it; it fetches the pages that its callback requests and no others."""
     made = tmp_path / name
     subprocess.run([sys.executable, PROGRAM, web.url(), made, tmp_path / "crawl"], check=True)
     if name.endswith(".csv"):
@@ -74,7 +74,7 @@ class Cup(msgspec.Struct):
 
 
 class Spider:
-    """Callbacks as methods, asynchronous, with `meta`, and items of each kind."""
+    """A spider whose callbacks are asynchronous methods that use `meta` and yield items of each kind."""
 
     def __init__(self) -> None:
         self.shelves: list[int] = []
@@ -93,7 +93,7 @@ class Spider:
         return [{"name": name}, Tea(name), Cup(name)]
 
 
-def test_callbacks_with_meta_and_items_of_each_kind(web: Web, tmp_path: Path) -> None:
+def test_callbacks_get_meta_and_yield_items_of_each_kind(web: Web, tmp_path: Path) -> None:
     spider = Spider()
     report = crawl(web, tmp_path, spider.parse, items=tmp_path / "items.jsonl", follow=False)
     assert sorted(spider.shelves) == sorted([0, 1, 2, 3, 4] * 10)
@@ -101,10 +101,10 @@ def test_callbacks_with_meta_and_items_of_each_kind(web: Web, tmp_path: Path) ->
     assert report["hooks"] == {"errors": {}, "items": 3 * PRODUCTS}
 
 
-def test_a_page_whose_callback_fails_is_given_again(
+def test_a_page_whose_callback_fails_is_delivered_again(
     web: Web, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Counted, logged with its URL, and given at the next run without being fetched again; then no more."""
+    """The error is counted and logged with the URL; the next run delivers the page again without fetching it."""
     given: list[str] = []
 
     def failing(page: crawler.Page) -> Any:
@@ -133,7 +133,7 @@ def test_a_page_whose_callback_fails_is_given_again(
     assert command("check", "--dir", tmp_path / "crawl").code == 0
 
 
-def test_a_script_without_a_log_shows_errors_and_why_a_run_gives_nothing(web: Web, tmp_path: Path) -> None:
+def test_a_script_without_logging_shows_errors_and_why_a_run_has_no_pages(web: Web, tmp_path: Path) -> None:
     """The dashboard's log handler once replaced Python's own, and no error was shown."""
     program = tmp_path / "program.py"
     program.write_text(
@@ -165,8 +165,8 @@ def test_on_error_stop_ends_the_run(web: Web, tmp_path: Path, caplog: pytest.Log
     assert raised.traceback[-1].name == "failing" and "bug" not in caplog.text
 
 
-def test_a_callback_without_a_place_for_its_items_ends_the_run(web: Web, tmp_path: Path) -> None:
-    """It was logged for each page."""
+def test_items_without_an_items_file_end_the_run(web: Web, tmp_path: Path) -> None:
+    """The error was once logged for each page, and the run continued."""
     with pytest.raises(UsageError, match="no file is given; set items="):
         crawl(web, tmp_path, lambda _: {"a": 1})
 
@@ -184,7 +184,7 @@ print("after", report["stopped_by"], report["pages"]["fetched"] > 0, flush=True)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_in_a_script_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    """The report is returned and saved; there is no traceback. It once was a KeyboardInterrupt from asyncio."""
+    """The report is returned and saved, without a traceback. Ctrl-C once raised KeyboardInterrupt from asyncio."""
     program = tmp_path / "program.py"
     program.write_text(INTERRUPTED % SETTINGS, encoding="utf-8")
     with Web({"/": page()}, other=page()) as web:
@@ -214,8 +214,8 @@ def test_errors_name_settings_in_python_and_flags_on_the_command_line(
         crawler.run("http://example.org/", directory=tmp_path / "d", config={"crawl": {"scope": "any"}})
 
 
-def test_variables_of_the_environment_set_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They override the settings of a script, and errors name them."""
+def test_environment_variables_override_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Environment variables override the settings of a script, and errors name them."""
     monkeypatch.setenv("CRAWLER_CRAWL__MAX_PAGES", "7")
     assert crawler.configure({"crawl": {"max_pages": 5, "depth": 2}}).crawl.max_pages == 7
     assert crawler.configure().crawl.max_pages == 7
@@ -225,7 +225,7 @@ def test_variables_of_the_environment_set_keys(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_requests_of_a_stopped_crawl_keep_their_callbacks(web: Web, tmp_path: Path) -> None:
-    """A run ends with requests to do; the next one, in another process as it were, knows whose they are."""
+    """A run ends while requests are queued; the next run, with a new spider, calls the right callback for each."""
     settings = SETTINGS | {"crawl": SETTINGS["crawl"] | {"max_pages": 8, "concurrency": 2}}
     first, second = Spider(), Spider()
     items = tmp_path / "items.jsonl"
@@ -257,12 +257,12 @@ def test_hooks_that_fail_are_counted(web: Web, tmp_path: Path, hook: str) -> Non
         (["css:a.more", "css:.products"], PRODUCTS + 5),
     ],
 )
-def test_which_links_are_followed(web: Web, tmp_path: Path, follow: Any, expected: int) -> None:
+def test_follow_selects_links(web: Web, tmp_path: Path, follow: Any, expected: int) -> None:
     crawl(web, tmp_path, lambda _: None, follow=follow)
     assert len(web.paths()) == expected
 
 
-def test_a_page_in_whose_turn_the_loop_is_left_comes_again(web: Web, tmp_path: Path) -> None:
+def test_a_page_at_which_the_loop_was_left_is_delivered_again(web: Web, tmp_path: Path) -> None:
     async def first() -> str:
         async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=web.url()) as crawling:
             async for found in crawling.pages():
@@ -280,8 +280,8 @@ def test_a_page_in_whose_turn_the_loop_is_left_comes_again(web: Web, tmp_path: P
     assert len(web.paths()) == len(set(web.paths()))
 
 
-def test_stored_pages(web: Web, tmp_path: Path) -> None:
-    """At rest and while it is open; robots.txt and what was never had are none."""
+def test_stored_pages_can_be_read(web: Web, tmp_path: Path) -> None:
+    """`stored()` works at rest and while the crawl is open; it yields neither robots.txt nor pages never fetched."""
     crawl(web, tmp_path, lambda _: None)
     crawling = crawler.Crawl(directory=tmp_path / "crawl")
     assert {found.url: found.css("title").text for found in crawling.stored()}[web.url("/about")] == "About"
@@ -294,14 +294,14 @@ def test_stored_pages(web: Web, tmp_path: Path) -> None:
     assert asyncio.run(opened()) == PRODUCTS + 6
 
 
-def test_fresh_puts_the_former_crawl_aside(web: Web, tmp_path: Path) -> None:
+def test_fresh_renames_the_earlier_crawl(web: Web, tmp_path: Path) -> None:
     for _ in range(2):
         crawl(web, tmp_path, lambda _: None, follow=False, fresh=True)
     assert web.paths() == ["/", "/"] and (tmp_path / "crawl.1" / "seed").exists()
 
 
-def test_cached_uses_the_answers_of_earlier_runs_again(tmp_path: Path) -> None:
-    """Only what no earlier run stored is requested, with its gap; a cached answer costs no gap, and items are new."""
+def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
+    """Only pages that no earlier run stored are requested; cached answers wait for no gap; items go to a new file."""
     routes = {
         "/": page("/a", "/moved", "/gone", "/broken", text="Start"),
         "/a": page(text="A"),
@@ -347,7 +347,7 @@ def test_cached_uses_the_answers_of_earlier_runs_again(tmp_path: Path) -> None:
     assert min(first) <= times[0] <= max(first)  # the copy keeps the time at which it was fetched
 
 
-def test_items_go_on_in_their_file_behind_a_torn_row(tmp_path: Path) -> None:
+def test_items_are_appended_after_a_torn_row_is_removed(tmp_path: Path) -> None:
     from crawler.api.items import open_items
 
     for name, torn in (("a.jsonl", b'{"a"'), ("a.csv", b"3,")):
@@ -361,7 +361,7 @@ def test_items_go_on_in_their_file_behind_a_torn_row(tmp_path: Path) -> None:
     assert (tmp_path / "a.jsonl").read_bytes() == b'{"a":0,"b":[0]}\n{"a":1,"b":[1]}\n{"a"'
 
 
-def test_mistakes_end_in_one_line(web: Web, tmp_path: Path) -> None:
+def test_mistakes_raise_clear_errors(web: Web, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="must end in one of .jsonl"):
         crawl(web, tmp_path, lambda _: None, items=tmp_path / "items.xlsx")
     with pytest.raises(ConfigError, match="not a regular expression"):
@@ -378,7 +378,7 @@ def test_mistakes_end_in_one_line(web: Web, tmp_path: Path) -> None:
         asyncio.run(notebook())
 
 
-def test_fetch_gives_the_last_page_of_a_chain() -> None:
+def test_fetch_returns_the_page_after_redirects() -> None:
     with Web({"/": (302, {"Location": "/home"}, ""), "/home": page(text="home")}) as web:
         found = crawler.fetch(web.url(), SETTINGS)
     assert found.url == web.url("/home") and found.css("title").text == "home"

@@ -23,7 +23,7 @@ def crawl(url: Any, directory: Path, parse: Any, **arguments: Any) -> dict[str, 
 
 
 class Careful:
-    """Asks for pages that fail in different ways."""
+    """A spider that requests pages that fail in different ways."""
 
     def __init__(self, *paths: str) -> None:
         self.paths = paths
@@ -45,8 +45,8 @@ class Careful:
         yield {"failed": found.meta["path"]}
 
 
-def test_requests_without_an_answer_2xx_go_to_their_errback(tmp_path: Path) -> None:
-    """An error status, a redirect without a target, robots.txt, the target of a redirect; its items count."""
+def test_requests_without_a_2xx_answer_go_to_their_errback(tmp_path: Path) -> None:
+    """The errback gets error statuses, bad redirects and pages that robots.txt denies; its items are written."""
     routes: dict[str, Any] = {
         "/robots.txt": "User-agent: *\nDisallow: /private",
         "/": page(),
@@ -75,7 +75,7 @@ def test_requests_without_an_answer_2xx_go_to_their_errback(tmp_path: Path) -> N
 
 
 def test_an_errback_that_fails_is_called_again_in_the_next_run(tmp_path: Path) -> None:
-    """With what the store knows of the failure; its page is not stored."""
+    """The next call gets what is stored about the failure: URL, status and outcome, but not the body."""
     careful = Careful("/gone")
     careful.break_down = True
     with Web({"/": page(), "/gone": (404, {}, "no such tea")}) as web:
@@ -87,8 +87,8 @@ def test_an_errback_that_fails_is_called_again_in_the_next_run(tmp_path: Path) -
         assert careful.failed == [("/gone", 404, "gone", "", web.url("/gone"))]
 
 
-def test_each_cookie_jar_is_a_visitor_of_its_own(tmp_path: Path) -> None:
-    """Two logins at one site; the page of one URL is fetched once for each."""
+def test_each_cookie_jar_is_a_separate_visitor(tmp_path: Path) -> None:
+    """After two logins at one site, the same URL is fetched once for each of them."""
 
     def sign_in(asked: ReceivedRequest) -> Answer:
         name = asked.body.decode().partition("=")[2]
@@ -118,7 +118,7 @@ def test_each_cookie_jar_is_a_visitor_of_its_own(tmp_path: Path) -> None:
     assert sorted(two.read) == [("alice", "of user=alice"), ("bob", "of user=bob")]
 
 
-def test_the_jar_used_longest_ago_is_dropped() -> None:
+def test_the_least_recently_used_jar_is_dropped() -> None:
     jars = CookieJars(2, 10)
     first = jars.of("a")
     jars.of("b")
@@ -128,7 +128,7 @@ def test_the_jar_used_longest_ago_is_dropped() -> None:
 
 
 def test_a_request_goes_through_its_own_proxy(tmp_path: Path) -> None:
-    """Others go directly; the proxy's password is in no record."""
+    """Other requests go directly; the proxy's password is written to no file outside the store."""
     seen: list[str] = []
 
     def through(found: crawler.Page) -> None:
@@ -156,7 +156,7 @@ def test_a_request_goes_through_its_own_proxy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("proxies_max", [1, 100])
-def test_more_proxies_than_are_kept(tmp_path: Path, proxies_max: int) -> None:
+def test_more_proxies_than_the_limit(tmp_path: Path, proxies_max: int) -> None:
     class Many:
         def __init__(self, proxies: list[str]) -> None:
             self.proxies = proxies
@@ -177,7 +177,7 @@ def test_more_proxies_than_are_kept(tmp_path: Path, proxies_max: int) -> None:
 
 
 def test_items_pass_through_the_processors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """In order, also asynchronous ones; None drops an item; an error is the callback's."""
+    """Processors run in order and may be asynchronous; None drops an item; an error counts as the callback's."""
 
     async def clean(item: Any, found: crawler.Page) -> Any:
         return item | {"price": float(item["price"]), "from": found.status}
@@ -199,7 +199,7 @@ def test_items_pass_through_the_processors(tmp_path: Path, caplog: pytest.LogCap
     assert report["hooks"]["errors"] == {"callback": 1} and ", in clean" in caplog.text
 
 
-def test_xpath_is_that_of_parsel() -> None:
+def test_xpath_agrees_with_parsel() -> None:
     pytest.importorskip("parsel")
     found = crawler.Page.of("http://x/", "<ul><li>Green<li>Black</ul>")
     assert found.xpath("//li/text()").getall() == ["Green", "Black"]

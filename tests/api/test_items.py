@@ -1,4 +1,4 @@
-"""Test the items files: columns that come later, values of several types, files that cannot be written."""
+"""Test items files: columns that appear later, values of several types, and files that cannot be written."""
 
 import csv
 import logging
@@ -41,10 +41,10 @@ def read(path: Path) -> list[dict[str, Any]]:
         ([None, None], [None, None]),
     ],
 )
-def test_a_parquet_column_is_as_wide_as_its_values(
+def test_a_parquet_column_gets_a_type_that_holds_all_its_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[Any], expected: list[Any]
 ) -> None:
-    """Read together or one by one, the file is the same."""
+    """The type does not depend on whether rows are written together or one by one."""
     for together in (1, 100):
         monkeypatch.setattr("crawler.api.parquet_items.ROWS_TOGETHER", together)
         made = tmp_path / f"{together}.parquet"
@@ -53,7 +53,7 @@ def test_a_parquet_column_is_as_wide_as_its_values(
         assert not made.with_name(made.name + ".rows").exists()
 
 
-def test_a_column_that_becomes_text_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_column_that_becomes_text_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "crawler"):
         write(tmp_path / "a.parquet", {"price": 3}, {"price": 4}, {"price": "sold out"})
     assert (
@@ -63,7 +63,7 @@ def test_a_column_that_becomes_text_is_named(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_rows_are_added_to_a_parquet_file(tmp_path: Path) -> None:
-    """In a later run, also with a new column, and after a run that ended without closing the file."""
+    """A later run adds rows, also with a new column, and after a run that ended without closing the file."""
     made = tmp_path / "a.parquet"
     write(made, {"a": 1})
     killed = open_items(made)
@@ -81,7 +81,7 @@ def test_rows_are_added_to_a_parquet_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_frees_the_directory_and_keeps_the_rows(tmp_path: Path) -> None:
-    """The directory once stayed locked in the program, and the rows lay in a file that no message named."""
+    """The directory once stayed locked in the program, and no message named the file that held the rows."""
     made = tmp_path / "a.parquet"
 
     def parse(found: crawler.Page) -> Any:
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_written_frees_the_directory_and_keeps_the_rows(tm
     assert read(made) == [{"title": "Home"}]
 
 
-def test_a_csv_file_gets_the_columns_that_come_later(tmp_path: Path) -> None:
+def test_a_csv_file_gets_columns_that_appear_later(tmp_path: Path) -> None:
     made = tmp_path / "a.csv"
     write(made, {"a": 'x\n"y"', "b": 1}, {"b": 2})
     write(made, {"c": 3, "a": "z"}, {"d": [1]})

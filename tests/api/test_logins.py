@@ -1,4 +1,4 @@
-"""Test logins by a form: the cookies of a crawl whose Python code makes requests."""
+"""Test logins through a form: the cookies of a crawl whose Python code makes requests."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ FORM = '<form method=post action=/login><input name=token value="{}"><input name
 
 
 def form(asked: ReceivedRequest) -> Answer:
-    """The form and the check of its token, which the cookie of the form's page must repeat."""
+    """Serve the form, and check that the submitted token equals the cookie that was set with the form."""
     if asked.method == "GET":
         return 200, {"Set-Cookie": "token=7; Path=/"}, FORM.format(7)
     if b"token=7" in asked.body and "token=7" in asked.headers.get("Cookie", ""):
@@ -32,7 +32,7 @@ def orders(asked: ReceivedRequest) -> Answer:
 
 
 class Customer:
-    """Logs in with the form and reads a page behind it."""
+    """A spider that logs in with the form and reads a page behind the login."""
 
     def __init__(self) -> None:
         self.read: list[str] = []
@@ -53,7 +53,7 @@ class Customer:
     [({}, True), ({"cookies": True}, True), ({"cookies": False}, False)],
 )
 def test_a_submitted_form_logs_in(tmp_path: Path, fetch: Mapping[str, Any], logged_in: bool) -> None:
-    """By default, and with cookies; without cookies only if the user says so. The answer once was lost silently."""
+    """The login works unless the user turns cookies off. The answer to the form was once lost silently."""
     customer = Customer()
     with Web(
         {"/": (302, {"Location": "/login"}, ""), "/login": form, "/home": home, "/orders": orders}
@@ -64,7 +64,7 @@ def test_a_submitted_form_logs_in(tmp_path: Path, fetch: Mapping[str, Any], logg
 
 
 def test_a_crawl_without_requests_keeps_no_cookies(tmp_path: Path) -> None:
-    """`auto` without Python code that makes requests: a cookie is not sent back."""
+    """With `auto`, a crawl whose Python code makes no requests does not send cookies back."""
     routes = {"/": (200, {"Set-Cookie": "a=1; Path=/"}, page("/b")), "/b": page()}
     with Web(routes) as web:
         crawler.run(web.url(), directory=tmp_path, config=SETTINGS)
@@ -81,7 +81,7 @@ def sign_in(asked: ReceivedRequest) -> Answer:
 
 
 class Visitor:
-    """Signs in, and sends two other forms to one URL."""
+    """A spider that signs in, then sends two other forms to one URL."""
 
     def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
         if found.url.endswith("/in"):
@@ -93,7 +93,7 @@ class Visitor:
 def test_requests_with_a_body_are_archived_without_passwords(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The POST with its body, the 302 and the page behind it; the two forms have keys of their own in the index."""
+    """The POST with its body, the 302 and its target are archived; the index has a separate key for each form."""
     directory = tmp_path / "crawl"
     with Web({"/in": sign_in, "/home": page(text="home"), "/search": page(text="found")}) as web:
         settings = SETTINGS | {"pages": {"gzip_level": 0}}
@@ -143,7 +143,7 @@ def test_requests_with_a_body_are_archived_without_passwords(
     assert [name for name in holding if name.endswith((".warc.gz", ".jsonl", ".json", ".toml"))] == []
 
 
-def test_a_repair_restores_posts_apart_from_the_page_of_their_url(tmp_path: Path) -> None:
+def test_a_repair_restores_posts_and_the_page_of_the_same_url(tmp_path: Path) -> None:
     directory = tmp_path / "crawl"
     with Web({"/in": sign_in, "/home": page(text="home"), "/search": page(text="found")}) as web:
         crawler.run(web.url("/in"), Visitor().parse, directory=directory, follow=False, config=SETTINGS)

@@ -22,7 +22,7 @@ MODULES = ("api.page", "api.request", "api.follow_rules", "api.calls", "api.craw
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name: str, tmp_path: Path) -> None:
+def test_examples_in_docstrings_run(name: str, tmp_path: Path) -> None:
     """The examples in the docstrings run unchanged on a site of two pages."""
     with Web({"/": source("/about", text="Home"), "/about": source(text="About")}) as web:
         names = {
@@ -37,7 +37,7 @@ def test_examples(name: str, tmp_path: Path) -> None:
 
 
 def test_every_public_name_has_an_example() -> None:
-    """Every member that the reference shows, too."""
+    """Every member that the reference shows also has an example."""
     reference = (ROOT / "crawler" / "api" / "README.md").read_text(encoding="utf-8")
     parts = re.split(r"^(?:## crawler|\*\*`)\.", reference, flags=re.MULTILINE)[1:]
     assert len(parts) > 35 and [part.partition("(")[0] for part in parts if ">>>" not in part] == []
@@ -45,12 +45,12 @@ def test_every_public_name_has_an_example() -> None:
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="signatures are written as 3.11 does")
-def test_the_reference_is_fresh() -> None:
+def test_the_reference_is_up_to_date() -> None:
     made = subprocess.run([sys.executable, ROOT / "scripts" / "api_reference", "--check"], check=False)
     assert made.returncode == 0, "run scripts/api_reference"
 
 
-def test_text_is_decoded_as_header_or_page_says() -> None:
+def test_text_is_decoded_by_the_declared_encoding() -> None:
     body = "<meta charset=windows-1251><p>Чай"
     page = Page.of("http://x/", body.encode("windows-1251"))
     assert page.css("p").text == "Чай" and page.encoding == "windows-1251"
@@ -59,7 +59,7 @@ def test_text_is_decoded_as_header_or_page_says() -> None:
     assert "\ufffd" in Page.of("http://x/", b"\xff<meta charset=utf-8>").text
 
 
-def test_the_tree_is_made_once() -> None:
+def test_the_tree_is_parsed_once() -> None:
     page = Page.of("http://x/", "<p>a")
     assert page.tree is page.tree and page.text is page.text
 
@@ -86,7 +86,7 @@ class Price:
     amount: int
 
 
-def test_json() -> None:
+def test_json_is_parsed() -> None:
     page = Page.of("http://x/", '{"amount": 3}', "application/json")
     assert page.json() == {"amount": 3} and page.json(Price) == Price(3)
     with pytest.raises(ValueError):
@@ -95,7 +95,7 @@ def test_json() -> None:
         Page.of("http://x/", '{"amount": "x"}').json(Price)
 
 
-def test_selectors_that_are_none_and_attributes_that_are_not_there() -> None:
+def test_invalid_selectors_and_missing_attributes() -> None:
     page = Page.of("http://x/", "<a disabled>x</a>")
     element = page.css("a")[0]
     assert element["disabled"] == "" and element.attr("href", "none") == "none"
@@ -106,7 +106,7 @@ def test_selectors_that_are_none_and_attributes_that_are_not_there() -> None:
         page.css("a[")
 
 
-def test_pseudo_elements_of_scrapy_are_answered_as_they_are_written_here() -> None:
+def test_errors_for_scrapy_pseudo_elements_name_the_replacement() -> None:
     page = Page.of("http://x/", "<a href=/1>One</a>")
     with pytest.raises(ValueError, match=r"write css\('li a'\)\.text, or css\('li a'\)\.texts for all"):
         page.css("li a::text")
@@ -119,7 +119,7 @@ def test_pseudo_elements_of_scrapy_are_answered_as_they_are_written_here() -> No
 
 
 def test_a_terminal_completes_every_public_name() -> None:
-    """In a program that has used none of them yet."""
+    """Completion works in a program that has used none of the names yet."""
     asked = "import crawler; print(*dir(crawler))"
     found = subprocess.run(
         [sys.executable, "-c", asked], capture_output=True, text=True, check=True
@@ -127,5 +127,5 @@ def test_a_terminal_completes_every_public_name() -> None:
     assert set(crawler.__all__) <= set(found)
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     assert all(getattr(crawler, name) is not None for name in crawler.__all__)

@@ -30,7 +30,7 @@ def search(asked: ReceivedRequest) -> Answer:
 
 
 class Searching:
-    """Asks a form for three words, one of them twice, and the form itself."""
+    """A spider that submits a form with three words, one of them twice, and requests the form itself."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, Any]] = []
@@ -46,7 +46,7 @@ class Searching:
         self.found.append((page.css("title").text, page.meta.get("word")))
 
 
-def test_forms_are_posted_each_once_beside_the_page_of_their_url(tmp_path: Path) -> None:
+def test_each_form_is_posted_once_and_the_page_of_its_url_is_fetched_too(tmp_path: Path) -> None:
     with Web({"/": page(), "/search": search}) as web:
         searching = Searching()
         crawl(web.url(), tmp_path, searching.parse)
@@ -71,8 +71,8 @@ def test_higher_priorities_come_first(tmp_path: Path) -> None:
         assert web.paths() == ["/", "/300", "/7", "/1", "/0", "/-5", "/-400"]
 
 
-def test_a_page_is_asked_again_where_the_callback_says_so(tmp_path: Path) -> None:
-    """As for a page that is made while one waits: asked until it is ready, each time with what the request says."""
+def test_a_callback_may_request_a_page_again(tmp_path: Path) -> None:
+    """A callback polls a page until it is ready; each request has its own meta."""
     times = iter(range(9))
 
     def parse(found: crawler.Page) -> Iterator[crawler.Request | dict[str, Any]]:
@@ -99,7 +99,7 @@ def home(asked: ReceivedRequest) -> Answer:
 
 
 def test_a_request_as_a_seed_gets_the_page_that_it_is_redirected_to(tmp_path: Path) -> None:
-    """A login: POST, 303, GET with the cookie. The archive and the logs contain neither the password nor the key."""
+    """The login is a POST, a 303, and a GET with the cookie. Archive and logs contain no password and no API key."""
     seen: list[Any] = []
 
     def welcome(found: crawler.Page) -> None:
@@ -124,7 +124,7 @@ def test_a_request_as_a_seed_gets_the_page_that_it_is_redirected_to(tmp_path: Pa
     assert (tmp_path / "crawl" / "p0" / "store").stat().st_mode & 0o077 == 0
 
 
-def test_what_is_waited_for_comes_from_where_it_has_moved(tmp_path: Path) -> None:
+def test_the_callback_gets_the_page_that_a_request_is_redirected_to(tmp_path: Path) -> None:
     """Callback and meta of a plain request go to the page that it redirects to."""
     seen: list[Any] = []
 
@@ -141,7 +141,7 @@ def test_what_is_waited_for_comes_from_where_it_has_moved(tmp_path: Path) -> Non
 
 
 def test_a_request_that_fails_first_keeps_its_callback(tmp_path: Path) -> None:
-    """The entry that says whose page it is was dropped with the first try."""
+    """The stored callback was once dropped at the first failed try."""
     answers: Iterator[Answer] = iter([(500, {}, "busy")])
     seen: list[Any] = []
 
@@ -158,7 +158,7 @@ def test_a_request_that_fails_first_keeps_its_callback(tmp_path: Path) -> None:
     assert seen == [("PUT", {"n": 1})]
 
 
-def test_the_first_request_for_a_page_says_whose_it_is(tmp_path: Path) -> None:
+def test_the_first_request_for_a_page_determines_its_callback(tmp_path: Path) -> None:
     seen: list[Any] = []
 
     class Twice:
@@ -185,7 +185,7 @@ def test_the_first_request_for_a_page_says_whose_it_is(tmp_path: Path) -> None:
     ],
 )
 def test_how_redirects_are_followed(status: int, method: str, expected: str) -> None:
-    """Fetch Standard, HTTP-redirect fetch: method, body; credentials stay at home."""
+    """The Fetch Standard (HTTP-redirect fetch) sets method and body; credentials are not sent to another origin."""
     way = RequestOptions(method, b"x", ("Content-Type: text/plain", "X-Api-Key: 1", "X-Shop: 1"))
     here, there = (
         redirected_options(way, status, same_host=True),
@@ -199,7 +199,7 @@ def test_how_redirects_are_followed(status: int, method: str, expected: str) -> 
     assert redirected_options(PLAIN, status, same_host=False) is PLAIN
 
 
-def test_mistakes_are_said_where_they_are_made() -> None:
+def test_invalid_arguments_raise_at_the_call() -> None:
     with pytest.raises(ValueError, match="method HEAD is not one of"):
         crawler.Request("/", method="HEAD")
     with pytest.raises(ValueError, match="a header is invalid"):

@@ -1,4 +1,4 @@
-"""Run the cells with one expression in the right column of `crawler/api/SCRAPY.md`."""
+"""Run each expression in the right column of `crawler/api/SCRAPY.md`."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ SOURCE = "<h1>Teas</h1><li>Green<li>Black<a href=next>Next</a><form method=post>
 
 
 def parse(page: crawler.Page) -> None:
-    """The callback of the examples."""
+    """Serve as the callback that the examples name."""
 
 
 @pytest.mark.parametrize("code", RIGHT)

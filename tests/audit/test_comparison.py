@@ -1,4 +1,4 @@
-"""Comparisons of a report with that of an earlier crawl, and the exit code for CI."""
+"""Compare a report with that of an earlier crawl, and test the exit code for CI."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Pa
     yield folder / "before", folder / "after", web
 
 
-def test_a_directory_is_compared(crawled: tuple[Path, Path, Web]) -> None:
+def test_a_report_is_compared_with_an_earlier_directory(crawled: tuple[Path, Path, Web]) -> None:
     before, after, web = crawled
     ran = run("report", "--dir", after, "--compare", before, "--format", "json")
     compared = json.loads(ran.out)["comparison"]
@@ -53,7 +53,9 @@ def test_a_directory_is_compared(crawled: tuple[Path, Path, Web]) -> None:
     assert f"repaired_dead_links,{web.url('/repaired')}," in table
 
 
-def test_a_json_report_is_compared(crawled: tuple[Path, Path, Web], tmp_path: Path) -> None:
+def test_a_report_is_compared_with_an_earlier_json_report(
+    crawled: tuple[Path, Path, Web], tmp_path: Path
+) -> None:
     before, after, _ = crawled
     file = tmp_path / "before.json"
     assert run("report", "--dir", before, "--format", "json", "-o", file).code == 0
@@ -80,7 +82,9 @@ def test_the_same_crawl_has_no_differences(crawled: tuple[Path, Path, Web]) -> N
         (["typo"], 2, "no such check"),
     ],
 )
-def test_fail_on(crawled: tuple[Path, Path, Web], words: list[str], code: int, found: str) -> None:
+def test_fail_on_sets_the_exit_code(
+    crawled: tuple[Path, Path, Web], words: list[str], code: int, found: str
+) -> None:
     before, after, _ = crawled
     flags = [part for word in words for part in ("--fail-on", word)]
     ran = run("report", "--dir", after, "--compare", before, "--limit", "1", *flags)

@@ -1,4 +1,4 @@
-"""The findings that follow from noted records and pages."""
+"""Test the findings computed from the records and pages of a crawl."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_redirect_chains_and_loops() -> None:
     }
 
 
-def test_sitemaps() -> None:
+def test_urls_are_compared_with_the_sitemaps() -> None:
     auditor = Auditor()
     auditor.record(_row("/start", depth=0), 1, None, 0)
     auditor.record(_row("/linked"), 2, None, 0)
@@ -93,7 +93,7 @@ def test_sitemaps() -> None:
     assert audit.sitemap == {"listed": 6, "listed_pages": 4, "pages_not_listed": 1, "listed_not_crawled": 1}
 
 
-def test_copies_titles_times_and_findings_of_pages() -> None:
+def test_duplicates_titles_times_and_findings_of_single_pages() -> None:
     alone = [("missing_titles", Finding("/4")), ("mixed_content", Finding("/4", "1", ("http://x/",), 1))]
     auditor = Auditor(listed_max=2)
     for number in range(5):

@@ -1,4 +1,4 @@
-"""Codes and return links of hreflang."""
+"""Test the language codes and the return links of hreflang."""
 
 import random
 
@@ -10,19 +10,19 @@ from crawler.audit.hreflang import ReturnLinks, is_code
 @pytest.mark.parametrize(
     "code", ["en", "EN-gb", "zh-Hant", "zh-Hant-TW", "x-default", "X-Default", "sr-Latn-RS"]
 )
-def test_codes(code: str) -> None:
+def test_valid_codes(code: str) -> None:
     assert is_code(code)
 
 
 @pytest.mark.parametrize(
     "code", ["", "en-UK", "english", "en_GB", "gb", "x", "en-", "eng", "en-GB-x", "de-DEU"]
 )
-def test_bad_codes(code: str) -> None:
+def test_invalid_codes(code: str) -> None:
     assert not is_code(code)
 
 
-def test_return_links() -> None:
-    """Random links against a set of pairs; links that repeat, to the page itself, or to no page do not count."""
+def test_missing_return_links_are_found() -> None:
+    """Compare with a set of pairs: repeated links, links to the page itself, and links to no page do not count."""
     rng = random.Random(5)
     for _ in range(50):
         links, pairs = ReturnLinks(), set()

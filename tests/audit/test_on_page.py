@@ -53,7 +53,7 @@ def test_a_good_page_has_no_findings() -> None:
          Finding(URL, "Seite nicht gefunden")),
     ],
 )  # fmt: skip
-def test_one_fault_is_one_finding(page: dict[str, Any], name: str, finding: Finding) -> None:
+def test_each_fault_gives_exactly_one_finding(page: dict[str, Any], name: str, finding: Finding) -> None:
     assert _facts(**page).findings == [(name, finding)]
 
 
@@ -62,7 +62,7 @@ def test_a_long_page_about_errors_is_no_soft_404(title: str) -> None:
     assert _facts(title=title).findings == []
 
 
-def test_canonicals_and_translations_are_identified() -> None:
+def test_canonical_and_hreflang_links_are_recorded() -> None:
     page = _facts(
         markup=_with(canonicals=["/b", "https://h.example/b"], alternates=[("de", "/de"), ("en", "/a")])
     )
@@ -75,5 +75,5 @@ def test_canonicals_and_translations_are_identified() -> None:
     )
 
 
-def test_a_page_that_was_only_scanned_has_no_findings_of_its_tree() -> None:
+def test_a_page_without_a_parsed_tree_has_no_findings_that_need_one() -> None:
     assert _facts(markup=None).findings == []

@@ -1,4 +1,4 @@
-"""A site with one planted fault for each check, and `crawler report` on its crawl."""
+"""Run `crawler report` on a crawl of a site with one planted fault for each check."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,8 @@ from crawler.audit.check_table import CHECKS, Severity, named, page_table, word
 from crawler.errors import UsageError
 from tests.end_to_end.web import Route, Web, crawl, redirect, run
 
-# Decided by times and schemes, which a quick site over plain http does not have: tests/audit/test_on_page.py and
-# tests/audit/test_findings.py plant these two.
+# These two checks need slow answers and https, which this site does not have: tests/audit/test_on_page.py and
+# tests/audit/test_findings.py test them.
 OTHERWISE = {"slow_pages", "mixed_content"}
 WORDS = "tea " * 210
 
@@ -25,7 +25,7 @@ def _page(
     h1: str = "",
     body: str = WORDS,
 ) -> str:
-    """Return a page without a fault, but for those that are asked for."""
+    """Return a page with no faults except those given by the arguments."""
     title = f"About {name}" if title is None else title
     about = f"All about {name}." if description is None else description
     anchors = "".join(f'<a href="{link}">{link}</a> ' for link in links)
@@ -80,7 +80,7 @@ def _routes(web: Web) -> dict[str, Route]:
     return site | {"/": _page("start", *links, "/dead", "/private/x")}
 
 
-# Check -> the subjects that it must find: paths, or the text that pages share.
+# The subjects that each check must find: paths, or the text that pages share.
 PLANTED = {
     "dead_links": {"/dead"},
     "external_dead_links": {"other.localhost/dead"},
@@ -134,7 +134,7 @@ def test_every_check_has_a_planted_fault() -> None:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_fault_is_found_and_nothing_else(
+def test_each_check_finds_its_planted_faults_and_nothing_else(
     crawled: tuple[Path, Web], sections: dict[str, Any], name: str
 ) -> None:
     _, web = crawled
@@ -156,12 +156,12 @@ def test_pages_missing_from_the_sitemap(crawled: tuple[Path, Web], sections: dic
     }
 
 
-def test_the_readme_has_the_table() -> None:
+def test_the_readme_lists_all_checks() -> None:
     page = Path(__file__).resolve().parents[2] / "crawler" / "audit" / "README.md"
     assert page_table() in page.read_text(encoding="utf-8")
 
 
-def test_words_of_fail_on() -> None:
+def test_arguments_of_fail_on() -> None:
     assert named(["dead-links"]) == {"dead_links"}
     assert named(["notice"]) == set(CHECKS)
     assert named(["error"]) == {name for name, check in CHECKS.items() if check.severity is Severity.ERROR}

@@ -1,4 +1,4 @@
-"""`crawler report` on a crawl of a site with faults."""
+"""Test `crawler report` on a crawl of a site with faults."""
 
 import csv
 import io
@@ -69,7 +69,7 @@ def test_text_csv_and_html_reports(crawled: tuple[Path, Web], tmp_path: Path) ->
     assert run("report", "--dir", directory, "--limit", "0").code == 2
 
 
-def test_why_starts_with_a_verdict(crawled: tuple[Path, Web]) -> None:
+def test_the_output_of_why_starts_with_a_verdict(crawled: tuple[Path, Web]) -> None:
     """The verdict names the line of robots.txt, the pattern, the linking page, and times in readable form."""
     directory, web = crawled
 
@@ -108,7 +108,7 @@ def test_links_to_a_dead_server_have_a_verdict(tmp_path: Path, spider: tuple[str
 
 @pytest.mark.parametrize("spider", [(), ("--spider",)])
 def test_external_links_are_checked_once_and_not_followed(tmp_path: Path, spider: tuple[str, ...]) -> None:
-    """Each is asked once, whatever links to it; robots.txt binds; the pages and redirects behind it are told apart."""
+    """Each link is requested once and robots.txt is obeyed; the report tells dead links from redirects."""
     with socket.socket() as silent, Web({}) as web:
         silent.bind(("127.0.0.1", 0))
         down = f"http://down.localhost:{silent.getsockname()[1]}/"
@@ -151,7 +151,7 @@ def test_external_links_are_checked_once_and_not_followed(tmp_path: Path, spider
 
 
 def test_a_server_that_is_back_is_no_longer_unreachable(tmp_path: Path) -> None:
-    """Its stored failures are deleted by the answer, also in a later run."""
+    """An answer deletes the stored failures of its server, also in a later run."""
     with socket.socket() as silent, Web({}) as web:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]

@@ -1,4 +1,4 @@
-"""`crawler why` of a URL that only nofollow links name."""
+"""Test `crawler why` for a URL to which all links are nofollow."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Web]:
         ("/a", "Stored: 200"),
     ],
 )
-def test_why_names_the_page(crawled: tuple[Path, Web], path: str, begin: str) -> None:
+def test_why_names_the_page_with_the_nofollow_link(crawled: tuple[Path, Web], path: str, begin: str) -> None:
     directory, web = crawled
     said = run("why", web.url(path), "--dir", directory).text
     assert said.startswith(begin.format(home=web.url())), said

@@ -15,7 +15,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *ar
     return capsys.readouterr().out
 
 
-def test_cache(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cache_benchmark_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ("cache", "--requests", "2000", "--bits", "4", "8", "--hosts", "5")
     assert "OrderedDict LRU" in run(monkeypatch, capsys, *options)
     report = json.loads(run(monkeypatch, capsys, *options, "--json"))
@@ -24,24 +26,28 @@ def test_cache(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     assert rows["set (infinite)", 4]["miss rate"] <= rows["dict CLOCK", 4]["miss rate"]
 
 
-def test_due(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """All contenders find the same number of new URLs."""
+def test_the_due_benchmark_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """All implementations in the comparison find the same number of new URLs."""
     options = ("due", "--known", "3e3", "--buffer", "500", "--flushes", "3", "--directory", str(tmp_path))
     assert "sqlite" in run(monkeypatch, capsys, *options)
     report = json.loads(run(monkeypatch, capsys, *options, "--json"))
     assert {row["contender"] for row in report["rows"]} == set(due.installed())
     assert {row["new"] for row in report["rows"]} == {300}
-    assert 4.0 < report["facts"]["runs"]["bytes a URL"] < 8.0  # coded runs; small runs take more per URL
+    assert (
+        4.0 < report["facts"]["runs"]["bytes a URL"] < 8.0
+    )  # runs are stored coded; small ones take more bytes per URL
     assert list(tmp_path.iterdir()) == []
 
 
-def test_mixed_is_a_bijection() -> None:
+def test_mixing_is_a_bijection() -> None:
     numbers = np.arange(100_000)
     assert len(np.unique(streams.mixed(numbers))) == 100_000
 
 
 def test_the_link_stream_follows_broder_section_5_2() -> None:
-    """About a quarter of the links are new, and seven of ten miss a tiny cache."""
+    """About a quarter of the links are new, and seven of ten links miss a tiny cache."""
     links = streams.crawl_links(200_000, hosts=20)
     assert len(links) == 200_000
     assert 0.2 < len(np.unique(links)) / len(links) < 0.3

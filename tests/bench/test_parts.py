@@ -9,7 +9,7 @@ from crawler.bench.loading import Loader, numbers, url
 from crawler.errors import CrawlerError
 
 
-def test_a_key_of_a_run_takes_little_more_than_two_bits_above_its_gap(tmp_path: Path) -> None:
+def test_a_key_in_a_run_takes_about_two_bits_more_than_its_gap(tmp_path: Path) -> None:
     assert 2.0 < parts.run_bits(tmp_path)["bits"] < 2.5
 
 
@@ -23,7 +23,7 @@ def test_the_loaded_queues_hold_exactly_the_loaded_urls(tmp_path: Path) -> None:
         for group in numbers(0, 3000):
             loader.take_in([url(number, 300) for number in group])
         loader.flush(dry=True)
-        assert stages.due.new == 3000, "the same stream again"
+        assert stages.due.new == 3000, "a second stream repeats the URLs of the first"
 
 
 def test_a_schedule_is_measured_per_page_and_per_pick(

@@ -1,4 +1,4 @@
-"""Test that the plan is exact in cases that can be computed by hand, and monotone."""
+"""Test that plans are monotone, and exact in cases that can be computed by hand."""
 
 import gzip
 import math
@@ -79,9 +79,9 @@ GOAL = Goal(
 )  # fmt: skip
 
 
-def test_a_plan_by_hand() -> None:
+def test_a_plan_equals_one_computed_by_hand() -> None:
     found = plan(GOAL, UNITS)
-    kept = (24 << 20) / (150 + 2 * 77) / 50  # remembered directories, of 1e5
+    kept = (24 << 20) / (150 + 2 * 77) / 50  # directories in the cache, of 1e5 in all
     forms = 3.0 + 47.0 * (1.0 - kept / 1e5)
     busy = 0.001 + 10 * 0.0001 + 50 * 0.00001 + forms * 0.000005 + 3 * 0.00002 + 0.5 * 0.002 + 0.5 * 0.0004
     page = busy + 0.0015 * (1.0 - 100.0 * busy) / (1.0 + 100.0 * 0.0015)
@@ -109,7 +109,7 @@ def test_a_plan_by_hand() -> None:
 
 
 def test_a_small_crawl_keeps_its_writes_in_the_log() -> None:
-    """The log takes half of 8 MiB on average; beyond that size, more pages never take less disk."""
+    """The log takes 4 MiB on average (half of 8); in larger crawls, more pages never take less disk."""
     small = msgspec.structs.replace(GOAL, pages=1000.0, urls=1.0)
     known = (66.25 - math.log2(1000.0)) / 8
     assert plan(small, UNITS).other_disk.mid == pytest.approx(
@@ -139,7 +139,7 @@ def test_connections_without_tls_take_less_memory() -> None:
 
 
 def test_the_time_of_a_process_adds_up() -> None:
-    """Busy, lone and idle time add up; only a process that sleeps pays for wake-ups."""
+    """Busy, lone and idle time add up to the whole; only a process that sleeps has wake-up costs."""
     for busy, lone, processes in ((0.1, 0.3, 1.0), (2.0, 5.0, 3.0), (0.7, 0.01, 1.0)):
         idle = idle_share(busy, lone, processes)
         assert busy + lone * idle + processes * idle == pytest.approx(processes)
@@ -170,7 +170,7 @@ def test_compressed_bodies_are_costed_as_compressed() -> None:
     assert none.bandwidth > all_.bandwidth
 
 
-def test_the_largest_page_is_counted_by_its_bytes_and_tags_up_to_their_bounds() -> None:
+def test_the_cost_of_the_largest_page_grows_with_bytes_and_tags_up_to_their_limits() -> None:
     def memory(size: float, tags: float) -> float:
         return plan(msgspec.structs.replace(GOAL, largest_bytes=size, largest_tags=tags), UNITS).memory.mid
 
@@ -303,8 +303,8 @@ def test_a_disturbed_round_only_widens_the_range() -> None:
     assert units.page_cpu.mid == calm.page_cpu.mid < units.page_cpu.high
 
 
-def test_links_cost_more_the_less_the_caches_know() -> None:
-    """New links are written once; links that a cache knows are not written."""
+def test_links_that_miss_the_caches_cost_more() -> None:
+    """New links are written once; links that are in a cache are not written."""
     config = convert({"crawl": {"scope": "any"}})
     pages = [(f"https://a.example/{page}/", [f"{page}-{k}.html" for k in range(5)]) for page in range(4)]
     with tempfile.TemporaryDirectory() as folder:
@@ -379,7 +379,7 @@ def test_the_largest_host_bounds_the_rate() -> None:
         (("--pages", "300", "--hosts", "3"), "refresh WARC", "none"),
     ],
 )
-def test_small_crawls_are_told_in_small_units(
+def test_plans_of_small_crawls_use_small_units(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], row: str, says: str
 ) -> None:
     rows = told_by(capsys, *arguments)
@@ -387,7 +387,7 @@ def test_small_crawls_are_told_in_small_units(
     assert not [name for name, text in rows.items() if text.startswith(("0 ", "0.0 ", "0.00 "))], rows
 
 
-def test_a_sample_crawl_gives_the_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sample_crawl_supplies_the_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Arguments that are given override those of the sample."""
     with Web({"/robots.txt": (404, {}, "")}) as web:
         for host, pages in (("a", 30), ("b", 10)):
@@ -439,8 +439,8 @@ def test_impossible_goals_are_rejected_with_one_line(arguments: list[str]) -> No
         command.main("plan", arguments)
 
 
-def test_the_bill_of_rendering_is_its_share_of_the_pages() -> None:
-    """It is the difference to the same crawl without a browser, in CPU, cores and memory; it binds where cores do."""
+def test_rendering_costs_are_those_of_the_rendered_share() -> None:
+    """They are the difference in CPU, cores and memory to the same crawl without a browser."""
     goal = Goal(pages=1e6, hosts=5e4, rate=50.0)
     without, half = plan(goal, REFERENCE), plan(msgspec.structs.replace(goal, rendered=0.5), REFERENCE)
     assert half.cpu.mid - without.cpu.mid == pytest.approx(0.5e6 * REFERENCE.render_cpu.mid)

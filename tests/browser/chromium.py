@@ -1,4 +1,4 @@
-"""A real Chromium, driven over the DevTools protocol: open, evaluate, press keys, take pictures."""
+"""Drive a real Chromium over the DevTools protocol: open pages, evaluate scripts, press keys, take screenshots."""
 
 import asyncio
 import base64
@@ -21,7 +21,7 @@ _FLAGS = (
 
 
 class Page:
-    """One tab. `requests` are the URLs it requested, `blocked` those it stopped; `messages` is its console."""
+    """A browser tab. `requests` are the URLs it requested, `blocked` those it blocked; `messages` is its console."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -33,7 +33,7 @@ class Page:
         self._urls: dict[str, str] = {}
         self.frames: list[str] = []
         self.events = 0  # server-sent
-        self.idle = asyncio.Event()  # nothing was loaded for half a second, since the last `open`
+        self.idle = asyncio.Event()  # set when nothing was loaded for half a second after `open`
         self._listener = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:

@@ -58,7 +58,7 @@ def show(tmp_path: Path, talk: Callable[[Served, Page], Awaitable[None]], *flags
     return served
 
 
-def test_walking_through_the_cache(tmp_path: Path) -> None:
+def test_links_and_resources_of_stored_pages_come_from_the_cache(tmp_path: Path) -> None:
     """Style sheets with imports, images and links point into the cache; nothing else is requested."""
 
     async def talk(served: Served, page: Page) -> None:
@@ -79,7 +79,7 @@ def test_walking_through_the_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", ["", "&rewrite=1"])
-def test_a_hostile_page_stays_in_its_box(tmp_path: Path, more: str) -> None:
+def test_a_hostile_page_is_confined(tmp_path: Path, more: str) -> None:
     """The page is displayed, but runs no script, frame, refresh, form or worker, and contacts no other host."""
 
     async def talk(served: Served, page: Page) -> None:
@@ -101,7 +101,7 @@ def test_a_hostile_page_stays_in_its_box(tmp_path: Path, more: str) -> None:
 
 @pytest.mark.parametrize("more", ["", "&rewrite=1"])
 def test_a_stored_redirect_leads_to_the_copy_of_its_target(tmp_path: Path, more: str) -> None:
-    """A stored 302 used to show a blank page, or to leave the cache."""
+    """A stored 302 once showed a blank page, or led out of the cache."""
 
     async def talk(served: Served, page: Page) -> None:
         moved = ((b"Location", b"/two"),)
@@ -114,8 +114,8 @@ def test_a_stored_redirect_leads_to_the_copy_of_its_target(tmp_path: Path, more:
     show(tmp_path, talk)
 
 
-def test_a_browser_with_the_proxy_set(tmp_path: Path) -> None:
-    """The cache is a proxy for stored pages; other pages get an error, and nothing is fetched."""
+def test_a_browser_that_uses_the_cache_as_a_proxy(tmp_path: Path) -> None:
+    """The cache acts as a proxy for stored pages; other pages get an error, and nothing is fetched."""
 
     async def talk(served: Served, page: Page) -> None:
         await page.open(f"{SITE}two")

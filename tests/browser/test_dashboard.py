@@ -1,6 +1,6 @@
-"""The dashboard in a real Chromium: live during a real crawl, and with processes that die, end or have 10,000 hosts.
+"""Test the dashboard of a running crawl in a real Chromium.
 
-Tested are figures, actions, states of the connection, keyboard, colours, widths, and the rules of axe-core.
+The tests cover figures, actions, states of the connection, keyboard, colours, widths, and the rules of axe-core.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ LOOKS = {
 
 @asynccontextmanager
 async def site() -> AsyncIterator[str]:
-    """A site with an endless number of pages, each with two links."""
+    """Yield a site with an endless number of pages, each with two links."""
 
     writers: list[asyncio.StreamWriter] = []
 
@@ -93,7 +93,7 @@ async def tile(page: Page, name: str) -> str:
 
 
 async def problems(page: Page) -> list[str]:
-    """Return the violations that axe-core finds."""
+    """Return the accessibility problems that axe-core finds."""
     await page.evaluate(AXE.read_text() + "; true")
     found: Any = await page.evaluate(
         "axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.target).join(' ')))"
@@ -120,8 +120,8 @@ async def click(page: Page, selector: str) -> None:
     await page.evaluate(f"document.querySelector({selector!r}).click()")
 
 
-def test_live_during_a_crawl(tmp_path: Path) -> None:
-    """Figures update, actions answer beside their control, and no other host is contacted."""
+def test_the_dashboard_updates_during_a_crawl(tmp_path: Path) -> None:
+    """Figures update, the result of an action appears beside its control, and no other host is contacted."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (server, page):
@@ -162,8 +162,8 @@ def test_live_during_a_crawl(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
-def test_a_host_is_blocked_where_it_is_shown(tmp_path: Path) -> None:
-    """The panel of a host is live; only the button that can act is enabled."""
+def test_a_host_can_be_blocked_from_its_panel(tmp_path: Path) -> None:
+    """The panel of a host updates itself; only the button that can have an effect is enabled."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
@@ -203,7 +203,7 @@ def test_stop_asks_once(tmp_path: Path) -> None:
 
 
 def test_the_values_of_a_curve_are_shown_under_the_pointer(tmp_path: Path) -> None:
-    """Each curve has a unit, an axis of values and one of times; the history is the server's own."""
+    """Each curve has a unit, an axis of values and an axis of times; its points come from the server's history."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
@@ -225,8 +225,8 @@ def test_the_values_of_a_curve_are_shown_under_the_pointer(tmp_path: Path) -> No
     asyncio.run(talk())
 
 
-def test_looks_and_rules(tmp_path: Path) -> None:
-    """Wide and narrow, dark and light: nothing overflows the window, and axe-core finds nothing."""
+def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
+    """In wide and narrow windows, dark and light, nothing overflows the window, and axe-core finds no problem."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
@@ -240,7 +240,7 @@ def test_looks_and_rules(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
-def test_keyboard_alone(tmp_path: Path) -> None:
+def test_all_controls_work_by_keyboard(tmp_path: Path) -> None:
     """Tab reaches every control, the focus is visible, Enter acts, and updates of the figures keep the focus."""
 
     async def talk() -> None:
@@ -269,7 +269,7 @@ def test_keyboard_alone(tmp_path: Path) -> None:
             )
             assert first
             await page.until("document.activeElement.dataset.host")
-            await page.until("!window.first.isConnected")  # the table was drawn again
+            await page.until("!window.first.isConnected")  # the table was redrawn
             assert await page.evaluate("document.activeElement.dataset.host")
 
     asyncio.run(talk())

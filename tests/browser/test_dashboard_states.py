@@ -1,4 +1,4 @@
-"""The dashboard in Chromium when things go wrong: processes that die, ends, slowness, 10,000 hosts."""
+"""Test the dashboard in Chromium with dead or slow processes, ended crawls, and 10,000 hosts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -104,8 +104,8 @@ async def is_red(page: Page) -> bool:
     return bool(await page.evaluate("document.querySelector('#state.bad, #health.bad') !== null"))
 
 
-def test_a_process_that_is_gone_is_a_row_in_red(tmp_path: Path) -> None:
-    """A process is killed and returns: the verdict names it, its row is red, and the totals name old figures."""
+def test_a_missing_process_is_shown_in_a_red_row(tmp_path: Path) -> None:
+    """While a process is dead, the verdict names it, its row is red, and the totals say that they have old figures."""
 
     async def talk() -> None:
         source = Three()
@@ -128,8 +128,8 @@ def test_a_process_that_is_gone_is_a_row_in_red(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
-def test_a_slow_crawl_is_not_called_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A red line once said that a healthy crawl did not answer. Heartbeats must arrive while processes are slow."""
+def test_a_slow_crawl_is_not_reported_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats must arrive while processes are slow; a red line once said that a healthy crawl did not answer."""
     monkeypatch.setattr(admin_server, "BEAT", 0.1)
     monkeypatch.setattr(admin_server, "TIMEOUT", 1.0)
 
@@ -150,7 +150,9 @@ def test_a_slow_crawl_is_not_called_dead(tmp_path: Path, monkeypatch: pytest.Mon
     ("failure", "verdict", "red"),
     [("", "Stopped", False), ("p1: the disk is full", "Ended with an error", True)],
 )
-def test_an_end_is_told_from_a_death(tmp_path: Path, failure: str, verdict: str, red: bool) -> None:
+def test_the_page_distinguishes_a_clean_end_from_an_error(
+    tmp_path: Path, failure: str, verdict: str, red: bool
+) -> None:
     """The crawl ends cleanly or with an error, and the page follows the next run at the same address."""
 
     async def talk() -> None:
@@ -168,7 +170,7 @@ def test_an_end_is_told_from_a_death(tmp_path: Path, failure: str, verdict: str,
     asyncio.run(talk())
 
 
-def test_a_death_shows_the_last_error(tmp_path: Path) -> None:
+def test_a_lost_crawl_shows_its_last_error(tmp_path: Path) -> None:
     """The stream breaks off: the page shows "reconnecting", then "lost" with the last error, then the restarted crawl."""
 
     async def talk() -> None:
@@ -192,7 +194,7 @@ async def _cut(stream: admin_server.EventStream, request: object) -> None:
     raise ConnectionResetError("cut by the test")
 
 
-def test_ten_thousand_hosts(tmp_path: Path) -> None:
+def test_the_dashboard_with_ten_thousand_hosts(tmp_path: Path) -> None:
     """The server ranks and searches all of them; each cause of failure leads to its hosts; the page stays usable."""
 
     async def talk() -> None:

@@ -1,4 +1,4 @@
-"""The output of the commands that change a crawl."""
+"""Test the output of the commands that change a crawl."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ SAID = Signalled(noted=1200, sent=3, out_of_scope=2, refused=1, why={"scope": 2,
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Yield the requests that one process received; it answers each with `SAID`, or refuses all seeds."""
+    """Return the requests sent to a simulated process, which answers signals with `SAID` and rejects one seed."""
     requests: list[dict[str, Any]] = []
 
     def first(path: Path, request: dict[str, Any]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 REFUSED = [{"url": "ftp://a/", "why": "its scheme is neither http nor https"}]
 
 
-def test_signals_go_to_one_process_which_sends_them_on(
+def test_signals_go_to_one_process_which_forwards_them(
     asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert change.main("signal", ["http://a/", "http://b/", "--source", "feed", "--dir", str(tmp_path)]) == 0
@@ -48,7 +48,7 @@ def test_signals_go_to_one_process_which_sends_them_on(
     )
 
 
-def test_every_source_of_the_table_may_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_signal_source(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         change.main("signal", ["--help"])
     shown = " ".join(capsys.readouterr().out.split())
@@ -58,13 +58,13 @@ def test_every_source_of_the_table_may_be_named(capsys: pytest.CaptureFixture[st
 def test_a_seed_that_cannot_be_fetched_is_refused_with_the_reason(
     asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """`crawler seed ftp://...` once ended with exit code 0."""
+    """The exit code is 2; `crawler seed ftp://...` once ended with 0."""
     assert change.main("seed", ["ftp://a/", "--dir", str(tmp_path)]) == 2
     assert capsys.readouterr().out == "0 queued\nrefused: ftp://a/: its scheme is neither http nor https\n"
     assert asked[0]["urls"] == ["ftp://a/"]
 
 
-def test_retire_says_what_it_does(
+def test_retire_reports_what_it_did(
     asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert change.main("retire", ["/x/", "--dir", str(tmp_path)]) == 0

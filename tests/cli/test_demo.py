@@ -1,4 +1,4 @@
-"""`crawler demo` ends by itself, and its second half keeps copies fresh, as measured by its own web."""
+"""Test that `crawler demo` ends by itself and keeps copies fresh in its second half, as its own web measures it."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_the_demo_crawls_and_keeps_fresh(
         assert "shown in a browser without network: 10 pages" in said and demo.WITHOUT_BROWSER not in said
 
 
-def test_without_a_browser_the_demo_says_so_and_crawls_on(
+def test_without_a_browser_the_demo_says_so_and_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--set", "render.browser=/nowhere", "--set", "crawl.max_pages=20"]

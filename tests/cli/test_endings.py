@@ -1,4 +1,4 @@
-"""A command that fails because of an external error prints one line and returns an exit code, never a traceback."""
+"""Test that a command that fails from an external cause prints one line, no traceback, and returns an exit code."""
 
 import errno
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from crawler.errors import CrawlerError, DirectoryError, StoreError
 
 
 def _directory_error(number: int) -> DirectoryError:
-    """Return an error caused by an error of the system."""
+    """Return a directory error that an error of the operating system caused."""
     try:
         raise DirectoryError("/x: cannot be made") from OSError(number, "why")
     except DirectoryError as error:
@@ -32,7 +32,7 @@ def _directory_error(number: int) -> DirectoryError:
         (KeyboardInterrupt(), 130),
     ],
 )
-def test_exit_codes(
+def test_exit_codes_of_external_errors(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A full disk gives exit code 75, whichever part noticed it, so that scripts try the command again."""
@@ -45,8 +45,8 @@ def test_exit_codes(
     assert capsys.readouterr().err.count("\n") == (0 if code == 130 else 1)
 
 
-def test_a_bug_is_no_ending(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that the disk did not cause is a bug and is shown with its traceback."""
+def test_a_bug_is_shown_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An `OSError` that is not a disk failure is a bug, so its traceback is shown."""
 
     def main(*_: Any) -> int:
         raise FileNotFoundError(errno.ENOENT, "No such file", "/x")

@@ -1,4 +1,4 @@
-"""Files and folders that users give: with a byte order mark, or one level too high."""
+"""Test files and folders given by users: seeds, pages and traces, also with a byte order mark."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_a_pages_file_with_a_byte_order_mark_or_a_column_twice(tmp_path: Path) -
         pages_file.read(path)
 
 
-def test_a_crawl_directory_is_taken_for_its_trace(tmp_path: Path) -> None:
+def test_a_crawl_directory_may_be_given_for_its_trace(tmp_path: Path) -> None:
     with Web({"/": page("/a", "/b"), "/a": page("/", "/b"), "/b": page("/a")}) as web:
         crawl(tmp_path / "traced", web.url(), "--trace")
         crawl(tmp_path / "plain", web.url())
@@ -97,8 +97,8 @@ def test_surt_prefixes_are_in_scope(tmp_path: Path) -> None:
         ("precision,recall", ".5,", "precision needs recall"),
     ],
 )
-def test_columns_that_contradict_each_other(tmp_path: Path, columns: str, row: str, said: str) -> None:
-    """One of the two columns was once ignored silently."""
+def test_contradicting_columns_are_an_error(tmp_path: Path, columns: str, row: str, said: str) -> None:
+    """Such columns are an error; one of them was once ignored silently."""
     (tmp_path / "p.csv").write_text(f"page,importance,change_rate,{columns}\na,1,1,{row}\n")
     ran = run("lab", "refresh", "rates", "--pages", tmp_path / "p.csv", "--rate", "1")
     assert ran.code == 2 and f"line 2: {said}" in ran.err

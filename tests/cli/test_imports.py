@@ -1,4 +1,4 @@
-"""Test what commands import: help and questions to a running crawl must not pay for the stages of a crawl."""
+"""Test that help, and commands that question a running crawl, do not import the stages of a crawl."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ def test_help_imports_no_stage(argv: tuple[str, ...]) -> None:
 
 
 def test_a_question_to_a_running_crawl_needs_no_stage() -> None:
-    """The process answers; importing its stages would take twice the CPU time of the whole command."""
+    """The running process answers; importing the stages of a crawl would take twice the CPU time of the whole command."""
     code = (
         "import sys, crawler.cli.inspect, crawler.cli.access, crawler.admin.control_client;"
         "import crawler.crawl.process_names; print('imported', *sys.modules)"

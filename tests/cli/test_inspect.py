@@ -1,4 +1,4 @@
-"""The output of `crawler status` for a crawl that keeps pages fresh."""
+"""Test the output of `crawler status` for a crawl that keeps pages fresh."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ SECTION: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_ages_price_hosts_and_arms() -> None:
+def test_ages_the_gain_of_more_requests_hosts_and_arms_are_shown() -> None:
     assert inspect._refreshing(SECTION, 1) == [
         "age:      half of the copies are younger than 5.0 h, nine in ten than 3.0 d, the oldest 40.0 d",
         "price:    10% more rate would add 0.81 points of freshness",
@@ -35,7 +35,7 @@ def test_ages_price_hosts_and_arms() -> None:
     assert inspect._refreshing({"pages": 3}, 5) == []
 
 
-def test_signals_by_host_and_source(
+def test_signals_are_shown_by_host_and_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = {

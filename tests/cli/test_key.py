@@ -1,4 +1,4 @@
-"""`crawler key`: new, rotate, show, and its refusals."""
+"""Test `crawler key`: `new`, `rotate`, `show`, and their errors."""
 
 import json
 from pathlib import Path
@@ -48,6 +48,6 @@ def test_a_rotation_publishes_both_keys(tmp_path: Path) -> None:
         (("lose",), "invalid choice"),
     ],
 )
-def test_refusals_are_one_line(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+def test_errors_are_one_line(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
     ran = run("key", *arguments, "--dir", tmp_path / "crawl")
     assert ran.code == 2 and says in ran.err and len(ran.err.splitlines()) == 1, ran

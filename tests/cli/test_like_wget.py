@@ -1,4 +1,4 @@
-"""Test the options known from wget: spider, file types, rate limit, timestamping, cookies."""
+"""Test options that work as in wget: spider, file types, rate limit, timestamping, cookies."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def stored(directory: Path, web: Web) -> set[str]:
 
 
 def test_spider_follows_all_and_stores_nothing(tmp_path: Path) -> None:
-    """The report lists all pages that were met. The crawl is intact and can be continued as a normal crawl."""
+    """The report lists all pages that were found. The directory is intact and can be continued as a normal crawl."""
     routes = {"/": page("/a", "/dead"), "/a": page("/b"), "/b": page()}
     with Web(routes) as web:
         report = crawl(tmp_path, web.url(), "--spider")
@@ -43,7 +43,7 @@ def test_spider_follows_all_and_stores_nothing(tmp_path: Path) -> None:
         (["--accept-regex", "list|zip"], {"/", "/list", "/c.zip"}, {"/", "/list", "/c.zip"}),
     ],
 )
-def test_kinds_of_files(tmp_path: Path, flags: list[str], asked: set[str], kept: set[str]) -> None:
+def test_accept_selects_file_types(tmp_path: Path, flags: list[str], asked: set[str], kept: set[str]) -> None:
     routes: dict[str, Any] = {
         "/": page("/list", "/c.zip", "/b.png"), "/list": page("/a.pdf", text="list"),
         "/a.pdf": PDF, "/b.png": PNG, "/c.zip": "zip", "/robots.txt": (404, {}, ""),
@@ -54,8 +54,8 @@ def test_kinds_of_files(tmp_path: Path, flags: list[str], asked: set[str], kept:
         assert stored(tmp_path, web) - {"/robots.txt"} == kept
 
 
-def test_timestamping_asks_known_pages_once_more(tmp_path: Path) -> None:
-    """Known pages are requested conditionally; changed ones are stored; queued URLs are requested once."""
+def test_timestamping_requests_known_pages_again(tmp_path: Path) -> None:
+    """Known pages are requested conditionally, and stored if they changed; each queued URL is requested once."""
     version = {"/a": 1}
 
     def dated(asked: ReceivedRequest) -> Answer:
@@ -81,7 +81,7 @@ def test_timestamping_asks_known_pages_once_more(tmp_path: Path) -> None:
     assert run("check", "--dir", tmp_path).code == 0
 
 
-def test_timestamping_that_was_stopped_goes_on_as_any_crawl(tmp_path: Path) -> None:
+def test_a_stopped_timestamping_run_can_be_continued(tmp_path: Path) -> None:
     with Web(
         {"/": page(*(f"/{n}" for n in range(9)))} | {f"/{n}": page(text=str(n)) for n in range(9)}
     ) as web:
@@ -111,14 +111,14 @@ def test_cookies_of_a_file_are_sent_and_kept_by_name_only(tmp_path: Path) -> Non
     assert ran.code == 2 and "No such file" in ran.err
 
 
-def test_a_limit_of_bytes_a_second_is_kept_with_the_crawl(tmp_path: Path) -> None:
+def test_a_byte_rate_limit_is_saved_with_the_crawl(tmp_path: Path) -> None:
     with Web({"/": "x" * 5000}) as web:
         crawl(tmp_path, web.url(), "--limit-rate", "500k")
     assert "bytes_per_second = 512000" in (tmp_path / "crawl.toml").read_text()
 
 
-def test_a_dry_run_says_what_would_be_asked_and_keeps_nothing(tmp_path: Path) -> None:
-    """For a new crawl the seeds are requested, for an existing one nothing; the URLs go to standard output."""
+def test_a_dry_run_lists_the_next_urls_and_stores_nothing(tmp_path: Path) -> None:
+    """A dry run requests the seeds of a new crawl, and nothing for an existing one; it prints the URLs."""
     with Web(
         {"/": page("/a", "/b", "http://other.localhost/"), "/a": page("/c"), "/b": "b", "/c": "c"}
     ) as web:
@@ -154,7 +154,7 @@ SHORT = (200, {"Content-Type": "application/pdf", "Content-Length": "9000"}, b"%
 def test_incomplete_files_are_reported_even_if_quiet(
     tmp_path: Path, file: Any, flags: list[str], code: int, said: str
 ) -> None:
-    """A body that was cut at a limit, or broke off at the last try, was once kept without a report."""
+    """A body that was cut at a limit, or broke off at the last try, was once stored silently."""
     tries = ["--set", "frontier.tries=1"] if file is SHORT else []
     with Web({"/": page("/a.pdf"), "/a.pdf": file, "/robots.txt": (404, {}, "")}) as web:
         limits = ["--set", "fetch.body_bytes_max=20000", "--set", "fetch.file_bytes_max=20000", *tries]
@@ -163,7 +163,7 @@ def test_incomplete_files_are_reported_even_if_quiet(
     assert said in (tmp_path / "crawler.log").read_text()
 
 
-def test_kinds_of_files_that_are_nowhere_are_named(tmp_path: Path) -> None:
+def test_accepted_types_that_were_not_found_are_reported(tmp_path: Path) -> None:
     with Web({"/": page("/a.pdf"), "/a.pdf": PDF, "/robots.txt": (404, {}, "")}) as web:
         ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, "--accept", "png", "-q")
     assert ran.code == 0 and "no file matches --accept: png" in ran.err, ran

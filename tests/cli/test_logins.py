@@ -34,7 +34,7 @@ def test_a_login_is_sent_to_its_host_only_and_kept(tmp_path: Path, in_url: bool)
     assert base64.b64encode(b"me:p@ss") not in kept
 
 
-def test_a_url_loses_its_login() -> None:
+def test_the_login_is_removed_from_a_url() -> None:
     assert without_login("http://a:b@h.test/x@y") == ("http://h.test/x@y", "Authorization: Basic YTpi")
     assert without_login("http://h.test/x@y") == ("http://h.test/x@y", "")
 
@@ -44,13 +44,13 @@ def test_a_password_needs_a_user(tmp_path: Path) -> None:
     assert ran.code == 2 and "needs --http-user" in ran.err
 
 
-def test_endings_that_are_rejected(tmp_path: Path) -> None:
+def test_rejected_file_name_suffixes(tmp_path: Path) -> None:
     with Web({"/": page("/a.zip", "/b.PDF", "/c.iso", "/d.html"), "/d.html": "d"}) as web:
         report = crawl(tmp_path, web.url(), "--reject", "zip,.pdf", "--reject", "*.iso")
         assert sorted(web.paths()) == ["/", "/d.html"] and report["urls"]["filtered"]["extension"] == 3
 
 
-def test_a_page_that_is_cut_off_is_said_with_the_key(tmp_path: Path) -> None:
+def test_a_truncated_page_is_reported_with_the_limits_key(tmp_path: Path) -> None:
     with Web({"/": "x" * 5000}) as web:
         ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, "--set", "fetch.body_bytes_max=1000")
     assert "stored incomplete: 1 longer than fetch.body_bytes_max" in ran.err
@@ -77,7 +77,7 @@ class Members:
         return page("/more" if asked.path == "/" else "/", text="members only")
 
 
-def test_a_login_with_a_form(tmp_path: Path) -> None:
+def test_a_login_through_a_form(tmp_path: Path) -> None:
     """Hidden fields and cookies of the form are sent too. Only the user can read the stored cookies."""
     site = Members()
     with Web(site.routes) as web:
@@ -102,7 +102,7 @@ def test_a_login_with_a_form(tmp_path: Path) -> None:
         (("--login", "/free", "-d", "user=me"), "set no cookie"),
     ],
 )
-def test_logins_that_fail(
+def test_a_failed_login_is_an_error(
     tmp_path: Path, flags: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())

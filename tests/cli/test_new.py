@@ -30,13 +30,13 @@ def python(*arguments: object, **environment: str) -> subprocess.CompletedProces
 
 @pytest.fixture
 def made(tmp_path: Path) -> tuple[Path, Ran]:
-    """A new example, and what the command printed."""
+    """Create a new example; return its folder and the output of the command."""
     folder = tmp_path / "teas"
     return folder, run("new", folder)
 
 
 def test_the_example_passes_its_test_and_crawls_its_site(made: tuple[Path, Ran]) -> None:
-    """A product without a page goes to the errback; the two others are written."""
+    """The product whose page is missing goes to the errback; the two others are written."""
     folder, said = made
     assert said.code == 0
     assert said.out.decode().splitlines()[1:] == [
@@ -79,7 +79,7 @@ def test_a_name_that_cannot_be_imported_is_refused(name: str, tmp_path: Path) ->
     assert not (tmp_path / name).exists()
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_gives_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     refused = run("new", tmp_path / "file" / "teas")
     assert refused.code == 2 and len(refused.err.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""Mistakes on the command line: one line names the likely intention."""
+"""Test that a mistake on the command line gives one line, which names the likely intention."""
 
 import subprocess
 from pathlib import Path
@@ -27,23 +27,23 @@ from tests.end_to_end.web import FAST, Web, crawl, page, run
         (["crawl", "--set", "crawl.body_bytes_max=3"], "did you mean fetch.body_bytes_max?"),
     ],
 )
-def test_mistakes_name_what_was_meant(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_mistakes_give_a_suggestion(tmp_path: Path, arguments: list[str], said: str) -> None:
     ran = run(*arguments, *(["--dir", tmp_path / "crawl"] if arguments[0] == "crawl" else []))
     assert ran.code == 2 and said in ran.err and ran.err.count("\n") == 1, ran
     assert not (tmp_path / "crawl").exists()
 
 
-def test_one_underscore_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_with_one_underscore_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRAWLER_CRAWL_MAX_PAGES", "3")
     ran = run("config", "show")
     assert ran.code == 2 and "two underscores after the section: CRAWLER_CRAWL__MAX_PAGES" in ran.err
     monkeypatch.delenv("CRAWLER_CRAWL_MAX_PAGES")
-    monkeypatch.setenv("CRAWLER_HOME", "/x")  # of somebody else
+    monkeypatch.setenv("CRAWLER_HOME", "/x")  # belongs to another program
     assert run("config", "show").code == 0
 
 
 @pytest.mark.parametrize("flag", ["-V", "--version"])
-def test_version(flag: str) -> None:
+def test_the_version_is_printed(flag: str) -> None:
     assert run(flag).text.startswith("crawler 0.")
 
 
@@ -55,7 +55,7 @@ def test_options_and_urls_in_any_order(tmp_path: Path) -> None:
 
 
 def test_report_to_standard_output(tmp_path: Path) -> None:
-    """The report alone, so that a program can read it."""
+    """Only the report goes to standard output, so a program can read it."""
     import msgspec
 
     with Web({"/": page()}) as web:
@@ -63,8 +63,8 @@ def test_report_to_standard_output(tmp_path: Path) -> None:
     assert msgspec.json.decode(ran.out)["pages"]["fetched"] == 1
 
 
-def test_cached_takes_the_answers_of_earlier_runs(tmp_path: Path) -> None:
-    """Also with several processes, and after the setting is gone from the directory: it holds for one run."""
+def test_cached_reuses_the_answers_of_earlier_runs(tmp_path: Path) -> None:
+    """`--cached` also works with several processes; it applies to one run only and is not saved."""
     directory = tmp_path / "crawl"
     with Web({"/": page("/a"), "/a": page()}) as web:
         command = ("crawl", web.url(), "--dir", directory, *FAST)
@@ -79,7 +79,7 @@ def test_cached_takes_the_answers_of_earlier_runs(tmp_path: Path) -> None:
         assert len(web.asked) > asked
 
 
-def test_a_finished_crawl_says_so_and_fresh_begins_anew(tmp_path: Path) -> None:
+def test_a_finished_crawl_says_so_and_fresh_starts_a_new_one(tmp_path: Path) -> None:
     directory = tmp_path / "crawl"
     with Web({"/": page()}) as web:
         crawl(directory, web.url())
@@ -89,14 +89,14 @@ def test_a_finished_crawl_says_so_and_fresh_begins_anew(tmp_path: Path) -> None:
         assert f"moved to {directory}.1" in fresh.err and web.paths() == ["/", "/"]
 
 
-def test_address_denied_gives_the_value_to_type(tmp_path: Path) -> None:
+def test_a_denied_address_suggests_the_flag(tmp_path: Path) -> None:
     ran = run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path / "a", "--progress", "none")
     assert ran.code == 4 and "--allow-network 127.0.0.0/8 allows it" in ran.err
     ran = run("crawl", "http://10.1.2.3/", "--dir", tmp_path / "b", "--progress", "none")
     assert ran.code == 4 and "--allow-network 10.1.2.3/32 allows it" in ran.err
 
 
-def test_a_dead_proxy_is_called_so(tmp_path: Path) -> None:
+def test_a_proxy_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     ran = run(
         "crawl",
         "http://x.test/",
@@ -111,13 +111,13 @@ def test_a_dead_proxy_is_called_so(tmp_path: Path) -> None:
     assert ran.code == 4 and "the proxy does not answer" in ran.err
 
 
-def test_429_is_called_so(tmp_path: Path) -> None:
+def test_a_429_is_reported(tmp_path: Path) -> None:
     with Web({"/": (429, {"Retry-After": "900"}, "")}) as web:
         ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, "--patience", "0")
     assert ran.code == 4 and "the host asks for a pause (429 or 503)" in ran.err
 
 
-# -- made from the parsers -----------------------------------------------------------
+# -- output generated from the parsers: help, completion, manual pages ---------------
 
 
 def test_each_command_has_its_parser() -> None:
@@ -128,7 +128,7 @@ def _flags_of(command: str) -> set[str]:
     return set(dict(parsers())[command]._option_string_actions)
 
 
-def test_a_command_has_only_the_flags_that_do_something() -> None:
+def test_a_command_has_only_flags_with_an_effect() -> None:
     every = {flag.name for flag in FLAGS}
     assert every <= _flags_of("crawl") and every <= _flags_of("config")
     assert every - _flags_of("node") == {"--processes"}
@@ -183,7 +183,7 @@ def test_bash_completes(tmp_path: Path, words: list[str], expected: set[str]) ->
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_manual_pages(name: str) -> None:
+def test_manual_pages_are_generated(name: str) -> None:
     ran = run("man", *([name] if name else []))
     assert ran.code == 0 and ran.text.startswith(".TH") and ".SH NAME" in ran.text
 
@@ -205,7 +205,7 @@ def test_shell_prints_an_expression(tmp_path: Path) -> None:
         (["bench", "due", "--lnks", "3"], "did you mean --links?"),
     ],
 )
-def test_suggestions_reach_into_subcommands(words: list[str], said: str) -> None:
+def test_suggestions_include_subcommands(words: list[str], said: str) -> None:
     ran = run(*words)
     assert ran.code == 2 and said in ran.err and len(ran.err.splitlines()) == 1
 

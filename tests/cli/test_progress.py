@@ -32,7 +32,7 @@ def status(*hosts: HostStatus, in_flight: int = 0) -> Status:
     return Status(now=1000.0, counters=counters, frontier=frontier, waiting=list(hosts))
 
 
-def test_a_404_is_a_fetch_and_what_robots_forbids_is_none() -> None:
+def test_a_404_counts_as_a_fetch_but_a_robots_denial_does_not() -> None:
     assert fetches(status()) == 6 and line(status(), RATES).startswith("6 pages")
 
 
@@ -53,7 +53,7 @@ def test_a_404_is_a_fetch_and_what_robots_forbids_is_none() -> None:
         ({"ready_at": 1010.0}, "its gap between requests"),
     ],
 )
-def test_what_is_waited_for(values: dict[str, object], said: str) -> None:
+def test_the_reason_for_waiting_is_shown(values: dict[str, object], said: str) -> None:
     assert said in waiting_for(status(host(**values)))
 
 
@@ -63,13 +63,13 @@ def test_a_paused_crawl_says_so() -> None:
     assert waiting_for(shown) == "; paused (user)"
 
 
-def test_no_word_where_the_wait_is_short_or_something_is_in_flight() -> None:
+def test_no_reason_is_shown_for_short_waits_or_during_fetches() -> None:
     assert waiting_for(status(host(ready_at=1001.0))) == ""
     assert waiting_for(status(host(ready_at=1060.0), in_flight=1)) == ""
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_the_screen_fits(width: int) -> None:
+def test_the_screen_fits_the_terminal(width: int) -> None:
     out = io.StringIO()
     hosts = [
         host(host=f"{n}.a-long-name-of-a-host.example.org", ready_at=1060.0, wait=60.0) for n in range(20)

@@ -25,7 +25,7 @@ def lines(status: Status) -> dict[str, str]:
     return {name: text.strip() for name, _, text in (line.partition(":") for line in _summary(status))}
 
 
-def test_a_crawl_that_shrinks_says_how_much_is_left() -> None:
+def test_a_crawl_near_its_end_shows_the_remaining_work() -> None:
     said = lines(running({"span": 60.0, "done": 100, "hosts": 6, "new": 50, "known": 50}))
     assert said["speed"] == "1.5 pages/s, 6 new hosts per minute, event loop late by at most 12 ms"
     assert (
@@ -38,13 +38,13 @@ def test_a_crawl_that_shrinks_says_how_much_is_left() -> None:
     assert said["hosts"].startswith("90 (reached 60")
 
 
-def test_a_crawl_that_grows_says_so() -> None:
+def test_a_growing_crawl_says_so() -> None:
     said = lines(running({"span": 30.0, "done": 10, "hosts": 5, "new": 130, "known": 0}))
     assert said["left"] == "about 400 URLs wait and the crawl grows: each page adds 13.0 new ones"
     assert "10 new hosts per minute" in said["speed"]
 
 
-def test_what_is_not_known_is_not_said() -> None:
+def test_unknown_figures_are_left_out() -> None:
     said = lines(running({}))
     assert "left" not in said and "per minute" not in said["speed"]
     assert "requests" not in lines(Status(name="p0"))

@@ -8,7 +8,7 @@ from tests.end_to_end.web import FAST, Web, crawl, on_terminal, page
 
 
 @pytest.mark.parametrize("command", ["crawl", "top", "export"])
-def test_screens_are_drawn(tmp_path: Path, command: str) -> None:
+def test_the_control_sequences_of_screens_pass(tmp_path: Path, command: str) -> None:
     with Web({"/": page("/in"), "/in": page(text="in")}) as web:
         if command == "crawl":
             fast = [each for each in FAST if each not in ("--progress", "none")]

@@ -1,4 +1,4 @@
-"""Configuration: layers, units, sources, and one-line errors that name the key."""
+"""Test the configuration: layers, units, sources, and one-line errors that name the key."""
 
 import tomllib
 from pathlib import Path
@@ -41,12 +41,12 @@ def test_default_toml_gives_a_reason_for_every_key() -> None:
     ("text", "value"),
     [("5 min", 300.0), ("1.5h", 5400.0), ("250 ms", 0.25), (3, 3.0), ("7d", 604800.0), ("90", 90.0)],
 )
-def test_times(text: Any, value: float) -> None:
+def test_times_are_parsed(text: Any, value: float) -> None:
     assert Seconds.parse(text) == value
 
 
 @pytest.mark.parametrize(("text", "value"), [("10 MiB", 10 << 20), ("1GB", 10**9), (17, 17), ("4 KiB", 4096)])
-def test_sizes(text: Any, value: int) -> None:
+def test_sizes_are_parsed(text: Any, value: int) -> None:
     assert ByteCount.parse(text) == value
 
 
@@ -76,7 +76,7 @@ def test_later_layers_win_and_sources_are_kept() -> None:
     assert layers.sources == {"crawl.depth": "environment", "crawl.rate": "file", "crawl.scope": "flag"}
 
 
-def test_text_is_read_as_its_key_asks() -> None:
+def test_text_is_converted_to_the_type_of_its_key() -> None:
     layers = Layers()
     layers.set("flag", "identity.contact", "123")
     layers.set("flag", "network.allow_networks", "127.0.0.0/8, 10.0.0.0/8")
@@ -87,12 +87,12 @@ def test_text_is_read_as_its_key_asks() -> None:
     assert config.fetch.cookies is True
 
 
-def test_environment_names_section_and_key() -> None:
+def test_environment_variables_name_section_and_key() -> None:
     environ = {"CRAWLER_CRAWL__DEPTH": "3", "CRAWLER_FAULT": "x", "PATH": "/bin"}
     assert environment_overrides(environ) == {"crawl.depth": "3"}
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_a_written_configuration_is_read_back_unchanged(tmp_path: Path) -> None:
     config = convert(
         {
             "seeds": ["http://a/"],
@@ -105,14 +105,14 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert convert(read_file(path)) == config
 
 
-def test_limits_of_a_run_are_not_kept() -> None:
+def test_limits_of_a_run_are_not_saved() -> None:
     config = convert({"crawl": {"max_pages": 5, "depth": 3}})
     kept = convert(tomllib.loads(to_toml(config, skip_run_keys=True)))
     assert (kept.crawl.max_pages, kept.crawl.depth) == (0, 3)
 
 
 @pytest.mark.parametrize("text", ["[crawl", "a = 'é".encode("latin-1")])
-def test_a_file_that_is_no_toml_is_named(tmp_path: Path, text: str | bytes) -> None:
+def test_an_invalid_toml_file_is_named(tmp_path: Path, text: str | bytes) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(ConfigError, match="bad.toml"):
@@ -122,7 +122,7 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path, text: str | bytes) -> N
 
 
 @pytest.mark.parametrize("server", ["9.9.9.9", "127.0.0.1:5353", "2620:fe::fe", "[2620:fe::fe]", "[::1]:53"])
-def test_dns_servers(server: str) -> None:
+def test_valid_dns_servers(server: str) -> None:
     assert convert({"network": {"dns_servers": [server]}}).network.dns_servers == (server,)
 
 
@@ -130,6 +130,6 @@ def test_dns_servers(server: str) -> None:
     "server",
     ["", "dns.example", "9.9.9", "9.9.9.9:", "9.9.9.9:0", "9.9.9.9:65536", "::1:x", "[::1", "[x]:53"],
 )
-def test_bad_dns_servers(server: str) -> None:
+def test_invalid_dns_servers(server: str) -> None:
     with pytest.raises(ConfigError, match="network.dns_servers"):
         convert({"network": {"dns_servers": [server]}})

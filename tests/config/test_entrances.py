@@ -1,4 +1,4 @@
-"""Every entrance rejects an invalid setting before it starts anything, with the same message.
+"""Test that every way to give a setting rejects an invalid one before anything starts, with the same message.
 
 `crawler config check`, `crawler crawl`, the Python API and `crawler set` report the same error;
 the first two also name the line of the file.
@@ -85,7 +85,7 @@ async def begin(tree: dict[str, Any], directory: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", VALUES + OUTSIDE, ids=lambda bad: bad.said.partition(": ")[0])
-def test_every_entrance_says_the_same(
+def test_files_commands_and_python_give_the_same_error(
     bad: Bad, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -103,13 +103,15 @@ def test_every_entrance_says_the_same(
     with pytest.raises(ConfigError) as raised:
         asyncio.run(begin(tomllib.loads(bad.text), directory))
     assert str(raised.value).startswith(f"configuration: {bad.said}"), str(raised.value)
-    assert not directory.exists(), "nothing was begun"
+    assert not directory.exists(), "no crawl was started"
 
 
 @pytest.mark.parametrize(
     "bad", [bad for bad in VALUES if settings(bad)], ids=lambda bad: bad.said.partition(": ")[0]
 )
-def test_so_does_a_change_of_a_crawl(bad: Bad, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_of_a_crawl_give_the_same_error(
+    bad: Bad, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A running crawl (`safe_settings.changed`) and `crawler set` reject the change, and nothing is saved."""
     with pytest.raises(ConfigError) as raised:
         safe_settings.changed(convert({}), settings(bad))
@@ -124,7 +126,7 @@ def test_so_does_a_change_of_a_crawl(bad: Bad, tmp_path: Path, capsys: pytest.Ca
     assert directory.config_file.read_bytes() == before
 
 
-def test_flags_and_variables_are_named(
+def test_errors_name_the_flag_or_variable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["crawl", "http://127.0.0.1:1/", "--dir", str(tmp_path / "crawl")]
@@ -137,13 +139,13 @@ def test_flags_and_variables_are_named(
     assert capsys.readouterr().err.startswith("crawler: environment: admin.address: 'here:99999'")
 
 
-def test_what_may_be_a_secret_is_not_shown() -> None:
+def test_possible_secrets_are_not_shown() -> None:
     with pytest.raises(ConfigError) as raised:
         convert({"identity": {"headers": ["Authorization Bearer hunter2"]}})
     assert "hunter2" not in str(raised.value)
 
 
-def test_lines_of_keys(tmp_path: Path) -> None:
+def test_the_line_of_each_key_is_found(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text(
         textwrap.dedent("""\

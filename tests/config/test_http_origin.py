@@ -1,4 +1,4 @@
-"""The links that listeners print."""
+"""Test the addresses that listeners print."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Times and sizes as written by users."""
+"""Test the parsing of times and sizes as users write them."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from crawler.config.units import ENDLESS, ByteCount, Seconds
         (ENDLESS, float(ENDLESS)),
     ],
 )
-def test_lengths_of_time(text: Any, seconds: float) -> None:
+def test_valid_times(text: Any, seconds: float) -> None:
     found = Seconds.parse(text)
     assert isinstance(found, Seconds) and found == pytest.approx(seconds)
 
@@ -45,7 +45,7 @@ def test_lengths_of_time(text: Any, seconds: float) -> None:
         ("2 GiB", 2 << 30),
     ],
 )
-def test_sizes(text: Any, size: int) -> None:
+def test_valid_sizes(text: Any, size: int) -> None:
     found = ByteCount.parse(text)
     assert isinstance(found, ByteCount) and found == size
 
@@ -70,12 +70,12 @@ def test_sizes(text: Any, size: int) -> None:
         "1e400",
     ],
 )
-def test_what_is_none(kind: type[Seconds] | type[ByteCount], value: Any) -> None:
+def test_invalid_times_and_sizes(kind: type[Seconds] | type[ByteCount], value: Any) -> None:
     with pytest.raises(ValueError, match="expected a|out of range"):
         kind.parse(value)
 
 
-def test_units_are_those_of_their_kind() -> None:
+def test_a_time_unit_is_no_size_unit() -> None:
     for kind, text in ((Seconds, "5 KiB"), (ByteCount, "5 min")):
         with pytest.raises(ValueError, match="such as"):
             kind.parse(text)

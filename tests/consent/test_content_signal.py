@@ -1,4 +1,4 @@
-"""Content-Signal: the forms that contentsignals.org and real sites use, and properties."""
+"""Test the parsing of Content-Signal: the forms that contentsignals.org and real sites use, and random input."""
 
 import pytest
 from hypothesis import given
@@ -34,7 +34,7 @@ def _preferences(letters: str) -> Preferences:
         ("", "???"),
     ],
 )
-def test_signals(value: str, letters: str) -> None:
+def test_the_value_of_a_signal(value: str, letters: str) -> None:
     assert read_signal_header([value.encode()]).preferences == _preferences(letters)
     assert read_signal_rules([value], "/x").preferences == _preferences(letters)
 
@@ -45,12 +45,12 @@ def test_a_path_limits_a_signal() -> None:
     assert read_signal_rules(lines, "/x").preferences == _preferences("y?n")
 
 
-def test_signals_before_all_groups_apply_too() -> None:
+def test_signals_before_the_first_group_apply_too() -> None:
     robots = b"Content-Signal: ai-train=no\nUser-agent: *\nContent-Signal: search=yes\nAllow: /\n"
     assert read_signal_rules(parse(robots, "crawler").parsed.signals, "/").preferences == _preferences("y?n")
 
 
-def test_beyond_the_bounds_nothing_is_known() -> None:
+def test_too_many_lines_state_nothing() -> None:
     assert read_signal_header([b"search=yes"] * (LINES_MAX + 1)).preferences == NOTHING_SAID
     assert read_signal_rules(["search=yes"] * (LINES_MAX + 1), "/").preferences == NOTHING_SAID
 
@@ -59,8 +59,8 @@ NEARLY = st.text(alphabet="searchinputtrain-=yesno,; /", max_size=60)
 
 
 @given(st.lists(st.text(max_size=60) | NEARLY, max_size=4))
-def test_no_input_raises_and_more_lines_never_loosen(lines: list[str]) -> None:
-    """A refusal in one of the fields stays, whatever the others say."""
+def test_no_input_raises_and_more_lines_never_allow_more(lines: list[str]) -> None:
+    """A refusal in one field is kept, whatever the other fields say."""
     values = [line.encode() for line in lines]
     read_signal_rules(lines, "/x")
     before = read_signal_header(values).preferences

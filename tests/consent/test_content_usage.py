@@ -1,4 +1,4 @@
-"""Content-Usage: the examples of draft-ietf-aipref-vocab and draft-ietf-aipref-attach, and properties."""
+"""Test Content-Usage: the examples of draft-ietf-aipref-vocab and draft-ietf-aipref-attach, and random input."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ SAID = {"y": ALLOW, "n": REFUSE, "?": UNKNOWN}
 
 
 def _preferences(letters: str) -> Preferences:
-    """`letters` are search, ai_input and train_ai."""
+    """Return preferences from three letters, for search, ai_input and train_ai: y allows, n refuses, ? is unknown."""
     return Preferences(*(SAID[letter] for letter in letters))
 
 
@@ -36,12 +36,12 @@ def _preferences(letters: str) -> Preferences:
         (b"", "???"),
         (b" search=y ", "y??"),
         (b"search=y,train-ai=n", "y?n"),
-        (b"search=y\t,\ttrain-ai=n", "y?n"),  # RFC 9651, 4.2.2: OWS around the comma
-        (b"search=y, search=n", "n??"),  # the last counts
+        (b"search=y\t,\ttrain-ai=n", "y?n"),  # RFC 9651, 4.2.2: optional whitespace around the comma
+        (b"search=y, search=n", "n??"),  # the last value counts
         (b"search=n, search=y", "y??"),
         (b"unheard-of=n, search=y", "y??"),  # unknown labels are ignored
         (b"Train-AI=n, search=y", "???"),  # upper case is a parse failure
-        (b"train-ai=N, search=y", "y??"),  # a token, but not y or n
+        (b"train-ai=N, search=y", "y??"),  # a valid token, but neither y nor n
         (b"train-ai=no", "???"),
         (b"train-ai=?0, search=?1", "???"),  # booleans
         (b"train-ai=0, search=1", "???"),
@@ -54,18 +54,18 @@ def _preferences(letters: str) -> Preferences:
         (b'search=y, train-ai="open', "???"),
         (b"search=y, x=99999999999999999999", "???"),
         (b"search=y, x=@1700000000", "y??"),  # a date
-        (b"search=y, x=@99999999999999", "???"),  # legal, but after the year 9999, which the library rejects
+        (b"search=y, x=@99999999999999", "???"),  # valid, but the library rejects dates after the year 9999
         (b"search=y, x=:!:", "???"),
     ],
 )
-def test_header(value: bytes, letters: str) -> None:
+def test_the_value_of_a_header(value: bytes, letters: str) -> None:
     assert read_usage_header([value]) == ContentUsage(
         (value.decode("latin-1"),), _preferences(letters), PARSER
     )
 
 
-def test_several_fields_are_one_dictionary() -> None:
-    """RFC 9651, 4.2: the last key counts, across fields too, and one malformed field spoils all."""
+def test_several_fields_form_one_dictionary() -> None:
+    """Repeated keys follow RFC 9651, 4.2: the last one counts, also across fields; a malformed field voids all fields."""
     assert read_usage_header([b"train-ai=n", b"train-ai=y"]).preferences == _preferences("??y")
     assert read_usage_header([b"search=y", b"!"]).preferences == NOTHING_SAID
     assert read_usage_header([]) == ContentUsage()
@@ -92,7 +92,7 @@ Content-Usage: / train-ai=y
         ("ExampleBot", "/ai-ok/test", "??y"),
     ],
 )
-def test_the_example_of_the_draft(token: str, target: str, letters: str) -> None:
+def test_the_example_of_the_attach_draft(token: str, target: str, letters: str) -> None:
     usage = parse(ATTACH_EXAMPLE, token).parsed.usage
     assert read_usage_rules(usage, target).preferences == _preferences(letters)
 
@@ -100,25 +100,25 @@ def test_the_example_of_the_draft(token: str, target: str, letters: str) -> None
 @pytest.mark.parametrize(
     ("lines", "target", "letters"),
     [
-        (["train-ai=n"], "/x", "??n"),  # no path: the whole site
-        (["/a\ttrain-ai=n"], "/ab", "??n"),  # a tab separates too
+        (["train-ai=n"], "/x", "??n"),  # no path: applies to the whole site
+        (["/a\ttrain-ai=n"], "/ab", "??n"),  # a tab is a separator, too
         (["/a train-ai=n"], "/b", "???"),
         (["/a train-ai=y", "/a train-ai=n, search=y"], "/a", "y?n"),  # equal paths: the most restrictive
         (["/ train-ai=n", "/a search=y"], "/a", "y??"),  # only the longest path counts
         (["/a/* train-ai=n", "/a/b train-ai=y"], "/a/c", "??n"),
         (["/*.pdf$ train-ai=n"], "/x.pdf", "??n"),
         (["/*.pdf$ train-ai=n"], "/x.pdfs", "???"),
-        (["/%61 train-ai=n"], "/a", "??n"),  # one spelling of escapes
-        (["/a"], "/a", "???"),  # only a path
+        (["/%61 train-ai=n"], "/a", "??n"),  # escapes are normalized
+        (["/a"], "/a", "???"),  # a path without preferences
         (["/ search=y", "/a TRAIN=n"], "/a", "???"),  # the longest path is malformed
     ],
 )
-def test_rules(lines: list[str], target: str, letters: str) -> None:
+def test_lines_of_robots_txt(lines: list[str], target: str, letters: str) -> None:
     assert read_usage_rules(lines, target).preferences == _preferences(letters)
 
 
-def test_beyond_the_bounds_nothing_is_known() -> None:
-    """A refusal might be in the part that is not read."""
+def test_input_beyond_the_limits_states_nothing() -> None:
+    """The part that is not read might contain a refusal."""
     long = b"search=y, x=" + b"a" * FIELD_OCTETS_MAX
     assert read_usage_header([long]).preferences == NOTHING_SAID
     assert len(read_usage_header([long]).raw[0]) == FIELD_OCTETS_MAX
@@ -143,8 +143,8 @@ def test_no_input_raises(values: list[bytes], target: str) -> None:
     st.dictionaries(st.sampled_from(["search", "ai-use", "train-ai", "other"]), st.sampled_from("yn")),
     st.permutations(range(4)),
 )
-def test_what_is_written_is_read(said: dict[str, str], order: list[int]) -> None:
-    """The order of different keys has no meaning."""
+def test_written_preferences_are_read_back(said: dict[str, str], order: list[int]) -> None:
+    """The order of different keys does not matter."""
     members = [f"{key}={value}" for key, value in said.items()]
     members = [members[at] for at in order if at < len(members)]
     letters = "".join(said.get(label, "?") for label in ("search", "ai-use", "train-ai"))

@@ -1,4 +1,4 @@
-"""X-Robots-Tag and meta robots: which names are kept, and which refuse a use."""
+"""Test X-Robots-Tag and meta robots: the names that are kept, and those that refuse a use."""
 
 import pytest
 from hypothesis import given
@@ -26,12 +26,14 @@ NO_AI = Preferences(ai_input=REFUSE, train_ai=REFUSE)
         ([""], ["", ","], (), NOTHING_SAID),
     ],
 )  # fmt: skip
-def test_names(tags: list[str], meta: list[str], names: tuple[str, ...], meaning: Preferences) -> None:
+def test_names_and_their_preferences(
+    tags: list[str], meta: list[str], names: tuple[str, ...], meaning: Preferences
+) -> None:
     read = read_page_names(tags, meta, "crawler")
     assert (read.raw, read.names, read.preferences) == ((*tags, *meta), names, meaning)
 
 
-def test_names_about_images_count_where_the_answer_is_one() -> None:
+def test_names_about_images_apply_to_images() -> None:
     assert read_page_names(["noimageai"], [], "crawler", image=True).preferences == NO_AI
     assert read_page_names(["noimageindex"], [], "crawler", image=True).preferences == Preferences(
         search=REFUSE
@@ -45,6 +47,6 @@ def test_many_names_do_not_hide_a_refusal() -> None:
 
 
 @given(st.lists(st.text(max_size=40), max_size=4), st.lists(st.text(max_size=40), max_size=4))
-def test_no_input_raises_and_no_name_allows(tags: list[str], meta: list[str]) -> None:
+def test_no_input_raises_and_no_name_allows_a_use(tags: list[str], meta: list[str]) -> None:
     said = read_page_names(tags, meta, "crawler").preferences
     assert all(getattr(said, use) is not ALLOW for use in USES)

@@ -1,4 +1,4 @@
-"""All sources of one page together, from a robots.txt and the headers of an answer."""
+"""Test the decision about a page from all its sources together, such as robots.txt and header fields."""
 
 import pytest
 from hypothesis import given
@@ -41,12 +41,12 @@ def _said(
     return statements_about(url, host, headers, "crawler", meta=meta)
 
 
-def test_a_silent_site() -> None:
+def test_a_site_without_statements() -> None:
     assert _said().consent() == Consent()
     assert Consent().search == UseDecision(UNKNOWN, "")
 
 
-def test_robots_alone() -> None:
+def test_a_site_that_uses_only_robots_txt() -> None:
     assert _said(URL, ROBOTS).consent() == Consent(
         UseDecision(ALLOW, "content-usage-robots"),
         UseDecision(REFUSE, "content-signal-robots"),
@@ -59,7 +59,7 @@ def test_usage_says_nothing_about_disallowed_pages() -> None:
     assert _said("https://example.com/x", ROBOTS).consent().train_ai.preference is ALLOW
 
 
-def test_everything_at_once() -> None:
+def test_a_page_with_statements_in_every_source() -> None:
     said = _said(
         URL,
         ROBOTS,
@@ -74,7 +74,7 @@ def test_everything_at_once() -> None:
     assert said.consent() == Consent(
         UseDecision(REFUSE, "page-names"),
         UseDecision(REFUSE, "content-signal-robots"),
-        UseDecision(REFUSE, "content-usage-header"),  # robots.txt refuses too; the page is named first
+        UseDecision(REFUSE, "content-usage-header"),  # robots.txt refuses too, but the page is named first
         UseDecision(ALLOW, "tdmrep"),
     )
     assert said.usage_header.raw == ("train-ai=n",)
@@ -82,7 +82,7 @@ def test_everything_at_once() -> None:
     assert said.usage_robots.raw == ("/a/b?c train-ai=n, search=y",)
 
 
-def test_a_meta_element_and_a_header_that_disagree_reserve() -> None:
+def test_rights_are_reserved_if_meta_element_and_header_disagree() -> None:
     said = _said(URL, b"", (b"tdm-reservation", b"0"), meta=(("tdm-reservation", "1"), ("tdm-policy", "p")))
     assert said.tdm.raw == ("0", "1")
     assert said.tdm.policies == ("p",)
@@ -100,7 +100,7 @@ STATEMENTS = st.lists(st.tuples(st.sampled_from(SOURCES), st.builds(Preferences,
 
 
 @given(STATEMENTS)
-def test_any_refusal_wins_and_the_source_gave_the_answer(statements: list[tuple[str, Preferences]]) -> None:
+def test_any_refusal_wins_and_the_named_source_gave_it(statements: list[tuple[str, Preferences]]) -> None:
     resolved = resolve(statements)
     for use in USES:
         decision, given_ = getattr(resolved, use), {getattr(said, use) for _, said in statements}
@@ -115,7 +115,7 @@ def test_any_refusal_wins_and_the_source_gave_the_answer(statements: list[tuple[
 
 
 @given(STATEMENTS, st.randoms(use_true_random=False))
-def test_order_repetition_and_silence_change_no_answer(
+def test_order_repetition_and_empty_statements_change_nothing(
     statements: list[tuple[str, Preferences]], random
 ) -> None:
     shuffled = [*statements, *statements, ("rsl", NOTHING_SAID)]

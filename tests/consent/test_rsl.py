@@ -1,4 +1,4 @@
-"""RSL 1.0: licences in the forms that the standard's guide and real sites use, and properties."""
+"""Test RSL 1.0 licences: the forms that the standard's guide and real sites use, and random input."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def _document(content: str, attributes: str = 'url="/"') -> bytes:
 
 
 def _letters(body: bytes, url: str = PAGE) -> str:
-    """Return search, ai_input, train_ai and tdm."""
+    """Return a letter each for search, ai_input, train_ai and tdm: y allows, n refuses, ? is unknown."""
     names = {answer: letter for letter, answer in SAID.items()}
     preferences = terms_for([read_rsl(body)], url).preferences
     return "".join(names[getattr(preferences, use)] for use in Preferences.__struct_fields__)
@@ -47,7 +47,7 @@ PRICE = '<payment type="use"><amount currency="USD">0.015</amount></payment>'
     ("licenses", "letters"),
     [
         ([_prohibits("ai-train")], "??n?"),
-        ([_prohibits("train-ai")], "??n?"),  # the guide, before 1.0
+        ([_prohibits("train-ai")], "??n?"),  # the spelling in the guide before 1.0
         ([_permits("train-ai")], "??y?"),
         ([_permits("all")], "yyyy"),
         ([_prohibits("all")], "nnnn"),
@@ -57,10 +57,10 @@ PRICE = '<payment type="use"><amount currency="USD">0.015</amount></payment>'
         ([_permits("ai-train search") + _prohibits("ai-train")], "y?n?"),  # a prohibition wins
         ([_permits("ai-train"), _prohibits("ai-train")], "??n?"),
         ([_permits("search") + '<payment type="free"/>'], "y???"),
-        ([_permits("ai-train") + PRICE], "??n?"),  # nothing was paid
+        ([_permits("ai-train") + PRICE], "??n?"),  # the use needs a payment, and nothing was paid
         ([_permits("search") + '<payment type="attribution"/>'], "????"),
         ([_permits("search") + '<payment type="free"/>', _permits("ai-input ai-index") + PRICE], "yn??"),
-        ([_permits("search") + PRICE, _permits("search")], "y???"),  # one offer is enough
+        ([_permits("search") + PRICE, _permits("search")], "y???"),  # one free licence is enough
         ([_permits("ai-train") + PRICE, _permits("ai-train") + _permits("education", "user")], "????"),
         ([_permits("search") + _prohibits("commercial", "user")], "????"),
         ([_permits("search") + _permits("US", "geo")], "????"),
@@ -70,7 +70,7 @@ PRICE = '<payment type="use"><amount currency="USD">0.015</amount></payment>'
         ([], "????"),
     ],
 )
-def test_licenses(licenses: list[str], letters: str) -> None:
+def test_the_preferences_of_licenses(licenses: list[str], letters: str) -> None:
     body = "".join(f"<license>{each}</license>" for each in licenses)
     assert _letters(_document(body)) == letters
 
@@ -102,12 +102,12 @@ def test_a_license_server_makes_permissions_unknown_but_not_prohibitions() -> No
         ("ftp://example.com/", False),
     ],
 )
-def test_where_a_content_applies(url: str, applies: bool) -> None:
+def test_the_urls_to_which_a_content_element_applies(url: str, applies: bool) -> None:
     body = _document(f"<license>{_prohibits('all')}</license>", f'url="{url}"')
     assert (_letters(body) == "nnnn") is applies
 
 
-def test_the_longest_url_decides_and_equal_ones_combine() -> None:
+def test_the_longest_url_decides_and_equal_urls_combine() -> None:
     inner = "".join(
         f'<content url="{url}"><license>{term}</license></content>'
         for url, term in (
@@ -137,14 +137,14 @@ def test_the_longest_url_decides_and_equal_ones_combine() -> None:
         "<rsl>\udcff</rsl>".encode("utf-8", "surrogatepass"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_to_its_end_says_nothing(body: bytes) -> None:
+def test_a_document_that_cannot_be_read_completely_states_nothing(body: bytes) -> None:
     document = read_rsl(body)
     assert document.problem
     assert document.contents == ()
     assert terms_for([document], PAGE).preferences == NOTHING_SAID
 
 
-def test_where_licenses_are_announced() -> None:
+def test_licenses_are_announced_in_robots_txt_headers_and_links() -> None:
     found = announced_licenses(
         ["https://a.example/license.xml", "/relative.xml"],
         ['<b.xml>; rel="license"; type="application/rsl+xml", <cc>; rel=license, <d>; rel=next'],
@@ -168,5 +168,5 @@ def test_no_input_raises(body: bytes) -> None:
 
 
 @given(st.permutations([_permits("all"), _prohibits("ai-train"), _permits("search") + PRICE]))
-def test_the_order_of_licenses_has_no_meaning(licenses: list[str]) -> None:
+def test_the_order_of_licenses_does_not_matter(licenses: list[str]) -> None:
     assert _letters(_document("".join(f"<license>{each}</license>" for each in licenses))) == "yyny"

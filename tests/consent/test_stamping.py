@@ -1,4 +1,4 @@
-"""Receipts: one for each state of a host, with its statements at the fetch; incomplete ones allow nothing."""
+"""Test consent receipts: pages with equal statements share one, and an incomplete receipt allows nothing."""
 
 import hashlib
 
@@ -34,7 +34,7 @@ RSL = b'<rsl><content url="/"><license><permits type="usage">search</permits></l
 
 
 class Desk:
-    """A store with the parts that make receipts; `at` is the clock."""
+    """A store with the parts that make receipts."""
 
     def __init__(self, robots: bytes = b"", **config: bool) -> None:
         self.store = MemoryStore()
@@ -93,7 +93,7 @@ def read(*metas: tuple[str, str], licenses: tuple[str, ...] = ()) -> Extracted:
     return Extracted(PAGE, statements=list(metas), licenses=list(licenses))
 
 
-def test_pages_alike_share_one_receipt_and_one_site() -> None:
+def test_pages_with_equal_statements_share_one_receipt() -> None:
     desk = Desk(b"User-agent: *\nDisallow: /x\n")
     digests = {desk.stamp(page(f"{SITE}/{n}"), read()).digest for n in range(50)}
     assert len(digests) == 1
@@ -103,7 +103,7 @@ def test_pages_alike_share_one_receipt_and_one_site() -> None:
     assert desk.stored() == 3
 
 
-def test_a_receipt_names_what_was_in_force() -> None:
+def test_a_receipt_names_the_statements_in_force() -> None:
     desk = Desk(ROBOTS.replace(b"License", b"Nothing") + b"Allow: /a\n")
     receipt, site = (
         load_whole(desk.store, FINGERPRINT, desk.stamp(page(), read(("robots", "noai"))).digest) or ()
@@ -125,7 +125,7 @@ def test_the_robots_txt_current_at_the_fetch_counts() -> None:
     assert desk.receipt(page(), read()).uses.train_ai.preference is ALLOW
 
 
-def test_paths_get_the_receipts_of_their_lines() -> None:
+def test_a_page_gets_the_receipt_of_the_line_for_its_path() -> None:
     desk = Desk(b"User-agent: *\nContent-Usage: train-ai=y\nContent-Usage: /n/ train-ai=n\n")
     assert desk.receipt(page(f"{SITE}/n/1"), read()).uses.train_ai.preference is REFUSE
     assert desk.receipt(page(f"{SITE}/y"), read()).uses.train_ai.preference is ALLOW
@@ -158,7 +158,7 @@ def test_a_page_announces_a_licence_by_header_or_link_element() -> None:
     assert desk.receipt(page(), read()).uses.search == UseDecision()
 
 
-def test_files_are_wanted_once_and_again_when_they_are_old() -> None:
+def test_files_are_requested_once_and_again_after_a_day() -> None:
     desk = Desk(ROBOTS, tdmrep=True)
     site = desk.book.site(SITE)
     announced = desk.book.announced(site, PAGE, ())
@@ -170,10 +170,12 @@ def test_files_are_wanted_once_and_again_when_they_are_old() -> None:
     assert desk.book.wanted(SITE, announced, 101.0 + 86_400.0) == both
     assert [each.problem for each in desk.book.site(SITE).statements.files] == ["", ""]
     many = [f"{SITE}/{n}.xml" for n in range(100)]
-    assert len(desk.book.wanted(SITE, many, 102.0)) == 7  # eight licences a host
+    assert (
+        len(desk.book.wanted(SITE, many, 102.0)) == 7
+    )  # eight licences for each host, of which one is known
 
 
-def test_a_tdmrep_json_reserves_and_a_broken_one_allows_no_mining() -> None:
+def test_a_tdmrep_json_may_reserve_rights_and_a_broken_one_allows_no_mining() -> None:
     desk = Desk(b"User-agent: *\nContent-Usage: search=y\n", tdmrep=True)
     url = f"{SITE}/.well-known/tdmrep.json"
     desk.learn(url, b'[{"location": "/a", "tdm-reservation": 1}]', kind="application/json")
@@ -197,7 +199,7 @@ def test_an_unchanged_page_keeps_its_meta_elements_and_a_304_its_fields() -> Non
 
 
 def test_a_page_whose_meta_elements_are_unknown_allows_nothing() -> None:
-    """A copy of an earlier version has no receipt; a plain scan may miss elements; a broken page is not read."""
+    """The elements are unknown if a copy is from an earlier version, or its page was only scanned or not parsed."""
     desk = Desk(b"User-agent: *\nContent-Usage: train-ai=y\n")
     for fetch, extracted, before in (
         (page(status=304), None, b""),
@@ -219,7 +221,7 @@ def test_the_warc_block_restores_the_receipt_exactly() -> None:
     assert read_block(b"{}") is None and read_block(b"\xff") is None
 
 
-def test_a_value_that_does_not_fit_its_digest_is_damage() -> None:
+def test_a_receipt_that_does_not_match_its_digest_is_damage() -> None:
     desk = Desk()
     digest = desk.stamp(page(), read()).digest
     key = receipt_key(FINGERPRINT, digest)
@@ -230,11 +232,11 @@ def test_a_value_that_does_not_fit_its_digest_is_damage() -> None:
             unpack(key, other)
 
 
-def test_memory_of_files_is_bounded() -> None:
+def test_files_in_memory_are_bounded() -> None:
     desk = Desk()
     desk.book._config = ConsentConfig(files_memory_max=2000)  # type: ignore[arg-type]
     for n in range(50):
         fetch = Fetch("", Outcome.FETCHED, status=200, content=RSL)
         desk._put([desk.book.learn(f"http://h{n}.example", f"http://h{n}.example/l.xml", fetch, 1.0)])
     assert desk.book._files_bytes <= 2000
-    assert desk.book.site("http://h3.example").licenses  # read again from the store
+    assert desk.book.site("http://h3.example").licenses  # read from the store again

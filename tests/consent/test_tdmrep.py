@@ -1,4 +1,4 @@
-"""TDMRep: examples of the format, malformed files, and properties."""
+"""Test TDMRep: examples of the format, malformed files, and random input."""
 
 import json
 
@@ -47,7 +47,7 @@ def test_the_policy_of_the_deciding_entry_is_kept() -> None:
     assert reservation_for(file, NO_PAGE, "/directory-a/x").policies == ("https://provider.com/policies/1",)
 
 
-def test_equal_locations_that_disagree_reserve() -> None:
+def test_rights_are_reserved_if_equal_locations_disagree() -> None:
     both = [{"location": "/", "tdm-reservation": value} for value in (0, 1)]
     assert _of_file(both, "/") is _of_file(both[::-1], "/") is REFUSE
 
@@ -57,14 +57,14 @@ def test_equal_locations_that_disagree_reserve() -> None:
     [(1, REFUSE), ("1", REFUSE), (0, ALLOW), ("0", ALLOW), (2, UNKNOWN), (True, UNKNOWN), (None, UNKNOWN),
      (1.0, UNKNOWN), ([1], UNKNOWN)],
 )  # fmt: skip
-def test_values_of_an_entry(value: object, answer: Preference) -> None:
+def test_the_value_of_an_entry(value: object, answer: Preference) -> None:
     assert _of_file([{"location": "/", "tdm-reservation": value}], "/") is answer
 
 
 @pytest.mark.parametrize(
     "entry", [1, "x", {}, {"location": "/"}, {"location": 1, "tdm-reservation": 1}, {"tdm-reservation": 1}]
 )
-def test_a_malformed_entry_is_left_out(entry: object) -> None:
+def test_a_malformed_entry_is_ignored(entry: object) -> None:
     assert _of_file([entry, {"location": "/", "tdm-reservation": 1}], "/") is REFUSE
 
 
@@ -92,7 +92,7 @@ def test_an_unreadable_file_says_why(body: bytes) -> None:
         ([b"0"] * (LINES_MAX + 1), UNKNOWN),
     ],
 )
-def test_a_page(values: list[bytes], answer: Preference) -> None:
+def test_the_value_of_a_page_header(values: list[bytes], answer: Preference) -> None:
     assert read_tdm_page(values, []).preferences.tdm is answer
 
 

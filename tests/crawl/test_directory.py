@@ -1,4 +1,4 @@
-"""The crawl directory: its seed, its saved configuration, and the detection of lost files."""
+"""Test the crawl directory: its seed, its saved configuration, and the detection of lost files."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def crawl(tmp_path: Path) -> CrawlDirectory:
     return made
 
 
-def test_it_is_made_once_and_keeps_its_seed(crawl: CrawlDirectory) -> None:
+def test_a_directory_is_created_once_and_keeps_its_seed(crawl: CrawlDirectory) -> None:
     assert crawl.exists() and crawl.seed() == SEED
     crawl.require()
     crawl.create()
@@ -41,7 +41,7 @@ def test_it_is_made_once_and_keeps_its_seed(crawl: CrawlDirectory) -> None:
     assert crawl.crawl_id() == hashlib.blake2b(SEED, digest_size=8, person=b"crawl id").hexdigest()
 
 
-def test_without_a_seed_a_random_one_is_drawn(tmp_path: Path) -> None:
+def test_a_random_seed_is_drawn_by_default(tmp_path: Path) -> None:
     one, two = CrawlDirectory(tmp_path / "one"), CrawlDirectory(tmp_path / "two")
     assert not one.exists()
     with pytest.raises(DirectoryError, match="no crawl here"):
@@ -55,7 +55,7 @@ def test_without_a_seed_a_random_one_is_drawn(tmp_path: Path) -> None:
     ("text", "said"),
     [("00" * 15, "15 bytes; expected 16"), ("zz" * 16, "cannot be read"), (None, "cannot be read")],
 )
-def test_a_seed_that_is_none_is_refused(crawl: CrawlDirectory, text: str | None, said: str) -> None:
+def test_an_invalid_seed_is_rejected(crawl: CrawlDirectory, text: str | None, said: str) -> None:
     (crawl.path / "seed").unlink()
     if text is not None:
         (crawl.path / "seed").write_text(text)
@@ -63,7 +63,7 @@ def test_a_seed_that_is_none_is_refused(crawl: CrawlDirectory, text: str | None,
         crawl.seed()
 
 
-def test_a_place_where_nothing_can_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be_created_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DirectoryError, match="file: cannot be created: File exists"):
         CrawlDirectory(tmp_path / "file").create()
@@ -76,7 +76,7 @@ def test_a_place_where_nothing_can_be_made_is_named(tmp_path: Path, monkeypatch:
     ("number", "kind"),
     [(13, DirectoryError), (1, DirectoryError), (30, DirectoryError), (28, StoreError), (5, StoreError)],
 )
-def test_a_place_of_others_is_no_failing_disk(
+def test_missing_permissions_are_not_reported_as_a_failing_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception]
 ) -> None:
     def fails(*_: Any, **__: Any) -> None:
@@ -88,7 +88,7 @@ def test_a_place_of_others_is_no_failing_disk(
     assert type(raised.value) is kind
 
 
-def test_the_processes_are_those_with_a_store_in_the_order_of_their_numbers(crawl: CrawlDirectory) -> None:
+def test_processes_with_a_store_are_listed_by_number(crawl: CrawlDirectory) -> None:
     assert crawl.process_names() == []
     for name in ("p10", "p2", "p0"):
         (crawl.process(name) / "store").mkdir(parents=True)
@@ -96,7 +96,7 @@ def test_the_processes_are_those_with_a_store_in_the_order_of_their_numbers(craw
     assert crawl.process_names() == ["p0", "p2", "p10"]
 
 
-def test_that_a_process_has_begun_outlasts_its_folder(crawl: CrawlDirectory) -> None:
+def test_a_process_counts_as_begun_even_if_its_folder_is_lost(crawl: CrawlDirectory) -> None:
     assert not crawl.has_begun("p0")
     crawl.note_state("p0", 0)
     assert crawl.has_begun("p0") and not crawl.has_begun("p1")
@@ -106,8 +106,8 @@ def test_that_a_process_has_begun_outlasts_its_folder(crawl: CrawlDirectory) -> 
 
 
 @pytest.mark.parametrize("damage", [b"", b"7", b"7 00000000\n", b"\xff\xff \xff", b"8 %08x\n" % crc32(b"7")])
-def test_the_number_of_a_state_is_known_or_not_a_guess(crawl: CrawlDirectory, damage: bytes) -> None:
-    """A damaged state number is ignored, because a wrong number would make an intact store be refused."""
+def test_a_damaged_state_number_is_ignored(crawl: CrawlDirectory, damage: bytes) -> None:
+    """With a wrong state number, an intact store would be refused."""
     assert crawl.state("p0") == 0
     crawl.note_state("p0", 6)
     crawl.note_state("p0", 7)
@@ -116,7 +116,7 @@ def test_the_number_of_a_state_is_known_or_not_a_guess(crawl: CrawlDirectory, da
     assert crawl.has_begun("p0") and crawl.state("p0") == 0
 
 
-def test_a_configuration_goes_on_without_the_limits_of_its_run(crawl: CrawlDirectory) -> None:
+def test_limits_of_a_run_are_not_saved(crawl: CrawlDirectory) -> None:
     assert crawl.saved_config() == {} and crawl.seed_places() == []
     crawl.save_config(convert({"crawl": {"max_pages": 7, "depth": 3}, "seeds": ["http://a.org/"]}))
     kept = convert(crawl.saved_config())
@@ -124,7 +124,7 @@ def test_a_configuration_goes_on_without_the_limits_of_its_run(crawl: CrawlDirec
     assert kept.seeds == ("http://a.org/",) and not crawl.credentials_file.exists()
 
 
-def test_credentials_lie_apart_and_come_back(crawl: CrawlDirectory) -> None:
+def test_credentials_are_saved_in_a_separate_file(crawl: CrawlDirectory) -> None:
     config = convert(SECRET)
     crawl.save_config(config)
     assert "Basic" not in crawl.config_file.read_text() and "a=b" not in crawl.config_file.read_text()
@@ -136,7 +136,7 @@ def test_credentials_lie_apart_and_come_back(crawl: CrawlDirectory) -> None:
     assert not crawl.credentials_file.exists() and convert(crawl.saved_config()).identity.headers == ()
 
 
-def test_credentials_that_are_none_are_refused_and_those_of_others_passed_over(
+def test_invalid_credentials_are_rejected_and_unreadable_ones_ignored(
     crawl: CrawlDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl.save_config(convert(SECRET))
@@ -155,19 +155,19 @@ def test_credentials_that_are_none_are_refused_and_those_of_others_passed_over(
     assert convert(crawl.saved_config()).identity.headers == ("X-Who: me",)
 
 
-def test_the_places_of_seeds_are_kept_beside_the_settings(crawl: CrawlDirectory) -> None:
+def test_the_hosts_of_seeds_are_saved_with_the_settings(crawl: CrawlDirectory) -> None:
     crawl.save_config(convert({"crawl": {"depth": 3}}))
     crawl.note_places(["a.org", 'b"\n.org'])
     assert crawl.seed_places() == ["a.org", 'b"\n.org']
     crawl.save_config(convert(crawl.saved_config()))
-    assert crawl.seed_places() == ["a.org", 'b"\n.org'], "settings change, places stay"
+    assert crawl.seed_places() == ["a.org", 'b"\n.org'], "a change of settings keeps the hosts of seeds"
     assert convert(crawl.saved_config()).crawl.depth == 3
     text = crawl.config_file.read_text()
     crawl.config_file.write_text(text.replace('["a.org"', '["a.org'))
     assert crawl.seed_places() == []
 
 
-def test_a_file_that_is_cut_short_holds_no_settings(crawl: CrawlDirectory) -> None:
+def test_a_truncated_settings_file_is_rejected(crawl: CrawlDirectory) -> None:
     """A truncated file must not be read as a shorter configuration with default politeness and no seed hosts."""
     crawl.save_config(convert({"crawl": {"depth": 3}}))
     crawl.note_places(["a.org"])
@@ -181,11 +181,11 @@ def test_a_file_that_is_cut_short_holds_no_settings(crawl: CrawlDirectory) -> No
         crawl.note_state(name, 0)
     (crawl.process("p0") / "store").mkdir(parents=True)
     assert "has the defaults" in crawl.renew_config()
-    assert convert(crawl.saved_config()).crawl.processes == 2, "as many as have begun"
+    assert convert(crawl.saved_config()).crawl.processes == 2, "the number of processes that have begun"
     assert crawl.renew_config() == "" and crawl.seed_places() == []
 
 
-def test_a_file_of_the_user_s_own_needs_no_end(crawl: CrawlDirectory) -> None:
+def test_a_settings_file_of_the_user_needs_no_end_mark(crawl: CrawlDirectory) -> None:
     crawl.config_file.write_text("[crawl]\ndepth = 4\n")
     assert convert(crawl.saved_config()).crawl.depth == 4 and crawl.renew_config() == ""
     crawl.config_file.write_text("")
@@ -193,7 +193,7 @@ def test_a_file_of_the_user_s_own_needs_no_end(crawl: CrawlDirectory) -> None:
 
 
 @pytest.mark.parametrize("stores", [1, 3])
-def test_a_file_that_is_missing_behind_a_run_is_lost(crawl: CrawlDirectory, stores: int) -> None:
+def test_a_missing_file_counts_as_lost_after_a_run(crawl: CrawlDirectory, stores: int) -> None:
     for number in range(stores):
         (crawl.process(f"p{number}") / "store").mkdir(parents=True)
     assert crawl.saved_config() == {}, "no run has ended yet"
@@ -205,8 +205,8 @@ def test_a_file_that_is_missing_behind_a_run_is_lost(crawl: CrawlDirectory, stor
     assert convert(crawl.saved_config()).crawl.processes == stores
 
 
-def test_the_names_of_its_files(crawl: CrawlDirectory) -> None:
-    """The file names are an interface, on which commands, users and other programs rely."""
+def test_the_file_names_are_fixed(crawl: CrawlDirectory) -> None:
+    """The file names are an interface: commands, users and other programs rely on them."""
     files = (crawl.config_file, crawl.credentials_file, crawl.report_file, crawl.pages_file, crawl.log_file)
     assert [file.name for file in files] == [
         "crawl.toml",
@@ -218,7 +218,7 @@ def test_the_names_of_its_files(crawl: CrawlDirectory) -> None:
     assert {file.parent for file in files} == {crawl.path}
 
 
-# -- a directory that somebody else made
+# -- a directory from an untrusted source
 
 
 def ready_directory(folder: Path) -> CrawlDirectory:
@@ -249,7 +249,7 @@ DEEP = ("p0/store/LOCK", "p0/warc/2.warc.gz", "p0/due/links.log")
 @pytest.mark.parametrize("make", [link, os.mkfifo])
 @pytest.mark.parametrize("name", [*NAMES, *DEEP])
 def test_links_and_pipes_in_place_of_files_are_refused(tmp_path: Path, make: Any, name: str) -> None:
-    """`crawler.log` as a symbolic link was appended to; a pipe as `crawl.toml` made `status` wait forever."""
+    """The crawler once appended to a symbolic link `crawler.log`, and `status` waited forever for a pipe `crawl.toml`."""
     ready_directory(tmp_path)
     make(tmp_path / name)
     for use in ("exists", "require", "create", "saved_config", "former_config"):
@@ -258,7 +258,7 @@ def test_links_and_pipes_in_place_of_files_are_refused(tmp_path: Path, make: Any
 
 
 @pytest.mark.parametrize("name", ["crawl.toml", "seed", "crawler.log"])
-def test_links_and_pipes_are_refused_where_no_crawl_has_begun(tmp_path: Path, name: str) -> None:
+def test_links_and_pipes_are_refused_before_a_crawl_has_begun(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     for use in ("create", "saved_config"):
         with pytest.raises(DirectoryError, match="is a pipe"):
@@ -266,7 +266,7 @@ def test_links_and_pipes_are_refused_where_no_crawl_has_begun(tmp_path: Path, na
 
 
 def test_folders_of_a_process_may_be_on_other_disks(tmp_path: Path) -> None:
-    """Only these may be links: the crawl would write into a linked folder `mirror`. Targets of links are examined too."""
+    """Only these folders may be links: the crawl would write into a linked `mirror`. Their targets are examined too."""
     ready_directory(tmp_path / "crawl")
     disk = tmp_path / "disk"
     (disk / "p1/store").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The identity of the crawler: a contact is required before the first public host."""
+"""Test the identity of the crawler: before the first public host, a contact is asked for or required."""
 
 import logging
 
@@ -25,7 +25,7 @@ from crawler.errors import UsageError
         ("x.internal", False),
     ],
 )
-def test_public_hosts(host: str, public: bool) -> None:
+def test_public_hosts_are_recognized(host: str, public: bool) -> None:
     assert is_public(host) is public
 
 

@@ -1,4 +1,4 @@
-"""Settings that cannot change because stored data depends on them."""
+"""Test the settings that cannot change because stored data depends on them."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def config_of(key: str, value: Any, **refresh: Any) -> Config:
     ("key", "value"),
     [("urls.partition", "host"), ("urls.fingerprint", "blake2b"), ("urls.strip_session_ids", False)],
 )
-def test_a_process_keeps_what_it_was_begun_with(key: str, value: Any) -> None:
+def test_a_process_keeps_its_first_settings(key: str, value: Any) -> None:
     store = MemoryStore()
     for _ in range(2):
         keep_immutable(store, Config())
@@ -37,7 +37,7 @@ def test_a_process_keeps_what_it_was_begun_with(key: str, value: Any) -> None:
     keep_immutable(MemoryStore(), config_of(key, value))
 
 
-def test_the_clock_of_the_sites_is_settled_by_the_first_refresh() -> None:
+def test_the_refresh_speed_is_fixed_by_the_first_refresh() -> None:
     store = MemoryStore()
     keep_immutable(store, config_of("refresh.speed", 5))
     keep_immutable(store, Config())
@@ -49,6 +49,6 @@ def test_the_clock_of_the_sites_is_settled_by_the_first_refresh() -> None:
     keep_immutable(store, Config())
 
 
-def test_what_was_begun_before_settings_were_kept_is_read() -> None:
+def test_stores_without_saved_settings_are_accepted() -> None:
     check_immutable({}, Config())
     check_immutable({"of.another.version": 1}, Config())

@@ -1,4 +1,4 @@
-"""Relaxed settings apply only to the seeds for which they were given."""
+"""Test that relaxed settings apply only to the seeds for which they were given."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from crawler.errors import ConfigError, DamageError, UsageError
 LOOSE = {"politeness": {"delay": 0.0}, "robots": {"policy": "ignore"}}
 
 
-def test_defaults_and_stricter_values_are_not_loose() -> None:
+def test_defaults_and_stricter_values_are_not_relaxed() -> None:
     assert relaxed(Config()) == {}
     assert relaxed(convert({"politeness": {"delay": 30}, "crawl": {"scope": "prefix"}})) == {}
 
@@ -32,7 +32,7 @@ def test_defaults_and_stricter_values_are_not_loose() -> None:
         ({"network": {"allow_networks": ["10.0.0.0/8", "::1/128"]}}, "network.allow_networks", "10.0.0.0/8,::1/128"),
     ],
 )  # fmt: skip
-def test_what_is_loose_is_told_as_it_is_typed(tree: dict[str, object], key: str, value: str) -> None:
+def test_relaxed_settings_are_named_as_typed(tree: dict[str, object], key: str, value: str) -> None:
     config = convert(tree)
     assert relaxed(config) == {key: value}
     assert inherited(config, [key]) == {}
@@ -53,7 +53,9 @@ def test_what_is_loose_is_told_as_it_is_typed(tree: dict[str, object], key: str,
         ("host", "http://[::1]/", "http://[::1]:80/", True),
     ],
 )
-def test_a_seed_elsewhere_asks_again(scope: str, known: str, url: str, covered: bool) -> None:
+def test_a_seed_on_another_host_needs_the_settings_again(
+    scope: str, known: str, url: str, covered: bool
+) -> None:
     """A seed is covered if its host already has one; in scope `domain`, also if another host of its domain has one."""
     places = SeedPlaces(scope)
     places.add(known)
@@ -72,14 +74,14 @@ def test_a_seed_elsewhere_asks_again(scope: str, known: str, url: str, covered: 
     assert given_again.grown and given_again.covers(url)
 
 
-def test_more_hosts_than_are_recorded_are_any() -> None:
+def test_above_the_limit_of_hosts_every_host_is_covered() -> None:
     places = SeedPlaces("host")
     for number in range(PLACES_MAX + 1):
         places.add(f"http://h{number}.test/")
     assert [*places.names] == ["*"] and places.covers("http://other.test/")
 
 
-def test_the_places_outlast_every_other_change_of_the_file(tmp_path: Path) -> None:
+def test_the_seeds_hosts_are_kept_when_other_settings_change(tmp_path: Path) -> None:
     directory = CrawlDirectory(tmp_path)
     directory.create()
     directory.save_config(convert(LOOSE))
@@ -88,15 +90,17 @@ def test_the_places_outlast_every_other_change_of_the_file(tmp_path: Path) -> No
     directory.save_config(convert({}))
     assert directory.seed_places() == ["a.test", "*.b.test"]
     saved = convert(directory.saved_config())
-    assert replace(saved, store=Config().store) == Config(), "but the engine of its store"
+    assert replace(saved, store=Config().store) == Config(), (
+        "all settings but the store's engine are defaults"
+    )
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
 def test_lost_settings_are_not_replaced_silently(tmp_path: Path, damage: str) -> None:
-    """A crawl.toml that was truncated between two lines, or deleted, was silently replaced by the defaults."""
+    """A crawl.toml that was truncated between two lines, or deleted, was once silently replaced by the defaults."""
     directory = CrawlDirectory(tmp_path)
     directory.create()
-    assert directory.saved_config() == {}, "nothing was begun yet"
+    assert directory.saved_config() == {}, "no crawl has begun yet"
     directory.save_config(convert({"politeness": {"delay": 30.0}}))
     directory.save_report({})
     text = directory.config_file.read_text()
@@ -119,8 +123,8 @@ def assert_defaults(directory: CrawlDirectory) -> None:
 @pytest.mark.parametrize(
     ("old", "new"), [("[robots]", "[r\x00bots]"), ("[robots]", "[robots"), ("delay =", "dela\x19 =")]
 )
-def test_settings_that_cannot_be_read_are_put_aside(tmp_path: Path, old: str, new: str) -> None:
-    """A flipped byte in the file made `check --repair` refuse the crawl forever."""
+def test_unreadable_settings_are_renamed(tmp_path: Path, old: str, new: str) -> None:
+    """After a flipped byte in the file, `check --repair` once refused the crawl forever."""
     directory = CrawlDirectory(tmp_path)
     directory.create()
     directory.save_config(convert({"politeness": {"delay": 30.0}}))

@@ -1,4 +1,4 @@
-"""An existing crawl is renamed to the first free number, unless a process has it open."""
+"""Test that an existing crawl is renamed to the first free number, unless a process has it open."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from crawler.errors import DirectoryError
 from crawler.storage.files import Lock
 
 
-def test_each_goes_to_the_first_free_number(tmp_path: Path) -> None:
+def test_each_crawl_is_renamed_to_the_first_free_number(tmp_path: Path) -> None:
     crawl = CrawlDirectory(tmp_path / "crawl")
-    assert put_aside(crawl) is None, "there is none"
+    assert put_aside(crawl) is None, "there is no earlier crawl"
     for number in (1, 2, 3):
         crawl.create()
         (crawl.process("p0") / "store").mkdir(parents=True)
@@ -23,7 +23,7 @@ def test_each_goes_to_the_first_free_number(tmp_path: Path) -> None:
 
 
 def test_earlier_crawls_are_listed_newest_first(tmp_path: Path) -> None:
-    """Only crawls that have begun, by number, and none of a directory with a similar name."""
+    """Only crawls that have begun are listed, and none of a directory with a similar name."""
     crawl = CrawlDirectory(tmp_path / "crawl[1]")
     for number in range(1, 12):
         crawl.create()
@@ -35,15 +35,15 @@ def test_earlier_crawls_are_listed_newest_first(tmp_path: Path) -> None:
     assert earlier(crawl) == [str(tmp_path / f"crawl[1].{n}") for n in range(11, 0, -1) if n != 2]
 
 
-def test_a_file_is_put_aside_under_the_first_free_number(tmp_path: Path) -> None:
+def test_a_file_is_renamed_to_the_first_free_number(tmp_path: Path) -> None:
     for text in ("first", "second"):
         (tmp_path / "items.csv").write_text(text)
         put_file_aside(tmp_path / "items.csv")
     assert (tmp_path / "items.csv.1").read_text() == "first" and (tmp_path / "items.csv.2").exists()
-    put_file_aside(tmp_path / "items.csv")  # there is none
+    put_file_aside(tmp_path / "items.csv")  # the file does not exist any more
 
 
-def test_one_in_use_stays(tmp_path: Path) -> None:
+def test_a_crawl_in_use_is_not_renamed(tmp_path: Path) -> None:
     crawl = CrawlDirectory(tmp_path / "crawl")
     crawl.create()
     for name in ("p0", "p1"):
@@ -51,11 +51,11 @@ def test_one_in_use_stays(tmp_path: Path) -> None:
     with Lock(crawl.process("p1") / "node.lock", "p1"), pytest.raises(DirectoryError, match="p1"):
         put_aside(crawl)
     with Lock(crawl.process("p0") / "node.lock", "p0"):
-        pass  # the attempt has released it
+        pass  # the attempt has released the lock
     assert crawl.exists()
 
 
-def test_one_that_cannot_be_renamed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crawl_that_cannot_be_renamed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crawl = CrawlDirectory(tmp_path / "crawl")
     crawl.create()
 

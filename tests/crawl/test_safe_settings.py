@@ -1,4 +1,4 @@
-"""Settings that may change while a crawl runs: only the listed ones may, and changes are saved."""
+"""Test that only the listed settings may change while a crawl runs, and that changes are saved."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from crawler.crawl.safe_settings import LEVELS, LIVE, changed, live_part, parse,
 from crawler.errors import ConfigError, UsageError
 
 
-def test_words_of_the_command_line() -> None:
+def test_settings_on_the_command_line_are_parsed() -> None:
     assert parse(["politeness.delay=5", " crawl.rate = 2=3 "]) == {
         "politeness.delay": "5",
         "crawl.rate": "2=3",
@@ -19,7 +19,7 @@ def test_words_of_the_command_line() -> None:
         parse(["politeness.delay=5", "crawl.rate"])
 
 
-def test_a_live_setting_changes_and_nothing_else() -> None:
+def test_only_the_given_settings_change() -> None:
     config = convert({"crawl": {"depth": 3, "concurrency": 7}})
     made = changed(config, {"politeness.delay": "5", "log.level": "debug"})
     assert made == convert({"crawl": {"depth": 3, "concurrency": 7}, "politeness": {"delay": 5}})
@@ -27,14 +27,14 @@ def test_a_live_setting_changes_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("key", LIVE)
-def test_each_of_them_may_change(key: str) -> None:
+def test_each_live_setting_may_change(key: str) -> None:
     section, name = key.split(".")
     made = changed(Config(), {key: "0.5" if key != "crawl.concurrency" else "5"})
     assert getattr(getattr(made, section), name) in (0.5, 5)
 
 
 @pytest.mark.parametrize("level", [*LEVELS, "loud"])
-def test_levels_of_the_log(level: str) -> None:
+def test_log_levels_are_checked(level: str) -> None:
     if level in LEVELS:
         assert changed(Config(), {"log.level": level}) == Config()
     else:
@@ -42,14 +42,14 @@ def test_levels_of_the_log(level: str) -> None:
             changed(Config(), {"log.level": level})
 
 
-def test_others_may_not_and_values_must_be_of_their_kind() -> None:
+def test_other_settings_and_invalid_values_are_rejected() -> None:
     with pytest.raises(UsageError, match=r"crawl\.depth: cannot change .* politeness\.delay, .*log\.level"):
         changed(Config(), {"crawl.depth": "3"})
     with pytest.raises(ConfigError, match="politeness.delay"):
         changed(Config(), {"politeness.delay": "soon"})
 
 
-def test_they_are_kept_for_the_next_run(tmp_path: Path) -> None:
+def test_changed_settings_are_saved_for_the_next_run(tmp_path: Path) -> None:
     crawl = CrawlDirectory(tmp_path)
     crawl.create()
     crawl.save_config(convert({"crawl": {"depth": 3}}))
@@ -58,7 +58,7 @@ def test_they_are_kept_for_the_next_run(tmp_path: Path) -> None:
     assert (kept.crawl.depth, kept.politeness.delay) == (3, 5)
 
 
-def test_a_process_that_starts_again_takes_the_live_ones_alone() -> None:
+def test_a_restarted_process_applies_only_saved_live_settings() -> None:
     saved = {"politeness": {"delay": 5.0}, "crawl": {"depth": 9}, "refresh": "no section"}
     made = live_part(convert({"crawl": {"depth": 3, "rate": 2}}), saved)
     assert (made.politeness.delay, made.crawl.depth, made.crawl.rate) == (5.0, 3, 2)

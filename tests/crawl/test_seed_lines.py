@@ -1,4 +1,4 @@
-"""Seeds files with columns: their meaning, and the errors that are reported."""
+"""Test seeds files with columns: their meaning, and the reported errors."""
 
 import pytest
 
@@ -26,7 +26,7 @@ TURNED = f"+http://(org,example,\n{A} org,x)/docs"
         (TURNED, [("", "http://(org,example,", -1, -1), (A, "http://(org,x,)/docs", -1, -1)]),
     ],
 )
-def test_rows(text: str, expected: list[tuple[str, str, int, int]]) -> None:
+def test_rows_are_parsed(text: str, expected: list[tuple[str, str, int, int]]) -> None:
     assert [plain(row) for row in seed_lines(text.splitlines(), "f")] == expected
 
 
@@ -49,13 +49,13 @@ def test_rows(text: str, expected: list[tuple[str, str, int, int]]) -> None:
         ("+http://(org,example)x)", "nor a SURT prefix"),
     ],
 )
-def test_words_without_a_meaning_are_refused_with_their_line(text: str, said: str) -> None:
+def test_invalid_words_are_rejected_with_their_line(text: str, said: str) -> None:
     with pytest.raises(UsageError) as raised:
         list(seed_lines(text.splitlines(), "--seeds f"))
     assert said in str(raised.value) and str(raised.value).startswith("--seeds f, line ")
 
 
-def test_the_parts_of_the_web_that_rows_mean() -> None:
+def test_rows_become_override_tables() -> None:
     given = """
         http://www.a.org/docs/x prefix 3 50
         http://b.c.co.uk/ domain - 9
@@ -77,19 +77,19 @@ def test_the_parts_of_the_web_that_rows_mean() -> None:
     assert surts == ["http://(org,f,)/a"]
 
 
-def test_a_seed_without_links_has_a_table_of_its_own() -> None:
+def test_a_depth_or_limit_of_0_gets_a_table() -> None:
     tables, _ = tables_of([SeedLine("http://127.0.0.1/", depth=0)], "host")
     assert tables == [{"match": "127.0.0.1", "depth": 0}]
     tables, _ = tables_of([SeedLine("http://127.0.0.1/", limit=0)], "host")
     assert tables == [{"match": "127.0.0.1", "pages": 0}], "0 is a limit"
 
 
-def test_a_part_of_the_web_without_limits_needs_no_table() -> None:
+def test_a_surt_scope_without_limits_needs_no_table() -> None:
     tables, surts = tables_of([SeedLine("http://f.org/", "http://(org,f,)/a")], "host")
     assert tables == [{"match": "http://(org,f,)/$", "scope": "page"}] and surts == ["http://(org,f,)/a"]
 
 
-def test_a_row_with_nothing_of_its_own_is_plain() -> None:
+def test_a_row_without_columns_is_plain() -> None:
     assert SeedLine(A).is_plain
     for row in (SeedLine(""), SeedLine(A, "host"), SeedLine(A, "", 0), SeedLine(A, "", -1, 0)):
         assert not row.is_plain
@@ -104,7 +104,7 @@ def test_a_row_with_nothing_of_its_own_is_plain() -> None:
         ("http://a.org/", ["a.org", "www.a.org"]),
     ],
 )
-def test_a_host_is_matched_with_its_twin_if_it_can_have_one(url: str, matches: list[str]) -> None:
+def test_a_host_is_matched_with_and_without_www(url: str, matches: list[str]) -> None:
     tables, _ = tables_of([SeedLine(url, "host", 1)], "domain")
     assert [table["match"] for table in tables] == matches
 
@@ -116,7 +116,7 @@ def test_a_host_is_matched_with_its_twin_if_it_can_have_one(url: str, matches: l
         ("http://a/ - 2", "any", "give a scope, too"),
     ],
 )
-def test_limits_that_would_not_hold_are_refused(text: str, scope: str, said: str) -> None:
+def test_limits_that_cannot_be_enforced_are_rejected(text: str, scope: str, said: str) -> None:
     with pytest.raises(UsageError) as raised:
         tables_of(seed_lines(text.splitlines(), "f"), scope)
     assert said in str(raised.value)

@@ -1,4 +1,4 @@
-"""Seeds: made canonical in batches, rejected with a reason, and written to the file that several processes read."""
+"""Test that seeds are made canonical in batches, rejected with a reason, and shared with other processes by a file."""
 
 import logging
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_seeds_of_the_configuration_come_first_and_all_are_canonical() -> None:
     assert list(Seeds(config, ["http://b.org:80/x#y"])) == [["http://a.org/", "http://b.org/x"]]
 
 
-def test_pieces_are_bounded_and_read_as_they_are_needed() -> None:
+def test_batches_are_bounded_and_read_when_needed() -> None:
     read = 0
 
     def endless():  # type: ignore[no-untyped-def]
@@ -31,7 +31,7 @@ def test_pieces_are_bounded_and_read_as_they_are_needed() -> None:
     assert len(next(pieces)) == SEEDS_AT_ONCE == read
 
 
-def test_what_is_no_url_is_counted_and_the_first_are_named(
+def test_invalid_seeds_are_counted_and_the_first_are_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_handlers = logging.getLogger("crawler")
@@ -42,14 +42,14 @@ def test_what_is_no_url_is_counted_and_the_first_are_named(
     assert len(caplog.messages) == REFUSED_SHOWN + 1
 
 
-def test_the_whole_web_is_not_for_who_cannot_be_reached() -> None:
+def test_public_hosts_in_scope_any_need_a_contact() -> None:
     config = convert({"crawl": {"scope": "any"}})
     assert list(Seeds(config, ["http://127.0.0.1/"])) == [["http://127.0.0.1/"]]
     with pytest.raises(UsageError, match="identity.contact="):
         list(Seeds(config, ["http://example.org/"]))
 
 
-def test_the_file_gives_back_what_was_written_as_often_as_asked(tmp_path: Path) -> None:
+def test_the_seeds_file_can_be_read_several_times(tmp_path: Path) -> None:
     file = SeedFile(tmp_path / "seeds.run")
     urls = [f"http://h{n}.org/" for n in range(SEEDS_AT_ONCE + 1)]
     file.write([urls[:10], [], urls[10:]])
@@ -61,7 +61,7 @@ def test_the_file_gives_back_what_was_written_as_often_as_asked(tmp_path: Path) 
     file.remove()
 
 
-def test_places_of_seeds_are_noted_when_all_are_read_and_some_are_new() -> None:
+def test_new_hosts_of_seeds_are_noted_after_the_last_seed() -> None:
     noted: list[list[str]] = []
     places = SeedPlaces("host")
     places.restrict(["a.org"])
@@ -80,7 +80,7 @@ def test_places_of_seeds_are_noted_when_all_are_read_and_some_are_new() -> None:
     assert not places.grown
 
 
-def test_seeds_without_places_note_them_nowhere() -> None:
+def test_hosts_of_seeds_are_collected_without_a_record() -> None:
     seeds = Seeds(convert(CONTACT | {"crawl": {"scope": "domain"}}), ["http://www.a.org/"])
     assert list(seeds) == [["http://www.a.org/"]] and list(seeds.places.names) == ["*.a.org"]
 
@@ -94,5 +94,5 @@ def test_a_long_seed_is_cut_in_the_log(
     assert caplog.messages == [f"seed {'x:' + 'y' * 198!r} is not an http(s) URL"]
 
 
-def test_whoever_writes_the_file_counts_what_it_refuses(tmp_path: Path) -> None:
+def test_a_seeds_file_has_no_rejected_seeds(tmp_path: Path) -> None:
     assert SeedFile(tmp_path / "seeds.run").refused == 0

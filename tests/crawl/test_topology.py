@@ -1,4 +1,4 @@
-"""The processes of a crawl: their names, the bucket table in force, and the tables that are refused."""
+"""Test the processes of a crawl: their names, the bucket table in force, and the tables that are refused."""
 
 from pathlib import Path
 
@@ -25,11 +25,11 @@ def config_of(processes: int, **splitter: object) -> Config:
         (config_of(1, peers=["b=127.0.0.1:2", "a=127.0.0.1:1"]), ["a", "b"]),
     ],
 )
-def test_names(config: Config, names: list[str]) -> None:
+def test_the_names_of_processes(config: Config, names: list[str]) -> None:
     assert process_names(config) == names
 
 
-def test_without_a_table_all_have_equal_ranges(tmp_path: Path) -> None:
+def test_without_a_table_processes_have_equal_ranges(tmp_path: Path) -> None:
     made = topology(config_of(4), tmp_path, "p2")
     assert (made.me, made.names, made.peers) == ("p2", ("p0", "p1", "p2", "p3"), ("p0", "p1", "p3"))
     assert list(made.partition.ranges())[1] == ("p1", BUCKETS // 4, BUCKETS // 2)
@@ -44,7 +44,7 @@ def table(path: Path, *names: str) -> Path:
     return path
 
 
-def test_the_table_of_a_reshard_is_valid_and_one_that_is_named_before_it(tmp_path: Path) -> None:
+def test_a_named_table_precedes_the_table_of_a_reshard(tmp_path: Path) -> None:
     table(tmp_path / TABLE_FILE, "p0", "p1")
     assert next(topology(config_of(2), tmp_path, "p0").partition.ranges()) == ("p0", 0, BUCKETS // 4)
     named = table(tmp_path / "named", "p1", "p0")
@@ -61,7 +61,7 @@ def test_a_crawl_keeps_its_processes(tmp_path: Path) -> None:
     crawl.create()
     check_processes(config_of(2), crawl)
     (tmp_path / "p0" / "store").mkdir(parents=True)
-    check_processes(config_of(2), crawl)  # a folder that was moved here; its store keeps the table
+    check_processes(config_of(2), crawl)  # the folder may have been moved here; its store contains the table
     crawl.save_config(config_of(1))
     check_processes(config_of(1), crawl)
     with pytest.raises(UsageError, match="are p0, not p0, p1; use `crawler reshard`"):

@@ -1,10 +1,10 @@
-"""Healthy and hostile hosts on loopback, each with an address of its own, in a process of their own.
+"""Serve healthy and hostile hosts on loopback, each at its own address, in a separate process.
 
     python -m tests.end_to_end.hostile_server --kind tar-pit --hosts 600 --port 8080 [--counts FILE]
 
-Healthy hosts are 127.80.x.y; each is an endless tree of small pages that come
-after 20 ms. Hostile ones are 127.90.x.y. With --counts the pages answered so far (of
-hostile ones: requests) are written to a file twice a second, one line
+Healthy hosts are 127.80.x.y; each is an endless tree of small pages that are sent
+after 20 ms. Hostile hosts are 127.90.x.y. With --counts, the number of pages answered so
+far (for hostile hosts: of requests) is written to a file twice a second, one line each:
 `<monotonic seconds> <pages> <longest time without a request, in seconds>`.
 
     healthy          the pages above
@@ -13,12 +13,12 @@ hostile ones: requests) are written to a file twice a second, one line
     robots-redirect  each robots.txt redirects to one host, 127.91.0.1, that answers after 10 s
     link-farm        pages of 10 MB with 450,000 links, all different
     big-map          robots.txt names sitemaps of 50 MiB with 50,000 URLs
-    packed-map       the same, gzipped
+    packed-map       robots.txt names such sitemaps, gzipped
     dead-ports       pages link to closed ports of the healthy hosts
     chunks           endless bodies in chunks of two bytes
-    robots-rules     a robots.txt of 42,000 wildcard rules, and URLs of 8 kB
-    soft-404         a robots.txt of 500 kB, and one text with links under every URL
-    bad-tls          ports that https links name but that do not speak TLS
+    robots-rules     the robots.txt has 42,000 wildcard rules, and URLs have 8 kB
+    soft-404         the robots.txt has 500 kB, and every URL shows one text with links
+    bad-tls          https links lead to ports that do not speak TLS
 """
 
 import argparse
@@ -75,7 +75,7 @@ class Site:
         self.answer: Callable[[Server, str, str], None] = getattr(self, "_" + kind.replace("-", "_"))
         self.pages = self.asked = 0
         self.asked_at = time.monotonic()
-        self.gap = 0.0  # longest time without a request since the last line of the counts
+        self.gap = 0.0  # longest time without a request since the last line of the counts file
         self.dripping: set[Server] = set()
 
     def was_asked(self) -> None:
@@ -90,7 +90,7 @@ class Site:
         gap, self.gap = max(self.gap, now - self.asked_at), 0.0
         return f"{now:.3f} {self.pages if kind == 'healthy' else self.asked} {gap:.3f}\n"
 
-    # -- kinds: each answers one request for `path` on a connection to `host` ----------
+    # -- kinds of hosts: each function answers a request for `path` on a connection to `host`
 
     def _healthy(self, to: "Server", host: str, path: str) -> None:
         asyncio.get_running_loop().call_later(DELAY, self._send_page, to, host, path)
@@ -155,7 +155,7 @@ class Site:
 
     @lru_cache(maxsize=700)  # noqa: B019  one site a process
     def _packed(self, host: str) -> bytes:
-        """Return the sitemap. The padding is compressed once for all hosts."""
+        """Return a gzipped sitemap; its padding is compressed once for all hosts."""
         block, here = _map_block(0), f"{host}:{self.port}".encode()
         blocks = (block.replace(b"@BLOCK@", b"%d" % n) for n in range(MAP_URLS // BLOCK_URLS))
         return gzip.compress(MAP_HEAD + b"".join(blocks).replace(b"@HOST@", here), 1) + _packed_end()

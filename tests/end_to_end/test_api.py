@@ -21,7 +21,7 @@ SITE |= {"/d": page(text="d")}
 
 
 def collect(web: Web, directory: Path, **hooks: Any) -> tuple[list[crawler.Page], dict[str, Any]]:
-    """Return all pages of a crawl and its report."""
+    """Run a crawl; return its pages and its report."""
 
     async def crawl() -> tuple[list[crawler.Page], dict[str, Any]]:
         async with crawler.Crawl(SETTINGS, directory=directory, seeds=[web.url()], **hooks) as crawling:
@@ -42,7 +42,7 @@ def test_pages_come_with_content_links_and_title(tmp_path: Path) -> None:
     assert report["conservation"] == "holds" and report["stopped_by"] == "done"
 
 
-def test_an_iteration_can_be_left_early_and_continued(tmp_path: Path) -> None:
+def test_a_loop_over_pages_can_be_left_early_and_continued(tmp_path: Path) -> None:
     """Leaving the loop stops the crawl cleanly; the next run fetches nothing again."""
 
     async def first(web: Web) -> str:
@@ -61,10 +61,10 @@ def test_an_iteration_can_be_left_early_and_continued(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("opens", [True, False])
-def test_a_crawl_that_has_ended_listens_on_no_port(
+def test_a_crawl_that_has_ended_leaves_no_open_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool
 ) -> None:
-    """A finished crawl leaves no port open in the program, nor does a crawl that failed to open."""
+    """This holds for a finished crawl and for a crawl that failed to open."""
     ports: list[int] = []
 
     async def start(control: ControlServer) -> None:
@@ -95,11 +95,11 @@ def _listening() -> list[int]:
 
 
 def _is_there(name: str) -> bool:
-    """The directory listing itself uses a descriptor, which is closed afterwards."""
+    """Return whether a descriptor is still open; that of the directory listing itself is closed by now."""
     return os.path.lexists(f"/proc/self/fd/{name}")
 
 
-def test_a_kept_iterator_does_not_hold_the_crawl(tmp_path: Path) -> None:
+def test_a_kept_iterator_does_not_keep_the_crawl_open(tmp_path: Path) -> None:
     async def crawl(web: Web) -> None:
         async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=[web.url()]) as crawling:
             pages = crawling.pages()
@@ -111,7 +111,7 @@ def test_a_kept_iterator_does_not_hold_the_crawl(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("coroutine", [False, True])
-def test_hooks(tmp_path: Path, coroutine: bool) -> None:
+def test_hooks_are_called(tmp_path: Path, coroutine: bool) -> None:
     """The filter rejects URLs, the extractor replaces the default, and the (async) sink gets each durable page."""
     sunk: list[str] = []
 
@@ -134,7 +134,7 @@ def test_hooks(tmp_path: Path, coroutine: bool) -> None:
     assert report["urls"]["filtered"]["hook"] == 1
 
 
-def test_hooks_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_can_be_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Offered:
         def load(self) -> Any:
             return lambda url: url.endswith("/")
@@ -154,7 +154,7 @@ def test_hooks_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_hook_that_fails_ends_the_crawl_with_its_error(tmp_path: Path) -> None:
-    """Nothing is lost: without the hook the crawl continues."""
+    """No page is lost: a run without the hook continues the crawl."""
 
     def sink(_: crawler.Page) -> None:
         raise ZeroDivisionError
@@ -169,7 +169,7 @@ def test_a_hook_that_fails_ends_the_crawl_with_its_error(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("sink", [None, lambda _: None])
 def test_pages_of_one_host_share_their_commits(tmp_path: Path, sink: Any) -> None:
-    """A host continues before its pages are committed, and a commit may wait a minute while more pages arrive."""
+    """A host is fetched further before its pages are committed; a commit may wait up to a minute for more pages."""
 
     async def crawl(web: Web) -> int:
         settings = SETTINGS | {"store": {"commit_delay": 60}, "crawl": {"concurrency": 32, "max_time": 50}}
@@ -185,7 +185,7 @@ def test_pages_of_one_host_share_their_commits(tmp_path: Path, sink: Any) -> Non
         assert sorted(web.paths()) == sorted(site)
 
 
-def test_errors(tmp_path: Path) -> None:
+def test_errors_are_raised(tmp_path: Path) -> None:
     async def locked() -> None:
         async with crawler.Crawl(directory=tmp_path), crawler.Crawl(directory=tmp_path):
             pass
@@ -203,7 +203,7 @@ def test_errors(tmp_path: Path) -> None:
         asyncio.run(unreachable())
 
 
-def test_importing_the_package_is_light() -> None:
+def test_importing_the_package_imports_no_heavy_module() -> None:
     """`import crawler` loads neither aiohttp nor numpy; the API loads them when it is used."""
     code = "import crawler, sys; print('aiohttp' in sys.modules or 'numpy' in sys.modules); crawler.Crawl"
     assert (

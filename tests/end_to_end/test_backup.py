@@ -1,4 +1,4 @@
-"""Backup and restore, walked through with the commands of the operator's page and nothing else."""
+"""Test backup and restore with the commands of the operator's page and no others."""
 
 import os
 import re
@@ -19,7 +19,7 @@ HOSTS, PAGES = 6, 15
 
 
 def block(after: str) -> str:
-    """Return the commands of the first code block after some words of the section on backups."""
+    """Return the commands of the first code block after `words` in the section on backups."""
     section = PAGE[PAGE.index("## Backup and restore") : PAGE.index("## Losing a disk")]
     found = re.search(r"\n\n((?:      .+\n)+)", section[section.index(after) :])
     assert found is not None
@@ -27,7 +27,7 @@ def block(after: str) -> str:
 
 
 class Operator:
-    """Types commands in a shell, in a folder of her own."""
+    """Runs commands in a shell, in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class Operator:
             return subprocess.Popen(line, cwd=self.folder, env=self.env, stdout=said, stderr=said)
 
     def types(self, commands: str) -> str:
-        """Run the commands until one fails, which none may."""
+        """Run the commands, of which none may fail; return their output."""
         done = subprocess.run(
             ["sh", "-e"], input=commands, cwd=self.folder, env=self.env, capture_output=True, text=True,
             timeout=120, check=False,
@@ -68,8 +68,8 @@ def stored(folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("way", ["A crawl that may stop", "A running crawl"])
-def test_a_backup_is_restored_by_the_page_alone(tmp_path: Path, processes: int, way: str) -> None:
-    """The directory is lost after the backup; the restored crawl ends with every page, and the check is clean."""
+def test_a_backup_is_restored_with_the_documented_commands(tmp_path: Path, processes: int, way: str) -> None:
+    """The directory is lost after the backup; the restored crawl ends with every page, and `check` finds no problem."""
     operator = Operator(tmp_path)
     with Web({"/robots.txt": (404, {}, "")}) as web:
         names = [f"h{number}.localhost" for number in range(HOSTS)]

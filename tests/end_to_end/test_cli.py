@@ -36,7 +36,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Web]:
         yield directory, web
 
 
-def test_report(crawled: tuple[Path, Web]) -> None:
+def test_the_report_has_its_sections(crawled: tuple[Path, Web]) -> None:
     """The report has the documented sections, and its conservation check holds."""
     report = msgspec.json.decode((crawled[0] / "report.json").read_bytes())
     assert (crawled[0] / "copy.json").read_bytes() == (crawled[0] / "report.json").read_bytes()
@@ -48,7 +48,7 @@ def test_report(crawled: tuple[Path, Web]) -> None:
     assert report["due"]["new"] == 5 and report["frontier"]["todo"] == 0
 
 
-def test_files_of_the_directory(crawled: tuple[Path, Web]) -> None:
+def test_the_files_of_a_crawl_directory(crawled: tuple[Path, Web]) -> None:
     directory = crawled[0]
     assert (directory / "seed").stat().st_mode & 0o777 == 0o600
     assert {"crawl.toml", "report.json", "pages.jsonl"} <= {path.name for path in directory.iterdir()}
@@ -65,7 +65,7 @@ def test_files_of_the_directory(crawled: tuple[Path, Web]) -> None:
     )
 
 
-def test_looking_at_a_directory_at_rest(crawled: tuple[Path, Web]) -> None:
+def test_commands_that_read_a_directory_at_rest(crawled: tuple[Path, Web]) -> None:
     directory, web = crawled
     at = ("--dir", directory)
     short = run("status", *at).text.splitlines()
@@ -86,7 +86,7 @@ def test_looking_at_a_directory_at_rest(crawled: tuple[Path, Web]) -> None:
     assert run("config", "check", directory / "crawl.toml").code == 0
 
 
-def test_every_export(crawled: tuple[Path, Web], tmp_path: Path) -> None:
+def test_every_export_format_works(crawled: tuple[Path, Web], tmp_path: Path) -> None:
     directory, web = crawled
     made = {
         form: run("export", "--dir", directory, "--format", form).out
@@ -133,7 +133,7 @@ def test_other_tools_read_the_archive(crawled: tuple[Path, Web]) -> None:
 
 
 def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
-    """status, why, get, export, seed, block, unblock and retire while the crawl runs; then a stop by a signal."""
+    """status, why, get, export, seed, block, unblock and retire work while the crawl runs; then a signal stops it."""
     held = threading.Event()
 
     def slow(_: ReceivedRequest) -> str:
@@ -162,7 +162,7 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
             assert run("block", "b.localhost", *at).code == 0
             assert run("unblock", "b.localhost", *at).code == 0
             assert run("get", web.url("/nothing"), *at).code == 1
-            assert run("crawl", *at).code == 75  # locked: another start may find it free
+            assert run("crawl", *at).code == 75  # acquire the lock: another start may find it free
             _wait_until(lambda: "/seeded" in web.paths("b.localhost"), crawling)
             crawling.send_signal(signal.SIGINT)
             _wait_until(lambda: "stopping" in crawling.stderr.readline(), crawling)
@@ -185,8 +185,8 @@ def _wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> Non
         time.sleep(0.02)
 
 
-def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
-    """The exit code is 130, and the same command continues without loss."""
+def test_a_second_signal_ends_the_crawl_immediately(tmp_path: Path) -> None:
+    """The exit code is 130, and the same command continues without a lost URL."""
     held = threading.Event()
     slow = {"now": True}
 
@@ -215,7 +215,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         assert web.paths().count("/") == 1
 
 
-def test_limits_of_a_run_and_going_on(tmp_path: Path) -> None:
+def test_limits_end_a_run_and_the_next_run_continues(tmp_path: Path) -> None:
     """--max-pages, --max-bytes and --max-time end a run cleanly; the same command continues where it stopped."""
     with Web(
         {"/": page(*(f"/{n}" for n in range(20)))} | {f"/{n}": page(text=str(n) * 2000) for n in range(20)}
@@ -233,7 +233,7 @@ def test_limits_of_a_run_and_going_on(tmp_path: Path) -> None:
         assert crawl(tmp_path, "--max-time", "1 h", "--max-bytes", "1 GB")["run"]["pages"] == {}
 
 
-def test_depth_parks_and_gives_back(tmp_path: Path) -> None:
+def test_urls_beyond_the_depth_are_parked_until_it_is_raised(tmp_path: Path) -> None:
     with Web({f"/{n}": page(f"/{n + 1}") for n in range(6)}) as web:
         parked = crawl(tmp_path, web.url("/0"), "--depth", "2")
         assert web.paths() == ["/0", "/1", "/2"] and parked["frontier"]["parked"] == 1
@@ -244,7 +244,7 @@ def test_depth_parks_and_gives_back(tmp_path: Path) -> None:
         assert web.paths() == ["/0", "/1", "/2", "/3", "/4"] and raised["frontier"]["parked"] == 1
 
 
-def test_include_exclude_and_seeds_from_standard_input(
+def test_include_and_exclude_patterns_and_seeds_from_standard_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Web({"/": page("/keep/1", "/keep/2", "/drop")}) as web:
@@ -255,7 +255,7 @@ def test_include_exclude_and_seeds_from_standard_input(
 
 
 def _asked_again(ran: Ran) -> list[str]:
-    """Return the settings that a refusal asks the user to repeat, as command-line arguments."""
+    """Return the settings that an error message asks the user to repeat, as command-line arguments."""
     assert ran.code == 2 and ran.err.count("\n") == 1, ran
     found = re.search(r"give them again for this seed too \((.*?)\), or give other values", ran.err)
     assert found is not None, ran
@@ -264,12 +264,14 @@ def _asked_again(ran: Ran) -> list[str]:
 
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize("way", ["argument", "file", "seed"])
-def test_looser_settings_are_not_taken_to_another_site(tmp_path: Path, processes: str, way: str) -> None:
-    """The default directory is ./crawl: a second site once silently took over the first one's `--delay 0`."""
+def test_relaxed_settings_do_not_apply_to_another_site(tmp_path: Path, processes: str, way: str) -> None:
+    """The default directory is ./crawl, so a second site once silently got the `--delay 0` of the first one."""
     with Web({"/": page("/a"), "/a": page()}) as web:
         other, at = web.url("/", "b.localhost"), ("--dir", tmp_path / "crawl", "--progress", "none")
         crawl(tmp_path / "crawl", web.url(), "--processes", processes)
-        assert run("crawl", web.url("/a"), *at).code == 0, "a seed of the same host asks for nothing"
+        assert run("crawl", web.url("/a"), *at).code == 0, (
+            "a seed on the same host needs no repeated settings"
+        )
         (tmp_path / "list").write_text(f"{web.url('/a')}\n{other}\n")
         words = {
             "argument": ("crawl", other),
@@ -284,10 +286,10 @@ def test_looser_settings_are_not_taken_to_another_site(tmp_path: Path, processes
         assert run(*words, *stricter, *at).code == 0
         assert run("crawl", *at).code == 0
         assert sorted(web.paths("b.localhost")) == ["/", "/a"]
-        assert run(*words, *at).code == 0, "it is known now"
+        assert run(*words, *at).code == 0, "the other site is known now"
 
 
-def test_changing_a_crawl_at_rest(tmp_path: Path) -> None:
+def test_changes_to_a_crawl_at_rest(tmp_path: Path) -> None:
     """Seeds added, hosts blocked and URLs retired between two runs take effect in the next."""
     with Web({"/": page("/x", "/y")}) as web:
         crawl(tmp_path, web.url(), "--max-pages", "1")
@@ -345,7 +347,7 @@ def test_changing_a_crawl_at_rest(tmp_path: Path) -> None:
         (4, ("crawl", "http://127.0.0.1:8/")),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_and_an_exit_code(
+def test_a_mistake_gives_one_line_and_an_exit_code(
     tmp_path: Path, code: int, arguments: tuple[str, ...]
 ) -> None:
     more = (
@@ -361,15 +363,15 @@ def test_a_mistake_is_one_line_and_an_exit_code(
     assert "Traceback" not in ran.err and ran.out == b""
 
 
-def test_a_bad_value_is_not_stored(tmp_path: Path) -> None:
-    """The directory is created before all settings are checked; bad settings must not remain in its crawl.toml."""
+def test_an_invalid_value_is_not_stored(tmp_path: Path) -> None:
+    """The directory is created before all settings are checked, but crawl.toml must not contain invalid ones."""
     for wrong in (("--allow-network", "10.0.0.0/99"), ("--include", "("), ("--proxy", "nonsense")):
         assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, "--progress", "none", *wrong).code == 2
     assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, *FAST, "--patience", "0").code == 4
 
 
-def test_a_crawl_that_never_began(tmp_path: Path) -> None:
-    """Ctrl-C during the start leaves only the seed."""
+def test_commands_on_a_directory_whose_crawl_never_began(tmp_path: Path) -> None:
+    """Ctrl-C during the start leaves only the seed file."""
     (tmp_path / "seed").write_text("00" * 16 + "\n")
     for command in (
         ("status",),
@@ -389,7 +391,7 @@ def test_arguments_that_are_not_utf_8(crawled: tuple[Path, Web]) -> None:
     assert ran.text.startswith("0 queued\nrefused: ?: it is not a URL") and ran.code == 2
 
 
-def test_a_file_that_is_no_list_of_seeds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_seeds_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "seeds").write_bytes(bytes(range(256)) * 200)
     ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "crawl", "--progress", "none")
     assert ran.code == 2 and len(ran.err.splitlines()) == 1, ran
@@ -399,8 +401,8 @@ def test_a_file_that_is_no_list_of_seeds(tmp_path: Path, caplog: pytest.LogCaptu
     assert "seeds are not http(s) URLs" in ran.err.splitlines()[-1]
 
 
-def test_a_directory_of_another_seed_is_refused(crawled: tuple[Path, Web], tmp_path: Path) -> None:
-    """If the fingerprint key is lost or changed, nothing in the store can be found."""
+def test_a_directory_with_another_seed_is_refused(crawled: tuple[Path, Web], tmp_path: Path) -> None:
+    """If the seed, which is the key of the fingerprints, is lost or changed, nothing in the store can be found."""
     copy = tmp_path / "copy"
     shutil.copytree(crawled[0], copy)
     (copy / "seed").write_text("00" * 16 + "\n")
@@ -409,7 +411,7 @@ def test_a_directory_of_another_seed_is_refused(crawled: tuple[Path, Web], tmp_p
     assert run("crawl", "--dir", copy).code == 3
 
 
-def test_help_of_every_command() -> None:
+def test_every_command_has_help() -> None:
     from crawler.cli import COMMANDS
 
     assert all(f"  {name} " in run("--help").text for name in COMMANDS)
@@ -432,9 +434,7 @@ def test_help_of_every_command() -> None:
         ("", ("--set", "serve.address=a")),
     ],
 )
-def test_what_a_crawl_refuses_the_check_of_its_configuration_refuses(
-    tmp_path: Path, text: str, flags: tuple[str, ...]
-) -> None:
+def test_config_check_gives_the_errors_of_a_crawl(tmp_path: Path, text: str, flags: tuple[str, ...]) -> None:
     """The messages are the same. `config check` once ignored flags and fetchers."""
     file = tmp_path / "own.toml"
     file.write_text(text)

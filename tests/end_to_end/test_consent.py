@@ -1,4 +1,4 @@
-"""Consent receipts from the fetch to every entrance, on real sockets: what each site asked for, and what may be used."""
+"""Test consent receipts from the fetch to every output, on real sockets: the sites' statements and the permitted uses."""
 
 import json
 import os
@@ -29,7 +29,7 @@ Disallow: /private/
 Content-Usage: train-ai=n, search=y
 Content-Usage: /open/ train-ai=y
 """
-# Hosts at loopback addresses; what each says, and the pages that allow training.
+# Hosts at loopback addresses, with different statements; `TRAINS` has the pages that each allows for training.
 OPEN, MIXED, SILENT, LICENSED = "127.3.0.1", "127.3.0.2", "127.3.0.3", "127.3.0.4"
 HOSTS = (OPEN, MIXED, SILENT, LICENSED)
 REFRESH_FAST = (
@@ -66,7 +66,7 @@ def routes(port: int) -> dict[str, Any]:
     return found
 
 
-TRAINS = {  # paths that may be used for training if the unknown is refused
+TRAINS = {  # paths that may be used for training if unknown answers count as refusals
     OPEN: {"/", "/open/a", "/b", "/private/x"},
     MIXED: {"/open/a"},
     SILENT: set(),
@@ -123,13 +123,13 @@ def test_every_page_has_its_receipt(crawled: tuple[Web, Path]) -> None:
                 found = load(archive.store, fingerprint_of(key), capture.receipt, Receipt)
                 assert (found is None) == about_site, capture.url
                 pages += not about_site
-        assert pages >= 23  # of MIXED, /private/x is never fetched
+        assert pages >= 23  # all but /private/x of MIXED, which is never fetched
     assert sum(asked.path == "/license.xml" for asked in web.asked) == 1
     assert sum(asked.path == "/.well-known/tdmrep.json" for asked in web.asked) == len(HOSTS)
 
 
-def test_all_entrances_agree(crawled: tuple[Web, Path], tmp_path: Path) -> None:
-    """Rows, text, links, WARC, CDXJ, WACZ, mirror, the page server, `get` and Python decide alike."""
+def test_all_outputs_agree(crawled: tuple[Web, Path], tmp_path: Path) -> None:
+    """Rows, text, links, WARC, CDXJ, WACZ, mirror, the page server, `get` and Python make the same decisions."""
     web, directory = crawled
     train, everything = wanted(web), wanted(web, known=False)
     for form in ("jsonl", "text", "cdxj"):
@@ -202,8 +202,8 @@ def test_receipts_are_shown(crawled: tuple[Web, Path]) -> None:
     assert api_pages[url]["train_ai"] == "y" and api_pages[url]["receipt"] == said["receipt"]
 
 
-def test_the_warc_explains_itself(crawled: tuple[Web, Path]) -> None:
-    """Each page's metadata record names a receipt, and each segment holds it whole."""
+def test_the_warc_contains_the_receipts(crawled: tuple[Web, Path]) -> None:
+    """Each page's metadata record names a receipt, which is contained completely in the same segment."""
     _, directory = crawled
     for path in directory.glob("*/warc/*.warc.gz"):
         assert_explains_itself(path)
@@ -221,7 +221,7 @@ def assert_explains_itself(path: Path) -> None:
     assert named and named == whole, path
 
 
-def test_the_report_sums_up_by_host_and_use(crawled: tuple[Web, Path]) -> None:
+def test_the_consent_report_counts_by_host_and_use(crawled: tuple[Web, Path]) -> None:
     web, directory = crawled
     tree = json.loads(run("report", "--consent", "--format", "json", "--dir", directory).out)
     rows = {row["host"]: row for row in tree["hosts"]}
@@ -234,12 +234,12 @@ def test_the_report_sums_up_by_host_and_use(crawled: tuple[Web, Path]) -> None:
     assert run("report", "--consent", "--format", "html", "--dir", directory).code == 2
 
 
-def test_check_knows_receipts(crawled: tuple[Web, Path]) -> None:
+def test_check_accepts_receipts(crawled: tuple[Web, Path]) -> None:
     assert run("check", "--dir", crawled[1]).code == 0
 
 
 @pytest.mark.parametrize("retroactive", [False, True])
-def test_a_refusal_that_comes_later(tmp_path: Path, retroactive: bool) -> None:
+def test_a_page_that_refuses_a_use_later(tmp_path: Path, retroactive: bool) -> None:
     """A refresh gives a new receipt. The copy stored before is withheld only with `consent.retroactive`."""
     directory = tmp_path / "crawl"
     said = {"value": "train-ai=y"}
@@ -274,8 +274,8 @@ def warcs(directory: Path, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("processes", [1, 3])
-def test_a_running_crawl_tells_and_withholds(tmp_path: Path, processes: int) -> None:
-    """The page server, `why`, the dashboard and a callback of a running crawl decide as at rest."""
+def test_a_running_crawl_shows_and_applies_consent(tmp_path: Path, processes: int) -> None:
+    """The page server, `why` and the dashboard of a running crawl give the same answers as at rest."""
     with Web({}, address="0.0.0.0", other=page(text="other")) as web:
         web.routes = routes(web.port)
         seeds = [web.url("/", host) for host in HOSTS]
@@ -299,13 +299,13 @@ def test_a_running_crawl_tells_and_withholds(tmp_path: Path, processes: int) -> 
 
 
 PAGE = (Path(__file__).resolve().parents[2] / "crawler" / "consent" / "README.md").read_text(encoding="utf-8")
-# (command, the output that the page shows; "" if it shows none)
+# Each command of the walkthrough, with the output that the page shows ("" if it shows none).
 WALK = re.findall(
     r"^    \$ crawler (.*)\n((?:    (?!\$).*\n)*)",
     PAGE.partition("## A corpus, command by command")[2].partition("\n## ")[0],
     re.MULTILINE,
 )
-SHOWN = [  # a part of what each command of the walk prints
+SHOWN = [  # parts of the output of each command in the walkthrough
     ("pages fetched",),
     ("train-ai", "4 / 2 / 0"),
     (),
@@ -319,15 +319,15 @@ SHOWN = [  # a part of what each command of the walk prints
 
 
 def _renamed(text: str, sites: dict[str, str]) -> str:
-    """Return the text with the sites' addresses in place of their names."""
+    """Return the text with the sites' names replaced by their addresses."""
     for name, address in sites.items():
         text = text.replace(name, address)
         text = text.replace(name.partition("://")[2], address.partition("://")[2].partition(":")[0])
     return text
 
 
-def test_the_walk_of_a_corpus_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of `crawler/consent/README.md`: crawl, consent by host, export what allows training, five receipts."""
+def test_the_walkthrough_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the commands of `crawler/consent/README.md`: crawl, consent by host, an export for training, five receipts."""
     monkeypatch.chdir(tmp_path)
     with Web({}, address="0.0.0.0", other=page(text="other")) as web:
         web.routes = routes(web.port)
@@ -364,7 +364,7 @@ def test_callbacks_see_the_receipt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("processes", "kills"), [(1, 20), (3, 5)])
 def test_no_page_without_a_receipt_after_kills(tmp_path: Path, processes: int, kills: int) -> None:
-    """Kills during a crawl and its refreshes: each stored page has its receipt, and `check` agrees."""
+    """After kills during a crawl and its refreshes, each stored page has its receipt, and `check` finds no problem."""
     directory, count = tmp_path / "crawl", 400
     other = (200, {"Content-Usage": "search=y"}, page(*(f"/{n}" for n in range(count)), text="x"))
     with Web({"/robots.txt": text(ROBOTS)}, address="0.0.0.0", other=other) as web:

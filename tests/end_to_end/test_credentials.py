@@ -11,7 +11,7 @@ ROBOTS = "User-agent: *\nDisallow: /never\n"
 
 
 def _told(web: Web) -> set[tuple[str, str]]:
-    """Return host and path of the requests that carried the secret."""
+    """Return the hosts and paths of the requests that contained the secret."""
     return {(asked.host, asked.path) for asked in web.asked if asked.headers.get("Authorization") == SECRET}
 
 
@@ -43,7 +43,7 @@ def test_credentials_of_an_override_do_not_follow_a_redirect(tmp_path: Path) -> 
 
 
 def test_the_secret_is_in_one_file_that_only_the_user_may_read(tmp_path: Path) -> None:
-    """The next run still has the secret and continues without being given it again."""
+    """The next run reads the secret from the file and continues."""
     with Web({"/": page("/in"), "/in": page(text="in")}) as web:
         header = ("--header", f"Authorization: {SECRET}", "--header", "X-Study: 7")
         crawl(tmp_path, web.url(), *header, "--max-pages", 1, "--set", "pages.gzip_level=0")
@@ -60,10 +60,8 @@ def test_the_secret_is_in_one_file_that_only_the_user_may_read(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("by", ["--header", "--set", "--load-cookies"])
-def test_a_session_is_in_no_record_whoever_sends_the_cookie(
-    tmp_path: Path, by: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A cookie is set by hand, by the jar, or from a file: archive, logs, exports and `why` do not show its value."""
+def test_session_cookies_are_in_no_record(tmp_path: Path, by: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A cookie may come from a flag, a jar or a file: archive, logs, exports and `why` never show its value."""
 
     def visited(asked: ReceivedRequest) -> Answer:
         return 200, {"Set-Cookie": "sid=s3cr3t; Path=/", "Content-Type": "text/html"}, page("/in")
@@ -98,14 +96,14 @@ def test_a_session_is_in_no_record_whoever_sends_the_cookie(
     private = {
         "credentials",
         "cookies.txt",
-    }  # only the user may read the first two files; the third is the one that was given
+    }  # the first two files are private; the third is the file that the user gave
     assert {each.name for each in holding} <= private
     records = b"".join(_plain(each.read_bytes()) for each in directory.rglob("*.warc.gz"))
     assert b"ookie: [redacted]" in records
 
 
 def _plain(data: bytes) -> bytes:
-    """Return the content of a file, with its gzip members decompressed."""
+    """Return the content of a file with its gzip members decompressed."""
     if data[:2] != b"\x1f\x8b":
         return data
     import zlib

@@ -1,4 +1,4 @@
-"""Test `crawler withdraw --erase`: what is left in the WARC files, and that no other page loses its copy."""
+"""Test that `crawler withdraw --erase` deletes pages from the WARC files, and that no other page loses its copy."""
 
 import io
 import json
@@ -16,14 +16,14 @@ from tests.faults.test_withdraw_killed import HOSTS, PAGES, holder, host, record
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    """A tree over six hosts; leaves of all hosts have equal pages."""
+    """Yield a tree of pages on six hosts; all leaves have equal pages."""
     with Web({}) as made:
         made.routes = {f"{host(n)}/{n}": tree_page(made, n) for n in range(PAGES)}
         yield made
 
 
 def crawled(web: Web, directory: Path, *flags: object) -> dict[str, bytes]:
-    """Crawl the tree and return what readers see."""
+    """Crawl the tree; return the pages that readers see."""
     crawl(directory, web.url("/0", host(0)), "--scope", "any", "--set", "pages.segment_bytes=20000", *flags)
     return shown(directory)
 
@@ -33,15 +33,15 @@ def without(pages: dict[str, bytes], name: str) -> dict[str, bytes]:
 
 
 def is_erased(directory: Path, name: str) -> bool:
-    """Return whether no record of a host is left; read the files with another program, too."""
+    """Return whether no record of a host is left; check that another program can read the files."""
     for path in directory.glob("*/warc/*.warc.gz*"):
         for record in ArchiveIterator(io.BytesIO(path.read_bytes()), check_digests="raise"):
             record.content_stream().read()
     return records_of(directory, name) == 0
 
 
-def test_each_host_may_be_erased_in_turn(web: Web, tmp_path: Path) -> None:
-    """Equal leaves are stored once, so an erasure may remove the response to which pages of other hosts refer."""
+def test_all_hosts_can_be_erased_one_by_one(web: Web, tmp_path: Path) -> None:
+    """Equal leaves are stored once, so an erasure may affect the response to which pages of other hosts refer."""
     left = crawled(web, tmp_path / "crawl")
     for number in range(HOSTS):
         done = run("withdraw", "--host", host(number), "--erase", "--dir", tmp_path / "crawl")
@@ -56,8 +56,8 @@ def test_each_host_may_be_erased_in_turn(web: Web, tmp_path: Path) -> None:
     assert refused.code == 2 and "cannot be undone" in refused.err
 
 
-def test_segments_that_processes_share(web: Web, tmp_path: Path) -> None:
-    """A reshard links segments into several folders, and a copy may repeat a response of another process."""
+def test_erasing_from_segments_that_processes_share(web: Web, tmp_path: Path) -> None:
+    """A reshard links segments into several folders, and a revisit may refer to a response of another process."""
     directory = tmp_path / "crawl"
     before = crawled(web, directory)
     name = holder(directory)
@@ -73,7 +73,7 @@ def test_segments_that_processes_share(web: Web, tmp_path: Path) -> None:
 
 
 def test_old_copies_are_erased_and_confirmed_ones_stay(tmp_path: Path) -> None:
-    """A 304 after the date confirms a copy from before it: it becomes the response."""
+    """If a 304 after the date confirms a copy from before the date, the response is kept under the later date."""
 
     def confirming(asked: ReceivedRequest) -> Answer:
         if "If-None-Match" in asked.headers:
@@ -101,7 +101,7 @@ def test_old_copies_are_erased_and_confirmed_ones_stay(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_running_crawl_erases(web: Web, tmp_path: Path, processes: int) -> None:
-    """Over HTTP, while the crawl goes on; the page server never shows a broken page."""
+    """An erasure by HTTP works during the crawl; meanwhile the page server never shows a broken page."""
     before = crawled(web, tmp_path / "crawl", "--processes", processes)
     name = holder(tmp_path / "crawl")
     flags = ("--scope", "any", "--set", "refresh.min_age=100000000", "--set", "refresh.explore=0")

@@ -34,7 +34,7 @@ class At:
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float, dict[str, float | None]]:
-    """Return (directory, a time, URL -> the answer of the running crawl's page server at that time)."""
+    """Return a crawl's directory, a time, and P(fresh) for each URL at that time by the running page server."""
     directory, clock = tmp_path_factory.mktemp("fresh") / "crawl", SystemClock()
     web = changing_web(clock.now())
 
@@ -72,10 +72,10 @@ def _rows(directory: Path, target: Path, now: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("refreshes", [True, False])
-def test_all_say_the_same_number(
+def test_all_views_give_the_same_probability(
     crawled: tuple[Path, float, dict[str, float | None]], tmp_path: Path, refreshes: bool
 ) -> None:
-    """At rest, the number once came from another estimator. With `refreshes` off, the latest run did not refresh."""
+    """At rest, another estimator was once used. If `refreshes` is False, the latest run did not refresh."""
     directory, now, live = crawled
     config = _config(directory, refreshes=refreshes)
     with at_rest(config, CrawlDirectory(directory), "p0", clock=At(now)) as stages:  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def test_all_say_the_same_number(
     assert min(resting.values()) <= told["expected_freshness"] <= max(resting.values())  # type: ignore[type-var]
 
 
-def test_what_was_never_refreshed_has_no_number(tmp_path: Path) -> None:
+def test_pages_that_were_never_refreshed_have_no_probability(tmp_path: Path) -> None:
     from tests.end_to_end.web import Web, crawl
 
     with Web({"/": "<title>Home</title>"}) as web:

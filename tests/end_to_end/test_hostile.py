@@ -30,8 +30,8 @@ from tests.end_to_end.web import Web, crawl, lines, page
 from tests.fetcher.test_unexpected import large_certificate
 
 
-def test_a_session_that_cannot_be_copied(tmp_path: Path) -> None:
-    """A leaf certificate of 85 kB once made the crawl hang; it must end by itself, with all pages."""
+def test_a_tls_session_that_cannot_be_copied(tmp_path: Path) -> None:
+    """A leaf certificate of 85 kB once made the crawl hang; the crawl must end by itself, with all pages."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(large_certificate(tmp_path))
     with Web({"/": page("/a", "/b"), "/a": page(text="a"), "/b": page(text="b")}, tls=context) as web:
@@ -42,7 +42,7 @@ def test_a_session_that_cannot_be_copied(tmp_path: Path) -> None:
 
 BAD = "bad.localhost"
 
-# Places of a planted bug: in a fetch task, or in the decisions at its end.
+# The methods in which a bug is planted: in a fetch task, or in the decisions at its end.
 PLACES: list[tuple[Any, str]] = [
     (Resolver, "resolve"),
     (Client, "fetch"),
@@ -59,7 +59,7 @@ PLACES: list[tuple[Any, str]] = [
 def test_a_bug_on_one_host_does_not_affect_others(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is raised for a host, the crawl continues with the others, counts correctly and ends by itself."""
+    """If a planted bug raises for one host, the crawl of the others continues, counts correctly and ends by itself."""
     whole = getattr(where, name)
     raised = 0
 
@@ -87,8 +87,8 @@ def test_a_bug_on_one_host_does_not_affect_others(
     assert good == {"": "fetched", "a": "fetched", "b": "robots_denied"}
 
 
-def test_sitemap_lines_use_up_no_budget_of_pages(tmp_path: Path) -> None:
-    """The host has ten times as many sitemaps as allowed pages: all pages are fetched, and sitemaps up to their limit."""
+def test_sitemaps_do_not_count_against_the_page_limit_of_a_host(tmp_path: Path) -> None:
+    """A host names ten times more sitemaps than its page limit: all pages are fetched, and sitemaps up to their own."""
     with Web(
         {"/": page(*(f"/{n}" for n in range(9))), **{f"/{n}": page(text=str(n)) for n in range(9)}}
     ) as web:
@@ -112,10 +112,10 @@ def test_sitemap_lines_use_up_no_budget_of_pages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "name"), [(Client, "close"), (Resolver, "close"), (Reader, "close"), (ControlServer, "close")]
 )
-def test_a_shutdown_that_hangs_is_left_alone(
+def test_a_shutdown_step_that_hangs_is_abandoned(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step has a time limit: the crawl ends cleanly, and the log names the step that did not."""
+    """Each step has a time limit, so the crawl ends cleanly; the log names the step that did not end."""
 
     async def hang(_: Any) -> None:
         await asyncio.Event().wait()
@@ -130,8 +130,8 @@ def test_a_shutdown_that_hangs_is_left_alone(
     assert "did not end within 0.05 s" in (tmp_path / "crawler.log").read_text()
 
 
-def test_many_links_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If work is interleaved after every two links, nothing is lost or counted twice."""
+def test_the_links_of_a_page_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If other work runs after every two links, no link is lost or counted twice."""
     monkeypatch.setattr(portions, "PORTION_LINKS", 2)
     monkeypatch.setattr(commit_loop, "TURN", 0.0)
     paths = [f"/{n}" for n in range(60)]
@@ -143,7 +143,7 @@ def test_many_links_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert report["pages"]["fetched"] == 61 and report["urls"]["accepted"] == 1 + 60 + 60 * 61
 
 
-def test_a_disk_too_full_is_exit_75_and_seeds_are_kept(tmp_path: Path) -> None:
+def test_a_full_disk_gives_exit_code_75_and_keeps_the_seeds(tmp_path: Path) -> None:
     """The exit code was once 0, and the seed was lost."""
     full = ("--set", "store.stop_water_bytes=100000 GiB")
     report = crawl(tmp_path, "http://localhost:8/", *full, code=75)
@@ -151,7 +151,7 @@ def test_a_disk_too_full_is_exit_75_and_seeds_are_kept(tmp_path: Path) -> None:
     assert "store.stop_water_bytes" in (tmp_path / "crawler.log").read_text()
 
 
-def test_bodies_that_are_cut_are_counted(tmp_path: Path) -> None:
+def test_truncated_bodies_are_counted(tmp_path: Path) -> None:
     with Web({"/": page("/a"), "/a": page(text="a" * 300_000)}) as web:
         report = crawl(tmp_path, f"http://localhost:{web.port}/", "--set", "fetch.body_bytes_max=100000")
     assert report["bodies"]["cut"] == 1 and report["run"]["bodies"]["cut"] == 1
@@ -161,7 +161,7 @@ def test_bodies_that_are_cut_are_counted(tmp_path: Path) -> None:
 def test_bodies_are_accounted_for_until_they_are_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a body is read, waits for its commit and is written, its bytes count; in the end none do."""
+    """The bytes of a body count while it is read, waits for its commit and is written; in the end none count."""
     accounts, reading = [], []
     begin, read = Client.start, Reader.read
 
@@ -185,7 +185,7 @@ def test_bodies_are_accounted_for_until_they_are_committed(
 
 @contextlib.contextmanager
 def hostile(kind: str, hosts: int, port: int) -> Iterator[None]:
-    """Run that many hosts of `tests/end_to_end/hostile_server.py` in a separate process."""
+    """Run `hosts` hosts of `tests/end_to_end/hostile_server.py` in a separate process."""
     command = [sys.executable, "-m", "tests.end_to_end.hostile_server", "--kind", kind]
     with subprocess.Popen(
         [*command, "--hosts", str(hosts), "--port", str(port)], stdout=subprocess.PIPE
@@ -197,10 +197,10 @@ def hostile(kind: str, hosts: int, port: int) -> Iterator[None]:
             process.terminate()
 
 
-def test_hosts_that_hang_hold_no_place_that_is_needed(
+def test_hosts_that_hang_do_not_occupy_all_fetch_slots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """20 hosts that hang come first. With 10 slots and no time limit for requests, 20 other hosts are still crawled."""
+    """With 20 hanging hosts first, 10 slots and no time limit for requests, 20 other hosts are still crawled."""
     monkeypatch.setattr(slot_shares, "PROMPT_MAX", 0.1)
     port = free_port(address(80, 0))
     with hostile("hang", 20, port), hostile("healthy", 20, port):

@@ -81,7 +81,7 @@ AT_REST = (
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """Serves `/`, `/in` and `/odd` on any host with all fields, and logs the credentials of each request."""
+    """Serves `/`, `/in` and `/odd` on any host with all fields, and records the credentials of each request."""
 
     protocol_version = "HTTP/1.1"
     brought: list[tuple[str, str, str]]
@@ -187,16 +187,16 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Told]]:
         }
 
 
-def test_the_pages_are_shared(told: dict[int, Told]) -> None:
-    """If one process owned all pages, three processes would test no more than one."""
+def test_three_processes_share_the_pages(told: dict[int, Told]) -> None:
+    """If one process owned all pages, the test of three processes would be meaningless."""
     assert told[1].owners == {"p0"} and len(told[3].owners) > 1
     paths = {path for path, cookie, key in Hostile.brought if SECRET in cookie and key == AUTHORIZATION}
-    assert "/in" in paths, "cookie and Authorization went out"
+    assert "/in" in paths, "cookie and Authorization were sent"
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
-def test_credentials_stand_in_no_record(told: dict[int, Told], processes: int) -> None:
-    """Cookie, Set-Cookie and Authorization: archives, exports, logs, rows, terminals, admin and page server."""
+def test_credentials_are_in_no_record(told: dict[int, Told], processes: int) -> None:
+    """Cookie, Set-Cookie and Authorization are hidden in archives, exports, logs, rows, terminals and on both servers."""
     crawl = told[processes]
     for entrance, text in crawl.texts.items():
         assert SECRET not in text, entrance
@@ -216,8 +216,8 @@ def test_credentials_stand_in_no_record(told: dict[int, Told], processes: int) -
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
-def test_no_terminal_is_driven(told: dict[int, Told], processes: int) -> None:
-    """Checked: each command, live and at rest, the crawl's own output, and its log."""
+def test_no_output_controls_the_terminal(told: dict[int, Told], processes: int) -> None:
+    """The outputs are those of each command, live and at rest, of the crawl itself, and its log."""
     crawl = told[processes]
     for entrance, text in crawl.texts.items():
         assert not {each for each in text if each not in "\t\n" and is_hidden(each)}, entrance
@@ -226,8 +226,8 @@ def test_no_terminal_is_driven(told: dict[int, Told], processes: int) -> None:
     assert not {each for each in log if each != "\n" and is_hidden(each)}
 
 
-def test_the_fields_that_pass_are_those_of_the_list(told: dict[int, Told]) -> None:
-    """Each page has the same fields, whichever process owns it, during the crawl and after."""
+def test_only_listed_fields_are_served(told: dict[int, Told]) -> None:
+    """A page is served with the same fields whichever process owns it, during the crawl and after."""
     seen = [told_by for crawl in told.values() for told_by in (crawl.live, crawl.at_rest)]
     for told_by in seen:
         for url, fields in told_by.items():

@@ -26,7 +26,7 @@ ANSWERS = {
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """Sends the hostile text in the reason, in fields, media types, redirect targets and invalid answers."""
+    """A server that sends hostile text in the reason, fields, media types, redirect targets and invalid answers."""
 
     protocol_version = "HTTP/1.1"
 
@@ -55,7 +55,7 @@ class Hostile(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """Return the directory of a crawl of hostile pages and its first URL."""
+    """Return the directory of a crawl of hostile pages, and its first URL."""
     directory = tmp_path_factory.mktemp("hostile") / "crawl"
     with served(Hostile) as port:
         url = f"http://localhost:{port}/"
@@ -72,7 +72,8 @@ def clean(ran: Ran) -> None:
         assert not hidden, (hidden, text)
 
 
-# Command -> its arguments here, beside --dir. Commands that write data to standard output are in `test_on_a_terminal`.
+# The arguments of each command, without --dir. `test_data_is_escaped_on_a_terminal_only` tests the commands that write
+# data to standard output.
 COMMAND_LINES: dict[str, list[list[str]]] = {
     "crawl": [["{url}", "--dry-run"], [EVIL], ["{url}", "--set", f"fetch.{EVIL}=1"], ["{url}", "--max-time", "1", "-v"]],
     "refresh": [["--max-time", "1", "-v"], [f"--{EVIL}"]],
@@ -111,12 +112,12 @@ COMMAND_LINES: dict[str, list[list[str]]] = {
 }  # fmt: skip
 
 
-def test_each_command_is_looked_at() -> None:
+def test_every_command_is_tested() -> None:
     assert COMMAND_LINES.keys() == COMMANDS.keys()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_prints_nothing_that_drives_a_terminal(command: str, hostile: tuple[Path, str]) -> None:
+def test_no_command_prints_control_sequences(command: str, hostile: tuple[Path, str]) -> None:
     directory, url = hostile
     for arguments in COMMAND_LINES[command]:
         given = [each.replace("{url}", url) for each in arguments]
@@ -139,8 +140,8 @@ def test_a_refused_command_leaves_the_crawl_usable(hostile: tuple[Path, str]) ->
     assert run("status", "--dir", directory).code == 0
 
 
-def test_what_was_said_can_still_be_read(hostile: tuple[Path, str]) -> None:
-    """Hostile text is escaped, not dropped."""
+def test_hostile_text_is_escaped_but_readable(hostile: tuple[Path, str]) -> None:
+    """Hostile text is escaped, not deleted."""
     directory, url = hostile
     ran = run("get", url, "--headers", "--dir", directory)
     assert "X-Said" in ran.text and "\\u001b]0;owned\\u0007" in ran.text, ran
@@ -149,14 +150,14 @@ def test_what_was_said_can_still_be_read(hostile: tuple[Path, str]) -> None:
     assert len(rows) >= 4 and all(len(row.split()) == 12 for row in rows)
 
 
-def test_tables_hold_no_formula(hostile: tuple[Path, str]) -> None:
+def test_tables_contain_no_formula(hostile: tuple[Path, str]) -> None:
     directory, _ = hostile
     rows = list(csv.reader(io.StringIO(run("report", "--format", "csv", "--dir", directory).text)))
     titles = [cell for row in rows for cell in row if "cmd|" in cell]
     assert titles and all(cell.startswith("'\uff1d") for cell in titles)
 
 
-def test_the_log_is_clean(hostile: tuple[Path, str]) -> None:
+def test_the_log_contains_no_control_sequence(hostile: tuple[Path, str]) -> None:
     directory, _ = hostile
     text = (
         (directory / "crawler.log").read_text(encoding="utf-8")
@@ -166,7 +167,9 @@ def test_the_log_is_clean(hostile: tuple[Path, str]) -> None:
     assert not [each for each in text if each != "\n" and is_hidden(each)]
 
 
-def test_a_key_of_the_configuration(hostile: tuple[Path, str], tmp_path: Path) -> None:
+def test_errors_about_hostile_configuration_keys_are_escaped(
+    hostile: tuple[Path, str], tmp_path: Path
+) -> None:
     (tmp_path / "crawl").mkdir()
     for text in (
         f'["{EVIL}"]\nx = 1',
@@ -186,7 +189,7 @@ def test_a_key_of_the_configuration(hostile: tuple[Path, str], tmp_path: Path) -
     "arguments",
     [["get", "{url}"], *(["export", "--format", name, "-q"] for name in ("jsonl", "text", "cdxj", "warc"))],
 )
-def test_on_a_terminal(arguments: list[str], hostile: tuple[Path, str]) -> None:
+def test_data_is_escaped_on_a_terminal_only(arguments: list[str], hostile: tuple[Path, str]) -> None:
     """Data is written unchanged to files and pipes, and escaped to a terminal."""
     directory, url = hostile
     given = [each.replace("{url}", url) for each in arguments]

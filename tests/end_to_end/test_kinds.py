@@ -1,4 +1,4 @@
-"""`--accept` and addresses of other protocols, as users of wget expect them."""
+"""Test `--accept`, and URLs of other protocols, as users of wget expect them."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_accept_finds_pictures_through_pages_and_style_sheets_and_stores_nothing
     assert mirrored == PICTURES
 
 
-def test_a_crawl_that_finds_no_file_of_the_kind_says_so(tmp_path: Path) -> None:
+def test_a_crawl_without_an_accepted_file_says_so(tmp_path: Path) -> None:
     with Web({"/": "<title>x</title>"}) as web:
         ran = run("crawl", "-q", "--dir", tmp_path, *FAST, web.url(), "--accept", "png,image/*")
     assert ran.code == 0 and "no file matches --accept: png, image/*" in ran.err

@@ -1,4 +1,4 @@
-"""Files of many megabytes, as a user of wget expects them: whole, on disk, resumed, with little memory."""
+"""Test files of many megabytes: they are complete, on disk, resumed, and take little memory."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ MB = 1 << 20
 BLOCK = os.urandom(MB)
 PAGE = b"<title>Files</title><a href=/file.bin>file</a>"
 
-# Prints the peak of the process's own resident memory, in KiB.
+# Runs a command, then prints the peak of the resident memory of its process, in KiB.
 MEASURED = """
 import re, sys
 from crawler.cli import main
@@ -34,7 +34,7 @@ sys.exit(code)
 
 
 class Files(BaseHTTPRequestHandler):
-    """/ links to /file.bin of `size` bytes; a connection breaks off after `cut` bytes of it; `hold` stops it there."""
+    """Serves a link to /file.bin of `size` bytes. A connection breaks off after `cut` bytes; `hold` delays that."""
 
     protocol_version = "HTTP/1.1"
     size = 0
@@ -84,7 +84,7 @@ class Files(BaseHTTPRequestHandler):
 
 @contextmanager
 def files(size: int, **changes: Any) -> Iterator[tuple[str, list[str]]]:
-    """Yield (the URL of the page, the Range fields that were asked for)."""
+    """Serve the file; yield the URL of the page, and a list of the received Range fields."""
     ranges: list[str] = []
     with served(type("TheseFiles", (Files,), {"size": size, "ranges": ranges, **changes})) as port:
         yield f"http://127.0.0.1:{port}/", ranges
@@ -95,27 +95,27 @@ def expected(size: int) -> bytes:
 
 
 def responses(directory: Path) -> dict[str, bytes]:
-    """Return path -> payload of all response records, as warcio reads them, which checks the digests."""
+    """Return the payload of each response record by path, read by warcio, which checks the digests."""
     found: dict[str, bytes] = {}
     for path in sorted(directory.glob("*/warc/*.warc.gz")):
         with path.open("rb") as file:
             for record in ArchiveIterator(file, check_digests="raise"):
                 if record.rec_type == "response":
                     name = "/" + record.rec_headers["WARC-Target-URI"].split("/", 3)[3]
-                    assert name not in found, "stored twice"
+                    assert name not in found, "a body was stored twice"
                     found[name] = record.content_stream().read()
     return found
 
 
 def _measured(*arguments: object) -> int:
-    """Return the peak of resident memory, in bytes, of a crawl in its own process."""
+    """Crawl in a separate process; return its peak of resident memory in bytes."""
     command = [sys.executable, "-c", MEASURED, "crawl", "-q", *map(str, (*FAST, *arguments))]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return int(out.split()[-1]) << 10
 
 
-def test_a_file_of_200_mb_takes_no_memory(tmp_path: Path) -> None:
-    """The mirror, `check` and exports also handle the file in pieces."""
+def test_a_file_of_200_mb_takes_little_memory(tmp_path: Path) -> None:
+    """The mirror, `check` and exports also read the file in pieces."""
     with files(1000) as (url, _):
         small = _measured("--dir", tmp_path / "small", url + "file.bin")
     with files(200 * MB) as (url, _):
@@ -128,7 +128,7 @@ def test_a_file_of_200_mb_takes_no_memory(tmp_path: Path) -> None:
     assert run("check", "--dir", tmp_path / "large").code == 0
 
 
-def test_a_seed_is_a_file_that_was_asked_for_and_a_link_is_not(tmp_path: Path) -> None:
+def test_seeds_and_wanted_files_are_complete_but_other_links_are_cut(tmp_path: Path) -> None:
     with files(12 * MB) as (url, _):
         crawl(tmp_path / "linked", url)
         assert len(responses(tmp_path / "linked")["/file.bin"]) == 10 * MB
@@ -150,16 +150,16 @@ def test_a_file_that_breaks_off_is_resumed_in_the_same_run(tmp_path: Path) -> No
     assert not list(tmp_path.glob("*/parts/*"))
 
 
-def test_a_file_that_stays_incomplete_is_an_exit_code(tmp_path: Path) -> None:
-    """Without a validator, the file cannot be resumed: the part that arrived is stored, and the command says so."""
+def test_a_file_that_stays_incomplete_gives_an_exit_code(tmp_path: Path) -> None:
+    """A file without a validator cannot be resumed, so the part that arrived is stored, and the exit code is 16."""
     with files(10 * MB, cut=4 * MB, etag="") as (url, ranges):
         crawl(tmp_path, url + "file.bin", code=16)
     assert set(ranges) == {""}
     assert responses(tmp_path)["/file.bin"] == expected(4 * MB)
 
 
-def test_a_file_that_waits_for_its_next_try_is_an_exit_code(tmp_path: Path) -> None:
-    """The run ends by patience before the file is whole, and says so."""
+def test_a_file_that_waits_for_its_next_try_gives_an_exit_code(tmp_path: Path) -> None:
+    """The run ends by patience before the file is complete, and says so."""
     with files(10 * MB, cut=2 * MB) as (url, _):
         late = ("--set", "frontier.retry_delays=[60]", "--patience", "1")
         arguments = (url + "file.bin", "--set", "fetch.resumes_max=1", *late, "-q")
@@ -169,8 +169,8 @@ def test_a_file_that_waits_for_its_next_try_is_an_exit_code(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_the_next_run_goes_on_with_a_file(tmp_path: Path, number: signal.Signals) -> None:
-    """A kill, or a stop, in the middle of a file: nothing is lost, and nothing is stored twice."""
+def test_the_next_run_resumes_a_file(tmp_path: Path, number: signal.Signals) -> None:
+    """After a kill or a stop in the middle of a file, no byte is requested twice, and one copy is stored."""
     hold = threading.Event()
     with files(10 * MB, cut=6 * MB, hold=hold) as (url, ranges):
         command = [sys.executable, "-m", "crawler", "crawl", "-q", "--dir", str(tmp_path), *FAST]

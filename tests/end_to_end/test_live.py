@@ -1,4 +1,4 @@
-"""A crawl with its page server and dashboard, as the command line starts it: one process, and three."""
+"""Test crawls of one and three processes with page server and dashboard, as the command line starts them."""
 
 import http.client
 import json
@@ -39,7 +39,7 @@ def ask(
 
 
 class Running:
-    """A crawl in a process of its own, with what it listens on."""
+    """A crawl in a separate process, with the ports of its page server and admin server."""
 
     def __init__(
         self, folder: Path, seeds: list[str], *flags: str, command: str = "crawl", serve: int = 0
@@ -53,7 +53,7 @@ class Running:
         self.process = subprocess.Popen(program, stderr=pipe, stdout=pipe, start_new_session=True)
 
     def until(self, found: Any) -> Any:
-        """Repeat the call until it returns a true value; it may fail before that."""
+        """Repeat a call, which may fail, until it returns a true value; return the value."""
         give_up = time.monotonic() + 30
         while time.monotonic() < give_up:
             assert self.process.poll() is None, self.process.communicate()
@@ -96,7 +96,7 @@ PAGES, HOSTS = 100_000, 6
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[list[str]]:
-    """A web of six hosts, larger than any test crawls; yield the first page of each."""
+    """Serve six hosts with more pages than any test crawls; yield the URL of the first page of each."""
     words = ["--pages", str(PAGES), "--hosts", str(HOSTS), "--log", str(tmp_path / "log")]
     program = [sys.executable, "-m", "tests.end_to_end.tree_server", *words]
     process = subprocess.Popen(
@@ -111,7 +111,7 @@ def tree(tmp_path: Path) -> Iterator[list[str]]:
         process.communicate()
 
 
-def test_one_process(tmp_path: Path, tree: list[str]) -> None:
+def test_a_crawl_of_one_process_serves_and_obeys(tmp_path: Path, tree: list[str]) -> None:
     """Pages are served during the crawl; settings, pause and stop work from the command line and over HTTP."""
     running = Running(tmp_path, tree, "--delay", "0.02")
     try:
@@ -152,14 +152,14 @@ def test_one_process(tmp_path: Path, tree: list[str]) -> None:
     assert running.command("pause").returncode == 2
 
 
-def test_three_processes(tmp_path: Path, tree: list[str]) -> None:
-    """Any process answers for any page; the supervisor shows and steers all."""
+def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[str]) -> None:
+    """Each process serves every page; the supervisor shows and controls all processes."""
     seeds = tree
     running = Running(tmp_path, seeds, "--delay", "0.05", "--processes", "3", "--scope", "host")
     try:
         running.until(lambda: len(running.status().get("processes", [])) == 3 and running.fetched() > 30)
         for seed in seeds:
-            for _ in range(6):  # a new connection each: the kernel gives it to any of the three
+            for _ in range(6):  # new connections, which the kernel gives to any of the three processes
                 status, _, body = ask(running.serve, f"/page?url={seed}")
                 assert status == 200 and body, (seed, status)
         assert ask(running.admin, "/readyz")[0] == 200

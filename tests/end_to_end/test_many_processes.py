@@ -1,4 +1,4 @@
-"""Crawls of two and three real processes: complete, no page twice, one answer to commands."""
+"""Test crawls of two and three real processes: they are complete, fetch no page twice, and answer commands as one."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def report_of(directory: Path) -> dict[str, Any]:
 
 
 def stored_by(folder: Path) -> set[str]:
-    """Return the URLs whose responses are in a process's archive."""
+    """Return the URLs whose responses are in the archive of a process."""
     urls = set()
     for segment in folder.glob("warc/*.warc.gz*"):
         with segment.open("rb") as file:
@@ -75,20 +75,20 @@ def test_processes_share_a_crawl(tmp_path: Path, processes: int) -> None:
     assert command(directory, "check").code == 0
 
 
-def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
+def test_a_different_number_of_processes_is_refused(tmp_path: Path) -> None:
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, 20, "--fanout", "3") as web:
         assert crawl(directory, web.seed, *settings("--processes", "2", *QUICK)).code == 0
         for other in ("1", "3"):
             ended = crawl(directory, web.seed, *settings("--processes", other))
             assert ended.code == 2 and "crawler reshard" in ended.err, ended
-        again = crawl(directory, *settings(*QUICK))  # the number is kept with the crawl
+        again = crawl(directory, *settings(*QUICK))  # the number is saved with the crawl
         assert again.code == 0, again.err
     assert report_of(directory)["processes"] == 2
 
 
-def test_the_limit_of_pages_holds_over_all_processes(tmp_path: Path) -> None:
-    """The limit may be exceeded by the fetches that all processes start within a heartbeat."""
+def test_the_page_limit_applies_to_all_processes_together(tmp_path: Path) -> None:
+    """The limit may be exceeded only by the fetches that all processes start within one heartbeat."""
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, 3000, "--fanout", "3", "--delay", "0.05") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", "--max-pages", "100", *QUICK))
@@ -99,7 +99,7 @@ def test_the_limit_of_pages_holds_over_all_processes(tmp_path: Path) -> None:
     assert 100 <= fetched <= 300
 
 
-def test_a_signal_stops_all_in_order_and_the_crawl_goes_on_later(tmp_path: Path) -> None:
+def test_a_signal_stops_all_processes_cleanly_and_the_next_run_continues(tmp_path: Path) -> None:
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3", "--delay", "0.1") as web:
         process = start(directory, web.seed, *settings("--processes", "2", *QUICK, "--concurrency", "4"))
@@ -117,7 +117,7 @@ def test_a_signal_stops_all_in_order_and_the_crawl_goes_on_later(tmp_path: Path)
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_host_is_blocked_by_its_owner_alone(tmp_path: Path, live: bool) -> None:
+def test_only_the_owner_of_a_host_blocks_it(tmp_path: Path, live: bool) -> None:
     """`block` once wrote to the stores of all processes, and `check` reported a host that another process owns."""
     directory = tmp_path / "crawl"
     flags = ("--processes", "2", *QUICK, "--set", "refresh.min_age=100000000", "--set", "refresh.explore=0")

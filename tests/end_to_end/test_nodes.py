@@ -20,7 +20,7 @@ CONFIRMED = "that it had confirmed"  # the message to a process that has lost li
 
 
 class Nodes:
-    """Return the flags that all nodes of a crawl share, and their directories in `folder`."""
+    """The nodes of a crawl: their common flags, and their directories in `folder`."""
 
     def __init__(self, folder: Path, names: str) -> None:
         self.folder = folder
@@ -35,7 +35,7 @@ class Nodes:
     def start(
         self, name: str, *arguments: str, secret: Path | None = None, folder: str = ""
     ) -> "subprocess.Popen[str]":
-        """Start the node `name` in the folder of that name, or in another one."""
+        """Start the node `name`, in the folder of that name by default."""
         common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
         line = ["node", "--dir", str(self.folder / (folder or name)), "--name", name, *common, *arguments]
         return subprocess.Popen(
@@ -48,7 +48,7 @@ class Nodes:
         )
 
 
-def test_nodes_share_a_crawl_and_a_late_one_is_waited_for(tmp_path: Path) -> None:
+def test_nodes_share_a_crawl_and_wait_for_a_late_node(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, "abc")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         first = [nodes.start("a", web.seed), nodes.start("b")]
@@ -73,9 +73,9 @@ def test_nodes_share_a_crawl_and_a_late_one_is_waited_for(tmp_path: Path) -> Non
 def _left_of_two(
     nodes: Nodes, original: "subprocess.Popen[str]", *arguments: str
 ) -> tuple["subprocess.Popen[str]", Ended]:
-    """Run a node on a copy of the folder of `a`, taken while `a` writes there; return (the node left, the other's end).
+    """Run a node on a copy of the folder of `a`, taken while `a` writes there.
 
-    A torn copy is taken again.
+    If the copy is torn, another one is taken. Return the node that continues, and the end of the other.
     """
     elsewhere = f"127.0.0.1:{free_port()}"
     while True:
@@ -92,12 +92,12 @@ def _left_of_two(
             return original, ended
 
 
-def test_of_a_live_node_and_its_copy_one_stops(tmp_path: Path) -> None:
-    """Two nodes of one name once ran side by side: pages were fetched twice, hosts had two owners, gaps were 0.1 ms.
+def test_a_running_node_or_its_copy_is_stopped(tmp_path: Path) -> None:
+    """Two nodes of one name once ran together: pages were fetched twice, hosts had two owners, gaps were 0.1 ms.
 
-    Method: copy the folder of a running process with `cp -a`, and start the copy under the same name at another port,
-    as the newer start. If the peer has given the original links that the copy lacks, the peer refuses the copy, and the
-    original continues. Otherwise the original stops. The copy continues after `recover`.
+    The folder of a running process is copied with `cp -a`, and the copy is started under the same name at another port.
+    If the original got links from the peer that the copy lacks, the peer refuses the copy, and the original continues.
+    Otherwise the original stops, because the copy started later. The copy continues after `recover`.
     """
     nodes = Nodes(tmp_path, "ab")
     slow, pages = ("--rate", "8"), 150
@@ -128,7 +128,7 @@ def run(nodes: Nodes, name: str, *arguments: str, secret: Path | None = None) ->
     return end(nodes.start(name, *arguments, secret=secret), timeout=60)
 
 
-def test_a_node_with_another_secret_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_a_node_with_another_secret_is_refused_with_a_reason(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, "ab")
     other = tmp_path / "other"
     other.write_text("another secret of some length")
@@ -158,15 +158,15 @@ def test_wrong_settings_are_refused_in_one_line(
     assert ended.code == 2 and words in ended.err and ended.err.count("\n") == 1, ended
 
 
-def test_a_crawl_that_one_process_began_goes_on_as_nodes(tmp_path: Path) -> None:
-    """One machine to two: reshard, move a folder with seed and table, name the crawl; nothing is fetched again."""
+def test_a_crawl_of_one_process_continues_as_two_nodes(tmp_path: Path) -> None:
+    """Reshard, move a folder with seed and table to a second machine, and name the crawl; no page is fetched again."""
     nodes = Nodes(tmp_path, "ab")
     begun = tmp_path / "a"
     table = tmp_path / "table.json"
     table.write_text('{"epoch": 2, "ranges": [["a", 0, 32768], ["b", 32768, 65536]]}')
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         assert crawl(begun, web.seed, *settings("--max-pages", "100")).code == 0
-        peers = 'splitter.peers=["a=127.0.0.1:1", "b=127.0.0.1:2"]'  # flags give their addresses later
+        peers = 'splitter.peers=["a=127.0.0.1:1", "b=127.0.0.1:2"]'  # flags give the real addresses later
         resharded = command(begun, "reshard", "--to", str(table), "--set", peers)
         assert resharded.code == 0, resharded
         moved = tmp_path / "b"

@@ -1,4 +1,4 @@
-"""Test shipping of WARC files and exports to object storage, against an S3 server (moto) over sockets."""
+"""Test uploads of WARC files and exports to object storage, with an S3 server (moto) over real sockets."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ BUCKET = "archive"
 
 
 class S3:
-    """An S3 server, and a client of another project that reads it."""
+    """An S3 server, and a client of another project that reads from it."""
 
     def __init__(self) -> None:
         import boto3
@@ -48,7 +48,7 @@ class S3:
         self.client.create_bucket(Bucket=BUCKET)
 
     def objects(self, prefix: str) -> dict[str, bytes]:
-        """Return the objects under a prefix, by the rest of their names."""
+        """Return the content of the objects under a prefix, by the rest of their names."""
         found = self.client.list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/").get("Contents", [])
         names = [each["Key"] for each in found]
         return {
@@ -66,7 +66,7 @@ def s3() -> Iterator[S3]:
 
 @pytest.fixture
 def place(s3: S3, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """Return the URL of an empty prefix; the environment leads to the server."""
+    """Return the URL of an empty prefix; the environment variables name the server."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
@@ -109,7 +109,7 @@ def test_a_crawl_ships_its_segments(
     assert again.code == 0 and again.text.startswith("0 WARC files shipped")
 
 
-def test_segments_deleted_here_come_back(web: Web, s3: S3, place: str, tmp_path: Path) -> None:
+def test_segments_deleted_locally_can_be_fetched_back(web: Web, s3: S3, place: str, tmp_path: Path) -> None:
     directory = tmp_path / "crawl"
     crawl(directory, web.url(), *SMALL)
     made = segments(directory)
@@ -160,7 +160,7 @@ def test_an_object_of_another_crawl_is_not_replaced(
     assert s3.objects(prefix_of(request)) == {name: b"of another crawl"}
 
 
-def test_a_storage_that_does_not_answer_stops_no_crawl(
+def test_a_crawl_continues_if_the_storage_does_not_answer(
     web: Web, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = tmp_path / "crawl"
@@ -211,7 +211,7 @@ def test_a_segment_larger_than_one_request_is_uploaded_in_parts(
     assert run("ship", "--dir", directory, "--to", place).code == 0
     assert s3.objects(prefix_of(request)) == segments(directory)
     for path in directory.glob(f"*/warc/*{NOTE}"):
-        path.unlink()  # as if killed before the note was written
+        path.unlink()  # simulates a kill before the note was written
     assert run("ship", "--dir", directory, "--to", place).code == 0
     assert s3.objects(prefix_of(request)) == segments(directory)
 
@@ -248,7 +248,7 @@ def test_exports_go_to_object_storage(
         (("crawl", "--dir", "here", "--set", "pages.ship=bucket", "http://127.0.0.1:9/"), "pages.ship"),
     ],
 )
-def test_a_place_that_cannot_be_used_is_refused(
+def test_an_invalid_storage_url_is_rejected(
     arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

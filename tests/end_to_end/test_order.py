@@ -1,4 +1,4 @@
-"""Test `crawl --order` with built-in orders and those of an installed package, by the server's log."""
+"""Test `crawl --order` with built-in orders and with one of an installed package, by the server's log."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ SITE = {"/": page(*NAMES, "/wz"), "/wz": page("/wz/2")} | {name: page(f"{name}/2
 SITE |= {f"{name}/2": page(text=name) for name in (*NAMES, "/wz")}
 PACKAGE = """
 class ByLetter:
-    '''The later the last letter of the anchor, the better; what a page called `wz` names goes first.'''
+    '''Prefer anchors whose last letter is late in the alphabet; links of the page `wz` come first.'''
     reads_anchors = True
     def __init__(self, config):
         self.floor = config.depth_decay / 100
@@ -26,7 +26,7 @@ class ByLetter:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a module beside the crawler, with the entry-point metadata that an installer writes."""
+    """Install a package with an order: a module, and the entry-point metadata that an installer writes."""
     place = tmp_path / "site-packages"
     info = place / "letters-2.dist-info"
     info.mkdir(parents=True)
@@ -37,25 +37,25 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "letters_order", raising=False)
 
 
-def test_an_order_of_an_installed_package_says_what_is_asked_first(package: None, tmp_path: Path) -> None:
+def test_an_order_of_an_installed_package_is_used(package: None, tmp_path: Path) -> None:
     with Web(SITE) as web:
         crawl(tmp_path / "c", "--order", "letters", web.url())
         asked = [path for path in web.paths() if path != "/robots.txt"]
     firsts = [path for path in asked if path.count("/") == 1 and path != "/"]
     assert firsts == sorted(firsts, key=lambda path: path[-1], reverse=True) and len(firsts) == 8
     seconds = [path for path in asked if path.endswith("/2")]
-    assert seconds[0] == "/wz/2", "they all end in 2, the worst anchor, but for what a page called wz names"
+    assert seconds[0] == "/wz/2", "the link of page wz has the best score"
     assert sorted(asked) == sorted(set(asked)) == sorted(SITE)
 
 
-def test_an_order_that_is_not_installed_is_named_before_anything_is_made(tmp_path: Path) -> None:
+def test_an_unknown_order_is_reported_before_the_crawl_starts(tmp_path: Path) -> None:
     ran = run("crawl", "--dir", tmp_path / "c", "--order", "nobodys", "http://127.0.0.1:1/")
     assert ran.code == 2 and "order.name nobodys" in ran.err and "opic" in ran.err
 
 
 @pytest.mark.parametrize("order", ["depth", "opic"])
-def test_a_crawl_goes_on_under_another_order(order: str, tmp_path: Path) -> None:
-    """All pages are fetched once, whatever the order."""
+def test_a_crawl_can_continue_with_another_order(order: str, tmp_path: Path) -> None:
+    """All pages are fetched exactly once, although the order changes."""
     with Web(SITE) as web:
         crawl(tmp_path / "c", "--max-pages", 4, web.url())
         crawl(tmp_path / "c", "--order", order, "--max-pages", 8)
@@ -66,8 +66,8 @@ def test_a_crawl_goes_on_under_another_order(order: str, tmp_path: Path) -> None
     assert why.code == 0
 
 
-def test_a_crawl_under_an_order_is_checked_and_resharded(tmp_path: Path) -> None:
-    """`check` accepts the index of the queue, and the processes that receive the queues rebuild it."""
+def test_a_crawl_with_an_order_can_be_checked_and_resharded(tmp_path: Path) -> None:
+    """`check` accepts the index of the queue, and a reshard rebuilds it in the new processes."""
     with Web(SITE) as web:
         crawl(tmp_path / "c", "--order", "opic", "--max-pages", 5, web.url())
         assert run("check", "--dir", tmp_path / "c").code == 0

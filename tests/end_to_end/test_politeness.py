@@ -1,8 +1,8 @@
 """Test politeness from the servers' view: no overlap, no short gap, nothing forbidden, nothing lost.
 
-The judge is the server's log, which says when each request came and when its
-answer left. Real time passes, so delays are small; a gap may look shorter in
-the log than it was, by the scheduling delays of the two processes (`SLACK`).
+The tests read the server's log, which has the times at which each request arrived and
+its answer was sent. Real time passes, so delays are small. The scheduling of the two
+processes may make a gap look shorter in the log than it was (`SLACK`).
 """
 
 import json
@@ -14,30 +14,30 @@ from pathlib import Path
 
 from tests.faults.harness import TreeWeb, crawl, end, finish, judge, settings, start
 
-# The server notes the beginning of a request after it came, and the end before the answer left, so a gap
-# can only look longer than the crawler's own; clocks read in two processes are allowed a millisecond.
+# The server records the beginning of a request after it arrived, and the end before the answer was sent, so a
+# gap looks longer than the crawler's own; a millisecond is allowed because two processes read the clock.
 SLACK = 0.001
 DELAY = 0.3
 FACTOR = 3.0
 
 
 def polite(*more: str) -> tuple[str, ...]:
-    """Return the flags of a crawl that keeps gaps; later settings override earlier ones."""
+    """Return the flags of a crawl that keeps gaps; `more` overrides them."""
     return settings("--delay", str(DELAY), "--delay-factor", str(FACTOR), "--concurrency", "500", *more)
 
 
 def by_host(web: TreeWeb) -> dict[str, list[tuple[float, float]]]:
-    """Return (begin, end) of the requests to each host, in order."""
+    """Return the begin and end times of the requests to each host, in order."""
     hosts = defaultdict(list)
     for begin, ended, host, _, _ in web.requests():
         hosts[host].append((begin, ended))
     return {host: sorted(times) for host, times in hosts.items()}
 
 
-def test_gaps_of_fifty_hosts_over_a_kill(tmp_path: Path) -> None:
-    """After a kill and an immediate restart there is still one request at a time, with the gap after each.
+def test_gaps_of_fifty_hosts_survive_a_kill(tmp_path: Path) -> None:
+    """After a kill and an immediate restart, a host still gets one request at a time, with a gap after each.
 
-    The gap is longer than a start takes, so it must be kept over the kill.
+    The gap is longer than a start takes, so it must survive the kill.
     """
     delay, factor = 1.2, 12.0
     slow = settings("--delay", str(delay), "--delay-factor", str(factor), "--concurrency", "500")
@@ -59,8 +59,8 @@ def test_gaps_of_fifty_hosts_over_a_kill(tmp_path: Path) -> None:
             assert after - ended >= least, (host, begin, ended, after)
 
 
-def test_gap_of_an_address(tmp_path: Path) -> None:
-    """Twelve hosts on one address share it: one request at a time, at half the smallest host gap."""
+def test_hosts_on_one_address_share_a_gap(tmp_path: Path) -> None:
+    """Twelve hosts on one address get one request at a time, with half the smallest host gap between them."""
     with TreeWeb(tmp_path, 40, "--names", hosts=12) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *polite())
         requests = sorted((begin, ended) for begin, ended, *_ in web.requests())
@@ -69,8 +69,8 @@ def test_gap_of_an_address(tmp_path: Path) -> None:
     assert all(after - ended >= DELAY / 2 - SLACK for (_, ended), (after, _) in pairwise(requests))
 
 
-def test_robots_txt_is_asked_first_and_obeyed(tmp_path: Path) -> None:
-    """The Crawl-delay is obeyed too."""
+def test_robots_txt_is_fetched_first_and_obeyed(tmp_path: Path) -> None:
+    """The Crawl-delay in it is obeyed too."""
     rules = "User-agent: *|Disallow: /forbidden|Crawl-delay: 0.7|"
     with TreeWeb(tmp_path, 30, "--robots", rules, hosts=8) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *polite("--robots", "obey"))
@@ -85,8 +85,8 @@ def test_robots_txt_is_asked_first_and_obeyed(tmp_path: Path) -> None:
         assert all(after - ended >= 0.7 - SLACK for (_, ended), (after, _) in pairwise(times[1:]))
 
 
-def test_constant_rate(tmp_path: Path) -> None:
-    """Requests start evenly spaced: no window has more of them than the rate allows."""
+def test_requests_keep_a_constant_rate(tmp_path: Path) -> None:
+    """Requests are evenly spaced: in no period do more of them start than the rate allows."""
     rate = 50
     with TreeWeb(tmp_path, 200, "--fanout", "20", hosts=40) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *settings("--rate", str(rate)))
@@ -97,8 +97,8 @@ def test_constant_rate(tmp_path: Path) -> None:
         assert starts[last] - starts[first] >= (last - first - 2) / rate - 0.02
 
 
-def test_a_site_that_limits_requests(tmp_path: Path) -> None:
-    """The server answers 429 above a request rate: Retry-After is obeyed, and no page is lost."""
+def test_retry_after_of_a_429_is_obeyed(tmp_path: Path) -> None:
+    """The server answers 429 above a request rate; its Retry-After is obeyed, and no page is lost."""
     limit = ("--per-minute", "10", "--window", "1.5")
     with TreeWeb(tmp_path, 45, *limit, hosts=2) as web:
         quick = ("--set", "politeness.backoff_first=0.1", "--set", "politeness.slowdown_max=2")
@@ -111,11 +111,11 @@ def test_a_site_that_limits_requests(tmp_path: Path) -> None:
     for host in hosts:
         answers = [(begin, ended, status) for begin, ended, other, _, status in requests if other == host]
         for (_, ended_at, status), (after, _, _) in pairwise(answers):
-            assert status != 429 or after - ended_at >= 1.0 - SLACK  # the least Retry-After it gives
+            assert status != 429 or after - ended_at >= 1.0 - SLACK  # the smallest Retry-After of the server
 
 
-def test_a_site_that_is_down_for_a_while(tmp_path: Path) -> None:
-    """503 is charged to the host: it waits, and no page is lost."""
+def test_a_site_that_is_down_is_retried_later(tmp_path: Path) -> None:
+    """A 503 makes the whole host wait, and no page is lost."""
     with TreeWeb(tmp_path, 60, "--down", "1:0:3", "--down", "3:1:3", hosts=4) as web:
         quick = ("--set", "politeness.backoff_first=0.3", "--set", "politeness.slowdown_max=2")
         ended = crawl(tmp_path / "crawl", web.seed, *settings("--delay", "0.05", *quick))

@@ -1,4 +1,4 @@
-"""Readers of a crawl need no lock: beside a page server at rest, a running crawl, and on a read-only file system."""
+"""Test that commands that read a crawl need no lock: next to a page server, a running crawl, and on a read-only disk."""
 
 import json
 import subprocess
@@ -15,15 +15,15 @@ from tests.end_to_end.web import Web, crawl, page, run
 from tests.engines import ENGINES
 
 ROUTES = {"/": page("/one", "/two"), "/one": page(text="one"), "/two": page(text="two")}
-PATIENCE = 25.0  # seconds for one command; a wait for a lock took 30
-# Make the directory $1 read-only for the rest of the script, then run the words that follow.
+PATIENCE = 25.0  # seconds for a command; waiting for a lock once took 30
+# Make the directory $1 read-only for the rest of the script, then run the command that follows.
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" "$1" || exit 99; shift; exec "$@"'
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("processes", [1, 3])
-def test_beside_a_page_server_at_rest(tmp_path: Path, engine: str, processes: int) -> None:
-    """`status`, `check` and a second page server once ended with 75, `check` after 30 s."""
+def test_commands_work_next_to_a_page_server(tmp_path: Path, engine: str, processes: int) -> None:
+    """`status`, `check` and a second page server once ended with exit code 75, `check` after 30 s."""
     directory = tmp_path / "crawl"
     with Web(ROUTES) as web:
         crawl(directory, web.url(), "--processes", processes, "--set", f"store.engine={engine}")
@@ -50,8 +50,8 @@ def test_beside_a_page_server_at_rest(tmp_path: Path, engine: str, processes: in
     assert not list(directory.glob("p*/snapshot-*"))
 
 
-def test_beside_a_running_crawl(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
-    """A page server shows what was stored when it began; `check` names the process that crawls."""
+def test_commands_next_to_a_running_crawl(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
+    """A page server shows the pages that were stored when it started; `check` reports that a process is crawling."""
     running = Running(tmp_path, tree, "--delay", "0.02", "--scope", "host")
     try:
         running.until(lambda: running.fetched() > 20)
@@ -64,7 +64,7 @@ def test_beside_a_running_crawl(tmp_path: Path, tree: list[str]) -> None:  # noq
     assert run("check", "--dir", running.folder).code == 0
 
 
-def test_on_a_read_only_file_system(tmp_path: Path) -> None:
+def test_commands_work_on_a_read_only_file_system(tmp_path: Path) -> None:
     """Each command once ended with "cannot lock: Read-only file system"."""
     directory, port = tmp_path / "crawl", free_port()
     with Web(ROUTES) as web:

@@ -1,4 +1,4 @@
-"""Type-check the Python examples that a user sees first: those of the README and of the API's page."""
+"""Type-check the Python examples of the README and of the API's page."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Test on a small web over HTTP that the log shows the gain of the refresh frontier, and would show its loss."""
+"""Test on a small web over HTTP that the refresh frontier keeps copies fresh, and that the test would see a bug."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ GAME = GainGame(HOSTS, visits=6.0, rate=60.0, budget=3.0, patience=10.0)  # 4 s 
 
 
 def played(folder: Path, *arms: Arm) -> list[Played]:
-    """Run the arms side by side in one loop."""
+    """Run the arms at the same time in one event loop; return their results."""
 
     async def side_by_side() -> list[Played]:
         return await asyncio.gather(*(play(GAME, arm, folder / arm.name) for arm in arms))
@@ -26,8 +26,10 @@ def played(folder: Path, *arms: Arm) -> list[Played]:
     return came
 
 
-def test_signals_are_followed_and_their_loss_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a signal for every change, nearly all copies are current; in the planted bug, no signal arrives."""
+def test_signals_improve_freshness_and_lost_signals_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a signal for every change, more copies are current than without; a planted bug that drops them is noticed."""
     told, deaf = played(tmp_path, LEARNED, DEAF)
     assert told.freshness > deaf.freshness + 0.04
     monkeypatch.setattr(
@@ -38,10 +40,10 @@ def test_signals_are_followed_and_their_loss_is_seen(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("exceptions", [(("/d1/p5.html", "etag-fixed"),), (("/d0/", "etag-fixed"),)])
-def test_a_liar_costs_the_other_pages_of_its_host_nothing(
+def test_a_lying_validator_does_not_affect_other_pages_of_the_host(
     tmp_path: Path, exceptions: tuple[tuple[str, str], ...]
 ) -> None:
-    """One page, or one directory, with a lying validator once turned conditional requests off for its whole host."""
+    """A page or directory with a lying validator once turned off conditional requests for its whole host."""
     host = HostSpec("a", pages=20, directories=4, rate=1.0, lastmod="none", exceptions=exceptions)
     game = GainGame((host,), visits=24.0, rate=60.0, budget=4.0, patience=20.0)
     came = asyncio.run(play(game, DEAF, tmp_path))

@@ -48,7 +48,7 @@ def gaps_hold(web: ChangingWeb) -> bool:
 
 
 @pytest.mark.parametrize("validators", ["right", "always-304", "etag-fixed"])
-def test_copies_are_kept_fresh_politely_and_none_is_forgotten(tmp_path: Path, validators: str) -> None:
+def test_all_copies_are_refreshed_politely(tmp_path: Path, validators: str) -> None:
     clock = SystemClock()
     web = changing_web(clock.now(), validators=validators)
 
@@ -76,7 +76,7 @@ def test_copies_are_kept_fresh_politely_and_none_is_forgotten(tmp_path: Path, va
         assert report["refresh"]["unchanged"] > 10
 
 
-def test_discovery_ends_though_known_pages_are_asked_beside_it(tmp_path: Path) -> None:
+def test_discovery_ends_while_known_pages_are_refreshed(tmp_path: Path) -> None:
     clock = SystemClock()
     web = changing_web(clock.now())
 
@@ -91,20 +91,22 @@ def test_discovery_ends_though_known_pages_are_asked_beside_it(tmp_path: Path) -
     assert report["pages"]["fetched"] == len(web) + 3 * 4 and report["refresh"]["done"] > 0
 
 
-def test_killed_again_and_again(tmp_path: Path) -> None:
-    """The state is the committed one; no host is asked too soon, and no page is forgotten (`faults/refreshing.py`)."""
+def test_state_survives_repeated_kills(tmp_path: Path) -> None:
+    """After each kill the state is the committed one, gaps are kept, and no page is lost (`faults/refreshing.py`)."""
     web = killed.changing_web(SystemClock().now())
     verdict = asyncio.run(
         killed.run(web, tmp_path, ["committed:3", "25", "batch written:2", "fetch begun:9"], 5.0)
     )
     assert verdict.problems == [] and verdict.kills == 4
-    assert verdict.open <= 12, "of three hosts, each with a request in flight and one or two uncommitted"
+    assert verdict.open <= 12, (
+        "three hosts have a request in flight each, and one or two that are not committed"
+    )
     assert sum(row["refreshes"] for row in verdict.calibration) > 20
 
 
 @pytest.mark.parametrize("command", ["refresh", "crawl"])
 def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) -> None:
-    """With no new URL left, processes once got no share of the rate; all of it must go to known pages."""
+    """If no new URL is left, the whole rate must go to known pages; processes once got no share of it."""
     rate, seconds = 30.0, 9.0
     web = changing_web(SystemClock().now())
     config = tmp_path / "config.toml"
@@ -132,5 +134,5 @@ def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) 
         assert last - first > 1.6, "more than the rate over two seconds"
     if command == "refresh":
         assert {each.page for each in web.log if each.at > begun and each.page >= 0} == set(range(len(web)))
-        # Shares follow the last heartbeats, so they sum to about 1; without an exchange they would sum to 2.
+        # Shares follow the latest heartbeats, so their sum is about 1; without heartbeats it would be 2.
         assert report["refreshing"]["share"] == pytest.approx(1.0, abs=0.1)

@@ -1,4 +1,4 @@
-"""Pages that need a browser, crawled with a real Chromium and judged by the web's own log.
+"""Crawl pages that need a browser with a real Chromium, and compare with the web server's log.
 
 The tests use the browser that a crawl would find; without one they are skipped.
 """
@@ -48,7 +48,7 @@ WORDS = "<p>" + "plain words of a page " * 30
 
 
 def item(request: ReceivedRequest) -> Answer:
-    """Answer a request for the data of an item: its text, and the links of a binary tree."""
+    """Answer a request for an item's data: its text, and links that form a binary tree."""
     n = int(request.path[5:-5])
     links = [f"/item/{child}" for child in (2 * n + 1, 2 * n + 2) if child <= LAST]
     return 200, JSON, json.dumps({"text": "many words about it " * 20, "links": links})
@@ -72,12 +72,12 @@ def shown(web: Web, directory: Path, path: str, *flags: str) -> str:
 
 
 def rendered(directory: Path) -> dict[str, float]:
-    """Return the seconds for which each rendered page was shown."""
+    """Return the seconds for which each rendered page was open."""
     return {line["url"].split("/", 3)[3]: line["rendered"] for line in lines(directory) if "rendered" in line}
 
 
 def browsers() -> set[int]:
-    """Return the running processes of browsers that crawls of this test have started."""
+    """Return the running browser processes that crawls of this test have started."""
     found, ours = set(), os.environ["TMPDIR"].encode()
     for folder in Path("/proc").iterdir():
         try:
@@ -90,9 +90,9 @@ def browsers() -> set[int]:
 
 @pytest.fixture
 def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Give browsers a folder by which they are known, which the user `nobody` may enter; assert that none is left.
+    """Give the test's browsers a folder that identifies them; assert that none is left running.
 
-    `tmp_path` comes first: otherwise the folder of all tests would be made in this one.
+    The user `nobody` may enter it. `tmp_path` comes first: otherwise the folder of all tests would be made in this one.
     """
     folder = tempfile.mkdtemp()
     os.chmod(folder, 0o755)
@@ -107,7 +107,7 @@ def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
 
 
 @pytest.mark.usefixtures("no_orphan")
-def test_a_site_that_shows_nothing_without_its_script_is_crawled_whole(tmp_path: Path) -> None:
+def test_a_site_that_needs_its_script_is_crawled_completely(tmp_path: Path) -> None:
     with Web(shop()) as web:
         crawl(web, tmp_path)
         pages = [path for path in web.paths() if path.startswith("/item/")]
@@ -154,7 +154,7 @@ def test_a_crawl_that_does_not_render_imports_nothing_of_it(tmp_path: Path) -> N
     assert "page_rendering" not in never.stderr
 
 
-def test_what_a_page_asks_for_is_archived_with_it(tmp_path: Path) -> None:
+def test_the_requests_of_a_page_are_archived_with_it(tmp_path: Path) -> None:
     with Web(shop()) as web:
         crawl(web, tmp_path)
     found: dict[str, set[str]] = {}
@@ -193,7 +193,7 @@ def test_requests_of_a_page_obey_robots_txt_on_every_host(tmp_path: Path) -> Non
     assert line["missing"] == 3
 
 
-def test_requests_of_a_page_pass_the_address_guard_and_nothing_passes_it_by(tmp_path: Path) -> None:
+def test_requests_of_a_page_cannot_avoid_the_address_guard(tmp_path: Path) -> None:
     """Requests to forbidden addresses, other schemes, sockets and beacons reach no server."""
     app = """
     const tried = ['http://127.0.0.2:%(inner)d/', 'http://[::1]:%(inner)d/', 'http://169.254.169.254/latest',
@@ -241,7 +241,7 @@ def packets(table: str) -> int:
 
 
 def traces(pid: int) -> dict[str, object]:
-    """Return what the kernel has counted in the network namespace of a process, without zeros."""
+    """Return the kernel's counters in the network namespace of a process, without zeros."""
     net = Path(f"/proc/{pid}/net")
     found: dict[str, object] = {"packets": packets((net / "dev").read_text())}
     for name in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6", "packet"):
@@ -263,13 +263,13 @@ def traces(pid: int) -> dict[str, object]:
     }
     refused = {
         "Ip:OutNoRoutes"
-    }  # WebRTC asks for the route to its server, and there is none: nothing is sent
+    }  # WebRTC looks up the route to its server; there is none, so no packet is sent
     return {name: n for name, n in found.items() if n and name not in settings | refused}
 
 
 @pytest.mark.usefixtures("no_orphan")
-def test_the_kernel_has_counted_no_packet_in_the_network_of_the_browser(tmp_path: Path) -> None:
-    """Sockets, packets and datagrams, as the namespace itself counts them after a page has tried every way out."""
+def test_the_browser_sends_no_packet(tmp_path: Path) -> None:
+    """After a page has tried every way out, the counters of the browser's network namespace show no socket or packet."""
     if os.geteuid() != 0:
         pytest.skip("only root may look into the network namespace of the browser")
     sent = subprocess.run([sys.executable, "-c", SENDS], capture_output=True, text=True, check=False)
@@ -316,7 +316,7 @@ SHOW = "document.body.append('shown'); "
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("no_orphan")
-def test_hostile_pages_reach_a_limit_and_the_crawl_goes_on(
+def test_hostile_pages_reach_a_limit_and_the_crawl_continues(
     tmp_path: Path, script: str, static_stands: bool
 ) -> None:
     hostile = f'<!doctype html><title>h</title><body><script>{script}</script><a href="/after">after</a>'
@@ -326,12 +326,12 @@ def test_hostile_pages_reach_a_limit_and_the_crawl_goes_on(
         assert "/after" in web.paths(), "the link of the answer is followed in any case"
         assert ("" in rendered(tmp_path)) is not static_stands
         around = shown(web, tmp_path, "/").replace(script, "")
-        assert static_stands or "shown" in around, "what it showed before the limit is kept"
+        assert static_stands or "shown" in around, "the content shown before the limit is kept"
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 
-def test_the_work_of_workers_counts_as_work_of_the_page(tmp_path: Path) -> None:
-    """The main thread waits for a script that never comes, while two workers run in circles."""
+def test_the_cpu_time_of_workers_counts_for_the_page(tmp_path: Path) -> None:
+    """The main thread waits for a script that never arrives, while two workers run endless loops."""
     over = threading.Event()
 
     def late(_: ReceivedRequest) -> Answer:
@@ -370,7 +370,7 @@ def test_a_script_is_found_in_the_archive_after_a_restart(tmp_path: Path) -> Non
         assert rendered(tmp_path).keys() >= {"", "item/1", f"item/{LAST}"}
 
 
-def test_auto_renders_the_pages_that_gain_by_it(tmp_path: Path) -> None:
+def test_auto_renders_only_pages_that_need_it(tmp_path: Path) -> None:
     """Pages of the application are rendered; pages that are complete without scripts are not."""
     plain = {f"/doc/{n}": WORDS + f'<script>1</script><a href="/doc/{n + 1}">next</a>' for n in range(30)}
     with Web(shop(more={**plain})) as web:
@@ -402,7 +402,9 @@ def test_a_browser_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path
     with Web(shop(more={"/api/0.json": kill, "/item/9": WORDS})) as web:
         crawl(web, tmp_path, web.url("/item/1"))
         assert killed
-        assert {f"/item/{n}" for n in (1, 3, 4)} <= set(web.paths()), "the next page has another browser"
+        assert {f"/item/{n}" for n in (1, 3, 4)} <= set(web.paths()), (
+            "the next page is shown in another browser"
+        )
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 
@@ -425,7 +427,7 @@ def test_a_crawler_that_is_killed_leaves_no_browser_and_loses_nothing(tmp_path: 
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 
-def test_without_a_browser_the_crawl_says_so_once_and_goes_on(tmp_path: Path) -> None:
+def test_without_a_browser_the_crawl_warns_once_and_continues(tmp_path: Path) -> None:
     with Web({"/robots.txt": ROBOTS, "/": WORDS + '<a href="/two">2</a>', "/two": WORDS}) as web:
         none = ("--render", "always", "--set", "render.browser=/nowhere")
         ran = run("crawl", "--dir", tmp_path, *FAST, *none, web.url())
@@ -435,7 +437,7 @@ def test_without_a_browser_the_crawl_says_so_once_and_goes_on(tmp_path: Path) ->
 
 
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
-    """Only the data changes, never the HTML: requests are unconditional, and equal bytes prove nothing."""
+    """Only the data changes, never the HTML: requests must be unconditional, and equal bytes do not prove "unchanged"."""
     words = ["first words"]
     tag = {"ETag": '"shell"', "Content-Type": "text/html"}
     routes: dict[str, Route] = {
@@ -455,7 +457,7 @@ def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
         assert "other words" in shown(web, tmp_path, "/")
 
 
-def test_the_python_api_gives_what_the_browser_showed(tmp_path: Path) -> None:
+def test_the_python_api_returns_the_rendered_page(tmp_path: Path) -> None:
     pages: dict[str, tuple[bool, str]] = {}
 
     def parse(page: crawler.Page) -> None:
@@ -471,7 +473,7 @@ def test_the_python_api_gives_what_the_browser_showed(tmp_path: Path) -> None:
 def _two(
     request_of: Callable[[str], crawler.Request | str], web: Web, directory: Path, when: str
 ) -> dict[str, str]:
-    """Crawl the two pages of a site, of which a callback asks for the second; return the heading of each."""
+    """Crawl a site of two pages, whose second page a callback requests; return the heading of each."""
     pages: dict[str, str] = {}
 
     def parse(page: crawler.Page) -> Iterator[crawler.Request | str]:
@@ -485,8 +487,8 @@ def _two(
 
 
 @pytest.mark.parametrize("linked", [False, True])
-def test_a_request_says_whether_a_browser_shows_its_page(tmp_path: Path, linked: bool) -> None:
-    """Also if the page that asks has a link to it, which is queued first."""
+def test_a_request_decides_if_its_page_is_rendered(tmp_path: Path, linked: bool) -> None:
+    """This also holds if the requesting page has a link to that page, which is queued first."""
     start = (WORDS + '<a href="/item/5">five</a>') if linked else WORDS
     with Web(shop(more={"/": start})) as web:
         shown = _two(lambda url: crawler.Request(url, render=True), web, tmp_path / "a", "never")
@@ -496,7 +498,7 @@ def test_a_request_says_whether_a_browser_shows_its_page(tmp_path: Path, linked:
         assert set(rendered(tmp_path / "b")) == {""}
 
 
-def test_a_request_with_a_form_is_shown_as_it_was_answered(tmp_path: Path) -> None:
+def test_the_answer_to_a_form_is_rendered(tmp_path: Path) -> None:
     pages: list[tuple[bool, str]] = []
 
     def form(request: ReceivedRequest) -> Answer:
@@ -516,8 +518,8 @@ def test_a_request_with_a_form_is_shown_as_it_was_answered(tmp_path: Path) -> No
     assert pages == [(True, "POST and shown")]
 
 
-def test_the_wish_of_a_request_outlives_a_redirect_a_retry_and_a_restart(tmp_path: Path) -> None:
-    """It is stored with the URL; the run that fetches the page knows nothing of the request."""
+def test_the_render_option_of_a_request_survives_redirect_retry_and_restart(tmp_path: Path) -> None:
+    """The option is stored with the URL, because the run that fetches the page has no request object."""
     tries: list[str] = []
 
     def moves(_: ReceivedRequest) -> Answer:
@@ -535,12 +537,12 @@ def test_the_wish_of_a_request_outlives_a_redirect_a_retry_and_a_restart(tmp_pat
         assert "<h1>Item 5</h1>" in shown(web, tmp_path, "/item/5")
 
 
-def test_a_seeds_file_says_which_sites_are_shown(tmp_path: Path) -> None:
+def test_a_seeds_file_selects_the_sites_that_are_rendered(tmp_path: Path) -> None:
     with Web(shop()) as web:
         seeds = tmp_path / "seeds.txt"
         hosts = {name: web.url(host=f"{name}.localhost") for name in ("shop", "plain")}
         seeds.write_text(f"url render\n{hosts['shop']} always\n{hosts['plain']} -\n")
-        for command in (("--seeds", seeds), ()):  # the second run reads what the directory remembers
+        for command in (("--seeds", seeds), ()):  # the second run reads the settings saved in the directory
             assert run("crawl", "--dir", tmp_path / "c", *FAST, *command, "--max-pages", "4").code in (
                 0,
                 14,
@@ -549,8 +551,8 @@ def test_a_seeds_file_says_which_sites_are_shown(tmp_path: Path) -> None:
         assert len(web.paths("shop.localhost")) > 2 and web.paths("plain.localhost") == ["/"]
 
 
-def test_a_page_that_no_browser_can_show_again_keeps_its_copy(tmp_path: Path) -> None:
-    """The shell is not the page: neither a change, nor its copy, nor without its links; each failure is one try."""
+def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) -> None:
+    """The unrendered page must not count as a change, replace the copy, or remove its links; each failure is one try."""
     with Web(shop()) as web:
         crawl(web, tmp_path)
         before = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
@@ -569,8 +571,8 @@ def test_a_page_that_no_browser_can_show_again_keeps_its_copy(tmp_path: Path) ->
         assert (again["outcome"], again["changes"]) == ("fetched", before["changes"])
 
 
-def test_what_auto_has_learned_survives_a_restart(tmp_path: Path) -> None:
-    """A pattern without success is given up after three renderings, whatever the crawl goes through between them."""
+def test_patterns_learned_by_auto_survive_a_restart(tmp_path: Path) -> None:
+    """A pattern without success is given up after three renderings, also if the crawl was restarted between them."""
     idle = {f"/p/{n}": f'<script>1</script><a href="/p/{n + 1}">next</a>' for n in range(12)}
     with Web({"/robots.txt": ROBOTS, **idle}) as web:
         flags = ("--render", "auto", "--set", "render.chance=0", "--max-pages", "2")
@@ -584,7 +586,7 @@ def test_what_auto_has_learned_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_links_and_text_in_shadow_roots_are_found(tmp_path: Path) -> None:
-    """They are found in roots that a script attaches (open, closed, nested) and in those that the HTML declares."""
+    """The roots are attached by scripts (open, closed, nested) or declared in the HTML."""
     app = """
     const define = (name, mode, html) => customElements.define(name, class extends HTMLElement {
       constructor() { super(); this.attachShadow({mode}).innerHTML = html; }
@@ -609,8 +611,8 @@ def test_links_and_text_in_shadow_roots_are_found(tmp_path: Path) -> None:
             assert ("/nested" if command == ("links",) else "a nested root") in ran.text
 
 
-def test_the_picture_of_a_page_is_printed(tmp_path: Path) -> None:
-    """A picture that was taken is a PNG of the page; without one, and for a terminal, there is one clear line."""
+def test_get_prints_the_picture_of_a_page(tmp_path: Path) -> None:
+    """A stored picture is a PNG of the page; if there is none, or the output is a terminal, one line explains it."""
     with Web(shop(more={"/": "<body style='background:#f00'><script>1</script>"})) as web:
         crawl(web, tmp_path / "with", "--set", "render.screenshot=true")
         crawl(web, tmp_path / "without")

@@ -46,7 +46,7 @@ def reshard(directory: Path, to: str) -> None:
 
 
 def finish_and_compare(web: TreeWeb, directory: Path) -> None:
-    """Crawl to the end: every page fetched once and stored once."""
+    """Crawl to the end; assert that every page was fetched once and stored once."""
     ended = crawl(directory, *settings(*QUICK))
     assert ended.code == 0, ended.err
     fetched = web.fetched()
@@ -56,14 +56,14 @@ def finish_and_compare(web: TreeWeb, directory: Path) -> None:
 
 
 def begin(web: TreeWeb, directory: Path, processes: int) -> None:
-    """Crawl a part of the web."""
+    """Start a crawl and stop it after a part of the web."""
     flags = ("--processes", str(processes), "--max-pages", "100", *QUICK)
     ended = crawl(directory, web.seed, *settings(*flags, "--concurrency", "8"))
     assert ended.code == 0, ended.err
     assert web.fetched().total() < PAGES
 
 
-def test_a_crawl_goes_on_with_other_processes(tmp_path: Path) -> None:
+def test_a_crawl_continues_with_other_processes(tmp_path: Path) -> None:
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3", "--delay", "0.05") as web:
         begin(web, directory, 1)
@@ -75,7 +75,7 @@ def test_a_crawl_goes_on_with_other_processes(tmp_path: Path) -> None:
         finish_and_compare(web, directory)
 
 
-def test_a_table_file_says_who_gets_what(tmp_path: Path) -> None:
+def test_a_table_file_assigns_buckets_to_processes(tmp_path: Path) -> None:
     directory, table = tmp_path / "crawl", tmp_path / "table.json"
     ranges = [["p1", 0, 10_000], ["p0", 10_000, 30_000], ["p1", 30_000, 1 << 16]]
     with TreeWeb(tmp_path, PAGES, "--fanout", "3", "--delay", "0.05") as web:
@@ -90,7 +90,7 @@ def test_a_table_file_says_who_gets_what(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A crawl of two processes that was stopped in the middle."""
+    """Return a crawl of two processes that was stopped in the middle."""
     folder = tmp_path_factory.mktemp("half_done")
     with TreeWeb(folder, PAGES, "--fanout", "3", "--delay", "0.05") as web:
         begin(web, folder / "crawl", 2)
@@ -98,7 +98,7 @@ def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(directory: Path) -> tuple[list[str], list[bytes], int]:
-    """Return (stored paths, keys of queued URLs, known URLs) over all processes."""
+    """Return for all processes together the stored paths, the keys of queued URLs, and the number of known URLs."""
     todo, known = [], 0
     crawl_directory = CrawlDirectory(directory)
     for name in crawl_directory.process_names():
@@ -109,13 +109,13 @@ def content(directory: Path) -> tuple[list[str], list[bytes], int]:
 
 
 @pytest.mark.parametrize("fault", STEPS)
-def test_a_reshard_that_is_cut_off_is_finished_or_void(
+def test_an_interrupted_reshard_is_completed_or_has_no_effect(
     half_done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     assert fault.partition(":")[0] in POINTS
     directory = tmp_path / "crawl"
     shutil.copytree(half_done, directory, ignore=shutil.ignore_patterns("*.sock"))
-    reshard(directory, "2")  # links on their way are applied
+    reshard(directory, "2")  # delivers links in transit
     before = content(directory)
     monkeypatch.setenv("CRAWLER_FAULT", fault)
     assert command(directory, "reshard", "--to", "3").code == -signal.SIGKILL
@@ -131,7 +131,7 @@ def test_a_reshard_that_is_cut_off_is_finished_or_void(
     assert not [path for path in directory.iterdir() if "reshard" in path.name]
 
 
-def test_a_live_directory_is_refused(tmp_path: Path) -> None:
+def test_a_running_crawl_is_not_resharded(tmp_path: Path) -> None:
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3", "--delay", "0.2") as web:
         process = start(directory, web.seed, *settings("--processes", "2", *QUICK, "--concurrency", "2"))
@@ -144,7 +144,7 @@ def test_a_live_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
-    """Links from other processes are read from their archives; links from its own pages are found by refetching."""
+    """Links from other processes are read from their archives; links of its own pages are found by a new fetch."""
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", *QUICK))
@@ -161,7 +161,7 @@ def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
 
 
 def copies() -> Web:
-    """A site on each address: the root links to the next one's root and to a page that is the same everywhere."""
+    """Return a web with a site at each address. Each root links to the next one, and to a page equal on all sites."""
 
     def root(asked: ReceivedRequest) -> str:
         number = int(asked.host.rpartition(".")[2])
@@ -174,8 +174,8 @@ def copies() -> Web:
     return web
 
 
-def test_revisits_find_what_they_repeat_in_another_process(tmp_path: Path) -> None:
-    """Each content is stored once, where it was fetched first; the other copies are revisit records."""
+def test_revisits_find_their_response_in_another_process(tmp_path: Path) -> None:
+    """Content is stored once, in the process that fetched it first; later copies are revisit records."""
     directory = tmp_path / "crawl"
     with copies() as web:
         ended = crawl(directory, f"http://127.2.0.1:{web.port}/", *settings())

@@ -64,7 +64,7 @@ def ask(port: int, target: str, body: bytes | None = None, **fields: str) -> tup
 
 
 def ask_unix(path: Path, body: bytes) -> dict[str, Any]:
-    """POST /signal to the process that listens at `path`; return the JSON of its answer, which must be 200."""
+    """POST to /signal of the process that listens at `path`; assert a 200, and return the JSON of the answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -125,7 +125,7 @@ async def by_refresh(crawl: Crawl) -> Any:
 
 
 async def by_key_file(crawl: Crawl) -> Any:
-    """Fetch `LINK` as a key file."""
+    """Fetch `LINK` as if it were a key file."""
     crawl.live._in_background(_ignore(crawl.live._key_file(LINK, "key")))
     await asyncio.sleep(0)
 
@@ -138,7 +138,7 @@ ENTRANCES = [by_signal, by_indexnow, by_websub, by_control, by_python, by_refres
 
 
 def page_of(crawl: Crawl) -> Any:
-    """Return the function that makes the change of a page with the link in its second portion."""
+    """Return a function that makes the change of a page whose second portion contains the link."""
     fingerprint = crawl.stages.fingerprinter.fingerprint
     content = b"<p>home</p>"
     fetch = Fetch(
@@ -163,11 +163,10 @@ def page_of(crawl: Crawl) -> Any:
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES)
-def test_a_url_survives_a_kill_whichever_way_it_is_signalled(
-    tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]
-) -> None:
-    """A page with the link pauses between two portions, the URL is signalled, the page is committed, and the process is
-    killed. The stored page is not read again, and its link once counted as seen, so the URL was lost."""
+def test_a_signalled_url_survives_a_kill(tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]) -> None:
+    """A signal for a URL arrives between two portions of a page that links to it; then the page is committed.
+
+    After a kill, the stored page is not read again. Its link once counted as seen, so the URL was lost."""
 
     async def play() -> None:
         tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
@@ -185,7 +184,9 @@ def test_a_url_survives_a_kill_whichever_way_it_is_signalled(
                 stages.point.step()
             stages.point._group_entries_max = 1
             group = stages.point.take()
-            assert [bool(change.captures) for change in group] == [True], "the page's group, and no more"
+            assert [bool(change.captures) for change in group] == [True], (
+                "only the page's own group is committed"
+            )
             stages.point.write(group)
             shutil.copytree(tmp_path / "crawl", tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock"))
             stages.point._group_entries_max = 1024
@@ -212,7 +213,7 @@ ENDLESS = (
 
 
 def heard(running: Running, url: str, source: str, names: Sequence[str] = NAMES) -> int:
-    """Return the number of signals of a source that the owner of a page has counted since the page's last crawl."""
+    """Return the number of a source's signals that the owner of a page has counted since the page's last crawl."""
     counted = 0
     for name in names:
         if (said := control_client.ask(running.folder / name, "why", url=url)) is control_client.NOBODY:
@@ -226,8 +227,8 @@ def all_heard(running: Running, urls: list[str], source: str, count: int) -> boo
     return all(heard(running, url, source) == count for url in urls)
 
 
-def test_no_signal_is_lost_whichever_of_three_processes_it_reaches(tmp_path: Path) -> None:
-    """67 of 90 signals by HTTP were once answered 200 and lost: other processes owned their pages."""
+def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> None:
+    """Of 90 signals by HTTP, 67 were once answered 200 and lost, because other processes owned their pages."""
     with TreeWeb(tmp_path, PAGES, "--fanout", "3", hosts=30) as web:
         urls = [web.url(page) for page in range(PAGES)]
         flags = (*ENDLESS, "--processes", "3")
@@ -236,7 +237,7 @@ def test_no_signal_is_lost_whichever_of_three_processes_it_reaches(tmp_path: Pat
         try:
             running.until(lambda: running.status().get("refreshing", {}).get("pages") == PAGES)
             one_by_one: Counter[str] = Counter()
-            for url in urls:  # a connection each, which the kernel gives to any of the three
+            for url in urls:  # new connections, which the kernel gives to any of the three processes
                 body = json.dumps({"urls": [url], "source": "cms"}).encode()
                 status, _, said = ask(running.serve, "/signal", body)
                 assert status == 200 and len(said["urls"]) == 1 and said["urls"][0]["url"] == url
@@ -254,7 +255,7 @@ def test_no_signal_is_lost_whichever_of_three_processes_it_reaches(tmp_path: Pat
             running.until(lambda: all_heard(running, urls, "feed", 1))
             pids = [each["pid"] for each in running.status()["processes"]]
             ask_unix(running.folder / "p1" / "serve.sock", body)
-            for pid in [running.process.pid, *pids]:  # signals that were answered are on disk
+            for pid in [running.process.pid, *pids]:  # acknowledged signals are on disk
                 os.kill(pid, signal.SIGKILL)
         finally:
             running.end()
@@ -270,7 +271,7 @@ def test_no_signal_is_lost_whichever_of_three_processes_it_reaches(tmp_path: Pat
     assert report["conservation"] == "holds", report["conservation"]
     at_rest_said = again.command("signal", *urls, "--source", "indexnow")
     assert at_rest_said.returncode == 0 and "sent to their processes" in at_rest_said.stdout
-    resharded = again.command("reshard", "--to", "2")  # applies the links that wait in the outboxes
+    resharded = again.command("reshard", "--to", "2")  # delivers the links that wait in the outboxes
     assert resharded.returncode == 0, resharded
     directory, counted = CrawlDirectory(again.folder), 0
     for name in ("p0", "p1"):
@@ -290,7 +291,7 @@ HOSTS = [f"h{n}.localhost" for n in range(12)]
 
 
 class HubbedWeb(Web):
-    """Serves hosts with a page, a feed and a key file each, and a hub that records its requests."""
+    """A web of hosts with a page, a feed and a key file each, and of a hub that records its requests."""
 
     def __init__(self) -> None:
         self.forms: list[dict[str, str]] = []
@@ -301,9 +302,10 @@ class HubbedWeb(Web):
         return 202, {}, ""
 
 
-def test_indexnow_and_websub_reach_whichever_process_has_the_key_or_the_subscription(tmp_path: Path) -> None:
-    """A key file on a host of another process was once never fetched; a delivery to another process's token was answered
-    410, which makes a hub forget its subscriber; and each process subscribed to every topic."""
+def test_indexnow_and_websub_reach_the_right_process(tmp_path: Path) -> None:
+    """A key file on a host of another process was once never fetched, and each process subscribed to every topic.
+
+    A delivery to the token of another process was answered 410, which makes a hub delete its subscriber."""
     with HubbedWeb() as web:
         urls = [web.url("/", host) for host in HOSTS]
         flags = (*ENDLESS, "--processes", "3", "--scope", "host")
@@ -346,7 +348,7 @@ def test_indexnow_and_websub_reach_whichever_process_has_the_key_or_the_subscrip
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, processes: int) -> None:
-    """A crash before the key file was read once lost the URLs of a notice answered 202."""
+    """A notice is answered 202 before its key file is read; a crash in between once lost its URLs."""
     judged = threading.Event()
 
     def key_file(_: ReceivedRequest) -> Answer:
@@ -382,7 +384,7 @@ def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, process
 
 @pytest.mark.parametrize("when", ["before", "after", "stopping"])
 @pytest.mark.parametrize("entrance", ["python", "http", "control"])
-def test_a_signal_outside_of_the_run_is_kept_too(tmp_path: Path, when: str, entrance: str) -> None:
+def test_a_signal_before_or_after_a_run_is_stored(tmp_path: Path, when: str, entrance: str) -> None:
     """`Crawl.signal` after the end of `run` once returned "noted", and the signal was lost at the exit."""
     tree = SETTINGS | {"crawl": {"scope": "any"}, "politeness": {"delay": 0, "delay_factor": 0}}
 
@@ -397,7 +399,7 @@ def test_a_signal_outside_of_the_run_is_kept_too(tmp_path: Path, when: str, entr
                 await asyncio.sleep(0)
                 crawl.stop("stopped")
                 await entrances[entrance](crawl)
-            with suppress(NoSeedError):  # there is none
+            with suppress(NoSeedError):  # there is no such page
                 await running
             if when == "after":
                 await entrances[entrance](crawl)
@@ -409,7 +411,7 @@ def test_a_signal_outside_of_the_run_is_kept_too(tmp_path: Path, when: str, entr
         assert stages.due.contains(stages.fingerprinter.fingerprint(LINK)) and stages.views.problems() == []
 
 
-def test_one_verdict_on_a_url_is_told_by_all(tmp_path: Path) -> None:
+def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
     """`refresh=1` once said "queued" for blocked hosts and for URLs that robots.txt forbids; `seed` accepted `ftp:`."""
     tree = SETTINGS | {
         "politeness": {"delay": 0, "delay_factor": 0},
@@ -426,7 +428,7 @@ def test_one_verdict_on_a_url_is_told_by_all(tmp_path: Path) -> None:
                     await asyncio.sleep(0.05)
 
             async def told(url: str) -> tuple[int, str, str, str]:
-                """Return the status and state of `refresh=1`, its reason, and the verdict of `why`."""
+                """Return the status, state and reason that `refresh=1` gives, and the verdict of `why`."""
                 status, _, said = await asyncio.to_thread(
                     ask, port_of(crawl), f"/page?url={quote(url, safe='')}&refresh=1"
                 )

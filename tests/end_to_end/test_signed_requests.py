@@ -1,4 +1,4 @@
-"""Signed requests over real sockets, judged by another project's verifier of HTTP message signatures."""
+"""Test signed requests over real sockets with another project's verifier of HTTP message signatures."""
 
 import json
 from base64 import b64decode, b64encode, urlsafe_b64decode
@@ -27,7 +27,7 @@ ASKS = {"Accept-Signature": 'sig1=("@authority" "signature-agent");tag="web-bot-
 
 
 class Published(HTTPSignatureKeyResolver):
-    """The keys of a key directory, as a site knows them after fetching it."""
+    """The keys of a key directory, as a site has them after fetching it."""
 
     def __init__(self, directory: str) -> None:
         self.rows = {row["kid"]: row for row in json.loads(directory)["keys"]}
@@ -48,7 +48,7 @@ class Message:
 
 
 class Site:
-    """Judges requests as a site does: `verdicts` are True, False or None (not signed)."""
+    """A site that verifies requests: True is valid, False invalid, and None not signed."""
 
     def __init__(self, directory: str) -> None:
         resolver = Published(directory)
@@ -90,7 +90,7 @@ def site_of(directory: Path) -> Site:
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("profile", ["dictionary", "string"])
 def test_another_verifier_accepts_every_request(directory: Path, profile: str, processes: int) -> None:
-    """Pages, robots.txt, sitemaps and the hosts that redirects lead to; one signature serves a host."""
+    """This includes pages, robots.txt, sitemaps and the targets of redirects; one signature is used for a host."""
     hosts = [f"h{number}.localhost" for number in range(6)]
     with Web({"/in": page(text="in"), "/robots.txt": (404, {}, "")}) as web:
         web.routes["/"] = page("/in", "/moved", *(web.url("/", host) for host in hosts))
@@ -113,7 +113,7 @@ def test_another_verifier_accepts_every_request(directory: Path, profile: str, p
             by_host.setdefault(asked.headers["Host"], set()).add(asked.headers["Signature"])
         assert all(len(signatures) == 1 for signatures in by_host.values())
         moved = web.asked[0]._replace(headers=dict(web.asked[0].headers) | {"Host": "impostor.example"})
-        assert site.judge(moved) is False, "a signature holds for one authority"
+        assert site.judge(moved) is False, "a signature is valid for one authority"
 
 
 def test_requests_are_unsigned_by_default(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_requests_are_unsigned_by_default(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_only_sites_that_ask_get_signatures(directory: Path, processes: int) -> None:
-    """A refused robots.txt or page is asked for again, signed; a site that does not ask gets none."""
+    """If an answer asks for a signature, the request is repeated with one; other sites get no signature."""
     with Web({"/robots.txt": (404, {}, "")}) as web:
         site = site_of(directory)
 
@@ -145,15 +145,15 @@ def test_only_sites_that_ask_get_signatures(directory: Path, processes: int) -> 
         found = {line["url"]: line["outcome"] for line in lines(directory)}
         for path, host in (("/", "a"), ("/in", "a"), ("/", "b"), ("/b", "b"), ("/", "c")):
             assert found[web.url(path, f"{host}.localhost")] == "fetched", (host, path)
-        assert "/secret" not in web.paths(), "the rules of a guarded robots.txt hold"
+        assert "/secret" not in web.paths(), "the rules of a robots.txt that needs a signature are obeyed"
         verdicts = {host: [site.judge(asked) for asked in web.asked if asked.host == f"{host}.localhost"]
                     for host in "abc"}  # fmt: skip
-        assert verdicts["a"][0] is None and all(verdicts["a"][1:]), "asked once without a signature"
-        assert verdicts["b"][:2] == [None, None] and all(verdicts["b"][2:]), "robots.txt, the first page"
+        assert verdicts["a"][0] is None and all(verdicts["a"][1:]), "only the first request has no signature"
+        assert verdicts["b"][:2] == [None, None] and all(verdicts["b"][2:]), "two requests have no signature"
         assert not any(verdicts["c"])
 
 
-def test_a_site_that_always_refuses_is_asked_twice_at_first_and_then_once(directory: Path) -> None:
+def test_a_site_that_refuses_signatures_gets_one_repeated_request(directory: Path) -> None:
     with Web({"/robots.txt": (404, {}, ""), "/": page("/in")}) as web:
         web.routes["/in"] = (403, ASKS, "no")
         web.routes["/"] = page("/in", "/in2")
@@ -166,7 +166,7 @@ def test_a_site_that_always_refuses_is_asked_twice_at_first_and_then_once(direct
 
 @pytest.mark.parametrize("path", ["/map.xml"])
 def test_a_challenged_sitemap_is_read(directory: Path, path: str) -> None:
-    """The parsed answer is the second one."""
+    """The answer that is parsed is the second one."""
     with Web({"/robots.txt": (404, {}, ""), "/": page(), "/in": page(text="in")}) as web:
         site = site_of(directory)
         maps = f"<urlset><url><loc>{web.url('/in')}</loc></url></urlset>"
@@ -190,7 +190,7 @@ def _plain(path: Path) -> bytes:
 def test_the_key_is_in_no_record_log_or_export(
     directory: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither the private key nor a signature, which could be replayed for a while; the key id is recorded."""
+    """The private key is not recorded, nor are signatures, which could be replayed for a while; the key id is."""
     with Web({"/": page("/in"), "/in": page(text="in")}) as web:
         crawl(directory, web.url(), *settings(), "--set", "pages.gzip_level=0", "-v")
         signature = web.asked[0].headers["Signature"].split(":")[1]
@@ -268,7 +268,7 @@ def test_a_dry_run_and_a_single_fetch_sign_too(directory: Path) -> None:
 
 
 def test_requests_of_rendered_pages_are_signed(directory: Path) -> None:
-    """The browser has no network: its requests leave through the crawl's fetcher."""
+    """The browser has no network, so its requests are sent by the crawl's fetcher."""
     try:
         find_program("")
     except BrowserError:

@@ -1,4 +1,4 @@
-"""Run the commands of the README and of `crawler/cli/README.md` on loopback, and compare what they print."""
+"""Run the commands of the README and of `crawler/cli/README.md` on loopback, and compare their output."""
 
 import re
 import shlex
@@ -17,15 +17,15 @@ CLI_PAGE = (ROOT / "crawler" / "cli" / "README.md").read_text(encoding="utf-8")
 
 
 def section(page: str, heading: str) -> str:
-    """Return the text below a heading, up to the next one."""
+    """Return the text between a heading and the next one."""
     _, found, below = page.partition(f"## {heading}\n")
-    assert found, f"no heading {heading!r}"
+    assert found, f"the page has no heading {heading!r}"
     return below.partition("\n## ")[0]
 
 
 TOUR = re.findall(r"^    \$ crawler (.*)$", section(README, "Quick start"), re.MULTILINE)
 SITE = {"/": page("/a", "/b", text="Home"), "/a": page("/gone", text="a"), "/b": page(text="b")}
-# Part of what each command of the quick start prints.
+# Parts of the output of each command of the quick start.
 SHOWN = {
     "crawl": "pages fetched",
     "status": "pages:    fetched 3, gone 1",
@@ -36,9 +36,9 @@ SHOWN = {
 }
 
 
-def test_each_command_of_the_tour_does_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_quick_start_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert len(TOUR) >= 7, "the tour of the README is not where it was"
+    assert len(TOUR) >= 7, "the quick start was not found in the README"
     with Web(SITE) as web:
         for line in TOUR:
             words = shlex.split(line.replace("https://example.org/", web.url()), comments=True)
@@ -49,12 +49,12 @@ def test_each_command_of_the_tour_does_what_is_said(tmp_path: Path, monkeypatch:
     assert (tmp_path / "example" / "mirror").is_dir()
 
 
-# -- the tour of the README, then the shop of the command line's page: each command with its output
+# -- the README's tour and the shop of the command line's page: each command with its output
 
 OWN = section(README, "A tour") + section(CLI_PAGE, "A shop of your own, command by command")
 SETTINGS = re.search(r"^    \$ export (.*)$", OWN, re.MULTILINE)
 COMMANDS = re.findall(r"^    \$ (crawler .*)\n((?:    (?!\$).*\n|\n(?=    (?!\$)))*)", OWN, re.MULTILINE)
-# What differs from run to run: lengths of time, bytes, instants.
+# The parts of an output that differ from run to run: durations, bytes, times.
 DIFFERS = re.compile(
     r"\d{4}-\d\d-\d\d[T ][\d:.,]+Z?|(?<=after )[\d.]+(?= s)|[\d.]+(?= (?:CPU )?s\b)|[\d.]+(?= MB)"
 )
@@ -76,7 +76,7 @@ ROBOTS = "User-agent: *\nDisallow: /private/\nContent-Usage: search=y, train-ai=
 
 
 def a_shop() -> Web:
-    """Return a shop of fifty products: with a style sheet, a page that is gone, one that moved, and one of a script."""
+    """Return a shop of fifty products, with a style sheet, a page that is gone, one that moved, and one with a script."""
     routes = shop()
     routes["/"] = (
         f"{routes['/']}<link rel=stylesheet href=/style.css><a href=/old>old</a> <a href=/gone>gone</a>"
@@ -102,7 +102,7 @@ def a_shop() -> Web:
 
 
 def shown(line: str, web: Web) -> tuple[list[str], str]:
-    """(lines, command) of a line of the README: what a terminal shows but progress; `| head -N` cuts standard output."""
+    """Run a line of the README; return its terminal output without progress, and its command. `| head -N` is applied."""
     command, _, cut = line.partition(" | ")
     asks_code = command.endswith("; echo $?")
     words = shlex.split(command.removesuffix("; echo $?").replace("http://localhost:8000/", web.url()))

@@ -22,7 +22,7 @@ from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.web import Web, page
 
 HOSTS = 9
-SILENT = "silent.localhost"  # its robots.txt cannot be fetched
+SILENT = "silent.localhost"  # the host whose robots.txt cannot be fetched
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ class _Endless(dict[str, Any]):
 
 
 def _started(folder: Path, web: Web, processes: int) -> Running:
-    """Start a crawl and pause it when it has fetched from all hosts and waits for the robots.txt of one."""
+    """Start a crawl; pause it once it has fetched from all hosts but one, whose robots.txt it waits for."""
     seeds = [web.url("/", f"h{n}.localhost") for n in range(HOSTS)] + [web.url("/", SILENT)]
     running = Running(folder, seeds, "--delay", "0.05", "--processes", str(processes))
     running.until(
@@ -83,7 +83,7 @@ def _by_command(running: Running) -> dict[str, Any]:
 
 
 def _numbers(status: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers that must agree in a paused crawl."""
+    """Return the numbers of a status on which all views of a paused crawl must agree."""
     return {
         "pages": status["pages"],
         "bytes": status["bytes"],
@@ -96,7 +96,7 @@ def _numbers(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sums(metrics: str) -> dict[str, float]:
-    """Return metric -> its sum over processes and labels."""
+    """Return the sum of each metric over processes and labels."""
     sums: dict[str, float] = {}
     for name, value in re.findall(r"^(\w+)(?:\{[^}]*\})? (\S+)$", metrics, re.MULTILINE):
         sums[name] = sums.get(name, 0.0) + float(value)
@@ -113,7 +113,7 @@ def _check_metrics(metrics: bytes, status: dict[str, Any]) -> None:
 
 
 def _check_host(running: Running, web: Web) -> None:
-    """The host's page, the list of hosts, `why` and the ledger agree on the host and its robots.txt."""
+    """Assert that a host's page, the list of hosts, `why` and the ledger agree on the host and its robots.txt."""
     (listed,) = _waiting(running)
     facts = json.loads(ask(running.admin, f"/hosts/{SILENT}")[2])
     assert {name: facts[name] for name in listed if name != "wait"} == {
@@ -132,7 +132,7 @@ def _check_host(running: Running, web: Web) -> None:
 
 
 def _check_eta(running: Running) -> None:
-    """Every view reports that the crawl grows; none predicts an end."""
+    """Assert that every view reports that the crawl grows, and that none predicts an end."""
     status = running.status()
     assert status["outlook"]["brings"] > 0.95 and status["outlook"]["seconds"] is None
     words = r"about [\d,]+ URLs wait and the crawl grows: each page adds \d\.\d new ones"
@@ -143,7 +143,7 @@ def _check_eta(running: Running) -> None:
 
 
 def _event(running: Running) -> dict[str, Any]:
-    """Return the status that is sent to the dashboard."""
+    """Return the status in the next event for the dashboard."""
 
     async def first() -> dict[str, Any]:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.admin, limit=1 << 20)
@@ -158,7 +158,7 @@ def _event(running: Running) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("processes", [1, 3])
-def test_all_entrances_say_the_same(tmp_path: Path, web: Web, processes: int) -> None:
+def test_all_views_agree(tmp_path: Path, web: Web, processes: int) -> None:
     running = _started(tmp_path, web, processes)
     try:
         _check_eta(running)
@@ -176,7 +176,7 @@ def test_all_entrances_say_the_same(tmp_path: Path, web: Web, processes: int) ->
 
 
 def test_all_views_report_a_killed_process(tmp_path: Path, web: Web) -> None:
-    """The process once vanished silently from the dashboard, and the totals fell."""
+    """A killed process once disappeared silently from the dashboard, and the totals fell."""
     running = _started(tmp_path, web, 3)
     supervisor = running.process.pid
     try:
@@ -184,7 +184,7 @@ def test_all_views_report_a_killed_process(tmp_path: Path, web: Web) -> None:
         pid = next(each["pid"] for each in before["members"] if each["name"] == "p1")
 
         async def look_beside() -> tuple[dict[str, Any], bytes, int]:
-            """Return the dashboard's answers from a server of the test: the crawl's is part of the supervisor."""
+            """Return answers of the test's own admin server, because the crawl's is part of the stopped supervisor."""
             folders = {f"p{n}": running.folder / f"p{n}" for n in range(3)}
             server = AdminServer(SiblingProcesses(folders), Config(), running.folder, lambda: before["now"])
             _, port = await server.start("127.0.0.1:0")
@@ -205,7 +205,9 @@ def test_all_views_report_a_killed_process(tmp_path: Path, web: Web) -> None:
         assert ready == 503
         assert "p1 is not running" in running.command("status").stdout
         assert "p1 is not running" in running.command("top", "--count", "1").stdout
-        assert running.command("block", "h0.localhost").returncode != 0, "this changes something"
+        assert running.command("block", "h0.localhost").returncode != 0, (
+            "a command that changes the crawl must fail"
+        )
     finally:
         os.kill(supervisor, signal.SIGCONT)
         running.end()

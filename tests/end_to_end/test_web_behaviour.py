@@ -20,8 +20,8 @@ from tests.end_to_end.web import (
 )
 
 
-def test_scopes(tmp_path: Path) -> None:
-    """Each scope accepts exactly the links that it covers."""
+def test_each_scope_accepts_the_right_links(tmp_path: Path) -> None:
+    """For each scope, the expected links are fetched and no others."""
     with Web({}) as web:
         hosts = ("a.localhost", "www.a.localhost", "sub.a.localhost", "b.localhost")
         links = [web.url(path, host) for host in hosts for path in ("/dir/in", "/out")]
@@ -39,8 +39,8 @@ def test_scopes(tmp_path: Path) -> None:
     assert spans["any"] == {(host, path) for host in hosts for path in ("/dir/in", "/out")}
 
 
-def test_redirects_of_a_seed_widen_the_scope(tmp_path: Path) -> None:
-    """A redirect of a seed widens the scope; a redirect of another page does not."""
+def test_only_redirects_of_seeds_extend_the_scope(tmp_path: Path) -> None:
+    """A redirect of a seed adds its target to the scope; a redirect of another page does not."""
     with Web(
         {"b.localhost/": page("/more", "/away"), "b.localhost/away": redirect("http://c.localhost/")}
     ) as web:
@@ -51,8 +51,8 @@ def test_redirects_of_a_seed_widen_the_scope(tmp_path: Path) -> None:
         assert web.paths("c.localhost") == []
 
 
-def test_a_redirect_to_its_own_key_is_followed_in_its_turn(tmp_path: Path) -> None:
-    """A cookie set and a redirect to the same page, and another spelling of a path."""
+def test_a_redirect_to_a_url_with_the_same_key_is_followed(tmp_path: Path) -> None:
+    """Examples are a redirect to the same page that sets a cookie, and one to another spelling of the path."""
 
     def wall(asked: ReceivedRequest) -> tuple[int, dict[str, str], str]:
         if "seen=1" in asked.headers.get("Cookie", ""):
@@ -69,7 +69,7 @@ def test_a_redirect_to_its_own_key_is_followed_in_its_turn(tmp_path: Path) -> No
         assert b"behind the wall" in run("get", web.url("/wall"), "--dir", tmp_path).out
 
 
-def test_redirect_circles_and_long_chains_end(tmp_path: Path) -> None:
+def test_redirect_loops_and_long_chains_end(tmp_path: Path) -> None:
     """A page that redirects to itself is fetched once or twice; a chain is followed for ten hops."""
     chain = {f"/chain{n}": redirect(f"/chain{n + 1}") for n in range(20)}
     with Web({"/": page("/self", "/ping", "/chain0"), "/self": redirect("/self"), **chain}) as web:
@@ -82,8 +82,8 @@ def test_redirect_circles_and_long_chains_end(tmp_path: Path) -> None:
     assert report["urls"]["filtered"]["redirect_chain"] == 1
 
 
-def test_refreshes_feeds_and_robots_directives(tmp_path: Path) -> None:
-    """Meta refresh and feeds give links, nofollow gives none, noarchive is kept but not shown unless asked."""
+def test_links_in_meta_refresh_and_feeds_and_robots_directives(tmp_path: Path) -> None:
+    """Links are read from meta refresh and feeds, not from nofollow pages; noarchive pages are stored but not shown."""
     with Web(
         {
             "/": page("/nofollow", "/noindex", "/noarchive", "/feed"),
@@ -114,8 +114,8 @@ def test_refreshes_feeds_and_robots_directives(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", ["304", "200"])
-def test_noarchive_that_comes_later_withholds_the_copies(tmp_path: Path, kept: str) -> None:
-    """A page with unchanged text that began to forbid copies was still shown, and a document always was."""
+def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> None:
+    """A page with unchanged text that began to forbid copies was once still shown, and a document always was."""
     said: dict[str, str] = {}
     meta = ""
 
@@ -144,8 +144,8 @@ def test_noarchive_that_comes_later_withholds_the_copies(tmp_path: Path, kept: s
         assert {path: run("get", web.url(path), "--dir", tmp_path).code for path in shown} == shown
 
 
-def test_robots_txt_and_sitemaps(tmp_path: Path) -> None:
-    """Rules bind; maps named by robots.txt are read, an index and gzip too; /sitemap.xml only if it is to be guessed."""
+def test_robots_txt_is_obeyed_and_sitemaps_are_read(tmp_path: Path) -> None:
+    """Rules are obeyed. Sitemaps named there are read, also an index and gzip; /sitemap.xml only if it may be guessed."""
 
     def urlset(*paths: str) -> str:
         return f"<urlset>{''.join(f'<url><loc>{web.url(path)}</loc></url>' for path in paths)}</urlset>"
@@ -167,8 +167,8 @@ def test_robots_txt_and_sitemaps(tmp_path: Path) -> None:
         assert "/private/x" in web.paths()
 
 
-def test_traps_and_copies(tmp_path: Path) -> None:
-    """Repeating paths are cut off, and links of a page's later copies are not followed."""
+def test_traps_and_duplicate_pages(tmp_path: Path) -> None:
+    """Paths with repeating segments are cut off. After two pages with one content, links of further ones are ignored."""
     with Web({"/": page(*(f"/copy?n={n}" for n in range(6)), "/loop/", text="start")}) as web:
         web.routes |= {f"/copy?n={n}": page("/copied", text="copy") for n in range(6)}
         web.routes |= {"/" + "loop/" * (n + 1): page("loop/", text=str(n)) for n in range(9)}
@@ -185,7 +185,7 @@ def test_session_ids_do_not_make_new_pages(tmp_path: Path) -> None:
         assert len([path for path in web.paths() if path.startswith("/p?")]) == 1
 
 
-def test_requisites(tmp_path: Path) -> None:
+def test_requisites_are_fetched_from_any_host(tmp_path: Path) -> None:
     """Requisites of a page are fetched from any host; other pages of that host are not crawled."""
     with Web({}) as web:
         image = web.url("/i.png", "cdn.localhost")
@@ -196,8 +196,8 @@ def test_requisites(tmp_path: Path) -> None:
         assert set(web.paths()) == {"/", "/s.css", "/i.png"}
 
 
-def test_requisites_of_requisites(tmp_path: Path) -> None:
-    """Style sheets and frames are read for their requisites; links in frames are not followed; endless chains end."""
+def test_requisites_of_style_sheets_and_frames_are_fetched(tmp_path: Path) -> None:
+    """Requisites of style sheets and frames are fetched; links in frames are not followed; endless chains are cut."""
 
     def sheet(asked: ReceivedRequest) -> tuple[int, dict[str, str], str]:
         number = int(asked.path.removeprefix("/endless"))
@@ -229,10 +229,10 @@ def test_requisites_of_requisites(tmp_path: Path) -> None:
     assert not {"/no", "/no.png"} & set(asked)
     assert (
         len([path for path in asked if path.startswith("/endless")]) == 11
-    )  # the first, and fetch.redirects_max hops
+    )  # the first request, and fetch.redirects_max hops
 
 
-def test_through_a_proxy_nothing_is_looked_up(tmp_path: Path) -> None:
+def test_with_a_proxy_no_host_is_resolved_locally(tmp_path: Path) -> None:
     """Hosts that the local resolver does not know are fetched, because the proxy resolves them."""
     with Web({"/": page("/next")}) as web:
         crawl(tmp_path, "http://no-such-host.invalid/", "--proxy", web.url())
@@ -241,8 +241,8 @@ def test_through_a_proxy_nothing_is_looked_up(tmp_path: Path) -> None:
         ]
 
 
-def test_overrides_reach_the_request(tmp_path: Path) -> None:
-    """Headers, body limit and robots of an [[override]] apply only where it matches."""
+def test_overrides_apply_to_matching_requests(tmp_path: Path) -> None:
+    """The headers, body limit and robots policy of an [[override]] apply only to URLs that it matches."""
     config = tmp_path / "config.toml"
     config.write_text(
         '[[override]]\nmatch = "b.localhost"\nheaders = ["X-Part: b"]\n'
@@ -266,15 +266,15 @@ def test_overrides_reach_the_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [404, 410, 403, 500, 302, 206])
-def test_every_fetch_has_one_outcome(tmp_path: Path, status: int) -> None:
+def test_each_kind_of_answer_has_its_outcome(tmp_path: Path, status: int) -> None:
     with Web({"/": page("/x"), "/x": (status, {}, "x")}) as web:
         crawl(tmp_path, web.url())
     expected = {404: "gone", 410: "gone", 403: "client_error", 500: "temporary", 302: "bad_redirect"}
     assert outcomes(tmp_path)["/x"] == expected.get(status, "unexpected_status")
 
 
-def test_https_through_the_tunnel_of_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client sees the site's certificate, so the proxy cannot read the content; pages are stored as usual."""
+def test_https_through_a_proxy_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client checks the site's certificate, so the proxy cannot read the content; pages are stored as usual."""
     data = Path(__file__).parent.parent / "data" / "fetcher"
     monkeypatch.setenv("SSL_CERT_FILE", str(data / "authority.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -291,8 +291,8 @@ def test_https_through_the_tunnel_of_a_proxy(tmp_path: Path, monkeypatch: pytest
     assert run("get", f"{site}/a", "--dir", tmp_path).text == page(text="a")
 
 
-def test_a_robots_txt_in_an_unknown_coding_forbids_all_for_now(tmp_path: Path) -> None:
-    """The robots.txt cannot be read: it is treated as unreachable, not as empty."""
+def test_a_robots_txt_in_an_unknown_coding_counts_as_unreachable(tmp_path: Path) -> None:
+    """It cannot be read, so all pages are forbidden for now, as if it were unreachable, not as if it were empty."""
     with Web({"/": page("/in")}) as web:
         web.routes["/robots.txt"] = (200, {"Content-Encoding": "zstd"}, b"(\xb5/\xfd whatever")
         crawl(tmp_path, web.url(), "--set", "crawl.patience=1", code=4)

@@ -1,4 +1,4 @@
-"""Test `crawler withdraw`: at rest and live, one process and three, from every entrance, on real sockets."""
+"""Test `crawler withdraw` on real sockets: at rest and live, one process and three, for every output."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ FILES = ("wacz", "mirror", "parquet")
 
 @pytest.fixture
 def crawled(tmp_path: Path) -> Iterator[tuple[Web, Path]]:
-    """A crawl at rest of six pages; `/one` and `/copy` have the same content."""
+    """Return a crawl of six pages at rest; `/one` and `/copy` have the same content."""
     routes = {
         "/": page("/one", "/copy", "/private/a", "/private/b", "/late"),
         "/one": page(text="secret words"),
@@ -46,7 +46,7 @@ def exported(directory: Path, form: str) -> bytes:
 
 
 def pages_of(directory: Path, form: str) -> set[str]:
-    """Return the URLs of the pages in an export that is a file or folder."""
+    """Return the URLs of the pages in an export, which is a file or a folder."""
     output = directory.parent / f"exported-{form}"
     shutil.rmtree(output, ignore_errors=True)
     output.unlink(missing_ok=True)
@@ -62,8 +62,8 @@ def pages_of(directory: Path, form: str) -> set[str]:
     return {f"http://{path.removesuffix('.html').replace('_', ':', 1)}" for path in paths}
 
 
-def test_withdrawn_pages_are_left_out_everywhere_and_come_back(crawled: tuple[Web, Path]) -> None:
-    """`retire` printed "0 URLs retired" and the stored page was still served; there was no take-down at all."""
+def test_withdrawn_pages_are_hidden_until_undone(crawled: tuple[Web, Path]) -> None:
+    """`retire` once printed "0 URLs retired" and the stored page was still served; no command withdrew a page."""
     web, directory = crawled
     url = web.url("/one")
     before = {form: exported(directory, form) for form in FORMATS}
@@ -103,11 +103,11 @@ def test_a_dry_run_counts_and_changes_nothing(crawled: tuple[Web, Path]) -> None
     everything = json.loads(
         run("withdraw", "--before", "2090-01-01", "--dry-run", "--json", "--dir", directory).out
     )[0]
-    assert everything["pages"] == 8, "the pages, /hidden and robots.txt"
+    assert everything["pages"] == 8, "the counts include /hidden and robots.txt"
 
 
 def test_withdrawn_urls_are_not_fetched_again(crawled: tuple[Web, Path]) -> None:
-    """Neither as seeds, nor as links, nor as known pages that are refreshed; pages under a date are."""
+    """They are fetched neither as seeds, nor as links, nor by a refresh; a rule with a date does not prevent fetches."""
     web, directory = crawled
     run("withdraw", "--prefix", web.url("/private/"), "--dir", directory)
     run("withdraw", web.url("/never"), "--dir", directory)
@@ -125,7 +125,7 @@ def test_withdrawn_urls_are_not_fetched_again(crawled: tuple[Web, Path]) -> None
     assert run("get", web.url("/late"), "--dir", directory).code == 0
 
 
-def test_retire_names_withdraw(crawled: tuple[Web, Path]) -> None:
+def test_retire_points_to_withdraw(crawled: tuple[Web, Path]) -> None:
     web, directory = crawled
     assert "crawler withdraw" in run("retire", "/one$", "--dir", directory).text
     assert "crawler withdraw" not in run("retire", "/nothing$", "--dir", directory).text
@@ -159,8 +159,8 @@ def serving(directory: Path, *flags: str) -> Iterator[int]:
         process.communicate(timeout=30)
 
 
-def test_a_page_server_at_rest_obeys_at_once(crawled: tuple[Web, Path]) -> None:
-    """The page server holds the crawl open, also with answers in its memory; a withdrawal reaches it there."""
+def test_a_page_server_at_rest_applies_withdrawals_immediately(crawled: tuple[Web, Path]) -> None:
+    """The page server has the crawl open and answers in memory; a withdrawal must apply to them, too."""
     web, directory = crawled
     url = web.url("/one")
     with serving(directory) as port:
@@ -186,8 +186,8 @@ def do(running: Running, **command: Any) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize("processes", [1, 3])
-def test_a_running_crawl_obeys_at_once(tmp_path: Path, tree: list[str], processes: int) -> None:  # noqa: F811
-    """Each process gets the rules of all; a host is fetched no more, whichever process owns it."""
+def test_a_running_crawl_withdraws_at_once(tmp_path: Path, tree: list[str], processes: int) -> None:  # noqa: F811
+    """Every process gets the rules; the host is no longer fetched, whichever process owns it."""
     flags = ("--delay", "0.02", "--processes", str(processes), "--scope", "host")
     running = Running(tmp_path, tree, *flags)
     try:
@@ -215,13 +215,13 @@ def test_a_running_crawl_obeys_at_once(tmp_path: Path, tree: list[str], processe
 
 
 def _requests(folder: Path, host: str) -> int:
-    """Return the number of pages that a host was asked for, by the crawler's own log of fetches."""
+    """Return the number of page requests to a host, by the crawler's own fetch log."""
     lines = (folder / "crawl" / "pages.jsonl").read_text().splitlines()
     fetches = [json.loads(line) for line in lines]
     return sum(f"//{host}:" in each["url"] and each["outcome"] != "withdrawn" for each in fetches)
 
 
-def test_the_python_api(crawled: tuple[Web, Path]) -> None:
+def test_pages_can_be_withdrawn_in_python(crawled: tuple[Web, Path]) -> None:
     web, directory = crawled
 
     async def take_down() -> tuple[dict[str, Any], list[str]]:
@@ -235,8 +235,8 @@ def test_the_python_api(crawled: tuple[Web, Path]) -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["keep", "withhold"])
-def test_robots_txt_that_forbids_a_stored_page_later(tmp_path: Path, kept: bool) -> None:
-    """`why` said only that the page was stored; nothing told what robots.txt says now, and what happens to the copy."""
+def test_a_robots_txt_that_forbids_a_stored_page_later(tmp_path: Path, kept: bool) -> None:
+    """`why` once said only that the page was stored, not that robots.txt now forbids it, or if the copy is shown."""
     directory = tmp_path / "crawl"
     robots = (200, {"Content-Type": "text/plain"}, "User-agent: *\nAllow: /\n")
     with Web({"/": page("/open", "/private/a"), "/open": page(), "/private/a": page(text="the copy")}) as web:

@@ -1,18 +1,18 @@
-"""A tree-shaped web on loopback, in a process of its own, that writes down every request.
+"""Serve a tree-shaped web on loopback, in a separate process, and log every request.
 
     python -m tests.end_to_end.tree_server --pages 1000 --hosts 5 --log FILE [--port P] ...
 
-Page n lives on host 127.1.x.y number n % hosts at /n; it links to its children
-n * fanout + 1 ... n * fanout + fanout, so every URL has exactly one in-link:
-a link that is lost stays lost. Bodies are distinct. Each request appends one
-line to the log when it is answered:
+Page n is /n on host number n % hosts (127.1.x.y); it links to its children
+n * fanout + 1 ... n * fanout + fanout, so every URL has exactly one in-link, and
+a lost link stays lost. Bodies are distinct. When a request is answered, one
+line is appended to the log:
 
     <begin> <end> <address, or name with --names> <path> <status>
 
-Options make hosts slow (--delay), limit them (--per-minute: 429 beyond, with
-Retry-After; --window: what counts as a minute), give each a robots.txt (--robots,
+Options make hosts slow (--delay), limit their requests (--per-minute: 429 beyond it, with
+Retry-After; --window: the seconds of such a minute), give each a robots.txt (--robots,
 | ends a line; pages then link to /forbidden...), name them hostN.localhost, all on
-one address (--names), or let them be down between two instants (--down HOST:FROM:TO,
+one address (--names), or make a host unavailable for a time (--down HOST:FROM:TO,
 seconds since the start).
 """
 
@@ -34,7 +34,7 @@ def url(page: int, hosts: int, port: int) -> str:
 
 
 class Site:
-    """The state that all connections share."""
+    """The state shared by all connections."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -89,7 +89,7 @@ class Site:
 
 
 class Connection(asyncio.Protocol):
-    """Serves a connection: requests without bodies, answered in order."""
+    """A connection whose requests, without bodies, are answered in order."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -141,7 +141,7 @@ async def serve(options: argparse.Namespace) -> None:
     for host in range(taken, 1 if options.names else options.hosts):
         await loop.create_server(lambda: Connection(site), address(host), options.port, backlog=512)
     print(options.port, flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)  # until our parent has gone
+    await loop.run_in_executor(None, sys.stdin.read)  # until the parent process ends
 
 
 def main() -> None:

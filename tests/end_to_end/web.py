@@ -1,8 +1,8 @@
-"""A scripted web on loopback for crawls from end to end, and the ways to run a crawl on it.
+"""A scripted web on loopback for end-to-end tests, and functions that run crawls of it.
 
-One server thread answers for every name below `localhost`, so a test has as
-many hosts as it likes. An answer is a body, (status, headers, body), or a
-function of the request that returns one of them.
+One server thread answers for every name below `localhost`, so a test can have any
+number of hosts. An answer is a body, a tuple (status, headers, body), or a
+function of the request that returns either.
 """
 
 import contextlib
@@ -40,9 +40,10 @@ Route = Answer | Callable[[ReceivedRequest], Answer]
 
 
 class Web:
-    """Serves `routes`: "host/path" or "/path" (any host) -> answer; `other` is that to all else. A context manager.
+    """A web server, used as a context manager. `routes` has the answers by "host/path" or, for any host, by "/path".
 
-    With `tls`, answers over TLS; `url` returns http URLs anyway. `address` 0.0.0.0 is a host at each loopback address.
+    `other` is the answer to all other requests. With `tls` it speaks TLS, but `url` still returns http URLs. With
+    `address` 0.0.0.0, each loopback address is a host.
     """
 
     def __init__(
@@ -91,14 +92,14 @@ class Web:
         return f"http://{host}:{self.port}{path}"
 
     def paths(self, host: str = "") -> list[str]:
-        """Return the requested paths without robots.txt, in order, of one host or all."""
+        """Return the paths requested from one host, or from all, in order and without robots.txt."""
         return [
             asked.path for asked in self.asked if asked.path != "/robots.txt" and host in ("", asked.host)
         ]
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         path = handler.path
-        if "://" in path:  # the form that a proxy gets
+        if "://" in path:  # the form of a request to a proxy
             path = "/" + path.split("/", 3)[3]
         sent = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         asked = ReceivedRequest(
@@ -112,7 +113,7 @@ class Web:
         handler.send_response(status)
         for name, value in ({"Content-Type": "text/html; charset=utf-8"} | dict(headers)).items():
             handler.send_header(name, value)
-        if "Content-Length" in headers:  # another length than the body's: the answer breaks off
+        if "Content-Length" in headers:  # if it is not the length of the body, the answer breaks off
             handler.close_connection = True
         else:
             handler.send_header("Content-Length", str(len(data)))
@@ -121,7 +122,7 @@ class Web:
 
 
 class Tunnels(BaseHTTPRequestHandler):
-    """A proxy that knows CONNECT only: every tunnel leads to `port` on loopback, whatever name was asked for."""
+    """A proxy that accepts only CONNECT: every tunnel leads to `port` on loopback, whatever host was requested."""
 
     port = 0
     asked: list[str]
@@ -145,7 +146,7 @@ class Tunnels(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """Serve with a handler of http.server, which writes its bytes by itself; yield the port."""
+    """Serve with an http.server handler, which controls the bytes that it sends; yield the port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -158,7 +159,7 @@ def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def tunnels(port: int) -> Iterator[tuple[str, list[str]]]:
-    """(URL of a CONNECT proxy whose tunnels lead to `port`, what it was asked for)."""
+    """Yield the URL of a CONNECT proxy whose tunnels lead to `port`, and a list of the requested hosts."""
     asked: list[str] = []
     handler = type("TunnelsTo", (Tunnels,), {"port": port, "asked": asked})
     with served(handler) as at:
@@ -166,7 +167,7 @@ def tunnels(port: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def page(*links: str, head: str = "", text: str = "") -> str:
-    """A page whose text differs with its links."""
+    """Return a page whose text depends on its links."""
     items = "".join(f'<a href="{link}">{link}</a> ' for link in links)
     return f"<!doctype html><title>{text or 'page'}</title>{head}<p>{text}{items}</p>"
 
@@ -214,7 +215,7 @@ def run(*arguments: object) -> Ran:
 
 
 def crawl(directory: Path, *arguments: object, code: int = 0) -> dict[str, Any]:
-    """`crawler crawl` as fast as the server; its report."""
+    """Run `crawler crawl` without delays; return its report."""
     ran = run("crawl", "--dir", directory, *FAST, *arguments)
     assert ran.code == code, ran
     report = msgspec.json.decode((directory / "report.json").read_bytes())
@@ -223,12 +224,12 @@ def crawl(directory: Path, *arguments: object, code: int = 0) -> dict[str, Any]:
 
 
 def lines(directory: Path) -> Iterator[dict[str, Any]]:
-    """The lines of pages.jsonl."""
+    """Return the lines of pages.jsonl."""
     return map(msgspec.json.decode, (directory / "pages.jsonl").read_bytes().splitlines())
 
 
 def outcomes(directory: Path) -> dict[str, str]:
-    """Path -> how its last fetch ended."""
+    """Return the outcome of the last fetch of each path."""
     found = {"/" + line["url"].split("/", 3)[3]: line["outcome"] for line in lines(directory)}
     assert set(found.values()) <= set(Outcome)
     return found
@@ -244,7 +245,7 @@ def on_terminal(*arguments: str) -> bytes:
     try:
         while data := os.read(master, 1 << 16):
             shown += data
-    except OSError:  # the other end is closed
+    except OSError:  # the other end of the terminal is closed
         pass
     finally:
         os.close(master)

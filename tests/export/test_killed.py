@@ -1,4 +1,4 @@
-"""Exports in which a process is killed: a worker is replaced; a killed export leaves no output."""
+"""Kill processes of exports: a killed worker is replaced; a killed export leaves no output."""
 
 import os
 import select
@@ -80,7 +80,7 @@ def test_a_killed_worker_is_replaced(
 
 
 def _urls(rows: Path) -> list[str]:
-    """Return the URLs in order; two pages were read the careful way, which may find less."""
+    """Return the exported URLs; other fields may differ, because pieces of a killed worker are read in careful mode."""
     return [msgspec.json.decode(line)["url"] for line in rows.read_bytes().splitlines()]
 
 
@@ -105,7 +105,7 @@ def test_a_killed_export_leaves_no_worker_and_no_output(
 def test_an_export_that_fails_leaves_no_output(
     form: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An earlier output is still there."""
+    """An output of an earlier export is kept."""
     target = tmp_path / "made"
     words = ["export", "--dir", str(directory), "-o", str(target), "--processes", "1"]
     words += ["--format", "jsonl", "--part-size", "1k"] if form == "parts" else ["--format", form]
@@ -127,10 +127,10 @@ def test_an_export_that_fails_leaves_no_output(
     assert cli.main(words) == 0 and target.exists()
 
 
-def test_output_to_a_device_a_link_or_a_folder(
+def test_output_to_a_device_or_link_is_written(
     directory: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A device is written, a link is followed, a folder is refused."""
+    """An export writes to a device, follows a link, and refuses a folder."""
     words = ["export", "--dir", str(directory), "--format", "cdxj", "-o"]
     assert cli.main([*words, "/dev/stdout"]) == 0
     shown = capfd.readouterr().out
@@ -142,7 +142,7 @@ def test_output_to_a_device_a_link_or_a_folder(
 
 
 def test_a_mirror_replaces_an_earlier_one(directory: Path, tmp_path: Path) -> None:
-    """This includes a mirror that a kill left between two renames."""
+    """A mirror that a kill left between its two renames is replaced, too."""
     from crawler.export.writing import renew_mirror
 
     folder = tmp_path / "mirror"

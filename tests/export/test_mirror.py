@@ -1,4 +1,4 @@
-"""A mirror on disk: a link checker finds no dead link to a stored page in its files."""
+"""Test mirrors on disk: a link checker finds no dead link to a stored page."""
 
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -15,7 +15,7 @@ CSS = {"Content-Type": "text/css"}
 
 
 def _references(file: Path) -> list[str]:
-    """Return all references in a file, resolved as by a browser, without fragments."""
+    """Return all references in a file, resolved as a browser does, without fragments."""
     base = file.as_uri()
     if file.suffix == ".css":
         found = list(css_urls(file.read_text()))
@@ -38,7 +38,7 @@ def _references(file: Path) -> list[str]:
 
 
 def _dead(folder: Path) -> tuple[list[str], set[str]]:
-    """Return (links to missing files, links that leave the mirror)."""
+    """Return the links to missing files, and the links that leave the mirror."""
     dead, outside = [], set()
     for file in folder.rglob("*"):
         for url in _references(file) if file.is_file() else ():

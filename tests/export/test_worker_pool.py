@@ -1,4 +1,4 @@
-"""Shared work: order, bounds, and the effect of a piece that kills its process."""
+"""Test the worker pool: order, bounds, and the effect of a piece of work that kills its worker."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def test_a_single_piece_is_done_in_this_process(count: int, pieces: int) -> None
         assert {pid for _, pid, _ in worker_pool.results(range(pieces))} <= {os.getpid()}
 
 
-def test_work_stays_a_few_pieces_ahead() -> None:
+def test_workers_are_a_few_pieces_ahead() -> None:
     taken = []
 
     def pieces() -> Iterator[int]:
@@ -50,7 +50,7 @@ def _deadly(piece: int, careful: bool) -> tuple[int, bool]:
 
 
 def test_a_piece_that_kills_its_worker_affects_no_other() -> None:
-    """All results arrive; pieces in work at that moment are done the careful way, the others normally."""
+    """All results arrive; pieces in progress at that moment are repeated in careful mode, the others run normally."""
     with WorkerPool(_deadly, 2) as worker_pool:
         results = list(worker_pool.results(range(100)))
         assert worker_pool.broken == 2
@@ -59,7 +59,7 @@ def test_a_piece_that_kills_its_worker_affects_no_other() -> None:
     assert {13, 60} <= careful and len(careful) <= 14
 
 
-def test_an_error_of_ours_is_raised() -> None:
+def test_an_error_of_the_work_is_raised() -> None:
     def wrong(piece: int, careful: bool) -> int:
         raise KeyError(piece)
 
@@ -67,5 +67,5 @@ def test_an_error_of_ours_is_raised() -> None:
         list(worker_pool.results(range(10)))
 
 
-def test_batches() -> None:
+def test_items_are_split_into_batches() -> None:
     assert list(batches(range(5), 2)) == [[0, 1], [2, 3], [4]]

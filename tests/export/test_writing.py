@@ -1,4 +1,4 @@
-"""Exports of a crawl of a small site: rows, parts, logs, and refused requests."""
+"""Test exports of a crawl of a small site: rows, parts, logs, and invalid requests."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_rows_agree_with_the_pages(crawled: tuple[Path, Web], processes: str) ->
     assert rows["/i.png"]["text"] is None and rows["/i.png"]["warc_file"]
     assert (rows["/gone"]["status"], rows["/gone"]["text"]) == (404, None)
     originals = [path for path in ("/a", "/copy", "/near") if rows[path]["duplicate_of"] is None]
-    assert len(originals) == 1, "two are copies of the one that comes first"
+    assert len(originals) == 1, "two pages are duplicates of the first one"
     copies = {rows[path]["duplicate_of"] for path in ("/a", "/copy", "/near")} - {None}
     assert copies == {web.url(originals[0])}
 
@@ -66,13 +66,13 @@ def test_metadata_in_both_formats(crawled: tuple[Path, Web], tmp_path: Path) -> 
     assert expected in parquet.read_table(file).to_pylist()
 
 
-def test_main_content(crawled: tuple[Path, Web]) -> None:
+def test_main_content_is_exported(crawled: tuple[Path, Web]) -> None:
     directory, _ = crawled
     assert "menu" in str(_rows(directory)["/a"]["text"])
     assert "menu" not in str(_rows(directory, "--main-content")["/a"]["text"])
 
 
-def test_where_and_fields(crawled: tuple[Path, Web]) -> None:
+def test_where_selects_rows_and_fields_select_columns(crawled: tuple[Path, Web]) -> None:
     directory, _ = crawled
     rows = _rows(directory, "--where", "status >= 400", "--fields", "status,url")
     assert {path: list(row) for path, row in rows.items()} == {"/gone": ["status", "url"]}
@@ -91,7 +91,7 @@ def test_an_empty_selection_is_reported(crawled: tuple[Path, Web]) -> None:
         assert (ran.code, ran.text) == (0, "") and 'no page matches host == "elsewhere.test"' in ran.err
 
 
-def test_parts(crawled: tuple[Path, Web], tmp_path: Path) -> None:
+def test_an_export_in_parts(crawled: tuple[Path, Web], tmp_path: Path) -> None:
     directory, _ = crawled
     arguments = ("--format", "parquet", "-o", tmp_path / "parts", "--part-size", "100 B")
     assert run("export", "--dir", directory, *arguments).code == 0
@@ -100,8 +100,8 @@ def test_parts(crawled: tuple[Path, Web], tmp_path: Path) -> None:
     assert sum(parquet.read_metadata(part).num_rows for part in parts) == 7
 
 
-def test_heritrix_log(crawled: tuple[Path, Web]) -> None:
-    """One line per fetch, in order, with Heritrix's columns."""
+def test_a_crawl_log_has_heritrix_columns(crawled: tuple[Path, Web]) -> None:
+    """The log has one line for each fetch, in order, with Heritrix's columns."""
     directory, web = crawled
     lines = [
         line.split() for line in run("export", "--dir", directory, "--format", "crawl-log").text.splitlines()
@@ -136,6 +136,6 @@ def test_left_over_store_copies_are_removed(crawled: tuple[Path, Web]) -> None:
         (ExportRequest("text", fields="url"), "for the formats jsonl and parquet"),
     ],
 )
-def test_invalid_requests_are_refused(request_: ExportRequest, message: str) -> None:
+def test_invalid_arguments_are_rejected(request_: ExportRequest, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Export(request_)

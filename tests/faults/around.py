@@ -1,10 +1,10 @@
 """Scenarios around a crawl: readers, wrong clocks, backups, killed repairs, cut files, reshards, hostile directories.
 
-Each scenario takes a folder to work in and a `Setting`, and returns the verdict on the stored pages; it asserts
-what must hold on the way. `scripts/bench/crash.py` runs them at full size, `test_around.py` at a small one, both
-also with the bug of `PLANTED` that the scenario must find.
+Each scenario takes a folder to work in and a `Setting`, asserts what must hold on the way, and returns the verdict on
+the stored pages. `scripts/bench/crash.py` runs the scenarios at full size, `test_around.py` at a small one. Both also
+run each scenario with the bug of `PLANTED` that it must find.
 
-    python -m tests.faults.around DIR BUG    reads and checks every process of a crawl without its lock
+    python -m tests.faults.around DIR BUG    read and check every process of a crawl without its lock
 """
 
 import os
@@ -24,16 +24,16 @@ from tests.faults.harness import ROOT, Ended, Judgement, TreeWeb, crawl, end, ju
 from tests.faults.planted import plant
 
 YEAR = 365 * 86_400
-COMMAND_MAX = 60.0  # seconds; a command that takes longer hangs
+COMMAND_MAX = 60.0  # seconds after which a command counts as hanging
 READERS = 2
-BESIDE = 12.0  # seconds that a crawl takes beside its readers
+BESIDE = 12.0  # seconds that a crawl with readers takes
 KILLS = ("committed:10", "flush committed:2", "segment rolled:1", "batch written:15", "closing:1")
 _SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=200")
 _QUICK = ("--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
 
 
 class Setting(NamedTuple):
-    """The size of a scenario: pages, processes and engine; `bug` is planted into every command ("" = none)."""
+    """The size of a scenario: pages, processes and engine. `bug` is planted in every command ("" = none)."""
 
     pages: int = 200
     processes: int = 1
@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     bug: str = ""
 
     def module(self, *more: str) -> tuple[str, ...]:
-        """Return the module that runs commands, with the bug and `more` planted."""
+        """Return the arguments of the module that runs commands with the bug, and those in `more`, planted."""
         bugs = ",".join(filter(None, (self.bug, *more)))
         return ("tests.faults.planted", bugs) if bugs else ("crawler",)
 
@@ -69,7 +69,7 @@ def _run(words: Sequence[str]) -> Ended:
 
 
 def beside(folder: Path, setting: Setting) -> Judgement:
-    """Several readers check copies of the processes all the time, while the crawl is killed and started again."""
+    """Check copies of the processes in several readers all the time, while the crawl is killed and restarted."""
     directory, slowly = folder / "crawl", ("--rate", str(setting.pages / BESIDE))
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         with _read(directory, setting) as found:
@@ -87,7 +87,7 @@ def beside(folder: Path, setting: Setting) -> Judgement:
 
 @contextmanager
 def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
-    """Read the crawl in several processes until the block ends; yield a list that receives their results at the end."""
+    """Read the crawl in several processes until the block ends; yield a list, which gets their results at the end."""
     words = [sys.executable, "-m", "tests.faults.around", str(directory), setting.bug]
     pipe = subprocess.PIPE
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -105,7 +105,7 @@ def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
 
 
 def read_until_told(directory: Path) -> int:
-    """Read until the standard input ends; print the problems, or the number of readings; return the exit code."""
+    """Read until standard input ends; print the problems or the number of readings, and return the exit code."""
     count = 0
     while not select.select([sys.stdin], [], [], 0.05)[0]:
         if next(directory.glob("p*/store/CURRENT"), None) is not None:
@@ -118,7 +118,7 @@ def read_until_told(directory: Path) -> int:
 
 
 def read(directory: Path) -> list[str]:
-    """Return the problems of each process as its readers see it now."""
+    """Return the problems that a reader of the crawl finds now in its processes."""
     from crawler.clock import SystemClock
     from crawler.config import convert
     from crawler.crawl.directory import CrawlDirectory
@@ -134,12 +134,12 @@ def read(directory: Path) -> list[str]:
 
 
 def clock_ahead(folder: Path, setting: Setting) -> Judgement:
-    """The clock is a year ahead in two runs, and one of them is killed; the next run neither waits nor loses anything."""
+    """Set the clock a year ahead in two runs, and kill one; the next run must neither wait nor lose a page."""
     return _clocks(folder, setting, f"clock+{YEAR}", "")
 
 
 def clock_behind(folder: Path, setting: Setting) -> Judgement:
-    """The clock is a year behind in the last run."""
+    """Set the clock a year back in the last run; it must neither wait nor lose a page."""
     return _clocks(folder, setting, "", f"clock-{YEAR}")
 
 
@@ -161,7 +161,7 @@ def _clocks(folder: Path, setting: Setting, first: str, second: str) -> Judgemen
 
 
 def put_back(folder: Path, setting: Setting) -> Judgement:
-    """A process is put back to a backup: its peers notice, and a repair restores everything."""
+    """Replace a process by a backup; its peers must notice it, and a repair must restore all pages."""
     directory, name = folder / "crawl", f"p{min(1, setting.processes - 1)}"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 3)).code == 0
@@ -178,7 +178,7 @@ def put_back(folder: Path, setting: Setting) -> Judgement:
 
 
 def repair_killed(folder: Path, setting: Setting) -> Judgement:
-    """After a repair was killed anywhere, a crawl is refused until the repair has ended."""
+    """Kill a repair at several writes; a crawl must be refused until the repair is completed."""
     directory, kept = folder / "crawl", folder / "kept"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 2)).code == 0
@@ -207,7 +207,7 @@ def repair(directory: str, bug: str) -> int:
 
 
 def segments_cut(folder: Path, setting: Setting) -> Judgement:
-    """Segments that lost their second half are reported, and their pages fetched again."""
+    """Cut off the second half of segments; it must be reported, and their pages must be fetched again."""
     directory = folder / "crawl"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web).code == 0
@@ -221,9 +221,9 @@ def segments_cut(folder: Path, setting: Setting) -> Judgement:
 
 
 def resharded(folder: Path, setting: Setting) -> Judgement:
-    """A crawl is divided again, among more and fewer processes; then a store is rebuilt from the archive.
+    """Reshard a crawl to more and fewer processes, then rebuild its stores from the archive.
 
-    Each page is in the folder of one process, so folders can be moved to other disks, and no page loses its receipt.
+    Each page must be in the folder of one process, so that folders can be moved to other disks, and keep its receipt.
     """
     directory, more = folder / "crawl", setting.processes + 2
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
@@ -246,7 +246,7 @@ def resharded(folder: Path, setting: Setting) -> Judgement:
 
 
 def hostile(folder: Path, setting: Setting) -> Judgement:
-    """One file of the directory is a link to a file elsewhere, or a pipe: every command refuses it and writes nothing."""
+    """Replace a file of the directory by a link or a pipe; every command must refuse it and write nothing."""
     directory, outside = folder / "crawl", folder / "outside"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web).code == 0
@@ -290,7 +290,7 @@ SCENARIOS: dict[str, Callable[[Path, Setting], Judgement]] = {
     "resharded": resharded,
     "hostile directory": hostile,
 }
-# Scenario -> the bug that it must find.
+# The bug that each scenario must find.
 PLANTED = {
     "readers beside": "readers-recover",
     "clock ahead": "future-kept",

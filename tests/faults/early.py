@@ -1,4 +1,4 @@
-"""Runs `crawler` and sends it a signal when it imports a given module.
+"""Run `crawler` and send it a signal when it imports a given module.
 
 python -m tests.faults.early SIGNAL MODULE crawl ...
 """
@@ -12,7 +12,7 @@ from importlib.abc import MetaPathFinder
 
 
 class _Trap(MetaPathFinder):
-    """A finder that finds nothing, but sends the signal once when `module` is looked for."""
+    """A finder of modules that finds none, but sends the signal once when `module` is imported."""
 
     def __init__(self, number: int, module: str) -> None:
         self.left = [module]

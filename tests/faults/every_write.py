@@ -1,6 +1,6 @@
-"""Kills a command before its n-th write: a write to a file, a rename, or a batch to a store.
+"""Kill a command before its n-th write: a write to a file, a rename, or a batch to a store.
 
-The command runs in a fork of a server that has imported everything it needs and never
+The command runs in a fork of a server that has imported all modules and never
 opened a store. The fork counts Python's file operations (audit events) and batches, and
 ends itself by SIGKILL.
 """
@@ -27,14 +27,14 @@ _context.set_forkserver_preload(
 
 
 class Ran(NamedTuple):
-    """The number of writes of a command, and its result."""
+    """A command that was not killed: its number of writes, and its result."""
 
     writes: int
     result: Any
 
 
 def run(folder: Path, command: Callable[..., Any], *arguments: Any, kill_at: int = 0) -> Ran | None:
-    """Call `command` in a separate process, killed before write number `kill_at` (0: never) below `folder`.
+    """Call `command` in a separate process, and kill it before its write number `kill_at` (0: never) below `folder`.
 
     Return None if it was killed.
     """
@@ -61,7 +61,7 @@ def _child(
 
 
 class _Counted:
-    """Counts writes, and kills this process before one of them."""
+    """Counts the writes of this process, and kills it before one of them."""
 
     def __init__(self, folder: str, kill_at: int) -> None:
         self.writes = 0

@@ -1,7 +1,7 @@
-"""Kill a crawl again and again, let it finish, and compare with the truth of a tree-shaped web.
+"""Kill a crawl repeatedly, let it finish, and compare it with the truth of a tree-shaped web.
 
-The judge is not the crawler: pages asked for are counted in the server's log,
-pages stored in the WARC files, by FastWARC.
+The comparison does not use the crawler: requested pages are counted in the server's log,
+and stored pages in the WARC files, read by FastWARC.
 """
 
 import os
@@ -34,8 +34,8 @@ CONCURRENCY = 32
 class Judgement(NamedTuple):
     """The result of a crawl, compared with the truth.
 
-    lost: pages never answered 200. unstored: pages without a response record.
-    stored_twice: pages with more than one. refetched: answers 200 beyond the first.
+    lost: pages that never got a 200. unstored: pages without a response record.
+    stored_twice: pages with several response records. refetched: 200 answers beyond the first of a page.
     worst: the largest number of refetches caused by one kill. torn: WARC files that cannot be read to the end.
     """
 
@@ -48,17 +48,17 @@ class Judgement(NamedTuple):
 
     @property
     def flawless(self) -> bool:
-        """Assert that nothing is lost or stored twice, and that no kill cost more fetches than were in flight.
+        """True if no page is lost or stored twice, and no kill caused more refetches than fetches were in flight.
 
-        A page that one kill invalidated may be fetched again only after the next kill, and is
-        then attributed to that: hence twice the fetches in flight.
+        A page that one kill invalidated may be fetched again only after the next kill, and then counts for
+        that one; so the limit is twice the number of fetches in flight.
         """
         wrong = self.lost + self.unstored + self.stored_twice + self.torn
         return not wrong and self.worst <= 2 * CONCURRENCY
 
 
 class TreeWeb:
-    """The server of `tree_server.py` as a child process; use as a context manager."""
+    """The server of `tree_server.py` in a child process; a context manager."""
 
     def __init__(
         self, folder: Path, pages: int, *options: str, hosts: int = 20, inside: Sequence[str] = ()
@@ -96,12 +96,12 @@ class TreeWeb:
         return self.url(0)
 
     def requests(self) -> list[tuple[float, float, str, str, int]]:
-        """Return (begin, end, address, path, status) of every request so far."""
+        """Return the begin, end, address, path and status of every request so far."""
         rows = (line.split() for line in self.log.read_text().splitlines())
         return [(float(row[0]), float(row[1]), row[2], row[3], int(row[4])) for row in rows]
 
     def fetched(self) -> Counter[str]:
-        """Return the number of 200 answers by path."""
+        """Return the number of 200 answers for each path."""
         return Counter(
             path for _, _, _, path, status in self.requests() if status == 200 and path != "/robots.txt"
         )
@@ -114,9 +114,9 @@ def start(
     module: Sequence[str] = ("crawler",),
     file_bytes_max: int = 0,
 ) -> "subprocess.Popen[str]":
-    """Start `crawler crawl` on `directory`; with `fault` ("point:n") it ends itself by SIGKILL there.
+    """Start `crawler crawl` on `directory`; with `fault` ("point:n") it kills itself at that point.
 
-    With `file_bytes_max` no file may grow larger: writes fail, as on a full disk.
+    With `file_bytes_max`, no file may grow beyond that size, and further writes fail as on a full disk.
     """
     assert not fault or fault.partition(":")[0] in POINTS, fault
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "CRAWLER_FAULT": fault}
@@ -142,18 +142,18 @@ class Ended(NamedTuple):
 
 
 def end(process: "subprocess.Popen[str]", timeout: float = 600) -> Ended:
-    """Wait for the end of a crawl."""
+    """Wait for the end of a crawl; return its exit code and output."""
     out, err = process.communicate(timeout=timeout)
     return Ended(process.returncode, out, err)
 
 
 def crawl(directory: Path, *arguments: str, **options: Any) -> Ended:
-    """Run `crawler crawl` on `directory` to its end; options as for `start`."""
+    """Run `crawler crawl` on `directory` to its end; the options are those of `start`."""
     return end(start(directory, *arguments, **options))
 
 
 def settings(*more: str) -> tuple[str, ...]:
-    """Return flags for a crawl limited only by the server's speed."""
+    """Return the flags of a crawl that is limited only by the server's speed."""
     return (
         "--scope", "any", "--allow-network", "127.0.0.0/8", "--delay", "0", "--delay-factor", "0",
         "--robots", "ignore", "--depth", "1000", "--pages-per-host", "100000000",
@@ -163,7 +163,7 @@ def settings(*more: str) -> tuple[str, ...]:
 
 
 def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgement:
-    """Compare requests and stored pages with the truth; `kills` are the instants of the kills."""
+    """Compare requests and stored pages with the truth; `kills` are the times of the kills."""
     truth = {f"/{n}" for n in range(web.pages)}
     again = _refetches(web, kills)
     stored, torn = _stored(directory)
@@ -178,7 +178,7 @@ def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgeme
 
 
 def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
-    """Count the 200 answers beyond a page's first, by the number of kills before the one that invalidated it."""
+    """Count the 200 answers beyond the first of a page, by the number of kills before the previous answer's end."""
     before: dict[str, float] = {}
     again: Counter[int] = Counter()
     for _, ended, _, path, status in web.requests():
@@ -190,7 +190,7 @@ def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
 
 
 def _stored(directory: Path) -> tuple[Counter[str], int]:
-    """Return (response records by path, number of files that end in the middle of a record)."""
+    """Return the response records by path, and the number of files that end in the middle of a record."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType
 
     stored: Counter[str] = Counter()
@@ -205,7 +205,7 @@ def _stored(directory: Path) -> tuple[Counter[str], int]:
 
 
 def _ends_torn(path: Path) -> bool:
-    """Return whether the file ends within a gzip member or contains garbage: readers lose all later records."""
+    """Return whether the file ends within a gzip member or contains garbage, so that readers lose later records."""
     inflater, inside = zlib.decompressobj(31), False
     with path.open("rb") as file:
         while data := file.read(1 << 20):
@@ -228,9 +228,9 @@ def run_with_kills(
     *arguments: str,
     module: Sequence[str] = ("crawler",),
 ) -> list[float]:
-    """Crawl with one kill per entry of `faults`, then to the end; return the instants of the kills.
+    """Crawl with one kill for each entry of `faults`, then to the end; return the times of the kills.
 
-    An entry is "point:n", or "point:n --flag value ..." if that run needs more flags.
+    An entry is "point:n", or "point:n --flag value ..." if its run needs more flags.
     """
     kills = []
     seed = [] if "--seeds" in arguments else [web.seed]
@@ -246,9 +246,9 @@ def run_with_kills(
 
 
 def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Counter[int]:
-    """Load `count` seeds with the same command, killed at `faults`; return how often each is known in the end.
+    """Load `count` seeds with a command that is killed at `faults`; return the number of times each is known in the end.
 
-    One URL per host may be fetched, and no server answers, so nearly all URLs end up parked.
+    Only one URL of each host may be fetched, and no server answers, so nearly all URLs are parked in the end.
     """
     listed = folder / "seeds"
     with listed.open("w") as file:
@@ -263,7 +263,7 @@ def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Co
 
 
 def _known(store: Path) -> Counter[int]:
-    """Count how often each fingerprint is in the queues of the store; 1 if its URL was already tried."""
+    """Count each fingerprint in the queues of the store; a URL that was already tried counts once."""
     with closing(open_store(store)) as opened:
         queued = Counter(
             decode(key, value).fingerprint
@@ -277,9 +277,9 @@ def _known(store: Path) -> Counter[int]:
 def run_with_power_cuts(
     web: TreeWeb, directory: Path, faults: Sequence[str], rng: random.Random, *arguments: str, bug: str = ""
 ) -> tuple[list[float], int]:
-    """Crawl as `run_with_kills` does, but after each kill the disk loses data that was not synced: see `power.py`.
+    """Crawl like `run_with_kills`, but after each kill the disk loses data that was not synced (see `power.py`).
 
-    Return the instants, and the number of files that changed.
+    Return the times of the kills, and the number of files that changed.
     """
     record = directory.with_name("synced")
     cuts, changed = [], 0
@@ -304,7 +304,7 @@ def run_with_power_cuts(
 def run_with_random_kills(
     web: TreeWeb, directory: Path, count: int, pause: float, rng: random.Random
 ) -> list[float]:
-    """Crawl, killed `count` times within `pause` seconds of its start, then to the end."""
+    """Crawl with `count` kills, each within `pause` seconds of a start, then to the end; return the kill times."""
     kills = []
     for _ in range(count):
         process = start(directory, web.seed, *settings())

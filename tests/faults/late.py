@@ -1,4 +1,4 @@
-"""Runs `crawler` and sends it a signal while the process ends, after the last line of the command has run.
+"""Run `crawler` and send it a signal while the process ends, after the command has returned.
 
 python -m tests.faults.late SIGNAL crawl ...
 """
@@ -10,7 +10,7 @@ import sys
 
 
 def _send(number: int, pid: int) -> None:
-    if os.getpid() == pid:  # not a child that was forked
+    if os.getpid() == pid:  # not in a forked child
         os.write(2, b"late signal\n")
         os.kill(pid, number)
 

@@ -1,12 +1,12 @@
 """Check the store after a kill during a crawl of a changing web: hubs, credit, births, sources, validators.
 
-The store, opened as a kill left it, must say what the web's log says:
+A store, opened as the kill left it, must agree with the web's log:
 
-    every record and value       whole (`crawler check`); the schedule's invariants hold
-    pages credited               the pages of its records that a page asked again had shown: none lost, none twice
-    a hub's `found`              the sum over those pages, each faded since the hub's crawl before it
-    births                       of URLs without a record only
-    validators, sources          what was known before is still known
+    every record and value       is whole (`crawler check`), and the schedule's invariants hold
+    pages credited               are those stored pages that a refreshed page showed, each counted once
+    a hub's `found`              is the sum over those pages, each faded since the hub's crawl before it
+    births                       belong only to URLs without a record
+    validators, sources          that were known before are still known
 """
 
 import math
@@ -27,12 +27,12 @@ from crawler.upkeep.check import check
 
 DAY = 86_400.0
 MEAN_LIFE = 90.0 * DAY / math.log(2.0)  # of credit
-OFF = 0.5  # tolerance of a hub's sum, in credits: a kill may have lost a crawl of the hub
+OFF = 0.5  # tolerance for a hub's sum, in credits: a kill may have lost a crawl of the hub
 _NEWS = LinkFlag.NEWS
 
 
 class Left(NamedTuple):
-    """The contents of a store: pages credited, hubs, births, keys of validators and of sources; and its errors."""
+    """The content of a store: credited pages, hubs, births, keys of validators and sources, and its errors."""
 
     credited: int
     hubs: int
@@ -42,7 +42,7 @@ class Left(NamedTuple):
     problems: list[str]
 
     def lost_since(self, before: "Left") -> list[str]:
-        """Return what an earlier store contained and this one lacks."""
+        """Return a description of the data that an earlier store contained and this one lacks."""
         problems = []
         if self.credited < before.credited:
             problems.append(f"{before.credited} pages were credited, now {self.credited}")
@@ -56,7 +56,7 @@ class Left(NamedTuple):
 
 
 def living_web(start: float, speed: float, pages: int, horizon: float = 300.0) -> ChangingWeb:
-    """Three hosts with articles: one has a feed and honest dates, one has validators that lie, one has only its hubs."""
+    """Return a web of three hosts with articles: one has a feed and honest dates, one lying validators, one only hubs."""
     common: dict[str, Any] = {"pages": pages, "directories": 3, "rate": speed / (8 * DAY), "hubs": 4}
     rare = {"exceptions": (("/d1/", "etag-fixed"), ("/n1/", "none")), "lastmod": "none"}
     hosts = [
@@ -68,7 +68,7 @@ def living_web(start: float, speed: float, pages: int, horizon: float = 300.0) -
 
 
 def left(crawl: Path, web: ChangingWeb, speed: float) -> Left:
-    """Open a copy of a crawl's directory and judge it."""
+    """Open a copy of a crawl's directory; return its content and errors."""
     directory = CrawlDirectory(crawl)
     config = convert(directory.saved_config())
     with at_rest(config, directory, "p0", clock=SystemClock(), restore=False) as stages:
@@ -94,7 +94,7 @@ def left(crawl: Path, web: ChangingWeb, speed: float) -> Left:
 
 
 def credited_pages(stages: Stages) -> dict[int, list[str]]:
-    """Return, by fingerprint, the URLs of pages that each page showed when it was fetched again."""
+    """Return for each page, by fingerprint, the URLs of the new pages that it showed when it was fetched again."""
     assert stages.views.freshness is not None
     found = defaultdict(list)
     for _, record in stages.pages.all_records():
@@ -104,7 +104,7 @@ def credited_pages(stages: Stages) -> dict[int, list[str]]:
 
 
 def wrong_credit(stages: Stages, web: ChangingWeb, credited: dict[int, list[str]], speed: float) -> list[str]:
-    """Return the hubs whose sum does not match the pages they have shown."""
+    """Return the hubs whose sum does not match the pages that they have shown."""
     assert stages.views.freshness is not None
     schedule, problems = stages.views.freshness.schedule, []
     asked: dict[str, list[float]] = defaultdict(list)

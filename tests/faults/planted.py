@@ -1,15 +1,17 @@
-"""`python -m tests.faults.planted BUG crawl ...`: the crawler, all its processes, with a bug planted; tests must see it.
+"""Run the crawler with a bug planted in all its processes; the tests must find it.
 
-The bugs are those of `tests/lab/cluster/planted.py`, these, and two faults that are not bugs. BUG may name
-several, separated by commas.
+    python -m tests.faults.planted BUG crawl ...
+
+The bugs are those of `tests/lab/cluster/planted.py` and the following ones, of which `no-room-for-runs` and the clocks
+are outside faults. BUG may name several, separated by commas.
 
     readers-recover     a reader cuts and moves segments as a process does when it opens them
-    future-kept         stored instants that lie in the future are believed
-    behind-unseen       processes do not notice that one of them was put back to an earlier state
+    future-kept         stored times in the future are accepted
+    behind-unseen       processes do not notice that one of them was replaced by an earlier state
     repair-unnoted      a repair writes no journal while it changes a crawl
     cut-unseen          opening does not notice that segments are too short
     segments-shared     a reshard links segments into each process that has some of their pages
-    links-followed      a crawl directory is not examined
+    links-followed      a crawl directory is not examined for links and pipes
     no-room-for-runs    the first writes of DUE runs fail
     clock+N, clock-N    the clock is N seconds ahead or behind
 """
@@ -28,7 +30,7 @@ from tests.lab.cluster.planted import PLANTS
 
 
 def _slow_disk() -> list[tuple[Any, str, Any]]:
-    """Leave time for a crash between an acknowledgement and the commit."""
+    """Delay commits, so that a crash can happen between an acknowledgement and its commit."""
     write = CommitPoint.write
 
     def write_slowly(self: CommitPoint, group: Sequence[Change]) -> None:
@@ -140,7 +142,7 @@ OWN: dict[str, Callable[[], list[tuple[Any, str, Any]]]] = {
 
 
 def plant(bugs: str) -> None:
-    """Plant bugs, separated by commas, in this process."""
+    """Plant bugs, given as names separated by commas, in this process."""
     for bug in filter(None, bugs.split(",")):
         for thing, name, value in _patches(bug):
             setattr(thing, name, value)

@@ -1,10 +1,10 @@
-"""Simulates a power cut: everything that was not synced may be lost.
+"""Simulate a power cut, which may lose all data that was not synced.
 
 `python -m tests.faults.power RECORD BUG crawl ...` runs the crawler (with a bug of
 `planted.py` if BUG is not ""). Every file and directory that it syncs is recorded in
-RECORD with its length at that time. So is the log of a LevelDB after each synced batch,
-since the engine syncs it itself. When the process is dead, `cut_power` turns the crawl
-directory into what a disk may contain then:
+RECORD with its length at that time. The log of a LevelDB is recorded after each synced
+batch, since the engine syncs it itself. When the process is dead, `cut_power` changes the
+crawl directory to a state that a disk may have then:
 
 * a file keeps its synced length, followed by any number of the later bytes, either
   intact or garbage (the length reached the disk before the content);
@@ -28,7 +28,7 @@ from crawler.storage.engines import AUTO, chosen
 
 
 class Recorder:
-    """Records what was synced, as JSON lines."""
+    """Records synced files and directories as JSON lines."""
 
     def __init__(self, record: Path) -> None:
         self._record = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -45,7 +45,7 @@ class Recorder:
 
 
 def plant(record: Path) -> None:
-    """Start recording syncs."""
+    """Record all syncs of this process from now on."""
     recorder = Recorder(record)
     os.fsync = _recorded(os.fsync, recorder)
     os.fdatasync = _recorded(os.fdatasync, recorder)
@@ -89,7 +89,7 @@ def _recorded(sync: Any, recorder: Recorder) -> Any:
 
 
 def cut_power(record: Path, root: Path, rng: random.Random) -> int:
-    """Leave in `root` what a power cut may leave; return the number of files that changed."""
+    """Change the files in `root` as a power cut may do; return the number of files that changed."""
     synced = SyncedFiles()
     for line in record.read_text().splitlines():
         event = json.loads(line)

@@ -1,13 +1,13 @@
-"""Kill a crawl that keeps pages fresh, again and again; the changing web's log is the judge.
+"""Kill a crawl that keeps pages fresh repeatedly, and compare it with the log of the changing web.
 
-After each kill the store, read from a copy, must say what the log says:
+After each kill a copy of the store must agree with the log:
 
-    of every page kept       a record, and a refresh state once it was asked again
-    its last crawl           that of its record, and a request that the log has
-    against the kill before  never older, and nothing learned is forgotten
+    every stored page        has a record, and a refresh state once it was fetched again
+    its last crawl           is that of its record, and is a request in the log
+    since the previous kill  no state became older, and nothing learned was lost
 
-For a web with new pages, `living.py` adds its rules. At the end, no host was asked within its gap in any of the runs,
-and no page was forgotten.
+For a web with new pages, `living.py` adds its rules. In all runs, no request may come within the gap of its host; at
+the end, no page may be lost.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ from tests.faults.living import Left, left
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DAY = 86_400.0
-SPEED = 2 * 86_400  # two days of the sites pass in a second
+SPEED = 2 * 86_400  # two days of site time pass in a second
 DELAY = 0.05
-LATE = 0.25  # seconds between the start of a request and its entry in the log, at most
+LATE = 0.25  # the maximum of seconds between the start of a request and its entry in the log
 CONFIG = f"""
 [network]
 allow_networks = ["127.0.0.0/8"]
@@ -62,7 +62,7 @@ speed = {SPEED}
 
 
 class Known(NamedTuple):
-    """A page's state in the store: instants of the web's clock, changes and time watched."""
+    """The state of a page in the store: times by the web's clock, number of changes, and time watched."""
 
     crawled_at: float
     fetched_at: float
@@ -71,7 +71,7 @@ class Known(NamedTuple):
 
 
 class Verdict(msgspec.Struct):
-    """The result of a run. `open`: the largest number of requests that one kill left out of the state."""
+    """The result of a run. `open` is the largest number of requests that one kill left out of the state."""
 
     kills: int = 0
     problems: list[str] = []
@@ -90,9 +90,9 @@ def changing_web(start: float, hosts: int = 3, pages: int = 12) -> ChangingWeb:
 async def run(
     web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: float, *, kill_for: float = math.inf
 ) -> Verdict:
-    """Crawl `web`, refresh it with one kill per fault, then for `last_for` seconds without kills.
+    """Crawl `web`, refresh it with one kill for each fault, then for `last_for` seconds without kills.
 
-    A fault is "point:n" (`storage/faults.py`), or a number: killed from outside after that many requests.
+    A fault is "point:n" (`storage/faults.py`), or a number of requests after which the crawl is killed from outside.
     There are no kills after `kill_for` seconds.
     """
     verdict, clock = Verdict(problems=[]), SystemClock()
@@ -139,7 +139,7 @@ async def run(
 
 
 async def crawler(*arguments: str, fault: str = "", web: ChangingWeb | None = None) -> tuple[int, str]:
-    """Return exit code and output of a command; it ends by SIGKILL at the fault."""
+    """Run a command, which is killed at the fault; return its exit code and output."""
     point, _, _ = fault.partition(":")
     assert not fault or point in POINTS or int(point), fault
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "CRAWLER_FAULT": fault if point in POINTS else ""}
@@ -158,7 +158,7 @@ async def crawler(*arguments: str, fault: str = "", web: ChangingWeb | None = No
 
 
 def stored(crawl: Path, folder: Path) -> dict[str, Known]:
-    """Return the state of each kept page by URL, from a copy of the store, so that the original stays as killed."""
+    """Return the state of each stored page by URL, from a copy of the store, so that the original is unchanged."""
     copy = folder / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(crawl, copy, ignore=shutil.ignore_patterns("LOCK", "*.sock"))
@@ -179,7 +179,7 @@ def stored(crawl: Path, folder: Path) -> dict[str, Known]:
 
 
 def differences(web: ChangingWeb, before: dict[str, Known], after: dict[str, Known]) -> list[str]:
-    """Return the errors of a state, compared with the log and the earlier state."""
+    """Return the errors of a state by comparing it with the log and with the earlier state."""
     problems = [f"{url} is gone" for url in before.keys() - after.keys()]
     asked = requests(web)
     for url, known in after.items():
@@ -197,13 +197,13 @@ def differences(web: ChangingWeb, before: dict[str, Known], after: dict[str, Kno
 
 
 def uncommitted(web: ChangingWeb, known: dict[str, Known]) -> int:
-    """Return the requests that are in the log but not in the state."""
+    """Return the number of requests that are in the log but not in the state."""
     asked = requests(web)
     return sum(sum(at > each.fetched_at + LATE for at in asked[url]) for url, each in known.items())
 
 
 def requests(web: ChangingWeb) -> dict[str, list[float]]:
-    """Return the instants of the requests for each URL."""
+    """Return the times of the requests for each URL."""
     asked: dict[str, list[float]] = defaultdict(list)
     for each in web.log:
         asked[web.origins[each.host] + each.path].append(each.at)
@@ -211,7 +211,7 @@ def requests(web: ChangingWeb) -> dict[str, list[float]]:
 
 
 def gaps(web: ChangingWeb) -> list[str]:
-    """Return requests to a host that came too soon; the server's clock may be late by one loop iteration."""
+    """Return the requests that came too soon to a host; the server's clock may be late by one loop iteration."""
     hosts: dict[int, list[float]] = defaultdict(list)
     for asked in web.log:
         hosts[asked.host].append(asked.at)

@@ -1,4 +1,4 @@
-"""Runs a module in a session of its own: with a terminal, as a shell does, or without one, as a service manager does.
+"""Run a module in a new session: with a terminal, as a shell does, or without one, as a service manager does.
 
 python -m tests.faults.terminal MODULE ARGUMENTS
 python -m tests.faults.terminal --none MODULE ARGUMENTS
@@ -17,5 +17,5 @@ if __name__ == "__main__":
     else:
         window, terminal = os.openpty()
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-        os.set_inheritable(window, True)  # it closes when the process ends
+        os.set_inheritable(window, True)  # the terminal closes when the process ends
     os.execv(sys.executable, [sys.executable, "-m", *words])

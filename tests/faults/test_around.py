@@ -1,4 +1,4 @@
-"""The scenarios around a crawl, at a small size; `scripts/bench/crash.py` does the same at full size."""
+"""Run the scenarios around a crawl at a small size; `scripts/bench/crash.py` runs them at full size."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ QUICK = ("backup put back", "repair killed", "segments cut", "resharded")
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_nothing_around_a_crawl_loses_a_page(tmp_path: Path, name: str) -> None:
+def test_no_scenario_loses_a_page(tmp_path: Path, name: str) -> None:
     verdict = SCENARIOS[name](tmp_path, Setting(pages=120))
     assert verdict.flawless, verdict
 

@@ -1,4 +1,4 @@
-"""Processes that are put back to a backup: their peers know what they had confirmed, so nothing is lost silently."""
+"""Test processes that are replaced by a backup: their peers know the confirmed links, so no link is lost silently."""
 
 import shutil
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ def put_back(backup: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kept", ["state known", "state put back", "store only"])
-def test_a_process_put_back_to_a_backup_loses_no_page(tmp_path: Path, kept: str, engine: str) -> None:
-    """One of three processes is put back, with and without its state number, which alone would reveal it."""
+def test_a_process_replaced_by_a_backup_loses_no_page(tmp_path: Path, kept: str, engine: str) -> None:
+    """One of three processes is replaced, with and without its state number, which alone would reveal it."""
     directory, backup = tmp_path / "crawl", tmp_path / "backup"
     flags = settings("--processes", "3", *QUICK, "--set", f"store.engine={engine}")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
@@ -51,7 +51,7 @@ def test_a_process_put_back_to_a_backup_loses_no_page(tmp_path: Path, kept: str,
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_store_rebuilt_after_damage_recovers_the_links_of_its_peers(tmp_path: Path, engine: str) -> None:
-    """The crawl is not complete: links that peers had sent wait only in the store that is lost."""
+    """The crawl is not complete, so the lost store contains the only copies of links that peers had sent."""
     directory = tmp_path / "crawl"
     flags = settings("--processes", "3", *QUICK, "--set", f"store.engine={engine}")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
@@ -71,7 +71,7 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 def run_all(nodes: Nodes, seed: str, *arguments: str) -> dict[str, Ended]:
-    """Run all nodes to their end; a node that is refused leaves others waiting for it, which are then stopped."""
+    """Run all nodes to their end; if one is refused, stop the others, which would wait for it."""
     started = {name: nodes.start(name, seed, *arguments) for name in "abc"}
     first = end(started["a"], timeout=60)
     if first.code:
@@ -81,10 +81,10 @@ def run_all(nodes: Nodes, seed: str, *arguments: str) -> dict[str, Ended]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_node_whose_directory_is_put_back_is_refused_until_it_is_recovered(
+def test_a_node_with_a_replaced_directory_is_refused_until_recovered(
     nodes: Nodes, tmp_path: Path, engine: str
 ) -> None:
-    """Nothing in its own directory reveals it: only the other nodes know."""
+    """Its own directory does not show that it was replaced; only the other nodes know it."""
     engines = ("--set", f"store.engine={engine}")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = run_all(nodes, web.seed, "--max-pages", "80", *engines)
@@ -93,7 +93,7 @@ def test_a_node_whose_directory_is_put_back_is_refused_until_it_is_recovered(
         ended = run_all(nodes, web.seed, *engines)
         assert {each.code for each in ended.values()} == {0}, ended
         put_back(tmp_path / "backup", tmp_path / "a")
-        for _ in range(3):  # each other node that has lost links to it refuses it until it has recovered them
+        for _ in range(3):  # each peer refuses `a` until the peer has recovered the links that `a` lost
             ended = run_all(nodes, web.seed, *engines)
             last = ended["a"].err.splitlines()[-1] if ended["a"].err else ""
             if ended["a"].code == 0:

@@ -1,4 +1,4 @@
-"""A directory at rest: lost and damaged files are found, named, and repaired if the repair loses no data."""
+"""Test that lost and damaged files of a directory at rest are found, named, and repaired if that loses no data."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ SMALL = ("--set", "pages.segment_bytes=20000")
 
 
 class Site:
-    """The web, and a finished crawl of it to be copied and damaged."""
+    """A web, and a finished crawl of it that tests copy and damage."""
 
     def __init__(self, web: TreeWeb, directory: Path) -> None:
         self.web = web
@@ -35,7 +35,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A crawl with the default engine; `tests/faults/test_engines.py` runs these tests with the other one."""
+    """Yield a crawl with the default engine; `tests/faults/test_engines.py` tests the other engine."""
     folder = tmp_path_factory.mktemp("site")
     with TreeWeb(folder, PAGES) as web:
         ended = crawl(folder / "crawl", web.seed, *settings(*SMALL))
@@ -61,7 +61,7 @@ def segments(directory: Path) -> list[Path]:
 
 
 def within_response(path: Path, place: int) -> int:
-    """Return a position within the first response from `place` on; if it is cut there, nothing of it can be read."""
+    """Return a position within the first response after `place`, so early that a cut leaves none of its payload."""
     members = contents(path, bytes_max=1 << 20)
     return next(
         offset + 15
@@ -76,7 +76,7 @@ def flip(path: Path, place: int) -> None:
     path.write_bytes(data)
 
 
-def test_a_sound_directory(directory: Path) -> None:
+def test_an_intact_directory_has_no_problems(directory: Path) -> None:
     checked = command("check", "--dir", directory)
     assert (checked.returncode, checked.stderr) == (0, ""), checked
     assert len(segments(directory)) > 3
@@ -84,7 +84,7 @@ def test_a_sound_directory(directory: Path) -> None:
 
 @pytest.mark.parametrize("left", [0, 5000])
 def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, left: int) -> None:
-    """A missing or truncated file: `check` reports it, opening queues its pages, the crawl fetches just these again."""
+    """`check` reports a missing or truncated file; opening queues its pages, and the crawl fetches only these again."""
     path = segments(directory)[1]
     if not left:
         path.unlink()
@@ -102,7 +102,7 @@ def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, 
     assert command("check", "--dir", directory).returncode == 0
 
 
-def test_repair_says_what_it_did(directory: Path) -> None:
+def test_a_repair_reports_its_actions(directory: Path) -> None:
     segments(directory)[1].unlink()
     repaired = command("check", "--dir", directory, "--repair")
     assert (
@@ -120,7 +120,7 @@ def test_a_missing_run_is_refused(directory: Path) -> None:
 
 
 def test_damage_within_files_is_found(directory: Path) -> None:
-    """A byte of a WARC record, and a value of the store."""
+    """The damage is a changed byte of a WARC record, and a changed value of the store."""
     flip(segments(directory)[0], segments(directory)[0].stat().st_size // 2)
     with closing(open_store(directory / "p0" / "store")) as store:
         key, value = next(scan_prefix(store, b"u/"))
@@ -140,7 +140,7 @@ def test_a_damaged_run_is_found(directory: Path) -> None:
     assert checked.returncode == 3 and run.name in checked.stdout + checked.stderr, checked
 
 
-def test_ballast_is_taken_and_freed(site: Site, directory: Path) -> None:
+def test_reserved_space_is_allocated_and_freed(site: Site, directory: Path) -> None:
     ended = crawl(directory, site.web.seed, *settings("--set", "store.ballast_bytes=1MiB"))
     ballast = directory / "p0" / "ballast"
     assert ended.code == 0 and ballast.stat().st_blocks * 512 >= 1 << 20
@@ -150,7 +150,7 @@ def test_ballast_is_taken_and_freed(site: Site, directory: Path) -> None:
 
 
 def test_a_store_without_its_manifest_is_rebuilt(site: Site, directory: Path) -> None:
-    """One line rejects the directory and names the remedy, which restores everything without fetching again."""
+    """The error is one line that names the remedy, which restores all pages without fetching them again."""
     max(directory.glob("p0/store/MANIFEST-*")).unlink()
     (directory / "p0" / "store" / "CURRENT").unlink()
     refused = crawl(directory, site.web.seed, *settings(*SMALL))
@@ -163,7 +163,7 @@ def test_a_store_without_its_manifest_is_rebuilt(site: Site, directory: Path) ->
     assert command("check", "--dir", directory).returncode == 0
 
 
-def test_repair_writes_nothing_before_the_ballast_is_free(
+def test_a_repair_frees_reserved_space_before_it_writes(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ballast = directory / "p0" / "ballast"
@@ -182,7 +182,7 @@ def test_repair_writes_nothing_before_the_ballast_is_free(
     assert checking.repair_before_opening(directory / "p0") == (["freed 1 MiB of ballast"], False)
 
 
-def test_repair_leaves_a_directory_in_use_alone(directory: Path) -> None:
+def test_a_repair_does_not_change_a_directory_in_use(directory: Path) -> None:
     (directory / "p0" / "ballast").write_bytes(b"x")
     with files.Lock(directory / "p0" / "node.lock", "p0"):
         repaired = command("check", "--dir", directory, "--repair")
@@ -195,7 +195,7 @@ def newest_log(directory: Path) -> Path:
 
 
 def leave_log(directory: Path) -> None:
-    """Let the newest log hold writes, as after a crash; a RocksDB that was closed has an empty one."""
+    """Fill the newest log with writes, as after a crash; after a clean close of RocksDB, it is empty."""
     path, copy = directory / "p0" / "store", directory / "copy"
     with closing(open_store(path)) as store:
         for key, value in list(scan_prefix(store, b"u/")):
@@ -208,7 +208,7 @@ def leave_log(directory: Path) -> None:
 
 
 def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
-    """The bytes that a power cut leaves after the last complete record are reported, and the crawl continues."""
+    """Bytes that a power cut leaves after the last complete record are cut and reported, and the crawl continues."""
     leave_log(directory)
     log = newest_log(directory)
     log.write_bytes(log.read_bytes() + bytes(range(256)) * 20)
@@ -219,7 +219,7 @@ def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
 
 @pytest.mark.parametrize("byte", [5, 100])
 def test_damage_in_the_middle_of_the_store_is_refused(site: Site, directory: Path, byte: int) -> None:
-    """The content or the length of a record is damaged: a record longer than the file is not the end of the log."""
+    """The content or the length of a record is damaged; a record longer than the file must not count as the log's end."""
     leave_log(directory)
     log = newest_log(directory)
     data = log.read_bytes()
@@ -230,7 +230,7 @@ def test_damage_in_the_middle_of_the_store_is_refused(site: Site, directory: Pat
     assert ended.code == 3 and "store" in ended.err and ended.err.count("\n") == 1, ended
 
 
-def test_the_secret_of_the_admin_server_is_checked_and_made_anew(site: Site, directory: Path) -> None:
+def test_an_invalid_admin_token_is_reported_and_replaced(site: Site, directory: Path) -> None:
     token = directory / "admin-token"
     token.write_text("deadbeef\n")
     checked = command("check", "--dir", directory)
@@ -241,7 +241,7 @@ def test_the_secret_of_the_admin_server_is_checked_and_made_anew(site: Site, dir
 
 
 def test_a_log_that_was_cut_between_two_records_is_refused(site: Site, directory: Path) -> None:
-    """The log looks whole, but it lacks the entry of the last clean shutdown."""
+    """The log looks intact, but the entry of the last clean shutdown is missing."""
     log = newest_log(directory)
     data = log.read_bytes()
     if not data:
@@ -271,10 +271,10 @@ def test_a_log_that_was_cut_between_two_records_is_refused(site: Site, directory
         ("p0/warc/*.gz", "flipped"),
     ],
 )
-def test_nothing_is_lost_in_silence(site: Site, directory: Path, pattern: str, how: str) -> None:
-    """A damaged directory is refused with exit 3; after a repair, the crawl lacks no page and fetches few again."""
+def test_damage_is_never_silent(site: Site, directory: Path, pattern: str, how: str) -> None:
+    """`check` ends with exit code 3; after a repair, the crawl has all pages and has fetched few of them again."""
     assert command("check", "--dir", directory).returncode == 0
-    open_store(directory / "p0" / "store").close()  # an opening turns the log into a table
+    open_store(directory / "p0" / "store").close()  # opening the store turns the log into a table
     path = max(directory.glob(pattern), key=lambda path: path.stat().st_size)
     if how == "flipped":
         flip(path, path.stat().st_size // 2)

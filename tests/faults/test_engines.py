@@ -1,6 +1,6 @@
-"""The tests of `test_crash.py`, `test_damage.py` and `test_full_disk.py`, with the engine that is not the default.
+"""Test both storage engines with small versions of `test_crash.py`, `test_damage.py` and `test_full_disk.py`.
 
-`CRAWLER_STORE__ENGINE=rocksdict scripts/test tests/faults` runs all of them with it.
+`CRAWLER_STORE__ENGINE=rocksdict scripts/test tests/faults` runs all of these tests with RocksDB.
 """
 
 import os
@@ -38,12 +38,12 @@ def test_kills_and_power_cuts_lose_nothing(tmp_path: Path, engine: str) -> None:
     assert engine_of(tmp_path / "cut" / "p0" / "store") == engine
 
 
-def test_damage_is_refused_and_mended(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A torn tail is cut; a table, the manifest or the whole store that is damaged or gone is rebuilt."""
+def test_damage_is_refused_and_repaired(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torn tail is cut; after the loss of a table, the manifest or the whole store, the store is rebuilt."""
     with TreeWeb(tmp_path, 60) as web:
         sound = tmp_path / "sound"
         assert crawl(sound, web.seed, *settings(*SMALL)).code == 0
-        monkeypatch.delenv("CRAWLER_STORE__ENGINE")  # recorded with the crawl, and reported by its store
+        monkeypatch.delenv("CRAWLER_STORE__ENGINE")  # the engine is saved with the crawl
         assert f'engine = "{engine}"' in (sound / "crawl.toml").read_text()
         for harm in ("torn", "log", "table", "manifest", "store"):
             directory = Path(shutil.copytree(sound, tmp_path / harm))
@@ -51,7 +51,7 @@ def test_damage_is_refused_and_mended(tmp_path: Path, engine: str, monkeypatch: 
             ended = crawl(directory, web.seed, *settings(*SMALL))
             assert ended.code == (0 if harm == "torn" else 3) and ended.err.count("\n") == 1, (harm, ended)
             if harm == "log":
-                continue  # acknowledged writes follow the damage: only a person may decide to lose them
+                continue  # acknowledged writes follow the damage, so only a person may decide to lose them
             repaired = command("check", "--dir", directory, "--repair")
             assert repaired.returncode == 0, (harm, repaired)
             assert crawl(directory, web.seed, *settings(*SMALL)).code == 0
@@ -79,7 +79,7 @@ def _damage(directory: Path, engine: str, harm: str) -> None:
         shutil.rmtree(store)
 
 
-def test_an_engine_cannot_change_but_by_reshard(tmp_path: Path, engine: str) -> None:
+def test_only_a_reshard_can_change_the_engine(tmp_path: Path, engine: str) -> None:
     with TreeWeb(tmp_path, 30) as web:
         directory = tmp_path / "crawl"
         assert crawl(directory, web.seed, *settings(*SMALL)).code == 0

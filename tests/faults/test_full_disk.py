@@ -1,4 +1,4 @@
-"""A disk that is really full: a small tmpfs. Without the right to mount one, these tests are skipped."""
+"""Test a full disk, which is a small tmpfs; the tests are skipped if the user may not mount one."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.faults.harness import TreeWeb, crawl, judge, settings
 
 PAGES = 60
-# Disable the limits on free space, so that writes fail, and the file that would be deleted to free space.
+# Disable the limits on free space and the reserved file, so that writes fail.
 BARE = settings(
     *("--set", "store.low_water_bytes=0", "--set", "store.stop_water_bytes=0"),
     *("--set", "store.ballast_bytes=0"),
@@ -40,10 +40,10 @@ def fill(disk: Path, left: int) -> None:
     ("begun", "left"),
     [(False, 0), (False, 4), (False, 20), (False, 32), (False, 64), (True, 0), (True, 8)],
 )
-def test_a_full_disk_is_exit_75_and_nothing_is_lost(
+def test_a_full_disk_gives_exit_code_75_and_loses_nothing(
     tmp_path: Path, disk: Path, begun: bool, left: int
 ) -> None:
-    """Wherever the first write fails (seed, store, settings, archive), one line says so, and the next run completes."""
+    """Whichever write fails first (seed, store, settings, archive), the error is one line, and the next run completes."""
     with TreeWeb(tmp_path, PAGES) as web:
         if begun:
             assert crawl(disk / "crawl", web.seed, *BARE, "--max-pages", "20").code == 0

@@ -1,4 +1,4 @@
-"""`recover` and `reshard`, killed before any write and run again, have the same result as without a kill."""
+"""Test that `recover` and `reshard`, killed before any write and repeated, have the same result as without a kill."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ from tests.faults.every_write import run
 from tests.faults.harness import TreeWeb, crawl, settings
 
 PAGES = 200
-LAST = 7  # writes at the end of a command, where journal, names and folders change: each of them is tried
+LAST = 7  # the last writes of a command change journal, names and folders, so a kill is tried before each of them
 
 
 def command(*words: str) -> int:
@@ -30,20 +30,20 @@ def command(*words: str) -> int:
 
 
 def ran(folder: Path, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a call in a separate process."""
+    """Call a function in a separate process; return its result."""
     done = run(folder, call, *arguments)
     assert done is not None
     return done.result
 
 
 def kill_points(writes: int) -> list[int]:
-    """`CRAWLER_KILLS=1` kills before each write, N before each Nth; by default, a few and the last ones are tried."""
+    """Return the writes before which to kill: each Nth with `CRAWLER_KILLS=N`, else a few, and always the last ones."""
     step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 3)))
     return sorted({*range(step // 2 + 1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 
 
 def is_refused_or_clean(directory: Path) -> None:
-    """Any other command refuses the directory and names the remedy, or finds no trace of the command that was killed."""
+    """Assert that other commands refuse the directory and name the remedy, or find no trace of the killed command."""
     try:
         ready(CrawlDirectory(directory))
     except DirectoryError as error:
@@ -63,7 +63,7 @@ def is_whole(directory: Path) -> None:
 
 @pytest.fixture(scope="module")
 def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A crawl of two processes that was stopped in the middle: links wait in outboxes and DUEs."""
+    """Return a crawl of two processes that was stopped in the middle, so that links wait in outboxes and DUEs."""
     folder = tmp_path_factory.mktemp("half_done")
     with TreeWeb(folder, PAGES, "--fanout", "3", "--delay", "0.05") as web:
         flags = ("--processes", "2", "--max-pages", "60", *QUICK, "--concurrency", "8")
@@ -77,7 +77,7 @@ def copy_of(directory: Path, to: Path) -> Path:
     return Path(shutil.copytree(directory, to, ignore=shutil.ignore_patterns("*.sock")))
 
 
-def test_a_reshard_that_was_killed_goes_on(half_done: Path, tmp_path: Path) -> None:
+def test_a_killed_reshard_is_completed(half_done: Path, tmp_path: Path) -> None:
     directory = copy_of(half_done, tmp_path / "crawl")
     reshard = partial(command, "reshard", "--to", "3", "--dir", str(directory))
     alone = run(directory, reshard)
@@ -95,7 +95,7 @@ def test_a_reshard_that_was_killed_goes_on(half_done: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "words", [("status",), ("why", "http://localhost/"), ("check",), ("set", "crawl.rate=3")]
 )
-def test_what_was_being_built_is_removed_by_the_next_command(
+def test_the_next_command_removes_an_unfinished_folder(
     half_done: Path, tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = copy_of(half_done, tmp_path / "crawl")
@@ -112,7 +112,7 @@ def test_what_was_being_built_is_removed_by_the_next_command(
 
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Path, str]]:
-    """A finished crawl of three processes, one of which has lost its disk: (web, directory, name of the process)."""
+    """Yield the web and directory of a finished crawl of three processes, and the name of one that lost its disk."""
     folder = tmp_path_factory.mktemp("lost")
     directory = folder / "crawl"
     with TreeWeb(folder, PAGES, "--fanout", "3", hosts=30) as web:
@@ -124,8 +124,8 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Pa
         yield web, directory, name
 
 
-def test_the_crawl_goes_on_behind_it(lost: tuple[TreeWeb, Path, str], tmp_path: Path) -> None:
-    """`recover` is killed between the two survivors; in the end all pages are there."""
+def test_the_crawl_continues_after_a_killed_recovery(lost: tuple[TreeWeb, Path, str], tmp_path: Path) -> None:
+    """`recover` is killed halfway and repeated; then the crawl fetches all missing pages."""
     web, source, name = lost
     directory = copy_of(source, tmp_path / "crawl")
     recover = partial(command, "recover", name, "--dir", str(directory))

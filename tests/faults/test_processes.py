@@ -1,10 +1,10 @@
-"""kill -9 of processes of a crawl of three: no link on its way between them is lost, none is applied twice.
+"""Test that kill -9 of processes of a crawl of three loses no link between them and applies none twice.
 
-Goal: the promise of `splitter/README.md`, "Protocol". Method: real processes under the
-supervisor, on a tree-shaped web, where every URL has one in-link and two links
-of three cross between processes. They are killed at random instants from
-outside, or end themselves at the steps of the exchange; the server's log and
-the WARC files are compared with the truth.
+This is the promise of `splitter/README.md`, "Protocol". Real processes run under the
+supervisor on a tree-shaped web, where every URL has one in-link and two of three links
+cross between processes. They are killed from outside at random times, or kill
+themselves at the steps of the exchange; then the server's log and the WARC files are
+compared with the truth.
 """
 
 import os
@@ -34,7 +34,7 @@ FLAGS = (
 
 
 def pids(directory: Path) -> list[int]:
-    """Return the processes of the crawl that hold the locks of their folders."""
+    """Return the process ids that hold the locks of the crawl's folders."""
     found = []
     for lock in sorted(directory.glob("p*/node.lock")):
         fields = lock.read_text().split()
@@ -44,7 +44,7 @@ def pids(directory: Path) -> list[int]:
 
 
 def kill_one(directory: Path, rng: random.Random) -> list[float]:
-    """Kill one of the processes; return the instant in a list, [] if none runs."""
+    """Kill one of the processes; return a list with the time, or [] if none runs."""
     running = pids(directory)
     if not running:
         return []
@@ -53,7 +53,7 @@ def kill_one(directory: Path, rng: random.Random) -> list[float]:
 
 
 def crawl_and_kill(web: TreeWeb, directory: Path, kills: int, rng: random.Random) -> list[float]:
-    """Crawl to the end and kill one process at intervals; return the times of the kills."""
+    """Crawl to the end, killing one process at intervals; return the times of the kills."""
     process = start(directory, web.seed, *settings(*FLAGS))
     instants: list[float] = []
     fetched = 0
@@ -82,7 +82,7 @@ def test_kills_of_random_processes_lose_nothing(tmp_path: Path) -> None:
 
 
 def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence[str] = ("crawler",)) -> bool:
-    """Return whether the crawl ended cleanly within 60 seconds; otherwise kill it, which ends its children too.
+    """Crawl with a fault for at most 60 seconds, then kill the crawl and its children; return whether it ended cleanly.
 
     A process that has lost links that it had confirmed to its peers stops with exit code 3.
     """
@@ -99,7 +99,7 @@ def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence
 
 @pytest.mark.parametrize("fault", ["entries sent:3", "entries accepted:3", "acks sent:3"])
 def test_kills_at_the_steps_of_the_exchange_lose_nothing(tmp_path: Path, fault: str) -> None:
-    """Each process kills itself once at each step."""
+    """Each process kills itself once at each step of the exchange."""
     with TreeWeb(tmp_path, PAGES // 3, "--fanout", "3") as web:
         assert crawl_with_fault(web, tmp_path / "crawl", fault)
         found = judge(web, tmp_path / "crawl")
@@ -110,11 +110,11 @@ def test_kills_at_the_steps_of_the_exchange_lose_nothing(tmp_path: Path, fault: 
 @pytest.mark.parametrize(
     ("bug", "point"), [("ack-before-commit", "acks sent"), ("outbox-in-memory", "batch written")]
 )
-def test_the_judge_sees_a_planted_bug(tmp_path: Path, bug: str, point: str) -> None:
+def test_a_planted_bug_is_found(tmp_path: Path, bug: str, point: str) -> None:
     """A crash test that cannot fail proves nothing. Not every crash shows the bug, so six crawls are tried.
 
-    It shows as lost links, as a process that its peers refuse because it has lost links, or as a crawl that waits for
-    them forever.
+    The bug shows as lost links, as a process that its peers refuse because it has lost links, or as a crawl that waits
+    for such links forever.
     """
     for times in (3, 5, 8, 12, 17, 23):
         folder = tmp_path / str(times)

@@ -1,4 +1,4 @@
-"""`check --repair`, killed before any write and run again, repairs the same as without a kill."""
+"""Test that `check --repair`, killed before any write and repeated, repairs as much as without a kill."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ SMALL = ("--set", "pages.segment_bytes=20000")
 
 
 class Site(NamedTuple):
-    """The web, and a crawl of a part of it that was killed: links wait in its log."""
+    """A web, and a killed crawl of a part of it, in whose log links wait."""
 
     web: TreeWeb
     directory: Path
@@ -41,13 +41,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         ended = crawl(folder / "crawl", web.seed, *settings(*SMALL), fault="links synced:9")
         assert ended.code == -signal.SIGKILL, ended.err
         (folder / "crawl" / "p0" / "control.sock").unlink()
-        # Read what is known from a copy, because opening a store changes it.
+        # Read the known URLs from a copy, because opening a store changes it.
         copy = Path(shutil.copytree(folder / "crawl", folder / "copy"))
         yield Site(web, folder / "crawl", run_to_end(copy, known, copy)[0])
 
 
 def no_manifest(directory: Path) -> None:
-    """The engine rebuilds the store from its tables."""
+    """Delete the manifest; the engine can rebuild the store from its tables."""
     max(directory.glob("p0/store/MANIFEST-*")).unlink()
     (directory / "p0" / "store" / "CURRENT").unlink()
 
@@ -57,7 +57,7 @@ def no_store(directory: Path) -> None:
 
 
 def no_segment(directory: Path) -> None:
-    """One segment is gone, and a record of another is broken."""
+    """Delete one segment, and damage a record of another."""
     first, second = sorted(directory.glob("p0/warc/*.gz*"))[:2]
     first.unlink()
     data = bytearray(second.read_bytes())
@@ -80,7 +80,7 @@ def run_to_end(folder: Path, command: Callable[..., Any], *arguments: Any) -> An
 
 
 def known(directory: Path) -> tuple[set[int], set[int]]:
-    """Return the fingerprints of known URLs, and those of records without a copy; the store must be closed."""
+    """Return the fingerprints of known URLs, and of stored pages without a copy that are not queued; opens the store."""
     with closing(open_store(directory / "p0" / "store")) as store:
         queued = {
             decode(key, value).fingerprint
@@ -101,11 +101,11 @@ def known(directory: Path) -> tuple[set[int], set[int]]:
 
 
 @pytest.mark.parametrize("damage", [no_manifest, no_store, no_segment], ids=lambda damage: damage.__name__)
-def test_a_repair_that_was_killed_goes_on(site: Site, tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    """A killed repair that is repeated finds every URL that an undisturbed one finds, many of them only in the links
-    log; no record stays without its copy, and no file of the repair remains.
+def test_a_killed_repair_is_completed(site: Site, tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """The repeated repair finds every URL that an undisturbed one finds, many of them only in the links log.
 
-    `CRAWLER_KILLS=1` kills before each write, N before each Nth; without it, a few writes are tried.
+    No record stays without its copy, and no file of the repair remains. `CRAWLER_KILLS=1` kills before each write, N
+    before each Nth; by default, a few writes are tried.
     """
     directory = Path(shutil.copytree(site.directory, tmp_path / "crawl"))
     damage(directory)
@@ -129,8 +129,8 @@ def test_a_repair_that_was_killed_goes_on(site: Site, tmp_path: Path, damage: Ca
 
 
 @pytest.mark.parametrize("kill_at", [12, 30])
-def test_the_crawl_goes_on_behind_it(site: Site, tmp_path: Path, kill_at: int) -> None:
-    """Until the repair is complete, every other command refuses the directory; in the end all pages are there."""
+def test_the_crawl_continues_after_a_killed_repair(site: Site, tmp_path: Path, kill_at: int) -> None:
+    """Until the repair is complete, a crawl is refused; afterwards it fetches all missing pages."""
     directory = Path(shutil.copytree(site.directory, tmp_path / "crawl"))
     no_manifest(directory)
     assert run(directory, repair, directory, kill_at=kill_at) is None
@@ -143,7 +143,7 @@ def test_the_crawl_goes_on_behind_it(site: Site, tmp_path: Path, kill_at: int) -
 
 
 def content(directory: Path) -> dict[str, bytes]:
-    """Return the files of the crawl, except its locks and the files that only repairs write."""
+    """Return the content of the crawl's files, without locks and files that only repairs write."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return {
         str(path.relative_to(directory)): path.read_bytes()
@@ -156,8 +156,11 @@ def content(directory: Path) -> dict[str, bytes]:
 def test_no_crawl_runs_after_a_repair_was_killed(
     site: Site, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    """A repair that was killed while it examined left no journal; a crawl then ran on the damaged store, and one page
-    was stored twice. The journal must exist from the first change of a repair to its end."""
+    """The journal must exist from the first change of a repair to its end.
+
+    Once, a repair that was killed during its examination left no journal; a crawl then ran on the damaged store, and
+    one page was stored twice.
+    """
     directory = tmp_path / "crawl"
     shutil.copytree(site.directory, directory)
     damage(directory)

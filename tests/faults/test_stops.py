@@ -1,4 +1,4 @@
-"""Signals, locks, full disks, a clock that jumps: the crawl ends as promised, and a later run continues it.
+"""Test that after signals, locks, full disks and clock jumps, a crawl ends as promised, and a later run continues it.
 
 The results are checked against a tree-shaped web and the server's log, as in `test_crash.py`.
 """
@@ -34,7 +34,7 @@ def web(tmp_path: Path) -> Iterator[TreeWeb]:
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    """Wait until `condition` holds; the process must be running meanwhile."""
+    """Wait until `condition` holds; assert that the process runs meanwhile."""
     give_up = time.monotonic() + 60
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -45,15 +45,15 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") ->
 def begin(
     web: TreeWeb, directory: Path, *arguments: str, pages: int = 40, module: Sequence[str] = ("crawler",)
 ) -> "subprocess.Popen[str]":
-    """Start a crawl and wait until it has fetched some pages, far from its end."""
+    """Start a crawl; wait until it has fetched some of its pages."""
     before = web.fetched().total()
     process = start(directory, web.seed, *settings("--concurrency", "5", *arguments), module=module)
     wait_for(lambda: web.fetched().total() >= before + pages, process)
     return process
 
 
-def test_first_signal_stops_in_order(web: TreeWeb, tmp_path: Path) -> None:
-    """SIGINT, then SIGTERM and SIGHUP in the next runs: exit 0, a line says how to continue, nothing is fetched again."""
+def test_the_first_signal_stops_cleanly(web: TreeWeb, tmp_path: Path) -> None:
+    """SIGINT, SIGTERM and SIGHUP give exit code 0 and a line on how to continue; no page is fetched again."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process = begin(web, tmp_path / "crawl", module=IN_TERMINAL)
         process.send_signal(number)
@@ -66,13 +66,13 @@ def test_first_signal_stops_in_order(web: TreeWeb, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize("nohup", [True, False])
-def test_a_service_and_a_crawl_under_nohup_survive_sighup_and_any_crawl_sigusr1(
+def test_signals_that_must_not_stop_a_crawl(
     web: TreeWeb, tmp_path: Path, processes: str, nohup: bool
 ) -> None:
-    """Goal: the run continues to its end. Every process of the crawl gets the signals. A service has no terminal."""
+    """SIGHUP stops neither a crawl under nohup nor a service, which has no terminal; SIGUSR1 stops no crawl."""
     kept = signal.getsignal(signal.SIGHUP)
     if nohup:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the child inherits it
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the child inherits this
     try:
         module = IN_TERMINAL if nohup else NO_TERMINAL
         process = begin(web, tmp_path / "crawl", "--processes", processes, module=module)
@@ -91,13 +91,13 @@ def test_a_service_and_a_crawl_under_nohup_survive_sighup_and_any_crawl_sigusr1(
 def test_a_signal_while_the_process_ends_keeps_the_exit_code(
     web: TreeWeb, tmp_path: Path, number: str
 ) -> None:
-    """Goal: 0, as without the signal. The process signals itself from an exit function, after the command has ended."""
+    """The exit code is 0, as without the signal, which an exit function sends after the command has ended."""
     late = ("tests.faults.late", number)
     ended = crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "20"), module=late)
     assert ended.code == 0 and "late signal" in ended.err and "stopping" not in ended.err, ended
 
 
-def test_second_signal_stops_at_once(tmp_path: Path) -> None:
+def test_the_second_signal_stops_immediately(tmp_path: Path) -> None:
     with TreeWeb(tmp_path, PAGES, "--delay", "0.3") as web:
         process = begin(web, tmp_path / "crawl", pages=3)
         process.send_signal(signal.SIGINT)
@@ -110,19 +110,19 @@ def test_second_signal_stops_at_once(tmp_path: Path) -> None:
         assert judge(web, tmp_path / "crawl", [killed]).flawless
 
 
-def test_stopped_for_a_while(web: TreeWeb, tmp_path: Path) -> None:
-    """After SIGSTOP and SIGCONT nothing is lost or repeated."""
+def test_a_process_that_is_suspended_for_a_while(web: TreeWeb, tmp_path: Path) -> None:
+    """After SIGSTOP and SIGCONT no page is lost or fetched twice."""
     process = begin(web, tmp_path / "crawl")
     process.send_signal(signal.SIGSTOP)
-    time.sleep(0.5)  # the stop itself
+    time.sleep(0.5)  # the time for which the process is suspended
     process.send_signal(signal.SIGCONT)
     assert end(process).code == 0
     found = judge(web, tmp_path / "crawl")
     assert found.flawless and found.refetched == 0, found
 
 
-def test_the_parser_is_killed(web: TreeWeb, tmp_path: Path) -> None:
-    """The page that it parsed is scanned without a tree, and the next page gets a new parser."""
+def test_a_killed_parser_is_replaced(web: TreeWeb, tmp_path: Path) -> None:
+    """The page that was being parsed is scanned without a tree, and the next page gets a new parser."""
     process = begin(web, tmp_path / "crawl", "--set", "extract.inline_bytes_max=1")
     for _ in range(3):
         _kill_parser(process)
@@ -139,7 +139,7 @@ def _kill_parser(process: "subprocess.Popen[str]") -> None:
 
 
 def _parsers(pid: int) -> list[int]:
-    """Return the child processes, all of them parsers; a killed child that was not waited for has no command line."""
+    """Return the running child processes, which are all parsers; a killed child without a command line is left out."""
     return [child for child in _children(pid) if Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
@@ -147,7 +147,7 @@ def _children(pid: int) -> list[int]:
     return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
-def test_second_process_on_a_directory(tmp_path: Path) -> None:
+def test_a_second_process_on_a_directory_is_refused(tmp_path: Path) -> None:
     with TreeWeb(tmp_path, PAGES, "--delay", "0.5") as web:
         process = begin(web, tmp_path / "crawl", pages=1)
         second = crawl(tmp_path / "crawl", web.seed, *settings())
@@ -166,8 +166,10 @@ def test_second_process_on_a_directory(tmp_path: Path) -> None:
         (("--set", "pages.segment_bytes=20000"), 110_000, "store: write failed"),
     ],
 )
-def test_no_room(web: TreeWeb, tmp_path: Path, arguments: tuple[str, ...], size: int, named: str) -> None:
-    """A write of the WARC or the store fails: exit 75 and one line; once there is space, the next run completes."""
+def test_a_failed_write_ends_the_run(
+    web: TreeWeb, tmp_path: Path, arguments: tuple[str, ...], size: int, named: str
+) -> None:
+    """If a write to the WARC or the store fails, the run ends with code 75 and one line; the next one completes."""
     full = crawl(tmp_path / "crawl", web.seed, *settings(*arguments), file_bytes_max=size)
     killed = time.time()
     assert full.code == 75 and full.err.count("\n") == 1 and named in full.err, full
@@ -176,8 +178,8 @@ def test_no_room(web: TreeWeb, tmp_path: Path, arguments: tuple[str, ...], size:
     assert found.flawless and found.refetched <= CONCURRENCY, found
 
 
-def test_no_room_for_runs(web: TreeWeb, tmp_path: Path) -> None:
-    """Nothing depends on a run yet, so the crawl continues and writes it later."""
+def test_a_failed_write_of_a_run_is_repeated(web: TreeWeb, tmp_path: Path) -> None:
+    """No data depends on a new DUE run yet, so the crawl continues and writes the run later."""
     module = ("tests.faults.planted", "no-room-for-runs")
     ended = crawl(tmp_path / "crawl", web.seed, *settings("--set", "due.max_wait=0.1"), module=module)
     assert ended.code == 0 and ended.err.count("No space left") == 3, ended
@@ -192,7 +194,7 @@ def _config(**sections: dict[str, object]) -> dict[str, object]:
 
 
 def _crawl_here(config: dict[str, object], web: TreeWeb, directory: Path) -> dict[str, Any]:
-    """Crawl in this process; return the report."""
+    """Run a crawl in this process; return its report."""
 
     async def run() -> dict[str, Any]:
         async with Crawl(configure(config), directory=directory, seeds=[web.seed]) as crawling:
@@ -201,8 +203,10 @@ def _crawl_here(config: dict[str, object], web: TreeWeb, directory: Path) -> dic
     return asyncio.run(run())
 
 
-def test_low_water(web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the disk is nearly full nothing is fetched; when there is space again the crawl continues."""
+def test_fetching_pauses_while_space_is_low(
+    web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the disk is nearly full, no page is fetched; when there is space again, the crawl continues."""
     free = iter([1 << 30] * 3)
     looks: list[int] = []
 
@@ -219,8 +223,8 @@ def test_low_water(web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert judge(web, tmp_path / "crawl").flawless
 
 
-def test_stop_water(web: TreeWeb, tmp_path: Path) -> None:
-    """Below the lowest mark of free space the crawl stops cleanly and loses nothing."""
+def test_the_crawl_stops_when_space_is_very_low(web: TreeWeb, tmp_path: Path) -> None:
+    """Below the lowest limit of free space, the crawl stops cleanly and loses no page."""
     report = _crawl_here(_config(store={"stop_water_bytes": 1 << 60}), web, tmp_path / "crawl")
     assert (report["stopped_by"], report["conservation"]) == ("disk", "holds")
     assert report["frontier"]["todo"] == 1, "the seed is kept"
@@ -232,7 +236,7 @@ def test_stop_water(web: TreeWeb, tmp_path: Path) -> None:
 def test_a_bug_in_the_writer_thread_costs_one_body(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: the bug is logged once and counted, the crawl continues to its end, and the page has a record."""
+    """The bug is logged once and counted, the crawl continues to its end, and the page has a record."""
     request = warc.request
 
     def broken(*arguments: bytes, **options: bool) -> bytes:
@@ -248,10 +252,10 @@ def test_a_bug_in_the_writer_thread_costs_one_body(
     assert judge(web, tmp_path / "crawl").flawless
 
 
-def test_a_bug_that_no_page_is_to_blame_for_ends_the_run_and_is_logged(
+def test_a_bug_outside_of_any_page_ends_the_run(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: the log says where the bug is, nothing is lost, and the next run continues."""
+    """The log says where the bug is, no page is lost, and the next run continues."""
 
     def broken(*_: object) -> None:
         raise RuntimeError("planted")
@@ -268,10 +272,10 @@ def test_a_bug_that_no_page_is_to_blame_for_ends_the_run_and_is_logged(
 
 
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0, -(86_400.0 * 365)])
-def test_a_clock_that_jumps(
+def test_a_clock_that_jumps_delays_no_host(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
-    """Between two runs the wall clock moves: no host waits for it, and nothing is lost."""
+    """The wall clock moves between two runs; no host waits for it, and no page is lost."""
     assert crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "50")).code == 0
     wall = time.time
     monkeypatch.setattr(time, "time", lambda: wall() + jump)
@@ -283,8 +287,10 @@ def test_a_clock_that_jumps(
     assert found.flawless and found.refetched == 0, found
 
 
-def test_a_fetch_that_outlasts_the_grace_of_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fetch is cut off and its host is held until then; the stop is clean, and the next run fetches the page."""
+def test_a_fetch_that_outlasts_the_grace_period_of_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fetch is cut off, and its host is held until then. The stop is clean; the next run fetches the page."""
     monkeypatch.setattr(process_module, "STOP_GRACE", 0.05)
     monkeypatch.setattr(Environment, "watch_interval", 0.05)
     limits = {"scope": "any", "depth": 1000, "max_time": 0.3}
@@ -307,10 +313,10 @@ def test_a_fetch_that_outlasts_the_grace_of_a_stop(tmp_path: Path, monkeypatch: 
         ("SIGTERM", "crawler.process.process"),
     ],
 )
-def test_a_signal_in_the_imports_stops_in_order(
+def test_a_signal_during_the_imports_stops_cleanly(
     web: TreeWeb, tmp_path: Path, number: str, module: str
 ) -> None:
-    """Goal: exit 0, and the seeds are kept, so the next run needs none. The process signals itself, to be on time."""
+    """The exit code is 0, and the seeds are saved for the next run. The process signals itself at the right time."""
     early = (IN_TERMINAL[0], "tests.faults.early", number, module)
     first = crawl(tmp_path / "crawl", web.seed, *settings(), module=early)
     assert first.code == 0 and "stopping as soon" in first.err, first
@@ -320,8 +326,8 @@ def test_a_signal_in_the_imports_stops_in_order(
 
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
-def test_a_signal_in_the_imports_of_several_processes(web: TreeWeb, tmp_path: Path, number: str) -> None:
-    """Goal: children that are forked after the signal stop with their supervisor."""
+def test_a_signal_during_the_imports_stops_all_processes(web: TreeWeb, tmp_path: Path, number: str) -> None:
+    """Children that are forked after the signal stop with their supervisor."""
     several = settings("--processes", "2")
     early = (IN_TERMINAL[0], "tests.faults.early", number, "crawler.supervision.supervisor")
     first = crawl(tmp_path / "crawl", web.seed, *several, module=early)
@@ -331,14 +337,14 @@ def test_a_signal_in_the_imports_of_several_processes(web: TreeWeb, tmp_path: Pa
     assert judge(web, tmp_path / "crawl").flawless
 
 
-def test_a_signal_before_a_command_that_has_nothing_to_stop(tmp_path: Path) -> None:
-    """Goal: the signal ends `crawler status`, as it ends any program."""
+def test_a_signal_ends_a_command_that_needs_no_clean_stop(tmp_path: Path) -> None:
+    """The signal ends `crawler status` as it ends any program."""
     words = ["-m", "tests.faults.early", "SIGTERM", "crawler.cli", "status", "--dir", str(tmp_path)]
     assert subprocess.run([sys.executable, *words], check=False, capture_output=True).returncode == -15
 
 
-def test_nothing_of_ours_is_imported_before_signals_are_noted() -> None:
-    """Goal: signals are handled from the end of the interpreter's own start on."""
+def test_signal_handlers_are_installed_before_any_import() -> None:
+    """Signals are handled as soon as the interpreter has started."""
     code = "import sys, crawler.__main__; print([name for name in sys.modules if name.startswith('crawler')])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert (

@@ -1,7 +1,7 @@
-"""`withdraw` and `withdraw --erase`, killed before any write and repeated: nothing withdrawn is shown, nothing else lost.
+"""Test `withdraw`, also with `--erase`, killed before any write: withdrawn pages are not shown, no other page is lost.
 
-The site is a tree, so a page that is lost would stay lost, and several hosts have equal
-pages: copies that stay refer to responses of pages that are erased.
+The site is a tree, so a page that is lost would stay lost. Several hosts have equal
+pages, so copies that stay refer to responses of pages that are erased.
 """
 
 import os
@@ -30,7 +30,7 @@ from tests.faults.every_write import run
 
 HOSTS, PAGES, FANOUT = 6, 60, 3
 LEAF = "a leaf among equals"
-LAST = 3  # writes at the end of a command, each of which is tried
+LAST = 3  # a kill is tried before each of the last writes of a command
 
 
 def host(number: int) -> str:
@@ -38,7 +38,7 @@ def host(number: int) -> str:
 
 
 def tree_page(web: Web, number: int) -> str:
-    """Page `number` of a tree over all hosts; every third leaf has the same bytes."""
+    """Return page `number` of a tree over all hosts; every third leaf has the same bytes."""
     children = range(number * FANOUT + 1, min(number * FANOUT + FANOUT + 1, PAGES))
     links = [web.url(f"/{child}", host(child)) for child in children]
     return page(*links, text=LEAF if not links and number % 3 else f"page {number}")
@@ -48,7 +48,7 @@ def tree_page(web: Web, number: int) -> str:
 def crawled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Web, Path]]:
-    """A crawl at rest, by one process and by three, in small segments."""
+    """Return crawls at rest, by one process and by three, with small segments."""
     directory = tmp_path_factory.mktemp("crawled") / "crawl"
     with Web({}) as web:
         web.routes = {f"{host(n)}/{n}": tree_page(web, n) for n in range(PAGES)}
@@ -70,7 +70,7 @@ def shown(directory: Path) -> dict[str, bytes]:
 
 
 def holder(directory: Path) -> str:
-    """Return the host of the response that equal leaves of other hosts repeat."""
+    """Return the host of the response to which equal leaves of other hosts refer."""
     with opened(directory) as stored:
         for archive in stored.archives:
             for _, capture in archive.all_captures():
@@ -83,7 +83,7 @@ def holder(directory: Path) -> str:
 
 
 def records_of(directory: Path, name: str) -> int:
-    """Return the number of WARC records in the directory that are of a host or refer to one of its pages."""
+    """Return the number of WARC records in the directory that belong to a host or refer to one of its pages."""
     return sum(
         any(
             f"//{name}:" in record.fields.get(field, "")
@@ -115,13 +115,15 @@ def ran(folder: Path, call: object, *arguments: object) -> object:
 
 
 def kill_points(writes: int) -> list[int]:
-    """`CRAWLER_KILLS=1` kills before each write, N before each Nth; by default, a few and the last ones are tried."""
+    """Return the writes before which to kill: each Nth with `CRAWLER_KILLS=N`, else a few, and always the last ones."""
     step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 4)))
     return sorted({*range(1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 
 
 @pytest.mark.parametrize("flags", [(), ("--erase",)], ids=["withdraw", "erase"])
-def test_killed_before_any_write(crawled: tuple[Web, Path], tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_a_withdrawal_killed_before_any_write_is_completed(
+    crawled: tuple[Web, Path], tmp_path: Path, flags: tuple[str, ...]
+) -> None:
     _, source = crawled
     before = shown(source)
     name = holder(source)
@@ -135,7 +137,9 @@ def test_killed_before_any_write(crawled: tuple[Web, Path], tmp_path: Path, flag
         copy_of(source, directory)
         assert run(directory, partial(command, *words), kill_at=kill_at) is None, kill_at
         if (directory / JOURNAL).exists():
-            assert ran(directory, command, "status", "--dir", str(directory)) == 3, "others refuse"
+            assert ran(directory, command, "status", "--dir", str(directory)) == 3, (
+                "other commands refuse the directory"
+            )
         assert ran(directory, command, *words) == 0, kill_at
         assert ran(directory, shown, directory) == kept, kill_at
         assert ran(directory, command, "check", "--dir", str(directory)) == 0, kill_at
@@ -149,10 +153,10 @@ def test_killed_before_any_write(crawled: tuple[Web, Path], tmp_path: Path, flag
     "fault",
     ["erasing:1", "erasing:4", "erased:1", "erasure noted:1", "erasure noted:2", "withdrawal recorded:1"],
 )
-def test_killed_within_a_write(
+def test_an_erasure_killed_within_a_write_is_completed(
     crawled: tuple[Web, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """A record that is half overwritten is completed by the next command that opens the crawl."""
+    """The next command that opens the crawl completes a record that was half overwritten."""
     _, source = crawled
     name = holder(source)
     directory = copy_of(source, tmp_path / "crawl")
@@ -186,7 +190,7 @@ def test_killed_within_a_write(
 def test_a_running_crawl_is_killed_while_it_erases(
     crawled: tuple[Web, Path], tmp_path: Path, fault: str
 ) -> None:
-    """The next opening completes the listed erasures; the repeated command does the rest."""
+    """The next opening of the crawl completes the listed erasures; the repeated command does the others."""
     _, source = crawled
     directory = copy_of(source, tmp_path / "crawl")
     if len(list(directory.glob("p*/store"))) > 1:

@@ -1,4 +1,4 @@
-"""Answers and groups for the tests of the page cache."""
+"""Answers and commit groups for the tests of the page cache."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)
 
 
 def fetch(url: str = "http://site.example/", body: bytes = b"<p>page</p>", **values: Any) -> Fetch:
-    """Return a successful answer, changed by `values`."""
+    """Return a successful answer, with `values` in place of the default fields."""
     values = {
         "outcome": Outcome.FETCHED,
         "status": 200,

@@ -1,4 +1,4 @@
-"""Change detection, and the record of a page after an answer."""
+"""Test change detection, and the record of a page after an answer."""
 
 import pytest
 from hypothesis import given
@@ -38,12 +38,12 @@ def _next(previous: PageRecord | None, answer: object = None, **values: object) 
 
 
 @given(st.binary(), st.binary())
-def test_equal_content_equal_digest(one: bytes, other: bytes) -> None:
+def test_equal_content_has_an_equal_digest(one: bytes, other: bytes) -> None:
     assert (change_detection.content_digest(one) == change_detection.content_digest(other)) == (one == other)
     assert len(change_detection.content_digest(one)) == 16
 
 
-def test_patterns_leave_out_what_they_match() -> None:
+def test_text_that_matches_a_pattern_is_ignored() -> None:
     patterns = change_detection.compile_patterns([r"<!--.*?-->", "token=[0-9a-f]+"])
     one = change_detection.content_digest(b"a<!-- 12:00\n -->b token=1f", patterns)
     assert one == change_detection.content_digest(b"a<!-- 12:01 -->b token=2e", patterns)
@@ -53,7 +53,7 @@ def test_patterns_leave_out_what_they_match() -> None:
         change_detection.compile_patterns(["("])
 
 
-def test_the_first_fetch() -> None:
+def test_the_record_after_the_first_fetch() -> None:
     extracted = Extracted(base=URL, hrefs=["a", "b"], noindex=True)
     answer = fetch(headers=((b"etag", b'W/"1"'), (b"Last-Modified", b"Mon")), took=2.0)
     record = _next(None, answer, extracted=extracted, depth=3, via=9, redirects=1, flags=LinkFlag.SEED)
@@ -70,11 +70,11 @@ def test_the_first_fetch() -> None:
     assert record.fetched_at == record.changed_at == START
 
 
-def test_a_later_answer_keeps_where_the_page_came_from() -> None:
+def test_a_later_answer_keeps_depth_and_origin_of_the_page() -> None:
     first = _next(None, depth=1, via=5)
     later = _next(first, fetch(body=b"new"), depth=0, via=0, flags=LinkFlag.REFRESH)
     assert (later.depth, later.via, later.changes) == (1, 5, 1)
-    assert first.changes == 0, "the previous record is left as it is"
+    assert first.changes == 0, "the previous record is not changed"
 
 
 def test_unchanged_needs_a_stored_copy() -> None:
@@ -99,7 +99,7 @@ def test_an_unchanged_page_keeps_its_time_of_change() -> None:
 
 
 @pytest.mark.parametrize("outcome", sorted(change_detection._NO_VERDICT))
-def test_a_failure_leaves_a_stored_page_stored(outcome: Outcome) -> None:
+def test_a_stored_page_stays_stored_after_a_failure(outcome: Outcome) -> None:
     stored = _next(None, extracted=Extracted(base=URL, hrefs=["a"], noarchive=True))
     failed = _next(stored, fetch(status=0, outcome=outcome, blame=Blame.HOST, error="why"))
     assert failed.state is PageState.STORED
@@ -110,7 +110,7 @@ def test_a_failure_leaves_a_stored_page_stored(outcome: Outcome) -> None:
     assert _next(None, fetch(status=0, outcome=outcome)).state is never
 
 
-def test_a_gone_page_that_returns() -> None:
+def test_a_page_that_was_gone_and_returns() -> None:
     stored = _next(None)
     gone = _next(stored, fetch(status=404, outcome=Outcome.GONE))
     assert (gone.state, gone.digest, gone.etag) == (PageState.GONE, b"", "")
@@ -118,12 +118,12 @@ def test_a_gone_page_that_returns() -> None:
     assert (back.state, back.changes, back.fetches) == (PageState.STORED, 1, 2)
 
 
-def test_validators_are_bounded_and_keep_their_bytes() -> None:
+def test_validators_are_bounded_and_stored_byte_by_byte() -> None:
     huge = _next(None, fetch(headers=((b"ETag", b'"' + b"x" * 2000 + b'"'), (b"Last-Modified", b"\xe4"))))
     assert huge.etag == ""
     assert huge.last_modified.encode("latin-1") == b"\xe4"
     hostile = _next(None, fetch(headers=((b"ETag", b'"\x1b]0;x\x07"'), (b"Last-Modified", b"Mon\x7f"))))
-    assert hostile.etag == hostile.last_modified == "", "they would be sent back to the server"
+    assert hostile.etag == hostile.last_modified == "", "control characters would be sent back to the server"
     renewed = _next(
         _next(None, fetch(headers=((b"ETag", b'"1"'),))), not_modified(headers=((b"ETag", b'"2"'),))
     )
@@ -132,7 +132,7 @@ def test_validators_are_bounded_and_keep_their_bytes() -> None:
     assert dropped.etag == ""
 
 
-def test_redirects_keep_their_target() -> None:
+def test_the_record_of_a_redirect_has_its_target() -> None:
     record = _next(None, fetch(status=301, outcome=Outcome.REDIRECT, location=URL + "new"))
     assert (record.state, record.location, record.fetches) == (PageState.REDIRECTED, URL + "new", 0)
 
@@ -142,7 +142,7 @@ def directives(record: PageRecord) -> tuple[bool, bool]:
 
 
 def test_every_answer_renews_the_directives() -> None:
-    """`noarchive` in the header of an unchanged page, or of a 304, was ignored: the copy was still served."""
+    """`noarchive` in the header of an unchanged page, or of a 304, was once ignored, and the copy was still served."""
     first = _next(None, extracted=Extracted(base=URL))
     for answer in (fetch(), not_modified()):
         again = _next(first, answer, tags=Directives(noarchive=True))
@@ -160,13 +160,13 @@ def test_the_directives_of_meta_tags_stay_with_the_content() -> None:
     assert directives(_next(first, fetch(), extracted=Extracted(base=URL))) == (False, False)
 
 
-def test_the_header_binds_for_content_that_is_not_parsed() -> None:
-    """An image or PDF with `X-Robots-Tag: noarchive` was served."""
+def test_header_directives_apply_to_content_that_is_not_parsed() -> None:
+    """An image or PDF with `X-Robots-Tag: noarchive` was once served."""
     assert directives(_next(None, tags=Directives(noarchive=True))) == (False, True)
 
 
 def test_a_record_without_meta_tags_keeps_its_directives() -> None:
-    """Records of earlier versions do not tell the meta tags from the header."""
+    """Records from earlier versions do not separate the directives of meta tags from those of the header."""
     first = _next(None, extracted=Extracted(base=URL, noarchive=True))
     first.metas = -1
     assert directives(_next(first, fetch())) == (False, True)

@@ -1,4 +1,4 @@
-"""Simhash: texts that differ in few words differ in few bits."""
+"""Test that the simhashes of texts that differ in few words differ in few bits."""
 
 import random
 
@@ -15,15 +15,15 @@ def test_distance_is_a_metric(one: bytes, other: bytes) -> None:
     assert simhash(b"  ".join(one.split())) == a, "blanks are no words"
 
 
-def test_a_single_shingle_is_its_hash_and_no_words_give_0() -> None:
+def test_the_simhash_of_one_phrase_is_its_hash_and_of_no_words_0() -> None:
     import mmh3
 
     assert simhash(b"a b c") == mmh3.hash64(b"a b c", signed=False)[0]
     assert simhash(b" \n") == 0
 
 
-def test_near_texts_are_near_and_others_far() -> None:
-    """Means over texts: about 2 bits for one word of a thousand, 6 for one of a hundred, 32 for another text."""
+def test_similar_texts_have_similar_simhashes() -> None:
+    """Mean distances: about 2 bits for one changed word in 1,000, 6 bits for one in 100, and 32 bits for another text."""
     rng = random.Random(1)
     means = {}
     for size in (100, 1000):

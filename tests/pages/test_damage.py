@@ -1,4 +1,4 @@
-"""Kills, power cuts, full disks and lost files: committed data is never silently lost or doubled."""
+"""Test that kills, power cuts, full disks and lost files never silently lose or double committed data."""
 
 import errno
 import gzip
@@ -16,7 +16,7 @@ URL = "http://site.example/"
 
 
 def _reopen(tmp_path: Path, site: Site, **options: int) -> Site:
-    """Return the site as after a power cut: files unchanged, the store as of its last synced write."""
+    """Return the site after a simulated power cut: files are unchanged, the store has its last synced state."""
     return Site(tmp_path, MemoryStore(site.store.durable, keep_durable=True), **options)  # type: ignore[attr-defined]
 
 
@@ -25,8 +25,8 @@ def _pages(site: Site) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("torn", [0, 1, 50])
-def test_a_cut_between_append_and_batch(tmp_path: Path, torn: int) -> None:
-    """Bytes that were appended but never named are dropped; earlier pages are kept, and later ones are readable."""
+def test_a_power_cut_between_append_and_batch(tmp_path: Path, torn: int) -> None:
+    """Bytes that were appended but not committed are dropped; earlier pages are kept, and later ones are readable."""
     site = Site(tmp_path)
     site.visit(fetch(URL + "a", b"committed"), 1)
     site.cache.write([site.decide(fetch(URL + "b", b"lost" * 1000), 2)])
@@ -43,7 +43,7 @@ def test_a_cut_between_append_and_batch(tmp_path: Path, torn: int) -> None:
     assert again.cache.lost == []
 
 
-def test_a_cut_before_the_first_batch_of_a_segment(tmp_path: Path) -> None:
+def test_a_power_cut_before_the_first_batch_of_a_segment(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.cache.write([site.decide(fetch(URL + "a", b"lost"), 1)])
     again = _reopen(tmp_path, site)
@@ -53,8 +53,8 @@ def test_a_cut_before_the_first_batch_of_a_segment(tmp_path: Path) -> None:
     assert _pages(again) == {URL + "a": b"again"}
 
 
-def test_a_cut_while_a_segment_rolls(tmp_path: Path) -> None:
-    """One group fills a segment and starts the next; without its batch, neither part is valid."""
+def test_a_power_cut_between_two_segments(tmp_path: Path) -> None:
+    """A group fills a segment and starts the next one; without its batch, neither part of it is valid."""
     site = Site(tmp_path, segment_bytes=900)
     site.visit(fetch(URL + "a", b"first"), 1)
     group = [site.decide(fetch(f"{URL}{number}", b"body %d" % number), number) for number in range(2, 6)]
@@ -68,7 +68,7 @@ def test_a_cut_while_a_segment_rolls(tmp_path: Path) -> None:
     assert list(again.cache.check()) == []
 
 
-def test_the_last_original_is_not_taken_from_a_lost_group(tmp_path: Path) -> None:
+def test_a_revisit_does_not_refer_to_a_lost_group(tmp_path: Path) -> None:
     """A revisit must never name a response that was not committed."""
     site = Site(tmp_path)
     site.cache.write([site.decide(fetch(URL + "a", b"same"), 1)])
@@ -78,7 +78,7 @@ def test_the_last_original_is_not_taken_from_a_lost_group(tmp_path: Path) -> Non
 
 
 def test_check_finds_a_tail_that_was_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planted bug: if a tail is not cut, `check` reports it."""
+    """If a planted bug prevents that the uncommitted tail is cut, `check` reports the tail."""
     site = Site(tmp_path)
     site.visit(fetch(URL + "a", b"committed"), 1)
     [path] = site.segments()
@@ -111,7 +111,7 @@ def test_a_full_disk_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def _three_segments(tmp_path: Path) -> Site:
-    """Return a site with pages a, b, c in a segment each; d repeats a, e is independent."""
+    """Return a site with pages a, b and c in a segment each; d has the content of a, and e its own."""
     site = Site(tmp_path, segment_bytes=1)
     for number, name in enumerate("abcde", 1):
         site.visit(fetch(URL + name, b"body a" if name == "d" else b"body " + name.encode()), number)
@@ -145,7 +145,7 @@ def _forget(site: Site) -> None:
     site.store.write(batch)
 
 
-def test_a_short_segment_keeps_what_is_whole(tmp_path: Path) -> None:
+def test_a_truncated_segment_keeps_its_whole_records(tmp_path: Path) -> None:
     site = Site(tmp_path)
     for number, name in enumerate("abc", 1):
         site.visit(fetch(URL + name, b"body " + name.encode()), number)
@@ -174,7 +174,7 @@ def test_check_finds_a_flipped_bit(tmp_path: Path) -> None:
 
 
 def test_check_finds_a_wrong_digest(tmp_path: Path) -> None:
-    """The member's own checksum is right, but its payload differs from the fetched one."""
+    """The checksum of the gzip member is right, but its payload differs from the fetched one."""
     site = Site(tmp_path, block_digests=True)
     site.visit(fetch(URL, b"payload"))
     site.cache.close()

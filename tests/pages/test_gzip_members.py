@@ -1,4 +1,4 @@
-"""Gzip members of records: any reader sees the record; the page server sees its parts."""
+"""Test the gzip members of records: any reader sees the record, and the page server sees its parts."""
 
 import gzip
 import random
@@ -17,7 +17,7 @@ CODED = gzip.compress(random.Random(2).randbytes(5000))
 
 
 def _response(payload: bytes, *fields: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    """Return (head, record) of a response."""
+    """Return the head of a response, and its record."""
     head = warc.http_head(b"HTTP/1.1 200 OK", [(b"Content-Type", b"text/html"), *fields])
     target = warc.target_fields("http://site.example/", "127.0.0.1", "HTTP/1.1")
     record = warc.response(b"<urn:uuid:1>", b"2026-11-24T00:00:00Z", target, head, payload, bytes(20))
@@ -31,7 +31,7 @@ def _member(record: bytes, level: int = 1) -> bytes:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("fields", [(), ((b"Content-Encoding", b"gzip"),)])
 @pytest.mark.parametrize("payload", [TEXT, CODED])
-def test_the_parts_of_a_member_can_be_read_alone(
+def test_each_part_of_a_member_can_be_read_alone(
     level: int, payload: bytes, fields: tuple[tuple[bytes, bytes], ...]
 ) -> None:
     head, record = _response(payload, *fields)
@@ -56,11 +56,11 @@ def test_any_payload_survives(payload: bytes, level: int) -> None:
 
 
 @given(st.binary(max_size=3000), st.sampled_from(LEVELS))
-def test_any_bytes_make_a_member(data: bytes, level: int) -> None:
+def test_any_bytes_can_be_stored_as_a_member(data: bytes, level: int) -> None:
     assert reading.expand(_member(data, level)) == data
 
 
-def test_the_dom_of_a_page_is_a_part() -> None:
+def test_the_dom_of_a_page_is_a_part_of_its_member() -> None:
     html = b"text/html; charset=utf-8"
     record = warc.resource(
         b"<urn:uuid:1>", b"2026-11-24T00:00:00Z", "urn:dom:http://s/", b"<urn:1>", html, TEXT
@@ -71,7 +71,7 @@ def test_the_dom_of_a_page_is_a_part() -> None:
 
 
 def test_a_coded_payload_is_stored_as_it_is() -> None:
-    """Compressing it again would take time and save nothing; a page that is not coded as it says shrinks."""
+    """Compressing a coded payload again would save nothing; a payload that is not coded as declared is compressed."""
     head, record = _response(CODED, (b"content-encoding", b"gzip"))
     assert CODED in _member(record)
     _, record = _response(TEXT, (b"Content-Encoding", b"gzip"))
@@ -92,7 +92,7 @@ def test_members_without_parts_are_read_as_a_whole() -> None:
 
 
 def test_damage_is_found() -> None:
-    """Method: change each byte of a member. Its parts stay right, or are missing, or an error is raised."""
+    """After a change of any byte of a member, its parts are right or missing, or an error is raised."""
     head, record = _response(TEXT[:1500])
     member = _member(record)
     found = 0

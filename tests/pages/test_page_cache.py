@@ -1,4 +1,4 @@
-"""The page cache: how answers are stored and read back, revisits, flags, and the records of pages."""
+"""Test the page cache: storing and reading answers, revisits, flags, and the records of pages."""
 
 import gzip
 import hashlib
@@ -43,7 +43,7 @@ def test_a_page_reads_back_unchanged(tmp_path: Path) -> None:
     assert page.capture.digest == hashlib.sha1(body).digest()
 
 
-def test_unknown_urls_have_nothing(tmp_path: Path) -> None:
+def test_unknown_urls_have_no_page_record_or_captures(tmp_path: Path) -> None:
     site = Site(tmp_path)
     assert site.cache.get(404) is None
     assert site.cache.record(404) is None
@@ -51,7 +51,7 @@ def test_unknown_urls_have_nothing(tmp_path: Path) -> None:
 
 
 def test_equal_bytes_in_one_group_are_stored_once(tmp_path: Path) -> None:
-    """The second look-up must see the decision that is not yet committed."""
+    """The second page must see the decision about the first one, which is not yet committed."""
     site = Site(tmp_path)
     first = site.decide(fetch(URL + "a", b"same"), 1)
     second = site.decide(fetch(URL + "b", b"same"), 2)
@@ -66,8 +66,8 @@ def test_equal_bytes_in_one_group_are_stored_once(tmp_path: Path) -> None:
     assert second.capture is not None and second.capture.refers_to == first.key
 
 
-def test_a_group_sees_the_decisions_of_uncommitted_groups(tmp_path: Path) -> None:
-    """A group is decided while an earlier one is written and staged but not confirmed."""
+def test_decisions_of_uncommitted_groups_are_visible(tmp_path: Path) -> None:
+    """A group is decided while the previous one is written and staged but not confirmed."""
     site = Site(tmp_path)
     groups = [[site.decide(fetch(URL + name, b"same"), number)] for number, name in enumerate("abc", 1)]
     for group in groups:
@@ -255,7 +255,7 @@ def test_the_decoded_store_keeps_bodies_without_coding(tmp_path: Path) -> None:
     site.visit(fetch(URL + "2", b"\x1f\x8bundecodable", content=b"", headers=headers), 2)
     page = site.cache.get(2)
     assert page is not None
-    assert page.header(b"content-encoding") == b"gzip", "what could not be decoded keeps its label"
+    assert page.header(b"content-encoding") == b"gzip", "a body that could not be decoded keeps its label"
 
 
 def test_content_digest_ignores_coding_and_patterns(tmp_path: Path) -> None:
@@ -301,8 +301,10 @@ VISIT = st.tuples(
 
 @settings(max_examples=40)
 @given(visits=st.lists(VISIT, max_size=25), segment_bytes=st.sampled_from([600, 5000]))
-def test_against_a_dict(tmp_path_factory: pytest.TempPathFactory, visits: list, segment_bytes: int) -> None:
-    """After any order of answers and commits, and after a restart, each page reads back as its last answer left it."""
+def test_the_cache_behaves_like_a_dictionary(
+    tmp_path_factory: pytest.TempPathFactory, visits: list, segment_bytes: int
+) -> None:
+    """After any answers and commits, and after a restart, each page has the content of its last answer."""
     directory = tmp_path_factory.mktemp("site")
     site = Site(directory, segment_bytes=segment_bytes)
     model: dict[int, bytes] = {}
@@ -340,10 +342,10 @@ def _poison(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["stored_headers", "http_head", "request"])
-def test_an_answer_whose_records_cannot_be_built_is_stored_bare(
+def test_an_answer_whose_records_cannot_be_built_is_stored_without_body(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
 ) -> None:
-    """A bug in the writer thread ended the process, and the same page ended each later run."""
+    """Such a bug in the writer thread once ended the process, and the same page ended each later run."""
     _poison(monkeypatch, step)
     site = Site(tmp_path)
     headers = (*HTML, (b"X-Name", b"poison"))
@@ -359,7 +361,9 @@ def test_an_answer_whose_records_cannot_be_built_is_stored_bare(
     assert [page and page.payload for page in pages] == [b"<p>page</p>", b"", b"x"]
     assert pages[1] is not None and pages[1].status == 200
     assert caplog.text.count("planted") and caplog.text.count("Traceback") == 1
-    site.visit(fetch(f"{URL}3", b"body"), 3)  # not a revisit of a body that is not stored
+    site.visit(
+        fetch(f"{URL}3", b"body"), 3
+    )  # must not become a revisit, because the equal body is not stored
     page = site.cache.get(3)
     assert page is not None and page.payload == b"body"
     assert not [*site.cache.check()]
@@ -367,7 +371,7 @@ def test_an_answer_whose_records_cannot_be_built_is_stored_bare(
 
 
 def test_new_keys_are_reported_to_the_counters(tmp_path: Path) -> None:
-    """The store's counters depend on them: one record per URL, one capture per URL and time."""
+    """The store's counters depend on this: there is one record for each URL, and one capture for each URL and time."""
     site = Site(tmp_path)
     first, again = site.decide(fetch(body=b"1"), 1), site.decide(fetch(body=b"2"), 1)
     assert [(each.new_record, each.new_capture) for each in (first, again)] == [(True, True), (False, False)]
@@ -387,7 +391,7 @@ def test_a_copy_names_an_uncommitted_page_that_links_to_it(tmp_path: Path) -> No
 
 
 def test_a_copy_names_the_page_that_links_to_it_after_a_restart(tmp_path: Path) -> None:
-    """A linking page that this store never had is named by its fingerprint."""
+    """If the linking page was never in this store, the copy has the page's fingerprint instead."""
     site = Site(tmp_path)
     site.visit(fetch(URL), 1)
     site.cache.close()
@@ -406,7 +410,7 @@ def test_the_media_type_decides_what_is_stored(tmp_path: Path) -> None:
     site.visit(fetch(), 1)
     assert site.visit(not_modified(), 1).stored
     assert not site.visit(fetch(body=b"GIF89a", content_type="image/gif"), 1).stored
-    assert not site.visit(not_modified(URL + "new"), 2).stored, "it confirms nothing"
+    assert not site.visit(not_modified(URL + "new"), 2).stored, "this 304 confirms no stored copy"
 
 
 def test_a_page_with_an_unreadable_copy_is_changed(tmp_path: Path) -> None:
@@ -457,7 +461,7 @@ def test_bytes_stored_by_an_earlier_run_are_not_stored_again(tmp_path: Path) -> 
 def test_markup_is_not_a_change_if_only_the_text_matters(
     tmp_path: Path, kind: str, values: dict[str, Any], same: bool
 ) -> None:
-    """One comparison decides whether the page changed and how its record is updated."""
+    """One comparison serves both decisions: has the page changed, and how is its record updated?"""
     site = Site(tmp_path, comparison=lambda url: Comparison(kind))
     site.visit(fetch(body=b"<p>page</p>"), 1)
     answer = fetch(body=b"<p class=x>page</p>", **values)
@@ -465,25 +469,27 @@ def test_markup_is_not_a_change_if_only_the_text_matters(
     reads: list[int] = []
     read = site.cache._reads_the_same
     site.cache._reads_the_same = lambda *given: reads.append(1) or read(*given)  # type: ignore[method-assign, func-returns-value]
-    assert site.cache.shows_known(answer, asked) is False, "its meta tags may be new: other bytes are parsed"
+    assert site.cache.shows_known(answer, asked) is False, (
+        "different bytes are parsed, because meta tags may be new"
+    )
     capturing = site.visit(answer, 1, flags=LinkFlag.REFRESH)
     assert capturing.unchanged is same and len(reads) == 1
     assert site.cache.shows_known(answer, asked) is True, "the same bytes are not parsed again"
     assert site.cache.shows_known(fetch(body=b"<p>news</p>"), asked) is False and len(reads) == 2
     plain = Site(tmp_path / "first", comparison=lambda url: Comparison(kind))
     plain.visit(fetch(body=b"<p>page</p>"), 1)
-    assert plain.visit(answer, 1).unchanged is False, "of a page that is no refresh any byte counts"
+    assert plain.visit(answer, 1).unchanged is False, "if the fetch is no refresh, any changed byte counts"
 
 
 SHELL = b"<script src=app.js></script>"
 
 
 def shown(text: bytes, **values: Any) -> Any:
-    """Return the fetch of a page that a browser showed."""
+    """Return the fetch of a page that was rendered in a browser."""
     return fetch(body=SHELL, rendering=Rendering(dom=b"<h1>%b</h1>" % text, **values))
 
 
-def test_a_page_that_a_browser_showed_reads_back_as_its_dom(tmp_path: Path) -> None:
+def test_a_rendered_page_is_read_back_as_its_dom(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.visit(shown(b"one"))
     page, answer = site.cache.get(1), site.cache.get(1, static=True)
@@ -527,7 +533,7 @@ def test_answers_to_the_requests_of_a_page_are_captured_without_a_record(tmp_pat
 
 @given(st.lists(st.sampled_from(["new", "same", "304", "500", "206", "cut", "none"]), min_size=1, max_size=8))
 def test_the_newest_copy_is_found_by_one_look_up(answers: list[str]) -> None:
-    """It is the copy that a walk through the captures finds, whatever the answers were."""
+    """The look-up finds the same copy as a scan of all captures, whatever the answers were."""
     with tempfile.TemporaryDirectory() as folder:
         site = Site(Path(folder))
         for number, kind in enumerate(answers):
@@ -547,14 +553,16 @@ def test_the_newest_copy_is_found_by_one_look_up(answers: list[str]) -> None:
 
 
 def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(tmp_path: Path) -> None:
-    """`get` and the exports showed it until its time had passed, and again afterwards; the last answer counts."""
+    """`get` and the exports once showed such a copy, even after its time had passed; the last answer must count."""
     site = Site(tmp_path)
     site.visit(fetch(URL, b"first", began=site.now))
     now = site.now
     site.now += 365 * 86_400.0
     site.visit(fetch(URL, b"from the future", began=site.now))
     page = site.cache.get(1)
-    assert page is not None and page.content == b"from the future", "until there is another answer"
+    assert page is not None and page.content == b"from the future", (
+        "the copy is the newest until there is another answer"
+    )
     site.now = now
     for began, status in ((now + 60.0, 200), (now + 120.0, 500)):
         site.visit(fetch(URL, b"of now", began=began, status=status))
@@ -564,11 +572,11 @@ def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(tmp_path: Path) ->
         assert newest is not None and newest.fetched_at == now + 60.0
         assert list(site.cache.newest_captures()) == [(1, newest)]
     page = site.cache.get(1, at=now + 366 * 86_400.0)
-    assert page is not None and page.content == b"from the future", "asked for by its instant"
+    assert page is not None and page.content == b"from the future", "the copy can be requested by its time"
 
 
-def test_requests_that_are_no_plain_get_are_told_apart(tmp_path: Path) -> None:
-    """Two POSTs to one URL and the redirect of one: bodies in the records, the request in the index."""
+def test_requests_with_different_bodies_are_stored_separately(tmp_path: Path) -> None:
+    """After two POSTs to one URL and a redirect, the bodies are in the records, and the requests in the index."""
     head = b"POST /s HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\n"
     site = Site(tmp_path)
     own = LinkFlag.OWN_REQUEST
@@ -590,7 +598,7 @@ def test_requests_that_are_no_plain_get_are_told_apart(tmp_path: Path) -> None:
     assert [b"requestKey: 0000000000000007\r\n" in each for each in facts] == [True, True, False]
 
 
-def test_bodies_of_requests_can_be_left_out(tmp_path: Path) -> None:
+def test_request_bodies_can_be_left_out(tmp_path: Path) -> None:
     site = Site(tmp_path, request_bodies=False)
     head = b"POST /s HTTP/1.1\r\nHost: a\r\n\r\n"
     site.visit(fetch(request_head=head, request_body=b"q=tea"))
@@ -602,7 +610,7 @@ def test_bodies_of_requests_can_be_left_out(tmp_path: Path) -> None:
 
 
 def test_each_segment_explains_its_captures(tmp_path: Path) -> None:
-    """Records name their segment's warcinfo record; a segment holds each receipt that it names, the first included."""
+    """Records name their segment's warcinfo record; a segment contains each receipt that its records name."""
     site = Site(tmp_path, segment_bytes=1000)
     for number in range(6):
         capturing = site.decide(fetch(URL + str(number), b"body %d" % number), number)

@@ -1,4 +1,4 @@
-"""Reading WARC files: samples of other programs, broken input, bounds, and content codings."""
+"""Test the WARC reader: samples from other programs, broken input, bounds, and content codings."""
 
 import base64
 import gzip
@@ -22,7 +22,7 @@ RECORD = b"WARC/1.1\r\nWARC-Type: resource\r\nContent-Length: 3\r\n\r\nabc\r\n\r
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
-def test_foreign_samples_are_read_like_warcio(path: Path) -> None:
+def test_samples_from_other_programs_are_read_as_by_warcio(path: Path) -> None:
     ours = list(reading.records(path))
     with path.open("rb") as file:
         theirs = []
@@ -40,8 +40,8 @@ def test_foreign_samples_are_read_like_warcio(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
-def test_a_sample_cut_anywhere_ends_in_damage(path: Path, tmp_path: Path) -> None:
-    """The records before the cut are read; the cut is reported, never taken for the end."""
+def test_a_truncated_sample_is_reported_as_damage(path: Path, tmp_path: Path) -> None:
+    """The records before the cut are read; the cut is reported, and is never treated as the end of the file."""
     data = path.read_bytes()
     whole = len(list(reading.records(path)))
     generator = random.Random(1)
@@ -82,7 +82,7 @@ def test_random_bytes_are_damage_or_a_record(data: bytes) -> None:
         reading.parse_http(attempt)
 
 
-def test_expand_takes_exactly_one_member_within_its_bound() -> None:
+def test_expand_reads_exactly_one_member_of_bounded_size() -> None:
     member = gzip.compress(b"x" * 1000)
     assert reading.expand(member, bytes_max=1000) == b"x" * 1000
     for broken in (
@@ -101,7 +101,7 @@ def test_expand_takes_exactly_one_member_within_its_bound() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5, 255_999, 256 << 10, (256 << 10) + 1, 3_000_000])
 @pytest.mark.parametrize("chunk", [1000, 1 << 20])
-def test_member_length_at_every_chunking(size: int, chunk: int) -> None:
+def test_the_length_of_a_member_does_not_depend_on_chunks(size: int, chunk: int) -> None:
     data = random.Random(size).randbytes(size // 2) + b"\0" * (size - size // 2)
     for member in (isal_zlib.compress(data, 1, 31), gzip.compress(data, 6)):
         stream = member + b"next member"
@@ -111,7 +111,7 @@ def test_member_length_at_every_chunking(size: int, chunk: int) -> None:
         reading.member_length([member[:-1]], "here")
 
 
-def test_records_are_bounded(tmp_path: Path) -> None:
+def test_memory_for_records_is_bounded(tmp_path: Path) -> None:
     """Neither a length field nor an endless header line makes the reader allocate memory."""
     path = tmp_path / "x.warc"
     path.write_bytes(b"WARC/1.1\r\nContent-Length: 999999999\r\n\r\nabc")
@@ -162,7 +162,7 @@ def test_a_broken_coding_returns_the_part_before_the_break(codings: bytes, coder
 @pytest.mark.parametrize(
     ("codings", "coder"), [(b"gzip", gzip.compress), (b"deflate", zlib.compress), (b"br", brotli.compress)]
 )
-def test_a_bomb_stays_within_the_bound(codings: bytes, coder: object) -> None:
+def test_a_decompression_bomb_is_cut_at_the_limit(codings: bytes, coder: object) -> None:
     bomb = coder(b"\0" * 5_000_000)  # type: ignore[operator]
     assert len(reading.decode_payload(bomb, codings, bytes_max=100_000)) == 100_000
 
@@ -182,7 +182,7 @@ def test_digests_are_compared() -> None:
 @pytest.mark.parametrize("kind", ["response", "resource", "metadata"])
 @pytest.mark.parametrize("step", [1, 7, 64])
 def test_a_large_record_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch, kind: str, step: int) -> None:
-    """The verdict is that for the whole record, and only the beginning of the block is held."""
+    """The result is the same as for the whole record, but only the beginning of the block is in memory."""
     monkeypatch.setattr(reading, "WHOLE_BYTES_MAX", 10)
     head = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n" if kind == "response" else b""
     payload = bytes(range(256)) * 4
@@ -210,7 +210,7 @@ def test_a_large_record_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch, ki
 
 @pytest.mark.parametrize("flips", range(40))
 def test_stated_digests_are_read_as_the_library_reads_them(flips: int) -> None:
-    """Any case, any invalid character, any length; a letter outside ASCII is invalid too, not an error."""
+    """Digests may have any case, length and characters; a letter outside ASCII makes one invalid without an error."""
     draw = random.Random(flips)
     text = base64.b32encode(draw.randbytes(20)).decode()
     for _ in range(flips % 4):

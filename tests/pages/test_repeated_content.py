@@ -1,4 +1,4 @@
-"""The content-seen test: counts by host and digest, for the most recent pairs."""
+"""Test the content-seen test, which counts pages by host and digest for the most recent pairs."""
 
 import random
 
@@ -11,13 +11,13 @@ def test_pages_are_counted_by_host_and_content() -> None:
     assert [same.count(2, b"x"), same.count(1, b"y"), same.count(1, b"x")] == [1, 1, 4]
 
 
-def test_hosts_differ_by_all_of_their_key() -> None:
+def test_all_bits_of_the_host_key_count() -> None:
     same = RepeatedContent()
     assert [same.count(host, b"x") for host in (1, 1 << 40, 1 << 63, 0)] == [1, 1, 1, 1]
 
 
 def test_a_displaced_pair_starts_again_at_one() -> None:
-    """A pair never gets the count of another; the counts of pairs that were not displaced continue."""
+    """A pair never gets the count of another pair; pairs that were not displaced keep their counts."""
     rng, same, model = random.Random(1), RepeatedContent(slots=8), {}
     for _ in range(2000):
         host, digest = rng.randrange(6), bytes([rng.randrange(3)])

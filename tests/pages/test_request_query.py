@@ -1,4 +1,4 @@
-"""Method and body of a request as a query; the golden values are those of pywb 2.10 (`MethodQueryCanonicalizer`)."""
+"""Test queries that encode the method and body of a request, against pywb 2.10 (`MethodQueryCanonicalizer`)."""
 
 import pytest
 from hypothesis import given
@@ -48,5 +48,5 @@ def test_any_body_has_a_query_of_bounded_length(method: str, content_type: str, 
     assert parts_of(query)[0] == method
 
 
-def test_no_request_has_no_query() -> None:
+def test_a_plain_get_has_no_query() -> None:
     assert query_of_request(b"") == query_of_request(b"GET / HTTP/1.1\r\n\r\n") == ""

@@ -1,4 +1,4 @@
-"""Segments: rolling, committed lengths, and recovery on opening."""
+"""Test segments: starting new ones, committed lengths, and recovery on opening."""
 
 import errno
 import gzip
@@ -31,7 +31,7 @@ def _member(text: str) -> bytes:
     return COMPRESS(text.encode())
 
 
-def test_places_point_at_members(tmp_path: Path) -> None:
+def test_returned_places_point_to_the_members(tmp_path: Path) -> None:
     writer = _writer(tmp_path)
     places = writer.append([_member("one"), _member("two")], NOW) + writer.append([_member("three")], NOW)
     writer.sync()
@@ -95,7 +95,7 @@ def _leave(folder: Path, name: str, data: bytes) -> None:
     (folder / name).write_bytes(data)
 
 
-def test_recovery_cuts_moves_and_reports(tmp_path: Path) -> None:
+def test_recovery_cuts_tails_moves_unknown_files_and_reports_both(tmp_path: Path) -> None:
     folder = tmp_path / "warc"
     _leave(folder, "a.warc.gz.open", b"0123456789torn")
     _leave(folder, "b.warc.gz", b"0123456789")
@@ -137,7 +137,7 @@ def test_serials_continue_after_the_largest() -> None:
     assert segments.next_serial(names) == 123_457
 
 
-def test_reading_a_missing_place_is_damage(tmp_path: Path) -> None:
+def test_reading_at_a_place_that_does_not_exist_is_damage(tmp_path: Path) -> None:
     place = segments.RecordPlace("a.warc.gz", 5, 10)
     with pytest.raises(DamageError, match="missing"):
         segments.read_member(tmp_path, place, bytes_max=10)
@@ -147,7 +147,7 @@ def test_reading_a_missing_place_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_is_finished_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that had looked up the open segment did not find it when it opened it."""
+    """A reader that had looked up the open segment once did not find the file, which had been renamed."""
     begun, finished = tmp_path / "a.warc.gz.open", tmp_path / "a.warc.gz"
     begun.write_bytes(gzip.compress(b"one") + gzip.compress(b"two"))
     assert len(list(segments.members(begun))) == 2
@@ -165,7 +165,7 @@ def test_a_segment_that_is_finished_while_it_is_read(tmp_path: Path, monkeypatch
 
 
 def _read_twice(path: Path, bytes_max: int) -> Iterator[tuple[int, int, bytes | None]]:
-    """Yield what `segments.contents` yields, the slow way: find each member, then read it."""
+    """Yield the same as `segments.contents`, in a slower way: find each member, then read it."""
     for offset, length in segments.members(path):
         place = segments.RecordPlace(path.name, offset, length)
         content = segments.read_member(path.parent, place, bytes_max=reading.RECORD_BYTES_MAX)
@@ -176,16 +176,16 @@ def _until_damage(found: Iterator[tuple[int, int, bytes | None]]) -> list[object
     seen: list[object] = []
     try:
         seen.extend(found)
-    except DamageError as error:  # of two faults of one member, either may be named
+    except DamageError as error:  # if a member has two faults, either may be reported
         seen.append(str(error).partition(":")[0])
     return seen
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_file_read_once_gives_what_reading_each_member_gives(
+def test_contents_equals_reading_each_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Members of all sizes at all borders of chunks and steps; whole, cut, with flipped bytes or a larger record."""
+    """Members have many sizes and lie across chunks and steps; files are whole, cut, or have a flipped bit."""
     draw = random.Random(seed)
     monkeypatch.setattr(reading, "_READ_BYTES", draw.choice([1, 100, 4096, 1 << 20]))
     monkeypatch.setattr(reading, "_STEP_BYTES", draw.choice([1, 7, 100, 16 << 10]))

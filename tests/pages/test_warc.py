@@ -1,4 +1,4 @@
-"""WARC records: their content, and that no server can inject a record."""
+"""Test the content of WARC records, and that no server can inject a record."""
 
 import base64
 import gzip
@@ -31,8 +31,8 @@ def _response(headers: warc.Headers, payload: bytes, line: bytes = b"HTTP/1.1 20
     return warc.response(b"<urn:uuid:1>", DATE, TARGET, head, payload, hashlib.sha1(payload).digest())
 
 
-def test_date_and_digest_text() -> None:
-    """Golden: WARC/1.1 annotated, section WARC-Date; the SHA-1 of no bytes in base32, as in pywb's sample index."""
+def test_dates_and_digests_are_written_as_text() -> None:
+    """The golden values are from WARC/1.1 (WARC-Date) and pywb's sample index (SHA-1 of no bytes, in base32)."""
     assert warc.date_text(START + 0.999) == DATE
     assert warc.digest_text(hashlib.sha1(b"").digest()) == b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
 
@@ -45,12 +45,12 @@ def test_record_ids_are_distinct_version_4_uuids() -> None:
 
 
 @given(st.binary(min_size=20, max_size=20))
-def test_base32_is_that_of_the_standard_library(digest: bytes) -> None:
+def test_base32_equals_the_standard_library(digest: bytes) -> None:
     assert warc.base32(digest) == base64.b32encode(digest)
 
 
 @given(ANY_HEADERS, st.binary(max_size=300), st.binary(max_size=40))
-def test_any_answer_is_one_record(headers: warc.Headers, payload: bytes, reason: bytes) -> None:
+def test_any_answer_makes_one_record(headers: warc.Headers, payload: bytes, reason: bytes) -> None:
     """Any bytes from a server make exactly one record with a complete payload and right digests."""
     data = _response(headers, payload, b"HTTP/1.1 200 " + reason)
     record = reading.parse_record(data)
@@ -98,7 +98,7 @@ def test_eight_bit_values_are_kept() -> None:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", 5, b""),
         (b"HTTP/1.1 200 OK\nA: b\n\n", 5, b""),
         (b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", 5, b""),  # folded
-        (b"HTTP/1.1 200 OK\r\n \r\nA: b\r\n\r\n", 5, b""),  # a line that some readers take for the end
+        (b"HTTP/1.1 200 OK\r\n \r\nA: b\r\n\r\n", 5, b""),  # a line that some readers treat as the end
         (b"HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n", 5, b""),
         (b"HTTP/1.1 200 OK\r\nA: b\0\r\n\r\n", 5, b""),
         (b"HTTP/1.1 200 OK\r\nA : b\r\n\r\n", 5, b""),
@@ -109,7 +109,7 @@ def test_eight_bit_values_are_kept() -> None:
 def test_a_well_formed_head_is_stored_as_received(
     block: bytes, payload_length: int | None, stored: bytes
 ) -> None:
-    """Otherwise it is rebuilt from its fields; both have the fields that the fetcher read."""
+    """Any other head is rebuilt from its fields; both kinds have the fields that the fetcher read."""
     fields = parse_head(block, fields_max=9, field_bytes_max=99).fields if block else ()
     head = warc.received_head(block, fields, payload_length)
     assert head == stored
@@ -119,7 +119,7 @@ def test_a_well_formed_head_is_stored_as_received(
         assert len({tuple((name.lower(), value) for name, value in each) for each in found}) == 1
 
 
-def test_a_hostile_url_or_reason_ends_no_line() -> None:
+def test_a_hostile_url_or_reason_cannot_end_a_line() -> None:
     lines = warc.target_fields("http://a/\r\nWARC-Type: x y", "1\n2", "HTTP/1.1\r")
     assert lines.count(b"\r\n") == 3
     assert b"\nWARC-Type" not in lines
@@ -145,7 +145,7 @@ def test_a_hostile_url_or_reason_ends_no_line() -> None:
         ([(b"Content-Encoding", b"gzip")], 5, True, [(b"X-Crawler-Content-Encoding", b"gzip")]),
     ],
 )
-def test_stored_headers(
+def test_header_blocks_are_stored(
     headers: warc.Headers, length: int | None, decoded: bool, stored: warc.Headers
 ) -> None:
     assert warc.stored_headers(headers, length, decoded=decoded) == stored
@@ -166,7 +166,7 @@ class _CheckArguments:
 
 
 def _stored_answers(site: Site) -> None:
-    """Visit answers of all kinds: binary, empty, truncated, 8-bit, chunked, long URL, revisits, robots.txt."""
+    """Store answers of all kinds: binary, empty, truncated, 8-bit, chunked, long URL, revisits, robots.txt."""
     long_url = "http://site.example/" + "a/" * 4000
     answers = [
         fetch(body=bytes(range(256)) * 40),

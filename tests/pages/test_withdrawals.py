@@ -1,4 +1,4 @@
-"""Test the rules by which stored pages are taken down, and their file."""
+"""Test the rules that withdraw stored pages, and their file."""
 
 from pathlib import Path
 
@@ -26,7 +26,9 @@ PAGE = "https://www.example.org/private/a?b=1"
         (Subject(before=100.0), ["http://example.org/", "https://a.example/b"], []),
     ],
 )  # fmt: skip
-def test_what_a_rule_covers(tmp_path: Path, target: Subject, covered: list[str], others: list[str]) -> None:
+def test_the_urls_that_a_rule_covers(
+    tmp_path: Path, target: Subject, covered: list[str], others: list[str]
+) -> None:
     """The scheme and a leading `www.` are ignored; hosts and prefixes cover neither longer names nor other ports."""
     rule = RuleFile(tmp_path, 10).add(target.rule(5.0, "asked"))
     withdrawals = Withdrawals(tmp_path)
@@ -65,7 +67,7 @@ def test_invalid_targets(target: Subject) -> None:
 
 
 def test_rules_are_replaced_kept_and_undone(tmp_path: Path) -> None:
-    """A rule given twice keeps its first instant; only a rule in force can be undone."""
+    """A rule that is given twice keeps its first time; only a rule in force can be undone."""
     file = RuleFile(tmp_path, 2)
     first = file.add(Subject(host="a.example").rule(1.0))
     assert file.add(Subject(host="www.a.example").rule(2.0, "now with a reason")).at == first.at
@@ -84,13 +86,13 @@ def test_rules_are_replaced_kept_and_undone(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    """Rules that cannot be read are never taken for none."""
+    """Rules that cannot be read are an error, not an empty list."""
     (tmp_path / FILE).write_bytes(b'{"rules": [')
     with pytest.raises(DamageError, match="withdrawals"):
         Withdrawals(tmp_path)
 
 
-def test_places_and_digests() -> None:
+def test_withdrawn_places_and_digests_are_known() -> None:
     assert place_of(PAGE) == "example.org/private/a?b=1"
     assert url_digest(PAGE) == url_digest("http://example.org/private/a?b=1")
     assert url_digest(PAGE) != url_digest("http://example.org/private/a?b=2")

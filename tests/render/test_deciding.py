@@ -1,4 +1,4 @@
-"""Which pages are worth a browser."""
+"""Test the decision which pages are rendered in a browser."""
 
 import pytest
 
@@ -35,7 +35,7 @@ ORDINARY = Signs(text_bytes=5000, script=True, mark=False)
         (b'<div id="root"></div>' + TEXT, False),
     ],
 )
-def test_a_candidate_looks_as_if_a_browser_built_the_rest(page: bytes, candidate: bool) -> None:
+def test_pages_with_signs_of_client_side_rendering_are_candidates(page: bytes, candidate: bool) -> None:
     assert signs(page).candidate is candidate
 
 
@@ -44,14 +44,14 @@ def test_reading_the_signs_takes_linear_time_on_hostile_pages() -> None:
         assert signs(b"<script>1</script>" + piece * 30_000) is not None
 
 
-def test_patterns_leave_numbers_and_names_out() -> None:
+def test_url_patterns_replace_numbers_and_names() -> None:
     assert pattern_of("http://a.test/item/17?x=1") == pattern_of("http://a.test/item/18") == "a.test/item/0"
     assert pattern_of("http://a.test/blog/a-long-title") == "a.test/blog/*"
     assert pattern_of("http://a.test/") == "a.test/"
     assert pattern_of("http://a.test/about") != pattern_of("http://a.test/contact")
 
 
-def test_a_pattern_without_success_is_given_up_after_three() -> None:
+def test_a_pattern_without_success_is_given_up_after_three_pages() -> None:
     deciding = Deciding(NEVER_BY_CHANCE)
     for number in range(3):
         url = f"http://a.test/item/{number}"
@@ -63,7 +63,7 @@ def test_a_pattern_without_success_is_given_up_after_three() -> None:
     )
 
 
-def test_a_pattern_with_success_goes_on_even_without_marks() -> None:
+def test_a_pattern_with_success_is_rendered_even_without_marks() -> None:
     deciding = Deciding(NEVER_BY_CHANCE)
     url = "http://a.test/item/1"
     assert deciding.why(HOST, url, ORDINARY) == ""
@@ -71,7 +71,7 @@ def test_a_pattern_with_success_goes_on_even_without_marks() -> None:
     assert deciding.why(HOST, "http://a.test/item/2", ORDINARY) == "learned"
 
 
-def test_a_host_without_success_makes_new_patterns_unlikely() -> None:
+def test_failures_on_a_host_lower_the_probability_of_its_new_patterns() -> None:
     deciding = Deciding(NEVER_BY_CHANCE)
     for number in range(30):
         url = f"http://a.test/{'x' * (number + 1)}"
@@ -80,7 +80,7 @@ def test_a_host_without_success_makes_new_patterns_unlikely() -> None:
     assert deciding.probability(HOST, "http://a.test/new", candidate=True) == pytest.approx(before / 2)
 
 
-def test_some_pages_are_drawn_by_chance_and_always_the_same_ones() -> None:
+def test_a_fixed_random_sample_of_pages_is_rendered() -> None:
     urls = [f"http://a.test/{number}" for number in range(3000)]
     drawn = [url for url in urls if Deciding(RenderConfig(chance=0.01)).why(HOST, url, ORDINARY) == "chance"]
     assert 10 <= len(drawn) <= 60
@@ -88,13 +88,15 @@ def test_some_pages_are_drawn_by_chance_and_always_the_same_ones() -> None:
     assert not Deciding(RenderConfig(chance=1.0)).why(HOST, urls[0], Signs(5000, script=False, mark=False))
 
 
-def test_what_counts_as_something_new() -> None:
+def test_rendering_adds_content_if_it_gives_links_or_enough_text() -> None:
     before = Signs(1000, script=True, mark=False)
     assert adds(before, before, new_links=1)
     assert not adds(before, before, new_links=0)
     assert adds(before, Signs(1300, True, False), new_links=0)
     assert not adds(before, Signs(1150, True, False), new_links=0)
-    assert not adds(Signs(10, True, True), Signs(60, True, True), new_links=0), "a clock is no content"
+    assert not adds(Signs(10, True, True), Signs(60, True, True), new_links=0), (
+        "a few characters, such as a clock, are no content"
+    )
 
 
 def apply(store: MemoryStore, change: Change) -> None:
@@ -107,7 +109,7 @@ def apply(store: MemoryStore, change: Change) -> None:
     store.write(batch)
 
 
-def test_what_was_learned_survives_a_restart() -> None:
+def test_learned_patterns_survive_a_restart() -> None:
     store, first = MemoryStore(), Deciding(NEVER_BY_CHANCE)
     for number in range(3):
         change = Change()
@@ -122,7 +124,9 @@ def test_what_was_learned_survives_a_restart() -> None:
         assert second.probability(HOST, url, candidate=seen.candidate) == first.probability(
             HOST, url, candidate=seen.candidate
         )
-    assert second.why(HOST, "http://a.test/item/9", CANDIDATE) == "", "not tried three times again"
+    assert second.why(HOST, "http://a.test/item/9", CANDIDATE) == "", (
+        "the pattern is not tried three times again"
+    )
 
 
 def test_keys_begin_with_the_bucket_of_the_host() -> None:
@@ -132,7 +136,7 @@ def test_keys_begin_with_the_bucket_of_the_host() -> None:
     assert all(keys.family(key) is not None for key, _ in change.operations)
 
 
-def test_a_damaged_value_is_learned_again() -> None:
+def test_a_damaged_value_is_ignored_and_learned_again() -> None:
     store, change = MemoryStore(), Change()
     Deciding(NEVER_BY_CHANCE).learn(HOST, "http://a.test/1", candidate=False, added=True, batch=change)
     change.operations = [(key, b"\0" + (value or b"")) for key, value in change.operations]
@@ -142,8 +146,8 @@ def test_a_damaged_value_is_learned_again() -> None:
     assert deciding.why(HOST, "http://a.test/1", ORDINARY) == ""
 
 
-def test_what_is_remembered_is_bounded_in_memory_and_in_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when a merged process begins with more than one may keep."""
+def test_patterns_are_bounded_in_memory_and_in_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound also holds if a process starts with more patterns than it may keep, as after a merge."""
     store, deciding = MemoryStore(), Deciding(NEVER_BY_CHANCE)
 
     def learn(numbers: range) -> None:

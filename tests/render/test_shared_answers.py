@@ -1,4 +1,4 @@
-"""Answers that pages share: each is fetched once, and found again in the archive."""
+"""Test answers that pages share: each is fetched once, or taken from the archive."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ def answer(field: str = "max-age=60", at: float = NOW) -> Fetch:
 
 
 class Pages:
-    """Pages that ask for one URL; `asked` counts the requests that reach the network."""
+    """Pages that request one URL; `asked` counts the requests that reach the network."""
 
     def __init__(self, fetched: Fetch, stored: Fetch | None = None) -> None:
         self.shared = SharedAnswers(SharedCache(1000), lambda url: stored, lambda: NOW)
@@ -39,7 +39,7 @@ async def _together(pages: Pages, count: int) -> list[bool]:
     return await asyncio.gather(*(pages.get() for _ in range(count)))
 
 
-def test_pages_that_ask_at_the_same_time_share_one_request() -> None:
+def test_simultaneous_requests_for_a_url_are_sent_once() -> None:
     pages = Pages(answer())
     assert sorted(asyncio.run(_together(pages, 5))) == [False, True, True, True, True]
     assert pages.asked == 1
@@ -51,14 +51,14 @@ def test_an_answer_that_must_not_be_shared_is_fetched_for_each_page() -> None:
     assert pages.asked == 3
 
 
-def test_the_archive_answers_while_its_copy_is_fresh() -> None:
+def test_a_fresh_copy_in_the_archive_is_the_answer() -> None:
     fresh = Pages(answer(), stored=answer(at=NOW - 59))
     assert asyncio.run(fresh.get()) and not fresh.asked
     stale = Pages(answer(), stored=answer(at=NOW - 60))
     assert not asyncio.run(stale.get()) and stale.asked
 
 
-def test_a_page_that_ends_while_it_asks_leaves_the_request_to_the_next() -> None:
+def test_if_a_page_ends_during_a_request_the_next_page_repeats_it() -> None:
     async def run() -> int:
         pages = Pages(answer())
         first, second = asyncio.create_task(pages.get()), asyncio.create_task(pages.get())

@@ -1,4 +1,4 @@
-"""The cache of scripts and styles that pages share, judged by the rules of RFC 9111."""
+"""Test the cache of scripts and style sheets that pages share against the rules of RFC 9111."""
 
 import pytest
 from hypothesis import given
@@ -43,7 +43,7 @@ def answer(content: bytes = b"x", **fields: str) -> Fetch:
         ({"vary": "*"}, 0.0),
     ],
 )
-def test_an_answer_is_fresh_as_long_as_it_says(fields: dict[str, str], seconds: float) -> None:
+def test_an_answer_is_fresh_as_long_as_its_header_says(fields: dict[str, str], seconds: float) -> None:
     assert fresh_for(answer(**fields), NOW) == seconds
 
 
@@ -52,12 +52,12 @@ def test_failures_are_not_kept() -> None:
     assert fresh_for(Fetch("http://a.test/", Outcome.TRUNCATED, status=200, content=b"x"), NOW) == 0.0
 
 
-def test_the_lines_of_a_field_count_as_one_list() -> None:
+def test_repeated_fields_count_as_one_list() -> None:
     fields = ((b"Cache-Control", b"max-age=60"), (b"cache-control", b"no-store"))
     assert fresh_for(Fetch("http://a.test/", Outcome.FETCHED, status=200, headers=fields), NOW) == 0.0
 
 
-def test_an_answer_of_earlier_is_fresh_for_the_rest_of_its_time() -> None:
+def test_an_earlier_answer_is_fresh_for_the_rest_of_its_time() -> None:
     cache = SharedCache(1000)
     cache.add("u", answer(cache_control="max-age=60"), NOW, NOW - 50)
     assert cache.get("u", NOW + 9) is not None
@@ -74,7 +74,7 @@ def test_an_answer_is_used_until_it_is_stale() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 400), st.booleans()), max_size=60))
-def test_the_cache_stays_within_its_bytes(steps: list[tuple[int, int, bool]]) -> None:
+def test_the_size_of_the_cache_is_bounded(steps: list[tuple[int, int, bool]]) -> None:
     cache = SharedCache(1000)
     for name, size, reads in steps:
         if reads:
@@ -84,7 +84,7 @@ def test_the_cache_stays_within_its_bytes(steps: list[tuple[int, int, bool]]) ->
         cache._check()
 
 
-def test_what_was_used_longest_ago_goes_first() -> None:
+def test_the_least_recently_used_answer_is_evicted_first() -> None:
     cache = SharedCache(1000)
     for name in "abcd":
         cache.add(name, answer(b"x" * 250), NOW)

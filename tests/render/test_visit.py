@@ -1,4 +1,4 @@
-"""One page in the browser: which of its requests are answered, and when it has finished."""
+"""Test a visit of one page in the browser: the requests that are answered, and its end."""
 
 import pytest
 from hypothesis import given, settings
@@ -16,13 +16,13 @@ def paused(url: str = "http://a.test/x.js", method: str = "GET", kind: str = "Sc
 
 
 def begun(config: RenderConfig = CONFIG) -> Visit:
-    """Return a visit whose page has been given to the browser."""
+    """Return a visit whose main document has been requested."""
     visit = Visit(URL, config, now=100.0)
     assert visit.decide(Paused(URL, "GET", "Document", main_frame=True), 100.1) is Answering.DOCUMENT
     return visit
 
 
-def test_a_page_is_over_when_it_has_loaded_and_nothing_was_asked_for_a_while() -> None:
+def test_a_visit_ends_after_the_load_event_and_a_quiet_time() -> None:
     visit = begun()
     assert visit.decide(paused(), 100.2) is Answering.FETCH
     visit.loaded(100.3)
@@ -34,13 +34,13 @@ def test_a_page_is_over_when_it_has_loaded_and_nothing_was_asked_for_a_while() -
     assert not visit.broke
 
 
-def test_the_load_event_of_the_empty_page_before_does_not_count() -> None:
+def test_a_load_event_before_the_document_request_does_not_count() -> None:
     visit = Visit(URL, CONFIG, now=100.0)
     visit.loaded(100.0)
     assert not visit.is_over(110.0)
 
 
-def test_a_page_that_never_loads_is_cut_at_its_time_limit() -> None:
+def test_the_visit_of_a_page_that_never_loads_ends_at_its_time_limit() -> None:
     visit = begun()
     assert visit.next_wakeup() == 130.0
     assert not visit.is_over(129.9)
@@ -48,7 +48,7 @@ def test_a_page_that_never_loads_is_cut_at_its_time_limit() -> None:
     assert visit.broke == "time"
 
 
-def test_a_page_that_never_stops_asking_is_over_some_time_after_it_has_loaded() -> None:
+def test_the_visit_of_a_restless_page_ends_some_time_after_the_load_event() -> None:
     visit = begun(RenderConfig(requests_max=1000))
     visit.loaded(101.0)
     now = 101.0
@@ -72,19 +72,19 @@ def test_a_page_that_never_stops_asking_is_over_some_time_after_it_has_loaded() 
         paused(url="http://a.test/" + "x" * 9000),
     ],
 )
-def test_requests_that_a_crawler_does_not_make_are_refused(request_: Paused) -> None:
+def test_requests_other_than_http_gets_are_refused(request_: Paused) -> None:
     visit = begun()
     assert visit.decide(request_, 101.0) is Answering.REFUSE
     assert visit.missing == 1
 
 
-def test_pictures_are_empty_unless_they_are_wanted() -> None:
+def test_image_requests_get_empty_answers_by_default() -> None:
     picture = paused("http://a.test/i.png", kind="Image")
     assert begun().decide(picture, 101.0) is Answering.EMPTY
     assert begun(RenderConfig(images=True)).decide(picture, 101.0) is Answering.FETCH
 
 
-def test_a_page_that_goes_away_stays_and_its_target_is_known() -> None:
+def test_navigation_is_blocked_and_its_target_recorded() -> None:
     visit = begun()
     away = Paused("http://b.test/next", "GET", "Document", main_frame=True)
     assert visit.decide(away, 101.0) is Answering.STAY
@@ -117,7 +117,7 @@ def test_limits_end_the_visit() -> None:
 @given(st.lists(st.sampled_from(["ask", "answer", "load", "wait"]), max_size=60))
 @settings(deadline=None)
 def test_a_visit_always_ends(events: list[str]) -> None:
-    """Whatever happens, the page is over at its time limit, and its counts agree."""
+    """Whatever happens, the visit ends at its time limit, and its counts agree."""
     visit = begun()
     now = 101.0
     for event in events:

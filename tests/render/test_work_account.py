@@ -1,4 +1,4 @@
-"""The CPU time of each page, from that of the browser's processes."""
+"""Test how the CPU time of the browser's processes is charged to pages."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def renderer(pid: int, seconds: float) -> ProcessTime:
     return ProcessTime(pid, "renderer", seconds)
 
 
-def test_a_page_is_charged_for_the_renderer_that_it_was_opened_in() -> None:
+def test_a_page_is_charged_for_its_renderer() -> None:
     account = WorkAccount()
     account.look([browser(1.0)])
     account.opened("a", [browser(1.0), renderer(10, 0.1)])
@@ -23,7 +23,7 @@ def test_a_page_is_charged_for_the_renderer_that_it_was_opened_in() -> None:
     assert account.seconds("b") == pytest.approx(0.75)
 
 
-def test_a_renderer_that_appears_later_counts_for_every_page_that_is_open_then() -> None:
+def test_a_later_renderer_is_charged_to_all_open_pages() -> None:
     account = WorkAccount()
     account.opened("a", [renderer(10, 0.0)])
     account.opened("b", [renderer(10, 0.0), renderer(11, 0.0)])
@@ -34,7 +34,7 @@ def test_a_renderer_that_appears_later_counts_for_every_page_that_is_open_then()
     assert (account.seconds("a"), account.seconds("c")) == (5.0, 0.0)
 
 
-def test_the_other_processes_are_divided_among_the_open_pages() -> None:
+def test_other_processes_are_charged_to_open_pages_in_equal_parts() -> None:
     account = WorkAccount()
     account.look([browser(2.0)])
     account.opened("a", [browser(2.0), renderer(10, 0.0)])
@@ -43,7 +43,7 @@ def test_the_other_processes_are_divided_among_the_open_pages() -> None:
     assert (account.seconds("a"), account.seconds("b")) == (3.0, 3.0)
 
 
-def test_what_ended_is_forgotten_and_a_process_id_that_comes_again_is_a_new_process() -> None:
+def test_a_reused_process_id_is_a_new_process() -> None:
     account = WorkAccount()
     account.opened("a", [renderer(10, 5.0)])
     account.closed("a")

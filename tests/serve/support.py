@@ -81,7 +81,7 @@ class Served:
         self.site.visit(answer, NAMES.fingerprint(url), extracted)
 
     def run(self, talk: Callable[["Served"], Awaitable[None]]) -> None:
-        """Start the server, run `talk` against it, and close it."""
+        """Start the server, run the coroutine `talk` with it, and close it."""
 
         async def whole() -> None:
             _, self.port = await self.server.start("127.0.0.1:0")
@@ -94,7 +94,7 @@ class Served:
         asyncio.run(whole())
 
     async def raw(self, data: bytes) -> bytes:
-        """Send these bytes; return everything received until the server closes the connection."""
+        """Send bytes as they are; return everything received until the server closes the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(data)
         try:
@@ -105,7 +105,7 @@ class Served:
             writer.close()
 
     async def get(self, target: str, *lines: str, method: str = "GET", version: str = "1.1") -> "Response":
-        """Send one request on a separate connection; `lines` are header fields."""
+        """Send one request on a separate connection, with the header fields `lines`; return the response."""
         given = [line for line in lines if line.lower().startswith("host:")]
         host = [] if given else [f"Host: 127.0.0.1:{self.port}"]
         head = [f"{method} {target} HTTP/{version}", *host, *lines, "Connection: close", "", ""]

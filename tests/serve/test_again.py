@@ -1,4 +1,4 @@
-"""Requests answered on the fast path get the same answers as parsed requests, and only plain requests take it."""
+"""Test that the fast path for repeated requests gives the same answers, and that only plain requests take it."""
 
 import asyncio
 import gzip
@@ -24,7 +24,7 @@ def asks(target: str = AT, *lines: str, method: str = "GET") -> bytes:
 async def answers(
     reader: asyncio.StreamReader, count: int, bodiless: frozenset[int] = frozenset()
 ) -> list[Response]:
-    """Return the next responses on a connection; those with the numbers `bodiless` answer HEAD."""
+    """Return the next `count` responses on a connection; those with numbers in `bodiless` answer HEAD, without a body."""
     found = []
     for number in range(count):
         head = await reader.readuntil(b"\r\n\r\n")
@@ -42,8 +42,8 @@ def served(tmp_path: Path) -> Served:
     return made
 
 
-def test_the_second_answer_is_that_of_the_first(served: Served) -> None:
-    """A repeated request is counted, and gets the age, P(fresh) and copy of its own instant."""
+def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
+    """A repeated request is counted, and gets the age, P(fresh) and copy at its own time."""
     long_way = []
     real = served.server._answer
 
@@ -68,7 +68,7 @@ def test_the_second_answer_is_that_of_the_first(served: Served) -> None:
         assert said[2].fields["date"] == "Tue, 14 Nov 2023 22:15:03 GMT"
         served.store(body=b"new", at=50.0)
         writer.write(asks())
-        assert (await answers(reader, 1))[0].body == b"new", "the stored record is what the answer rests on"
+        assert (await answers(reader, 1))[0].body == b"new", "the answer depends on the stored record"
         writer.write(asks())
         assert (await answers(reader, 1))[0].body == b"new" and len(long_way) == 1
         assert served.server.answers == {200: 5} and served.server.listener.requests == 5
@@ -77,8 +77,8 @@ def test_the_second_answer_is_that_of_the_first(served: Served) -> None:
     served.run(talk)
 
 
-def test_the_store_is_read_again_only_after_a_write(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cached answer is current while nothing was written; a write of another page costs one read of the record."""
+def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cached answer is used until something is written; after a write of another page, the record is read once."""
     keys: list[bytes] = []
     store = served.site.store
     real = store.get
@@ -103,7 +103,7 @@ def test_the_store_is_read_again_only_after_a_write(served: Served, monkeypatch:
     served.run(talk)
 
 
-# (header lines; whether the request is answered without being parsed, once its other fields are known)
+# Header lines, and True if such a request is answered without being parsed, once its other fields are known.
 CONDITIONS = [
     ([], True),
     (["If-None-Match: ETAG"], True),
@@ -126,10 +126,10 @@ CONDITIONS = [
 
 @pytest.mark.parametrize("coding", [b"", b"gzip"])
 @pytest.mark.parametrize(("lines", "quick"), CONDITIONS)
-def test_conditions_and_ranges_are_answered_alike(
+def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
     served: Served, lines: list[str], quick: bool, coding: bytes
 ) -> None:
-    """A condition differs from page to page, so it is cut out of the header block that is remembered."""
+    """A condition differs from page to page, so it is cut out of the remembered header block."""
     if coding:
         coded = (b"Content-Type", b"text/html"), (b"Content-Encoding", coding)
         served.store(body=gzip.compress(b"page "), content=b"page ", at=1.0, headers=coded)
@@ -163,8 +163,8 @@ def test_conditions_and_ranges_are_answered_alike(
     served.run(talk)
 
 
-def test_streams_of_requests_cut_anywhere(served: Served) -> None:
-    """However the stream is cut into reads, requests are answered in order, as if sent one by one."""
+def test_streams_of_requests_may_be_cut_anywhere(served: Served) -> None:
+    """However the stream is divided into reads, requests are answered in order, as if they were sent one by one."""
     kinds = [
         (asks(), 200, b"page "),
         (asks(AT + "a"), 200, b"page a"),
@@ -206,7 +206,7 @@ def test_streams_of_requests_cut_anywhere(served: Served) -> None:
     served.run(talk)
 
 
-def test_a_block_is_remembered_only_as_it_was_parsed(served: Served) -> None:
+def test_only_correctly_parsed_header_blocks_are_remembered(served: Served) -> None:
     """A request with bare line ends, or with two Host fields, must not make another header block trusted."""
     foreign = b"Host: evil.example\r\n\r\n"
     tricks = [
@@ -234,7 +234,7 @@ def test_a_block_is_remembered_only_as_it_was_parsed(served: Served) -> None:
     served.run(talk)
 
 
-def test_an_answer_waits_for_those_before_it(served: Served) -> None:
+def test_answers_are_sent_in_the_order_of_requests(served: Served) -> None:
     gate = asyncio.Event()
 
     async def slowly(*_: object) -> Reply:
@@ -260,7 +260,7 @@ def test_an_answer_waits_for_those_before_it(served: Served) -> None:
     served.run(talk)
 
 
-def test_clients_are_remembered_within_a_bound() -> None:
+def test_the_number_of_remembered_header_blocks_is_bounded() -> None:
     known = client_headers.ClientHeadersCache()
     for n in range(3 * client_headers.BLOCKS_MAX):
         known.put(b"Host: h%d\r\n\r\n" % n, client_headers.read({"Host": f"h{n}"}, f"http://h{n}"))
@@ -292,5 +292,5 @@ def test_clients_are_remembered_within_a_bound() -> None:
         ("X-Crawler-Hop", "1", False),
     ],
 )
-def test_fields_that_ask_for_more_than_a_copy(name: str, value: str, plain: bool) -> None:
+def test_requests_with_special_fields_are_not_plain(name: str, value: str, plain: bool) -> None:
     assert client_headers.read({"Host": "h", name: value}, "http://h").plain is plain

@@ -1,21 +1,21 @@
-"""Connection slots of a listener: bounded, and fair to clients that do not keep the server waiting."""
+"""Test that a listener's connection slots are bounded, and fair to clients that do not keep the server waiting."""
 
 import random
 
 from crawler.serve.connection_slots import ConnectionSlots
 
 
-def test_a_slow_client_gives_way() -> None:
+def test_a_slow_client_loses_its_slot_to_a_new_one() -> None:
     places: ConnectionSlots[str] = ConnectionSlots(2, 10.0)
     assert places.enter("a", 0.0) == (True, None)
     assert places.enter("b", 0.5) == (True, None)
-    assert places.enter("c", 0.9) == (False, None)  # no client has kept the server waiting long
+    assert places.enter("c", 0.9) == (False, None)  # no client has kept the server waiting for a second
     assert places.enter("c", 1.0) == (True, "a")
     assert places.overdue(10.4) == []
     assert places.overdue(10.5) == ["b"]
 
 
-def test_who_is_served_keeps_its_place() -> None:
+def test_a_client_that_is_being_served_keeps_its_slot() -> None:
     places: ConnectionSlots[str] = ConnectionSlots(1, 10.0)
     places.enter("a", 0.0)
     places.serve("a")
@@ -25,7 +25,7 @@ def test_who_is_served_keeps_its_place() -> None:
     assert places.enter("b", 101.0) == (True, "a")
 
 
-def test_random_comings_and_goings() -> None:
+def test_invariants_hold_for_random_clients() -> None:
     rng = random.Random(3)
     places: ConnectionSlots[int] = ConnectionSlots(8, 5.0)
     here: set[int] = set()

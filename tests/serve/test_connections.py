@@ -1,4 +1,4 @@
-"""Connections: order of answers, keep-alive, bodies, half-closed and greedy clients, shutdown of the server."""
+"""Test connections: order of answers, keep-alive, bodies, half-closed and greedy clients, shutdown of the server."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ def served(tmp_path: Path) -> Served:
 
 
 def echoing(served: Served) -> None:
-    """Make the POST endpoints answer with the request's body."""
+    """Make the POST endpoints answer with the body of the request."""
 
     async def receive(asked: ParsedRequest, request: ServedRequest, body: bytes) -> Reply:
         return json_reply(200, body)
@@ -36,7 +36,9 @@ def echoing(served: Served) -> None:
     [("1.1", (), True), ("1.1", ("Connection: close",), False), ("1.1", ("connection: Keep-Alive, CLOSE",), False),
      ("1.0", (), False), ("1.0", ("Connection: keep-alive",), True)],
 )  # fmt: skip
-def test_which_connections_stay(served: Served, version: str, lines: tuple[str, ...], stays: bool) -> None:
+def test_connections_are_kept_open_as_requested(
+    served: Served, version: str, lines: tuple[str, ...], stays: bool
+) -> None:
     request = "\r\n".join([f"GET {AT} HTTP/{version}", "Host: 127.0.0.1", *lines, "", ""]).encode()
 
     async def talk(served: Served) -> None:
@@ -65,7 +67,9 @@ def test_which_connections_stay(served: Served, version: str, lines: tuple[str, 
     ],
 )
 @pytest.mark.parametrize("step", [3, 1 << 20])
-def test_bodies(served: Served, coded: bytes, status: int, body: bytes | None, step: int) -> None:
+def test_request_bodies_are_decoded_or_rejected(
+    served: Served, coded: bytes, status: int, body: bytes | None, step: int
+) -> None:
     echoing(served)
 
     async def talk(served: Served) -> None:
@@ -98,8 +102,8 @@ def test_a_client_waits_for_100_continue(served: Served) -> None:
     served.run(talk)
 
 
-def test_a_client_that_sends_too_much_still_reads_why(served: Served) -> None:
-    """Its data is discarded for a limited time, since closing at once would reset the connection and lose the answer."""
+def test_a_client_that_sends_too_much_can_read_the_error(served: Served) -> None:
+    """Its data is discarded for a while: an immediate close would reset the connection and lose the answer."""
     echoing(served)
 
     async def talk(served: Served) -> None:
@@ -119,9 +123,7 @@ def test_a_client_that_sends_too_much_still_reads_why(served: Served) -> None:
     served.run(talk)
 
 
-def test_a_body_that_nobody_reads_is_held_within_a_bound(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_memory_for_an_unread_body_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     gate, seen = asyncio.Event(), []
 
     async def slowly(request: ServedRequest, connection: http_server.ServedConnection) -> http_server.Sending:
@@ -145,7 +147,7 @@ def test_a_body_that_nobody_reads_is_held_within_a_bound(
     served.run(talk)
 
 
-def test_a_client_that_has_shut_its_side_gets_its_answers(served: Served) -> None:
+def test_a_half_closed_client_gets_its_answers(served: Served) -> None:
     async def talk(served: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(asks(AT, "User-Agent: half") * 3)
@@ -183,20 +185,22 @@ def test_a_post_is_completed_after_its_client_disconnects(served: Served) -> Non
     served.run(talk)
 
 
-def test_many_requests_in_one_piece_hold_nobody_up(served: Served) -> None:
+def test_many_pipelined_requests_do_not_delay_other_clients(served: Served) -> None:
     async def talk(served: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(asks(AT, "User-Agent: many") * 2000)
         await answers(reader, 1)
         assert (await served.get(AT)).status == 200
-        assert served.server.listener.requests < 1000, "the other one had its turn among them"
+        assert served.server.listener.requests < 1000, (
+            "the other client was answered before all pipelined requests"
+        )
         writer.transport.abort()
 
     served.run(talk)
 
 
-def test_a_client_that_idles_after_a_long_answer_loses_its_place(tmp_path: Path) -> None:
-    """Its slot must not be treated as one of a client that is being served."""
+def test_a_client_that_idles_after_a_long_answer_loses_its_slot(tmp_path: Path) -> None:
+    """Once the answer is sent, the client no longer counts as being served."""
     served = Served(tmp_path, idle_timeout=0.5, held_bytes_max=1000)
     served.store(body=b"x" * 20_000_000)
 
@@ -213,7 +217,7 @@ def test_a_client_that_idles_after_a_long_answer_loses_its_place(tmp_path: Path)
     served.run(talk)
 
 
-def test_an_error_of_ours_is_500_and_ends_the_connection(
+def test_an_internal_error_gives_500_and_ends_the_connection(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: object) -> Reply:
@@ -231,7 +235,7 @@ def test_an_error_of_ours_is_500_and_ends_the_connection(
 
 
 def test_answers_in_progress_get_a_grace_period_at_shutdown(served: Served) -> None:
-    """Answers that do not end in time are cut; idle connections are closed."""
+    """Idle connections are closed; answers that do not end within the grace period are cut."""
     gates = [asyncio.Event(), asyncio.Event()]
 
     async def receive(asked: ParsedRequest, request: ServedRequest, body: bytes) -> Reply:

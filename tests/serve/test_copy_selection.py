@@ -1,4 +1,4 @@
-"""Selection of the copy that answers a request."""
+"""Test the selection of the copy that answers a request."""
 
 from collections.abc import Iterable
 
@@ -30,12 +30,14 @@ def capture(instant: float, status: int = 200, **values: object) -> Capture:
         ([30, 20, 10], 20, 20),
         ([30, 20, 10], 24, 20),
         ([30, 20, 10], 26, 30),
-        ([30, 20, 10], 25, 20),  # equally near: the earlier one
+        ([30, 20, 10], 25, 20),  # both are equally near: the earlier one is chosen
         ([], None, None),
         ([], 5, None),
     ],
 )
-def test_newest_and_nearest(instants: list[float], at: float | None, expected: float | None) -> None:
+def test_the_newest_or_nearest_copy_is_chosen(
+    instants: list[float], at: float | None, expected: float | None
+) -> None:
     chosen = choose_copy(map(capture, instants), at)
     assert (None if chosen is None else chosen.fetched_at) == expected
 
@@ -49,7 +51,7 @@ def test_a_temporary_failure_hides_no_copy() -> None:
     assert only is not None and only.status == 503
 
 
-def test_no_more_than_the_newest_copies_are_looked_at() -> None:
+def test_only_the_newest_copies_are_examined() -> None:
     seen = []
 
     def copies():
@@ -65,7 +67,7 @@ def record(**values: object) -> PageRecord:
     return PageRecord("http://a.example/", PageState.STORED, Outcome.FETCHED, **values)  # type: ignore[arg-type]
 
 
-def test_what_is_withheld() -> None:
+def test_noarchive_and_withdrawn_pages_are_withheld() -> None:
     copy_selection.check_shown(record(), capture(1))
     copy_selection.check_shown(None, None)
     for page, copy, withdrawn in [
@@ -92,7 +94,9 @@ def test_what_is_withheld() -> None:
         (0.0, 0.0, None, True),
     ],
 )
-def test_stale_copies(max_stale: float | None, age: float, probability: float | None, shown: bool) -> None:
+def test_stale_copies_are_refused_unless_probably_fresh(
+    max_stale: float | None, age: float, probability: float | None, shown: bool
+) -> None:
     try:
         copy_selection.check_fresh(max_stale, age, probability, 0.95, True)
     except HttpError as refusal:

@@ -1,4 +1,4 @@
-"""Formats of instants, compared with the standard library's."""
+"""Compare the formatting of times with the standard library's."""
 
 from datetime import UTC, datetime
 from email.utils import formatdate
@@ -14,7 +14,7 @@ from crawler.serve import dates
 @example(86_399.999)
 @example(951_782_400.0)  # 2000-02-29
 @example(-1.0)
-def test_formats(instant: float) -> None:
+def test_dates_equal_those_of_the_standard_library(instant: float) -> None:
     moment = datetime.fromtimestamp(int(instant), UTC)
     assert dates.http_date(int(instant)) == formatdate(int(instant), usegmt=True)
     assert dates.rfc3339(instant).decode() == f"{moment.isoformat()[:19]}Z"

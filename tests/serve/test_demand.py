@@ -1,4 +1,4 @@
-"""Request counts: decay, bounds, and the guarantees of the sketch."""
+"""Test request counts: decay, bounds, and the guarantees of the sketch."""
 
 import math
 import random
@@ -11,7 +11,7 @@ from crawler.serve.demand import Demand
 WEEK = 604_800.0
 
 
-def test_a_count_halves() -> None:
+def test_a_count_halves_in_each_half_life() -> None:
     demand = Demand(WEEK, 100, now=0.0)
     for _ in range(8):
         demand.add(1, 0.0)
@@ -21,8 +21,8 @@ def test_a_count_halves() -> None:
     assert demand.count(2, 0.0) == 0
 
 
-def test_a_steady_rate_is_found() -> None:
-    """Sum of 2^(-k d / h) over requests d apart tends to h / (d ln 2) as d / h falls."""
+def test_a_steady_rate_is_estimated() -> None:
+    """For requests d apart and half-life h, the sum of 2^(-k d / h) tends to h / (d ln 2) as d / h falls."""
     demand = Demand(100.0, 10, now=0.0)
     now = 0.0
     for _ in range(20_000):
@@ -31,8 +31,8 @@ def test_a_steady_rate_is_found() -> None:
     assert math.isclose(demand.rate(7, now), 10.0, rel_tol=0.01)
 
 
-def test_the_origin_moves_on() -> None:
-    """Counts are right after ten years, when 2^(t/h) would long have overflowed."""
+def test_counts_do_not_overflow_with_time() -> None:
+    """Counts are right after ten years, when 2^(t/h) would have overflowed."""
     demand = Demand(1000.0, 100, now=0.0)
     demand.add(1, 0.0)
     now = 0.0
@@ -47,8 +47,8 @@ def test_the_origin_moves_on() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 40), max_size=300), st.integers(4, 16))
-def test_never_below_the_true_count(pages: list[int], pages_max: int) -> None:
-    """The number of counters is bounded, and a page's count is exact or too high, in the table or the sketch."""
+def test_a_count_is_never_below_the_true_one(pages: list[int], pages_max: int) -> None:
+    """The number of counters is bounded, and a page's count, from the table or the sketch, is exact or too high."""
     demand = Demand(WEEK, pages_max, now=0.0, columns=64)
     true: dict[int, int] = {}
     for page in pages:
@@ -59,8 +59,8 @@ def test_never_below_the_true_count(pages: list[int], pages_max: int) -> None:
         assert demand.count(page * 0x9E3779B97F4A7C15 & (1 << 64) - 1, 0.0) >= n - 1e-9
 
 
-def test_heavy_hitters_stay_exact() -> None:
-    """Zipf over 10,000 pages with room for 1,000: the first hundred are counted within 1 %."""
+def test_counts_of_the_most_requested_pages_are_nearly_exact() -> None:
+    """With Zipf requests for 10,000 pages and room for 1,000, the counts of the top hundred are within 1 %."""
     rng = random.Random(5)
     weights = [1.0 / (n + 1) for n in range(10_000)]
     demand = Demand(WEEK, 1000, now=0.0)
@@ -74,7 +74,7 @@ def test_heavy_hitters_stay_exact() -> None:
     assert len(demand) <= 1000
 
 
-def test_what_was_stored_is_taken_up() -> None:
+def test_stored_counts_are_loaded() -> None:
     demand = Demand(WEEK, 100, now=0.0)
     demand.add(1, 0.0)
     demand.add(1, 0.0)
@@ -88,8 +88,8 @@ def test_what_was_stored_is_taken_up() -> None:
     assert again.top(1, WEEK)[0][0] == 1
 
 
-def test_counts_from_a_clock_that_was_ahead_count_as_of_now() -> None:
-    """A year's lead multiplied a count by 2 to the 52nd."""
+def test_counts_with_a_time_in_the_future_count_as_of_now() -> None:
+    """When the clock had been a year ahead, a count was once multiplied by 2^52."""
     demand = Demand(WEEK, 100, now=0.0)
     demand.load([(1, 3.0, 52 * WEEK), (2, 4.0, 0.0)])
     assert demand.top(2, 0.0) == [(2, 4.0), (1, 3.0)]

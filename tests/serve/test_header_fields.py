@@ -1,4 +1,4 @@
-"""Permitted header fields, content codings, 304."""
+"""Test the header fields of served copies, content codings, and the conditions for a 304."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ from crawler.serve.host_check import check_host, is_bot, parse_address
 from crawler.serve.http_error import HttpError
 from tests.serve.support import Served
 
-# The IANA registry of HTTP field names (RFC 9110, 16.3.1), and unregistered names that browsers and servers use.
+# The names of IANA's registry of HTTP fields (RFC 9110, 16.3.1), and unregistered names that browsers and servers use.
 _REGISTERED = """
 A-IM Accept Accept-Additions Accept-CH Accept-Charset Accept-Datetime Accept-Encoding Accept-Features Accept-Language
 Accept-Patch Accept-Post Accept-Query Accept-Ranges Accept-Signature Access-Control Access-Control-Allow-Credentials
@@ -68,8 +68,8 @@ NAMES, PASS, OURS = [*_REGISTERED.split(), *_BESIDE.split()], set(_PASS.split())
 
 
 @pytest.mark.parametrize("case", [str, str.lower, str.upper])
-def test_only_these_fields_pass(case: Callable[[str], str]) -> None:
-    """Of a copy with every known field and an unknown one, only the listed fields are served."""
+def test_only_listed_fields_are_passed_on(case: Callable[[str], str]) -> None:
+    """If a copy has every known field and an unknown one, only the listed fields are served."""
     given = [(case(name).encode(), b"text/html") for name in NAMES if name != "Connection"]
     assert [name for name, _ in header_fields.passed_on(given)] == [
         case(name).encode() for name in NAMES if name in PASS
@@ -77,8 +77,8 @@ def test_only_these_fields_pass(case: Callable[[str], str]) -> None:
     assert {name.decode() for name in header_fields.PASSED} == {name.lower() for name in PASS}
 
 
-def test_a_copy_with_every_field_as_it_is_sent(tmp_path: Path) -> None:
-    """Seen: `No-Vary-Search: params` made Chromium show a hostile copy under another page's address."""
+def test_the_served_fields_of_a_copy_with_every_field(tmp_path: Path) -> None:
+    """With `No-Vary-Search: params`, Chromium once showed a hostile copy under another page's address."""
     served = Served(tmp_path)
     every = [name for name in NAMES if name not in ("Connection", "Content-Type", "Location", "*")]
     headers = ((b"Content-Type", b"text/html"), *((name.encode(), b"of-the-copy") for name in every))
@@ -99,18 +99,18 @@ def test_a_copy_with_every_field_as_it_is_sent(tmp_path: Path) -> None:
     ["multipart/x-mixed-replace; boundary=b", "MULTIPART/X-Mixed-Replace", "multipart/related", "message/rfc822",
      "text/html, multipart/x-mixed-replace; boundary=b", "text/html;a=b,multipart/x-mixed-replace", "", "x", "text/"],
 )  # fmt: skip
-def test_a_type_that_is_not_one_document_does_not_pass(kind: str) -> None:
+def test_media_types_of_several_documents_are_not_passed_on(kind: str) -> None:
     assert header_fields.passed_on([(b"Content-Type", kind.encode())]) == []
 
 
 @pytest.mark.parametrize(
     "kind", ["text/html", "text/html;charset=utf-8", ' image/svg+xml ; a="b" ', "application/vnd.a-b.c+json"]
 )
-def test_a_type_of_one_document_passes(kind: str) -> None:
+def test_media_types_of_one_document_are_passed_on(kind: str) -> None:
     assert header_fields.passed_on([(b"content-TYPE", kind.encode())]) == [(b"content-TYPE", kind.encode())]
 
 
-def test_fields_named_by_connection_do_not_pass() -> None:
+def test_fields_named_by_connection_are_not_passed_on() -> None:
     headers = [(b"Connection", b"close, Allow"), (b"allow", b"1"), (b"Expires", b"2")]
     assert header_fields.passed_on(headers) == [(b"Expires", b"2")]
 
@@ -148,7 +148,7 @@ def test_a_reason_cannot_smuggle_a_field() -> None:
         ("*, br;q=0", {b"gzip", b"x-gzip", b"deflate", b"zstd", b"compress"}),
     ],
 )
-def test_codings_a_client_takes(field: str, taken: set[bytes]) -> None:
+def test_codings_that_a_client_accepts(field: str, taken: set[bytes]) -> None:
     assert header_fields.accepted(field) == taken
 
 
@@ -163,10 +163,10 @@ def test_codings_a_client_takes(field: str, taken: set[bytes]) -> None:
         ("*", None, True),
         ("", 100.0, True),
         ("", 99.0, False),
-        ('"b"', 1000.0, False),  # If-None-Match decides alone (RFC 9110, 13.1.3)
+        ('"b"', 1000.0, False),  # If-None-Match takes precedence (RFC 9110, 13.1.3)
     ],
 )
-def test_not_modified(match: str, since: float | None, expected: bool) -> None:
+def test_conditions_for_a_304(match: str, since: float | None, expected: bool) -> None:
     assert header_fields.not_modified(match, since, '"a"', 100.9) is expected
 
 
@@ -174,7 +174,7 @@ def test_not_modified(match: str, since: float | None, expected: bool) -> None:
     "host",
     ["127.0.0.1:8080", "127.0.0.1", "[::1]:8080", "localhost:1", "LOCALHOST", "cache.example", "10.1.2.3"],
 )
-def test_hosts_that_are_ours(host: str) -> None:
+def test_our_own_host_names_are_accepted(host: str) -> None:
     assert check_host([host], frozenset({"cache.example"})) == host
 
 
@@ -195,7 +195,7 @@ def test_hosts_that_are_ours(host: str) -> None:
     ],
 )
 def test_foreign_hosts_are_rejected(hosts: list[str], status: int) -> None:
-    """DNS rebinding: a foreign name that resolves to this server is rejected."""
+    """A foreign name that resolves to this server is rejected, as a protection against DNS rebinding."""
     with pytest.raises(HttpError) as caught:
         check_host(hosts, frozenset({"cache.example"}))
     assert caught.value.status == status
@@ -210,12 +210,12 @@ def test_foreign_hosts_are_rejected(hosts: list[str], status: int) -> None:
         ("localhost:0", ("localhost", 0)),
     ],
 )
-def test_addresses(text: str, address: tuple[str, int]) -> None:
+def test_valid_addresses(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text, "serve.address") == address
 
 
 @pytest.mark.parametrize("text", ["", "a:b", ":80", "1.2.3.4:99999", "http://a:80"])
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_addresses(text: str) -> None:
     with pytest.raises(ConfigError, match="serve.address"):
         parse_address(text, "serve.address")
 

@@ -1,4 +1,4 @@
-"""Clients that are slow, greedy or malformed get the right status, and do not slow down other clients."""
+"""Test that slow, greedy or malformed clients get the right status and do not slow down other clients."""
 
 import asyncio
 import gc
@@ -52,7 +52,7 @@ def served(tmp_path: Path) -> Served:
         (f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n" + "".join(f"X{i}: y\r\n" for i in range(200)) + "\r\n", {400, 431}),
     ],
 )  # fmt: skip
-def test_a_request_that_is_refused(served: Served, request_text: str, statuses: set[int]) -> None:
+def test_invalid_requests_get_the_right_status(served: Served, request_text: str, statuses: set[int]) -> None:
     async def talk(served: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(request_text.encode("latin-1"))
@@ -67,8 +67,8 @@ def test_a_request_that_is_refused(served: Served, request_text: str, statuses: 
     served.run(talk)
 
 
-def test_a_header_that_never_ends(served: Served) -> None:
-    """A client that keeps adding fields is cut off at the limit, before memory fills."""
+def test_an_endless_header_is_cut_off(served: Served) -> None:
+    """A client that keeps sending header fields is cut off at the limit, before memory fills."""
 
     async def talk(served: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -89,8 +89,8 @@ def test_a_header_that_never_ends(served: Served) -> None:
     served.run(talk)
 
 
-def test_slow_clients_give_way(tmp_path: Path) -> None:
-    """500 clients with half-open connections and incomplete requests, 50 slots: an honest client is always answered.
+def test_slow_clients_lose_their_slots_to_others(tmp_path: Path) -> None:
+    """Honest clients are answered while 500 clients with incomplete requests compete for 50 slots.
 
     `ConnectionSlots` is tested with a manual clock elsewhere; here the honest clients only wait
     until the slow ones have used up the configured time.
@@ -118,8 +118,8 @@ def test_slow_clients_give_way(tmp_path: Path) -> None:
     served.run(talk)
 
 
-def test_a_client_that_does_not_read(tmp_path: Path) -> None:
-    """It is disconnected after the write timeout, and pipelined requests do not fill memory with answers."""
+def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
+    """The write timeout disconnects the client; until then, answers to pipelined requests do not fill memory."""
     served = Served(tmp_path, write_timeout=0.5)
     served.store(body=b"x" * 500_000)
 
@@ -140,7 +140,7 @@ def test_a_client_that_does_not_read(tmp_path: Path) -> None:
     served.run(talk)
 
 
-def test_many_connections_leave_nothing(served: Served) -> None:
+def test_many_connections_leave_no_memory_behind(served: Served) -> None:
     """Memory does not grow over thousands of requests, including rejected ones."""
 
     async def some(n: int) -> None:

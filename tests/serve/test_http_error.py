@@ -1,4 +1,4 @@
-"""Error responses: JSON for programs, a page for people."""
+"""Test error responses: JSON for programs, an HTML page for people."""
 
 from html.parser import HTMLParser
 from pathlib import Path
@@ -29,12 +29,12 @@ CHROMIUM = f"{FIREFOX},image/avif,image/webp,application/signed-exchange;v=b3;q=
         ("application/json, text/plain, */*", False),
     ],
 )
-def test_who_gets_a_page(accept: str, page: bool) -> None:
+def test_clients_that_prefer_html_get_a_page(accept: str, page: bool) -> None:
     assert wants_page(accept) is page
 
 
 class Text(HTMLParser):
-    """The text of a page, and the tags in it."""
+    """The text and the tags of an HTML page."""
 
     def __init__(self, page: bytes) -> None:
         super().__init__()

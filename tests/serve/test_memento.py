@@ -1,6 +1,6 @@
-"""Memento answers equal those of pywb 2.10.0 over the same WARC (recorded on 2026-11-22), except for listed differences.
+"""Test that Memento answers equal those of pywb 2.10.0 (recorded on 2026-11-22), except for listed differences.
 
-The WARC contains six copies of /, a day apart; one copy each of a 404, a redirect and a page with a query; and a page
+Both serve one WARC: six copies of /, a day apart; one copy each of a 404, a redirect and a page with a query; and a page
 that was once found unchanged. pywb was queried at `/coll/URL` with Accept-Datetime (its timegate: pattern 200, the copy
 in a frame), at `/coll/TIMEmp_/URL` and at `/coll/timemap/link/URL`.
 """
@@ -35,7 +35,7 @@ def served(tmp_path: Path) -> Served:
 
 
 def links(text: str) -> list[tuple[str, dict[str, str]]]:
-    """Return (address, parameters) of each link of a Link field or of a link-format body."""
+    """Return the address and parameters of each link in a Link field or a link-format body."""
     return [
         (address, dict(re.findall(r'; ([a-z]+)="([^"]*)"', more))) for address, more in LINK.findall(text)
     ]
@@ -45,7 +45,7 @@ def relations(response: Response) -> set[str]:
     return {more["rel"] for _, more in links(response.fields["link"])}
 
 
-# (Accept-Datetime, the day of the copy that pywb's timegate names)
+# Accept-Datetime, and the day of the copy that pywb's timegate names
 CHOSEN = [
     ("Thu, 16 Nov 2023 22:13:20 GMT", 2),
     ("Wed, 15 Nov 2023 11:00:00 GMT", 1),
@@ -53,7 +53,7 @@ CHOSEN = [
     ("Tue, 14 Nov 2030 22:13:20 GMT", 5),
     ("", 5),
 ]
-# (time in the address, day of pywb's copy)
+# the time in the address, and the day of pywb's copy
 STAMPED = [
     ("20231116221320", 2),
     ("2023", 5),
@@ -62,12 +62,12 @@ STAMPED = [
     ("20231118", 4),
     ("20231115120000", 1),
 ]
-# (path, status, seconds of the newest copy since the first)
+# path, status, and the newest copy's time in seconds since the first copy
 OTHERS = [("gone", 404, 5.0), ("moved", 301, 6.0), ("same", 200, 90_000.0), ("a?x=1&y=2", 200, 10.0)]
 
 
 def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
-    """The time gate redirects (RFC 7089, 4.2.1); the proxy form answers with the copy itself (4.1.2)."""
+    """The time gate redirects to the copy (RFC 7089, 4.2.1); the proxy form answers with the copy itself (4.1.2)."""
 
     async def talk(served: Served) -> None:
         for asked, day in CHOSEN:
@@ -81,7 +81,7 @@ def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
             at_copy = await served.get(copy.partition(f":{served.port}")[2])
             assert (at_copy.status, at_copy.body) == (200, b"<p>version %d</p>" % day), asked
             assert more["datetime"] == at_copy.fields["memento-datetime"] == http_date(int(START + day * DAY))
-            assert "vary" not in at_copy.fields, "a copy's address says which"
+            assert "vary" not in at_copy.fields, "the address of a copy names its time"
             proxied = await served.get(PAGE, *accepted)
             assert (proxied.status, proxied.body) == (200, at_copy.body)
             assert proxied.fields["memento-datetime"] == more["datetime"]
@@ -108,7 +108,7 @@ def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
 
 
 def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
-    """The time gate, the copy of a redirect and its target: a client that follows arrives at that time's page."""
+    """A client that follows the time gate and the copy of a redirect reaches the target's copy of that time."""
 
     async def talk(served: Served) -> None:
         gate = await served.get(f"/timegate/{PAGE}moved", f"Accept-Datetime: {http_date(int(START))}")
@@ -119,8 +119,8 @@ def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
     served.run(talk)
 
 
-def test_timemaps(served: Served) -> None:
-    """Copies are listed in order of time, also unchanged ones. We add `until`, `first` and `last` (RFC 7089, 5)."""
+def test_time_maps_list_all_copies(served: Served) -> None:
+    """Copies are listed by time, also unchanged ones. Unlike pywb, we add `until`, `first` and `last` (RFC 7089, 5)."""
 
     async def talk(served: Served) -> None:
         for path, instants in (

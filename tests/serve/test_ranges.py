@@ -1,4 +1,4 @@
-"""Byte ranges: the examples of RFC 9110, section 14, and invalid fields."""
+"""Test byte ranges: the examples of RFC 9110, section 14, and invalid fields."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crawler.serve.ranges import Unsatisfiable, allowed_by_if_range, is_single, resolve
 
-CASES = [  # field, length, (first, end) or None = whole
+CASES = [  # field, length of the content, and (first, end), or None for the whole content
     ("bytes=0-499", 10_000, (0, 500)),  # RFC 9110, 14.1.2
     ("bytes=500-999", 10_000, (500, 1000)),
     ("bytes=-500", 10_000, (9500, 10_000)),
@@ -25,20 +25,20 @@ CASES = [  # field, length, (first, end) or None = whole
 
 
 @pytest.mark.parametrize(("field", "length", "span"), CASES)
-def test_a_range(field: str, length: int, span: tuple[int, int] | None) -> None:
+def test_valid_and_ignored_ranges(field: str, length: int, span: tuple[int, int] | None) -> None:
     assert resolve(field, length) == span
 
 
 @pytest.mark.parametrize(
     ("field", "length"), [("bytes=10-", 10), ("bytes=-0", 10), ("bytes=0-", 0), ("bytes=-5", 0)]
 )
-def test_ranges_that_hold_no_byte(field: str, length: int) -> None:
+def test_ranges_that_contain_no_byte(field: str, length: int) -> None:
     with pytest.raises(Unsatisfiable):
         resolve(field, length)
 
 
 @given(st.text("bytes=0123456789-, ", max_size=20), st.integers(0, 100))
-def test_a_range_lies_within_the_representation(field: str, length: int) -> None:
+def test_any_range_lies_within_the_content(field: str, length: int) -> None:
     try:
         span = resolve(field, length)
     except Unsatisfiable:
@@ -48,7 +48,7 @@ def test_a_range_lies_within_the_representation(field: str, length: int) -> None
         assert 0 <= span[0] < span[1] <= length
 
 
-def test_if_range() -> None:
+def test_if_range_conditions() -> None:
     date = "Thu, 01 Jan 1970 00:00:00 GMT"
     assert allowed_by_if_range("", '"a"', date)
     assert allowed_by_if_range('"a"', '"a"', date)

@@ -1,4 +1,4 @@
-"""The POST endpoints: /signal, IndexNow's documented cases, WebSub with a hub written from the Recommendation."""
+"""Test the POST endpoints: /signal, IndexNow's documented cases, WebSub with a hub written from the Recommendation."""
 
 import asyncio
 import hashlib
@@ -27,7 +27,7 @@ FEED = b"""<feed xmlns="http://www.w3.org/2005/Atom"><title>f</title>
 
 
 class Kept:
-    """A store of notices in memory; accepted URLs are recorded as signals of the crawl."""
+    """A store of notices in memory, which records accepted URLs as signals of the crawl."""
 
     def __init__(self, signals: list[tuple[tuple[str, ...], str]]) -> None:
         self.stored: list[indexnow.Notice] = []
@@ -46,7 +46,7 @@ class Kept:
 
 
 class Receiving(Served):
-    """A server with POST endpoints; `texts` are the files of sites, unavailable while the crawl is `stopping`."""
+    """A server with POST endpoints. `texts` are the sites' files, which a crawl that is `stopping` cannot fetch."""
 
     def __init__(self, folder: Path, **config: Any) -> None:
         super().__init__(folder, **config)
@@ -92,7 +92,7 @@ def talk_to(tmp_path: Path, talk: Callable[[Receiving], Awaitable[None]], **conf
     receiving.run(lambda _: talk(receiving))
 
 
-def test_signals(tmp_path: Path) -> None:
+def test_posted_signals(tmp_path: Path) -> None:
     async def talk(served: Receiving) -> None:
         said = await served.post(
             "/signal",
@@ -121,7 +121,7 @@ def test_signals(tmp_path: Path) -> None:
     ],
 )
 def test_a_page_of_another_origin_causes_no_fetch(tmp_path: Path, field: str) -> None:
-    """A form (text/plain, so without preflight) or an image on a hostile page changes nothing here."""
+    """A form (text/plain, so without preflight) or an image on a hostile page changes no state."""
 
     async def talk(served: Receiving) -> None:
         served.store()
@@ -138,8 +138,8 @@ def test_a_page_of_another_origin_causes_no_fetch(tmp_path: Path, field: str) ->
     talk_to(tmp_path, talk)
 
 
-def test_junk_signals_pass_at_their_rate_only(tmp_path: Path) -> None:
-    """Each source has a token bucket; the number of remembered sources is bounded, however many are invented."""
+def test_the_rate_of_junk_signals_is_limited(tmp_path: Path) -> None:
+    """Each source has a token bucket. The number of remembered sources is bounded, however many a client invents."""
 
     async def talk(served: Receiving) -> None:
         urls = [f"{SITE}{n}" for n in range(100)]
@@ -150,7 +150,7 @@ def test_junk_signals_pass_at_their_rate_only(tmp_path: Path) -> None:
         served.now += 5.0
         half = (await served.post("/signal", body)).json
         assert (half["noted"], half["refused"], half["why"]) == (50, 50, {"too_many": 50})
-        for number in range(30):  # invented sources share one rate
+        for number in range(30):  # unknown sources share one rate
             await served.post("/signal", msgspec.json.encode({"urls": urls, "source": f"s{number}"}))
         assert sum(len(urls) for urls, _ in served.crawl.signals) <= 100 + 50 + 100
 
@@ -159,7 +159,7 @@ def test_junk_signals_pass_at_their_rate_only(tmp_path: Path) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.floats(0, 5)), max_size=60))
-def test_a_bucket_never_gives_more_than_its_rate(asked: list[tuple[int, int, float]]) -> None:
+def test_a_token_bucket_never_exceeds_its_rate(asked: list[tuple[int, int, float]]) -> None:
     buckets = Buckets(2.0, 10)
     now, passed = 0.0, [0] * 4
     for source, wanted, later in asked:
@@ -185,7 +185,7 @@ def posted(**values: Any) -> bytes:
 
 
 def test_indexnow_reads_the_key_file_once_a_day(tmp_path: Path) -> None:
-    """202 until the key file is read, then the waiting URLs pass, then 200; after a day the file is read again."""
+    """The answer is 202 until the key file is read, then 200, and waiting URLs pass; after a day it is read again."""
 
     async def talk(served: Receiving) -> None:
         served.texts[f"{SITE}{KEY}.txt"] = KEY.encode() + b"\n"
@@ -229,7 +229,7 @@ def test_indexnow_reads_the_key_file_once_a_day(tmp_path: Path) -> None:
         ("/indexnow", posted(), 202),
     ],
 )  # fmt: skip
-def test_indexnow_statuses(tmp_path: Path, target: str, body: bytes, status: int) -> None:
+def test_indexnow_status_codes(tmp_path: Path, target: str, body: bytes, status: int) -> None:
     async def talk(served: Receiving) -> None:
         answer = await (served.post(target, body) if body else served.get(target))
         assert answer.status == status, answer.body
@@ -239,7 +239,7 @@ def test_indexnow_statuses(tmp_path: Path, target: str, body: bytes, status: int
 
 
 def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Path) -> None:
-    """A crawl that stops does not judge the key; the next run resumes the notice and fetches its file once."""
+    """A crawl that is stopping does not reject the key; the next run resumes the notice and fetches the file once."""
 
     async def talk(served: Receiving) -> None:
         served.stopping = True
@@ -247,7 +247,7 @@ def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Pa
             assert (await served.get(get(f"{SITE}{name}"))).status == 202
         await served.settle()
         assert served.crawl.signals == [] and len(served.notices.stored) == 2 and len(served.fetched) == 1
-        assert (await served.get(get(f"{SITE}three"))).status == 202, "no verdict on the key"
+        assert (await served.get(get(f"{SITE}three"))).status == 202, "the key was not judged"
         served.stopping = False
         served.texts[f"{SITE}{KEY}.txt"] = KEY.encode()
         served.receivers.keys = indexnow.Keys(served.config.key_files_max, served.config.pending_bytes_max)
@@ -275,8 +275,8 @@ def status_of(keys: indexnow.Keys, notice: indexnow.Notice, now: float = 0.0) ->
         return error.status
 
 
-def test_a_site_whose_key_file_never_comes_does_not_turn_away_the_others() -> None:
-    """One notice of 10,000 URLs gave everybody 429 for ten minutes; hosts of one site, and addresses, share places."""
+def test_a_site_without_a_key_file_does_not_block_other_sites() -> None:
+    """After one notice of 10,000 URLs, all sites once got 429 for ten minutes. Now the share of a site is limited."""
     keys = indexnow.Keys(10, 16_000)
     attack = [notice_of(f"www{n}.evil.example", 5) for n in range(10)]
     assert [status_of(keys, notice) for notice in attack] == [202] * 2 + [429] * 8
@@ -302,7 +302,7 @@ def test_a_key_file_that_failed_once_is_fetched_again_after_some_minutes() -> No
 
 
 class Hub:
-    """A WebSub hub: accepts the subscriber's form, verifies its intent (5.3), distributes content (7)."""
+    """A WebSub hub that accepts the subscriber's form, verifies its intent (5.3), and distributes content (7)."""
 
     def __init__(self, served: Receiving) -> None:
         self.served = served
@@ -322,7 +322,7 @@ class Hub:
         return await self.served.post(self.path, FEED, *lines)
 
 
-def test_a_websub_hub(tmp_path: Path) -> None:
+def test_a_websub_hub_verifies_and_delivers(tmp_path: Path) -> None:
     async def talk(served: Receiving) -> None:
         hub = Hub(served)
         topic = "http://site.example/feed"
@@ -347,8 +347,8 @@ def test_a_websub_hub(tmp_path: Path) -> None:
     talk_to(tmp_path, talk)
 
 
-def test_requests_for_another_process_are_left_to_it(tmp_path: Path) -> None:
-    """The owner handles the key file of its host, and the subscription whose token it made."""
+def test_requests_for_another_process_are_answered_with_its_owner(tmp_path: Path) -> None:
+    """A process handles the key files of its hosts, and the subscriptions whose tokens it created."""
 
     async def talk(served: Receiving) -> None:
         served.receivers._processes = ("p0", "p1", "p2")
@@ -357,7 +357,9 @@ def test_requests_for_another_process_are_left_to_it(tmp_path: Path) -> None:
             assert (other.status, other.json["owner"]) == (421, owner)
             assert (await served.get(f"/websub/{token}?hub.mode=denied")).json["owner"] == owner
         for token in ("0000", "0003", "ffff", "000", "wxyz", "-001", "", "+002"):
-            assert (await served.post(f"/websub/{token}", FEED)).status == 410, "ours, and unknown"
+            assert (await served.post(f"/websub/{token}", FEED)).status == 410, (
+                "an unknown token of this process"
+            )
         served.crawl.elsewhere = True
         for answer in (await served.get(get()), await served.post("/indexnow", posted())):
             assert (answer.status, answer.json["owner"]) == (421, "p1")
@@ -366,8 +368,8 @@ def test_requests_for_another_process_are_left_to_it(tmp_path: Path) -> None:
     talk_to(tmp_path, talk)
 
 
-def test_notifications_are_accepted_whole_or_rejected(tmp_path: Path) -> None:
-    """IndexNow clients and hubs understand a status, but not a number of accepted URLs."""
+def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path) -> None:
+    """IndexNow clients and hubs understand a status code, but not a number of accepted URLs."""
 
     async def talk(served: Receiving) -> None:
         served.receivers.keys._known[(f"{SITE}{KEY}.txt", KEY)] = (True, served.now)
@@ -381,7 +383,9 @@ def test_notifications_are_accepted_whole_or_rejected(tmp_path: Path) -> None:
         served.now += 0.2  # enough for all sources together
         assert [(await hub.distribute()).status for _ in range(2)] == [202, 429]
         served.now += 0.9
-        assert (await served.post("/indexnow", first)).status == 200, "what was refused costs nothing"
+        assert (await served.post("/indexnow", first)).status == 200, (
+            "rejected notices do not use up the rate"
+        )
         assert [len(urls) for urls, _ in served.crawl.signals] == [2, 2, 2]
 
     talk_to(tmp_path, talk, signal_urls_max=3, signals_per_second=1.0)

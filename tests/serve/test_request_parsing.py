@@ -1,4 +1,4 @@
-"""Request targets and their fields."""
+"""Test the parsing of request targets, times and Accept-Datetime."""
 
 import pytest
 
@@ -29,7 +29,7 @@ PAGE = "http://site.example/"
         ("/indexnow?url=x", ParsedRequest(Route.INDEXNOW)),
     ],
 )  # fmt: skip
-def test_targets(target: str, asked: ParsedRequest) -> None:
+def test_valid_targets(target: str, asked: ParsedRequest) -> None:
     assert parse(target) == asked
 
 
@@ -65,7 +65,7 @@ def test_targets(target: str, asked: ParsedRequest) -> None:
         ("/timemap/json/http://a.example/", 404),
     ],
 )
-def test_targets_that_mean_nothing(target: str, status: int) -> None:
+def test_invalid_targets(target: str, status: int) -> None:
     with pytest.raises(HttpError) as caught:
         parse(target)
     assert caught.value.status == status
@@ -84,7 +84,7 @@ def test_targets_that_mean_nothing(target: str, status: int) -> None:
         ("1970-01-02", 86400.0),
     ],
 )
-def test_times(text: str, seconds: float) -> None:
+def test_times_in_addresses(text: str, seconds: float) -> None:
     assert instant(text) == seconds
 
 

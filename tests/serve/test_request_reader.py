@@ -1,4 +1,4 @@
-"""Requests are parsed from bytes, however they are cut; bytes that are not a request are rejected."""
+"""Test that requests are parsed however their bytes are divided, and that invalid bytes are rejected."""
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ GET = b"GET /page?url=x HTTP/1.1\r\nHost: a\r\nX: \xe2\x82\xac\xff\r\n\r\n"
 HEAD = b"HEAD http://a.org/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
 SIZED = b"POST /signal HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nGET / HTT"
 CHUNKED = b"POST /s HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\nbody\r\n1\r\n.\r\n0\r\nTrailer: t\r\n\r\n"
-# Bytes -> method, target, version, body.
+# For each request: method, target, version, body.
 WHOLE = {
     GET: ("GET", "/page?url=x", (1, 1), b""),
     HEAD: ("HEAD", "http://a.org/", (1, 0), b""),
@@ -26,7 +26,7 @@ def said(requests: list[ServedRequest]) -> list[tuple[object, ...]]:
 
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(list(WHOLE)), min_size=1, max_size=6), st.data())
-def test_requests_however_they_are_cut(sent: list[bytes], data: st.DataObject) -> None:
+def test_requests_may_be_cut_anywhere(sent: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(sent)
     cuts = sorted(data.draw(st.sets(st.integers(1, len(stream) - 1), max_size=8)))
     reader, found = RequestReader(LIMIT), []
@@ -37,7 +37,7 @@ def test_requests_however_they_are_cut(sent: list[bytes], data: st.DataObject) -
     assert reader.at_rest and reader.refusal is None and not reader.busy
 
 
-def test_byte_by_byte() -> None:
+def test_requests_that_arrive_byte_by_byte() -> None:
     reader, found = RequestReader(LIMIT), []
     for byte in GET + CHUNKED + GET:
         found += reader.feed(bytes([byte]))
@@ -46,7 +46,7 @@ def test_byte_by_byte() -> None:
     assert "Trailer" not in found[1].headers and not any(each.raw for each in found)
 
 
-def test_only_a_request_that_came_alone_has_its_bytes() -> None:
+def test_only_a_request_that_arrived_alone_keeps_its_bytes() -> None:
     """`ClientHeadersCache` remembers these bytes, so they must not contain another request or a body."""
     assert RequestReader(LIMIT).feed(GET)[0].raw == GET
     for parts in (
@@ -74,12 +74,12 @@ def test_only_a_request_that_came_alone_has_its_bytes() -> None:
      b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked, x\r\n\r\n"],
 )  # fmt: skip
 @pytest.mark.parametrize("step", [1, 1 << 20])
-def test_what_is_no_request(data: bytes, step: int) -> None:
+def test_invalid_requests_are_rejected(data: bytes, step: int) -> None:
     reader, found = RequestReader(LIMIT), []
     for begin in range(0, len(data), step):
         found += reader.feed(data[begin : begin + step])
     assert reader.refusal is not None and reader.refusal.status == 400
-    assert all(each.broken for each in found), "one whose body can never come is not whole"
+    assert all(each.broken for each in found), "a request whose body can never arrive is not complete"
     assert reader.feed(GET) == [] and not reader.at_rest
 
 
@@ -91,7 +91,7 @@ def test_what_is_no_request(data: bytes, step: int) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("step", [7, 1 << 20])
 def test_a_header_that_is_too_long(data: bytes, step: int) -> None:
-    """The limit applies to complete headers and to those that never end."""
+    """The limit applies to complete headers and to endless ones."""
     reader = RequestReader(LIMIT)
     for begin in range(0, len(data), step):
         reader.feed(data[begin : begin + step])
@@ -104,8 +104,8 @@ def test_a_header_that_is_too_long(data: bytes, step: int) -> None:
     "request_text",
     [b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", GET[:-2] + b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n"],
 )
-def test_no_other_protocol_is_spoken(request_text: bytes) -> None:
-    """The request is answered as if it had not asked for another protocol, and is the last of its connection."""
+def test_requests_for_other_protocols_are_not_followed(request_text: bytes) -> None:
+    """The request is answered as if it did not ask for another protocol; later bytes of the connection are ignored."""
     reader = RequestReader(LIMIT)
     (request,) = reader.feed(request_text + b"\x00\x01")
     assert request.complete and not request.keep_alive and reader.feed(GET) == []

@@ -1,11 +1,11 @@
-"""The cache of ready answers: its bound, and which answers it keeps when it is full."""
+"""Test the response cache: its bound, and the answers that it keeps when it is full."""
 
 import random
 
 from crawler.serve.representation import Representation
 from crawler.serve.response_cache import CachedResponse, ResponseCache
 
-UNIT = 100  # bytes; sizes are in this unit
+UNIT = 100  # bytes; the sizes below are in this unit
 BOUND = 1000 * UNIT
 EMPTY = Representation(200, "", "", 0, lambda: iter(()), BOUND).size
 
@@ -16,7 +16,7 @@ def answer(key: int, size: int = 100, proof: bytes = b"1") -> CachedResponse:
 
 
 def ask(cache: ResponseCache, key: int, size: int = 100) -> bool:
-    """Request an answer as the server does; return whether it was cached."""
+    """Look up an answer as the server does, and add it if missing; return whether it was cached."""
     if (shown := cache.find(key)) is not None:
         cache.use(shown)
         return True
@@ -35,7 +35,7 @@ def test_a_client_that_requests_everything_once_replaces_nothing() -> None:
 
 
 def test_a_full_cache_keeps_what_is_requested_again() -> None:
-    """The least recently used answer makes room."""
+    """The least recently used answer is removed."""
     cache = ResponseCache(BOUND)
     for key in range(10):
         ask(cache, key)
@@ -52,7 +52,7 @@ def test_a_newer_answer_replaces_the_older_one() -> None:
     assert cache.find(3).proof == b"2"
 
 
-def test_the_bound_holds() -> None:
+def test_the_size_of_the_cache_is_bounded() -> None:
     rng = random.Random(5)
     cache = ResponseCache(BOUND)
     for _ in range(5000):

@@ -1,4 +1,4 @@
-"""The page server over real sockets: copies, conditions, ranges, Memento, rejected requests."""
+"""Test the page server over real sockets: copies, conditions, ranges, Memento, and rejected requests."""
 
 import gzip
 import zlib
@@ -22,7 +22,7 @@ def served(tmp_path: Path) -> Served:
     return Served(tmp_path)
 
 
-def test_a_copy_with_its_fields(served: Served) -> None:
+def test_a_copy_is_served_with_its_fields(served: Served) -> None:
     served.store(headers=(*HTML, (b"Allow", b"GET"), (b"Set-Cookie", b"a=b"), (b"ETag", b'"theirs"')))
     served.crawl.probability = 0.8123
 
@@ -47,12 +47,12 @@ def test_a_copy_with_its_fields(served: Served) -> None:
         assert (await served.get("/timegate/" + PAGE)).status == 302
         assert len(served.crawl.asked) == 5 and set(served.crawl.asked) == {NAMES.fingerprint(PAGE)}
         await served.get(AT, "User-Agent: examplebot/1")
-        assert len(served.crawl.asked) == 5, "a declared robot is no reader"
+        assert len(served.crawl.asked) == 5, "requests of declared robots are not counted as readers"
 
     served.run(talk)
 
 
-def test_a_newer_copy_replaces_the_one_kept_ready(served: Served) -> None:
+def test_a_newer_copy_replaces_the_cached_answer(served: Served) -> None:
     served.store(body=b"old")
 
     async def talk(served: Served) -> None:
@@ -70,7 +70,7 @@ def test_a_newer_copy_replaces_the_one_kept_ready(served: Served) -> None:
     served.run(talk)
 
 
-def test_conditions(served: Served) -> None:
+def test_conditional_requests(served: Served) -> None:
     served.store()
 
     async def talk(served: Served) -> None:
@@ -96,8 +96,8 @@ def test_conditions(served: Served) -> None:
     served.run(talk)
 
 
-def test_preconditions(served: Served) -> None:
-    """If-Match compares strongly and decides alone (RFC 9110, 13.1.1, 13.2.2); a failure precedes 304 and 206."""
+def test_failed_preconditions_give_412(served: Served) -> None:
+    """If-Match compares strongly and takes precedence (RFC 9110, 13.1.1, 13.2.2); its failure precedes 304 and 206."""
     served.store()
     served.store(PAGE + "gone", b"no", status=404, reason="Not Found", outcome=Outcome.GONE)
 
@@ -129,7 +129,7 @@ def test_preconditions(served: Served) -> None:
     served.run(talk)
 
 
-def test_ranges(served: Served) -> None:
+def test_range_requests(served: Served) -> None:
     served.store(body=b"0123456789")
 
     async def talk(served: Served) -> None:
@@ -147,7 +147,7 @@ def test_ranges(served: Served) -> None:
 
 
 def test_answers_are_counted_by_their_status(tmp_path: Path) -> None:
-    """This includes a range of a streamed body, and a time map."""
+    """The counts include a range of a streamed body, and a time map."""
     served = Served(tmp_path, held_bytes_max=65_536)
     body = bytes(range(256)) * 1024
     served.store(body=body)
@@ -171,7 +171,7 @@ CODINGS = {
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_content_codings(served: Served, coding: bytes) -> None:
-    """A client that accepts the coding gets it as received; others, and ranges, get the decoded form (another ETag)."""
+    """A client that accepts the coding gets the stored bytes; others, and ranges, get the decoded form and its ETag."""
     content, wire = b"coded " * 1000, CODINGS[coding]
     served.store(body=wire, content=content, headers=(TYPE, (b"Content-Encoding", coding)))
 
@@ -215,7 +215,7 @@ def test_a_large_body_is_streamed(tmp_path: Path) -> None:
     served.run(talk)
 
 
-def test_revisits_show_what_they_repeat(served: Served) -> None:
+def test_revisits_show_the_content_that_they_repeat(served: Served) -> None:
     served.store(body=b"same")
     served.store(body=b"same", at=10.0)
     served.site.visit(not_modified(PAGE, began=START + 20.0), NAMES.fingerprint(PAGE))
@@ -243,7 +243,7 @@ def test_revisits_show_what_they_repeat(served: Served) -> None:
     served.run(talk)
 
 
-def test_other_statuses_pass(served: Served) -> None:
+def test_stored_statuses_are_served(served: Served) -> None:
     served.store(PAGE + "gone", b"no", status=404, reason="Not Found", outcome=Outcome.GONE)
     served.store(
         PAGE + "moved",
@@ -267,7 +267,7 @@ def test_other_statuses_pass(served: Served) -> None:
 
 
 REDIRECTS = [
-    # (the stored Location, the page that it names, with the fragment)
+    # the stored Location, and the page that it names, with the fragment
     (b"/a?x=1&y=2", "http://site.example/a?x=1&y=2", "http://site.example/a%3Fx%3D1%26y%3D2"),
     (b"../b", "http://site.example/b", "http://site.example/b"),
     (b"//other.example", "http://other.example/", "http://other.example/"),
@@ -284,7 +284,7 @@ REDIRECTS = [
 def test_a_redirect_leads_to_the_copy_of_its_target(
     served: Served, status: int, location: bytes, target: str, quoted: str
 ) -> None:
-    """With and without `rewrite`, and at the same instant; a client of the proxy form gets the target itself."""
+    """The redirect keeps `rewrite` and the time; a client of the proxy form gets the original target."""
     headers = ((b"Location", location),)
     served.store(PAGE + "d/moved", b"", status=status, outcome=Outcome.REDIRECT, headers=headers)
 
@@ -300,8 +300,8 @@ def test_a_redirect_leads_to_the_copy_of_its_target(
     served.run(talk)
 
 
-def test_a_copy_whose_server_named_no_lifetime_is_checked_before_use(served: Served) -> None:
-    """Otherwise a client derives a lifetime from Last-Modified (RFC 9111, 4.2.2) and misses newer copies."""
+def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: Served) -> None:
+    """Without `no-cache`, a client derives a lifetime from Last-Modified (RFC 9111, 4.2.2) and misses newer copies."""
     served.store()
     lifetimes = {"cache-control": "max-age=60", "expires": "Tue, 14 Nov 2023 23:13:20 GMT"}
     for name, value in lifetimes.items():
@@ -326,9 +326,7 @@ def test_a_copy_whose_server_named_no_lifetime_is_checked_before_use(served: Ser
         (503, Outcome.HOST_BUSY),
     ],
 )
-def test_an_answer_that_is_not_the_whole_page_hides_no_copy(
-    served: Served, status: int, outcome: Outcome
-) -> None:
+def test_an_incomplete_answer_hides_no_earlier_copy(served: Served, status: int, outcome: Outcome) -> None:
     """After a refresh that brings only part of the page, or nothing, the last whole copy is still served."""
     served.store(body=b"whole")
     served.store(body=b"wh", at=10.0, status=status, outcome=outcome)
@@ -344,7 +342,7 @@ def test_an_answer_that_is_not_the_whole_page_hides_no_copy(
     served.run(talk)
 
 
-def test_what_is_missing_withheld_or_stale(served: Served) -> None:
+def test_missing_withheld_and_stale_pages(served: Served) -> None:
     served.store()
     served.store(PAGE + "private", extracted=Extracted(PAGE, noarchive=True))
 
@@ -392,7 +390,7 @@ def test_what_is_missing_withheld_or_stale(served: Served) -> None:
         (Ahead(AheadState.AT_REST, "it does not run"), 404, {}, "at_rest"),
     ],
 )
-def test_what_becomes_of_a_page_that_is_to_be_refreshed(
+def test_the_answer_to_a_request_for_a_refresh(
     served: Served, verdict: Ahead, status: int, fields: dict[str, str], shown: str
 ) -> None:
     served.store()
@@ -414,7 +412,7 @@ def test_what_becomes_of_a_page_that_is_to_be_refreshed(
     served.run(talk)
 
 
-def test_links_lead_back_into_the_cache(served: Served) -> None:
+def test_rewritten_links_point_into_the_cache(served: Served) -> None:
     page = (
         b'<base href="/d/"><a href="x?a=1&amp;b=2">x</a><img src=//other.example/i.png><a href="#f">f</a>'
         b'<meta http-equiv=refresh content="5; url=next">'
@@ -446,8 +444,8 @@ def test_links_lead_back_into_the_cache(served: Served) -> None:
     served.run(talk)
 
 
-def test_a_damaged_copy(served: Served) -> None:
-    """Broken bytes get a 502, with the reason in the log; the server continues."""
+def test_a_damaged_copy_gives_502(served: Served) -> None:
+    """A copy with broken bytes gives a 502, with the reason in the log; the server continues."""
     served.store()
     served.store(PAGE + "whole", b"whole")
     for segment in served.site.segments():
@@ -463,7 +461,7 @@ def test_a_damaged_copy(served: Served) -> None:
     served.run(talk)
 
 
-def test_health_and_methods(served: Served) -> None:
+def test_health_checks_and_allowed_methods(served: Served) -> None:
     async def talk(served: Served) -> None:
         assert (await served.get("/healthz")).status == 200
         assert (await served.get("/readyz")).status == 200
@@ -474,8 +472,8 @@ def test_health_and_methods(served: Served) -> None:
     served.run(talk)
 
 
-def test_a_page_that_a_browser_showed_is_served_as_its_dom(served: Served) -> None:
-    """Its entity tag is not that of the answer, which may stay the same while the DOM changes."""
+def test_a_rendered_page_is_served_as_its_dom(served: Served) -> None:
+    """Its entity tag differs from that of the answer, which may stay the same while the DOM changes."""
     url, shell = "http://site.example/app", b"<script src=app.js></script>"
     tags = []
 

@@ -1,4 +1,4 @@
-"""A request for a page of another node is forwarded to its page server, at most once, and the answer is streamed."""
+"""Test that a request for a page of another node is forwarded to it, at most once, and that the answer is streamed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ AT = "/page?url=" + PAGE
 
 
 def between(tmp_path: Path, talk: Callable[[Served, Served], Awaitable[None]]) -> None:
-    """Run two nodes: p1 has the pages; `first` has none and knows p1 as a peer."""
+    """Run `talk` with two nodes: the owner p1 has the pages; `first` has none and knows p1 as a peer."""
     first, owner = Served(tmp_path / "a"), Served(tmp_path / "b")
     first.crawl.elsewhere = True
     owner.store(body=b"the owner's page " * 20_000)
@@ -35,14 +35,16 @@ def between(tmp_path: Path, talk: Callable[[Served, Served], Awaitable[None]]) -
     owner.run(at_owner)
 
 
-def test_the_owner_answers(tmp_path: Path) -> None:
+def test_a_request_for_another_nodes_page_is_forwarded(tmp_path: Path) -> None:
     async def talk(first: Served, owner: Served) -> None:
         direct = await owner.get(AT, "Host: 127.0.0.1")
         for _ in range(2):
             passed = await first.get(AT, "Host: 127.0.0.1")
             assert passed.status == 200 and passed.body == direct.body
             assert {**passed.fields, "date": ""} == {**direct.fields, "date": ""}
-        assert len(first.crawl.asked) == 0 and len(owner.crawl.asked) == 3, "counted where the page is"
+        assert len(first.crawl.asked) == 0 and len(owner.crawl.asked) == 3, (
+            "the request is counted by the page's owner"
+        )
         head = await first.get(AT, method="HEAD")
         assert head.body == b"" and head.fields["content-length"] == str(len(direct.body))
         part = await first.get(AT, "Range: bytes=4-9")
@@ -55,7 +57,7 @@ def test_the_owner_answers(tmp_path: Path) -> None:
 
 
 def test_a_request_is_forwarded_only_once(tmp_path: Path) -> None:
-    """If nodes disagree about the owner, a request is forwarded only once."""
+    """If two nodes disagree about the owner, the request must not be forwarded forever."""
 
     async def talk(first: Served, owner: Served) -> None:
         owner.crawl.elsewhere = True
@@ -66,7 +68,7 @@ def test_a_request_is_forwarded_only_once(tmp_path: Path) -> None:
     between(tmp_path, talk)
 
 
-def test_an_owner_that_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "CONNECT_TIMEOUT", 0.2)
 
     async def talk(first: Served, owner: Served) -> None:
@@ -89,7 +91,7 @@ def test_an_owner_that_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.Monke
     between(tmp_path, talk)
 
 
-def test_an_owner_that_dies_in_the_middle(tmp_path: Path) -> None:
+def test_an_owner_that_dies_during_an_answer(tmp_path: Path) -> None:
     """The body ends before its announced length, so the client sees that it is incomplete."""
 
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,6 +113,6 @@ def test_an_owner_that_dies_in_the_middle(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("peer", ["p1", "=a:80", "p1=a", "p1=a:x", "p1=a:99999"])
-def test_what_is_no_peer(peer: str, tmp_path: Path) -> None:
+def test_invalid_peers(peer: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"serve\.peers"):
         SiblingClient([peer], tmp_path)

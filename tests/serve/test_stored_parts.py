@@ -1,4 +1,4 @@
-"""Copies whose members are stored in parts: what is read, what is passed on, and what is refused on each path."""
+"""Test copies that are stored as members of several parts: the bytes that are read, sent, and refused on each path."""
 
 import asyncio
 import gzip
@@ -26,14 +26,14 @@ GZIP = "Accept-Encoding: gzip, br"
 
 @pytest.fixture
 def served(tmp_path: Path) -> Served:
-    made = Served(tmp_path, ready_bytes_max=0)  # each answer is built again
+    made = Served(tmp_path, ready_bytes_max=0)  # no answer is cached
     made.store(body=TEXT)
     return made
 
 
 @pytest.fixture
 def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lengths of the payloads that were inflated."""
+    """Return a list that receives the length of each payload that is decompressed."""
     lengths: list[int] = []
     payload = MemberParts.payload
 
@@ -46,7 +46,7 @@ def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def both(served: Served, *lines: str) -> list[Response]:
-    """Return the answers to a request that is parsed, and to the same one again, which is answered at once."""
+    """Return the answers to a request that is parsed, and to the same request again, which takes the fast path."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     said = []
     for _ in range(2):
@@ -65,7 +65,7 @@ def test_a_client_that_accepts_gzip_gets_the_stored_blocks(served: Served, infla
         assert inflated == []
         for plain in await both(served):
             assert plain.body == TEXT and "content-encoding" not in plain.fields
-            assert plain.fields["vary"] == "Accept-Encoding", "caches must keep the forms apart"
+            assert plain.fields["vary"] == "Accept-Encoding", "caches must distinguish the two forms"
             assert plain.fields["etag"] != coded.fields["etag"]
         assert inflated == [len(TEXT)] * 2
         head = await served.get(AT, GZIP, method="HEAD")
@@ -74,7 +74,7 @@ def test_a_client_that_accepts_gzip_gets_the_stored_blocks(served: Served, infla
     served.run(talk)
 
 
-def test_what_the_client_has_is_not_read(served: Served, inflated: list[int]) -> None:
+def test_nothing_is_read_if_the_client_has_the_copy(served: Served, inflated: list[int]) -> None:
     async def talk(served: Served) -> None:
         for lines in ((), (GZIP,)):
             tag = (await served.get(AT, *lines)).fields["etag"]
@@ -89,7 +89,7 @@ def test_what_the_client_has_is_not_read(served: Served, inflated: list[int]) ->
 
 
 def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The body is read from the segment each time if it is not cached; a 304 reads nothing."""
+    """Without a cache, the body is read from the segment each time; a 304 reads nothing."""
     reads: list[int] = []
     read = SegmentFiles.read
 
@@ -120,8 +120,8 @@ def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.
     served.run(talk)
 
 
-def test_the_fields_of_many_pages_stay_within_their_bound(tmp_path: Path) -> None:
-    """Method: far more pages than fit, twice in turn, with bodies that move to the other cache."""
+def test_the_memory_for_fields_of_pages_is_bounded(tmp_path: Path) -> None:
+    """Many more pages than fit are requested twice, so that their bodies move to the other cache."""
     served = Served(tmp_path, ready_bytes_max=80_000, head_bytes_max=30_000)
     for number in range(40):
         served.store(f"{PAGE}{number}", TEXT + b"%d" % number)
@@ -143,7 +143,7 @@ def test_the_fields_of_many_pages_stay_within_their_bound(tmp_path: Path) -> Non
     served.run(talk)
 
 
-def test_ranges_are_of_the_page_itself(served: Served) -> None:
+def test_ranges_apply_to_the_decoded_page(served: Served) -> None:
     async def talk(served: Served) -> None:
         for lines in ((), (GZIP,)):
             for part in await both(served, *lines, "Range: bytes=2000-2099"):
@@ -153,8 +153,8 @@ def test_ranges_are_of_the_page_itself(served: Served) -> None:
     served.run(talk)
 
 
-def test_only_what_shrinks_is_passed_as_gzip(served: Served) -> None:
-    """Noise, a short page and rewritten links are sent as they are; a DOM and a revisit shrink like a page."""
+def test_only_bodies_that_shrink_are_sent_as_gzip(served: Served) -> None:
+    """Noise, short pages and rewritten pages are sent uncompressed; a DOM and a revisit are sent as gzip, like a page."""
     noise = os.urandom(5000)
     served.store(PAGE + "noise", noise)
     served.store(PAGE + "short", b"short")
@@ -193,10 +193,10 @@ def _disallow(served: Served) -> None:
 @pytest.mark.parametrize(
     "lines", [(), (GZIP,), ("If-None-Match: TAG",), (GZIP, "If-None-Match: TAG"), ("Range: bytes=0-9",)]
 )
-def test_directives_are_judged_at_each_request(
+def test_directives_are_checked_at_each_request(
     tmp_path: Path, ready_bytes_max: int, withhold: Any, lines: tuple[str, ...]
 ) -> None:
-    """A page that was answered, and may be cached, is withheld from the next request on, on each path."""
+    """On each path, a page that was served, and may be cached, is withheld from the next request on."""
     served = Served(tmp_path, ready_bytes_max=ready_bytes_max, on_disallow="withhold")
     served.site.cache.withdrawals = Withdrawals(tmp_path)
     served.crawl.disallowed = lambda url: ""  # type: ignore[attr-defined]
@@ -220,7 +220,7 @@ def test_directives_are_judged_at_each_request(
 
 
 def test_damage_is_not_served(tmp_path: Path) -> None:
-    """Method: break the payload, then the head, of the stored member."""
+    """First the payload, then the head of the stored member is damaged."""
     served = Served(tmp_path, ready_bytes_max=0, head_bytes_max=0)
     served.store(body=TEXT)
     [segment] = served.site.segments()
@@ -247,8 +247,8 @@ def test_damage_is_not_served(tmp_path: Path) -> None:
     served.run(talk)
 
 
-def test_few_segments_stay_open(tmp_path: Path) -> None:
-    """The descriptors are bounded and closed at the end; a renamed segment is still read."""
+def test_the_number_of_open_segments_is_bounded(tmp_path: Path) -> None:
+    """The number of open files is bounded, and all are closed at the end; a renamed segment is still read."""
     for number in range(9):
         (tmp_path / f"s{number}").write_bytes(b"segment %d" % number)
     (tmp_path / "s9.open").write_bytes(b"segment 9")

@@ -1,4 +1,4 @@
-"""The subscriber against a small WebSub hub written from the Recommendation: requests, verification, renewal."""
+"""Test the subscriber against a small WebSub hub written from the Recommendation: requests, verification, renewal."""
 
 import asyncio
 import contextlib
@@ -32,9 +32,9 @@ TOPIC = "http://site.example/feed"
 
 
 class WebSubHub:
-    """Sections 5 to 7: accepts a form with 202, verifies the intent at the callback, distributes signed content.
+    """A hub (sections 5 to 7) that accepts a form, verifies the intent at the callback, and distributes signed content.
 
-    `status` is the answer to a form, `lease` the granted lease (0: it names none).
+    `status` is its answer to a form, `lease` the lease that it grants (0: it names none).
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class WebSubHub:
 
 @asynccontextmanager
 async def asking(served: Receiving, *hubs: str, **fetch: Any) -> AsyncIterator[Subscriber]:
-    """Yield a subscriber with the crawl's own fetcher, which may connect to 127.0.0.1 but no other special address."""
+    """Yield a subscriber with the crawler's fetcher, which may connect to 127.0.0.1 but to no other special address."""
     public = f"http://127.0.0.1:{served.port}/"
     served.receivers.subscriptions.want(read_topics([f"{TOPIC} {hub}" for hub in hubs], public))
     clock, network = VirtualClock(), NetworkConfig(allow_networks=("127.0.0.1/32",))
@@ -127,7 +127,7 @@ async def asking(served: Receiving, *hubs: str, **fetch: Any) -> AsyncIterator[S
         await resolver.close()
 
 
-def test_subscribed_fed_and_renewed(tmp_path: Path) -> None:
+def test_a_subscription_is_verified_used_and_renewed(tmp_path: Path) -> None:
     async def talk(served: Receiving) -> None:
         async with WebSubHub() as hub, asking(served, hub.url) as subscriber:
             await subscriber.ask()
@@ -135,22 +135,22 @@ def test_subscribed_fed_and_renewed(tmp_path: Path) -> None:
             assert hub.verified == [True] and await hub.publish() == [202]
             assert served.crawl.signals == [((f"{SITE}1", f"{SITE}2"), f"websub:{hub.url}")]
             await subscriber.ask()
-            assert len(hub.forms) == 1, "a lease that runs is not asked for again"
+            assert len(hub.forms) == 1, "a running lease is not requested again"
             served.now += 901.0
             await subscriber.ask()
             await hub.settled()
             assert len(hub.forms) == 2 and hub.forms[0]["hub.callback"] == hub.forms[1]["hub.callback"]
-            served.now += 500.0  # beyond the first lease, within the second
+            served.now += 500.0  # after the first lease, within the second
             assert await hub.publish() == [202] and len(hub.subscribers) == 1
             served.now += 1000.0
-            assert await hub.publish() == [410], "without renewal it ends"
+            assert await hub.publish() == [410], "without renewal the subscription ends"
             assert hub.subscribers == {}
             assert all(agent.startswith("ourbot/") for agent in hub.agents)
 
     talk_to(tmp_path, talk)
 
 
-def test_a_hub_that_refuses_is_asked_later_each_time(
+def test_a_hub_that_refuses_is_asked_at_growing_intervals(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def talk(served: Receiving) -> None:
@@ -173,14 +173,16 @@ def test_a_hub_that_refuses_is_asked_later_each_time(
             served.now += websub.RETRY_MAX
             await subscriber.ask()
             await hub.settled()
-            assert hub.verified == [True], "no lease named: ours"
+            assert hub.verified == [True], "if the hub names no lease, the requested one applies"
             served.now += 0.5 * websub.LEASE_DEFAULT
             assert await hub.publish() == [202]
             await hub.gone()
             await subscriber.ask()
             served.now += websub.LEASE_DEFAULT
             await subscriber.ask()
-            assert "cannot be reached" in caplog.messages[-1], "a hub that is gone is a line in the log"
+            assert "cannot be reached" in caplog.messages[-1], (
+                "a hub that does not answer gives a line in the log"
+            )
 
     talk_to(tmp_path, talk)
 
@@ -219,9 +221,9 @@ class Told:
 def test_a_hub_cannot_send_the_secret_elsewhere(
     tmp_path: Path, status: int, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A hub's redirect made the subscriber GET any address, and with 307 POST `hub.secret` to it.
+    """The subscriber once followed a hub's redirect to any address, and after a 307 sent `hub.secret` there.
 
-    The other listener is at a forbidden address, or at a permitted address that is not the hub.
+    The redirect leads to a listener at a forbidden address, or at a permitted address that is not the hub's.
     """
 
     async def talk(served: Receiving) -> None:
@@ -278,7 +280,7 @@ def test_hubs_are_asked_through_the_proxy(tmp_path: Path) -> None:
     talk_to(tmp_path, talk)
 
 
-def test_hubs_are_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_due_subscriptions_are_renewed_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crawler.serve.subscriber.LOOK_INTERVAL", 0.0)
     now, asked = itertools.count(0.0, 40.0), []
 
@@ -305,8 +307,8 @@ def test_hubs_are_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert b"hub.callback=http%3A%2F%2Fus.example%2Fwebsub%2F" in asked[0].body
 
 
-def test_a_hub_gets_one_form_at_a_time(tmp_path: Path) -> None:
-    """A hub gets one request at a time, however many topics it has."""
+def test_requests_to_a_hub_are_sent_one_by_one(tmp_path: Path) -> None:
+    """A hub gets only one request at a time, however many topics it serves."""
     under_way, most, asked = 0, 0, []
 
     async def ask(task: FetchRequest) -> Fetch:
@@ -331,12 +333,12 @@ def test_a_hub_gets_one_form_at_a_time(tmp_path: Path) -> None:
     [("http://a.example/feed", "http://us.example"), ("a b", "http://us.example"), (f"{TOPIC} ftp://h/", "http://u"),
      (f"{TOPIC} http://hub.example/", ""), (f"{TOPIC} http://hub.example/", "us.example:80")],
 )  # fmt: skip
-def test_what_cannot_be_subscribed(line: str, public: str) -> None:
+def test_invalid_topics_are_rejected(line: str, public: str) -> None:
     with pytest.raises(ConfigError, match=r"serve\.websub"):
         read_topics([line], public)
 
 
-def test_wanting_twice_is_once() -> None:
+def test_a_topic_that_is_requested_twice_is_subscribed_once() -> None:
     subscriptions = websub.Subscriptions(bytes)
     wanted: Any = [(TOPIC, "http://hub.example/")]
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The key file: private, read again when it changes, never shown in an error."""
+"""Test that the key file is private, is read again when it changes, and is never shown in an error."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from crawler.signing.signing_keys import SigningKey
 SECRET = bytes(range(32))
 
 
-def test_keys_survive_the_file(tmp_path: Path) -> None:
+def test_saved_keys_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "signing.key"
     write_keys(path, (SigningKey(SECRET, 5.0, 9.0), SigningKey(bytes(32), 7.0)))
     assert path.stat().st_mode & 0o777 == 0o600
@@ -38,7 +38,7 @@ def test_keys_survive_the_file(tmp_path: Path) -> None:
         (b"s3cr3t" * 20_000, 0o600, "not a JWK set"),
     ],
 )
-def test_an_unusable_file_is_one_clear_line(
+def test_an_unusable_file_gives_a_clear_error(
     tmp_path: Path, content: bytes | None, mode: int, says: str
 ) -> None:
     path = tmp_path / "signing.key"
@@ -68,7 +68,7 @@ def test_a_changed_file_is_read_again_and_a_damaged_one_is_not_used(tmp_path: Pa
         file.renew()
 
 
-def test_where_the_key_file_is(tmp_path: Path) -> None:
+def test_the_location_of_the_key_file(tmp_path: Path) -> None:
     config = Config(identity=IdentityConfig(signature="string", signature_agent="https://b.example"))
     assert key_path(config, tmp_path) == tmp_path / "signing.key"
     located = with_key_file(config, tmp_path)

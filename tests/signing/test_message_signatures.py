@@ -1,4 +1,4 @@
-"""Signature bases and signatures, compared with the vectors of RFC 9421 and of the Web Bot Auth draft.
+"""Test signature bases and signatures against the test vectors of RFC 9421 and of the Web Bot Auth draft.
 
 Ed25519 is deterministic, so the same key and base give the same signature bit for bit.
 """
@@ -22,7 +22,7 @@ def draft(nonce: str, expires: int) -> list[tuple[str, str | int]]:
 
 
 def test_the_vector_of_rfc_9421() -> None:
-    """RFC 9421, B.2.6: signing a request with Ed25519."""
+    """The vector is RFC 9421, B.2.6: signing a request with Ed25519."""
     components = [
         ('"date"', "Tue, 20 Apr 2021 02:07:55 GMT"), ('"@method"', "POST"), ('"@path"', "/foo"),
         ('"@authority"', "example.com"), ('"content-type"', "application/json"), ('"content-length"', "18"),
@@ -58,7 +58,7 @@ def test_the_vector_of_rfc_9421() -> None:
     ids=["dictionary", "string"],
 )
 def test_the_vectors_of_web_bot_auth(identifier: str, nonce: str, expires: int, signature: str) -> None:
-    """draft-ietf-webbotauth-httpsig-protocol, "EdDSA Using Curve edwards25519", in both profiles."""
+    """The vectors are "EdDSA Using Curve edwards25519" of draft-ietf-webbotauth-httpsig-protocol, in both profiles."""
     components = [('"@authority"', "example.com"), (identifier, AGENT)]
     base = signature_base(components, parameters(components, draft(nonce, expires)))
     assert byte_sequence(KEY.sign(base)) == f":{signature}:"

@@ -1,4 +1,4 @@
-"""The fields that sign requests: both profiles, reuse, rotation, challenges, bounds."""
+"""Test the signature fields of requests: both profiles, reuse, rotation, challenges, and bounds."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def key_id(fields: str) -> str:
     return key_id_of(b"GET / HTTP/1.1\r\n" + fields.encode() + b"\r\n")
 
 
-def test_off_makes_no_signer() -> None:
+def test_without_signing_there_is_no_signer() -> None:
     assert make_signer(IdentityConfig()) is None
 
 
@@ -43,7 +43,9 @@ def test_off_makes_no_signer() -> None:
         ("string", '"https://bot.example"', '("@authority" "signature-agent")'),
     ],
 )
-def test_the_fields_of_a_profile(identity: IdentityConfig, profile: Any, agent: str, covered: str) -> None:
+def test_the_signature_fields_of_each_profile(
+    identity: IdentityConfig, profile: Any, agent: str, covered: str
+) -> None:
     signer = make_signer(replace(identity, signature=profile))
     assert signer is not None
     made = lines(signer.fields("example.org:8080", NOW + 0.9))
@@ -54,7 +56,7 @@ def test_the_fields_of_a_profile(identity: IdentityConfig, profile: Any, agent: 
     assert made["Signature"].startswith("sig=:") and len(made) == 3
 
 
-def test_a_signature_serves_a_host_for_an_hour(identity: IdentityConfig) -> None:
+def test_a_signature_is_used_for_a_host_for_an_hour(identity: IdentityConfig) -> None:
     signer = RequestSigner(identity)
     first = signer.fields("a.example", NOW)
     assert signer.fields("a.example", NOW + 3599) is first
@@ -74,7 +76,7 @@ def test_a_rotated_key_takes_over_without_a_restart(identity: IdentityConfig) ->
     signer = RequestSigner(identity)
     assert key_id(signer.fields("a.example", NOW)) == OLD.id
     write_keys(Path(identity.key_file), (NEW,))
-    assert key_id(signer.fields("a.example", NOW + 1)) == OLD.id, "the file is looked at every ten seconds"
+    assert key_id(signer.fields("a.example", NOW + 1)) == OLD.id, "the file is checked every ten seconds"
     assert key_id(signer.fields("a.example", NOW + 10)) == NEW.id
 
 
@@ -95,10 +97,12 @@ def test_a_challenge_makes_later_requests_signed(identity: IdentityConfig) -> No
     assert signer.fields("a.example", NOW) == ""
     assert not signer.note("a.example", 403, (), signed=False)
     assert signer.fields("a.example", NOW) == ""
-    assert signer.note("a.example", 403, asked, signed=False), "worth repeating"
+    assert signer.note("a.example", 403, asked, signed=False), (
+        "the request should be repeated with a signature"
+    )
     assert signer.fields("a.example", NOW) and not signer.fields("b.example", NOW)
     assert not signer.note("a.example", 403, asked, signed=True), "a signed request is not repeated"
-    assert not signer.note("b.example", 200, asked, signed=False), "nothing to repeat"
+    assert not signer.note("b.example", 200, asked, signed=False), "this answer does not ask for a signature"
     assert signer.fields("b.example", NOW)
 
 
@@ -118,7 +122,7 @@ def test_the_memory_of_challenges_is_bounded(identity: IdentityConfig) -> None:
             b"accept-signature",
             b'sig1=("@authority");created;keyid="k"',
             True,
-        ),  # RFC 9421, 5.1: no tag asked
+        ),  # RFC 9421, 5.1: the challenge names no tag
         (403, b"accept-signature", b'a=("@path");tag="payments", b=();tag="web-bot-auth"', True),
         (403, b"accept-signature", b'sig1=("@authority");tag="payments"', False),
         (403, b"accept-signature", b"", False),
@@ -133,5 +137,5 @@ def test_the_memory_of_challenges_is_bounded(identity: IdentityConfig) -> None:
         (403, b"x-other", b"web-bot-auth", False),
     ],
 )
-def test_which_answers_ask_for_signatures(status: int, name: bytes, value: bytes, asks: bool) -> None:
+def test_answers_that_ask_for_signatures(status: int, name: bytes, value: bytes, asks: bool) -> None:
     assert asks_for_signature(status, [(b"server", b"x"), (name, value)]) is asks

@@ -1,4 +1,4 @@
-"""Keys: thumbprints, public forms, and rotations without a gap."""
+"""Test signing keys: thumbprints, public forms, and rotations without a gap."""
 
 from math import inf
 
@@ -12,7 +12,7 @@ FIRST, SECOND, THIRD = bytes(32), bytes([1]) * 32, bytes([2]) * 32
 
 
 def test_the_thumbprint_of_rfc_8037() -> None:
-    """RFC 8037, A.3; the key of A.1 and its public part of A.2."""
+    """The thumbprint is that of RFC 8037, A.3, for the key of A.1 and its public part of A.2."""
     key = SigningKey(decode("nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"))
     assert key.x == "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
     assert key.id == thumbprint(key.x) == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
@@ -28,7 +28,7 @@ def test_the_public_form_has_no_private_part() -> None:
 
 
 def test_a_rotation_leaves_no_moment_without_a_published_key() -> None:
-    """Every signature stays valid for its day, and no key signs before it has been published for a day."""
+    """Every signature stays valid for its whole day, and no key signs before it has been published for a day."""
     old = (SigningKey(FIRST, 0.0),)
     keys = rotated(old, SECOND, 1000.0, at_once=False)
     for now in range(1000, 1000 + int(3 * DAY), 3600):
@@ -54,12 +54,12 @@ def test_a_second_rotation_waits_for_the_first() -> None:
     assert len(rotated(keys, THIRD, 1000.0 + 10 * DAY, at_once=False)) == 2
 
 
-def test_a_rotation_at_once_drops_every_other_key() -> None:
+def test_an_immediate_rotation_drops_all_other_keys() -> None:
     keys = rotated((SigningKey(FIRST),), SECOND, 1000.0, at_once=False)
     (alone,) = rotated(keys, THIRD, 1001.0, at_once=True)
     assert alone.id == SigningKey(THIRD).id and signing((alone,), 1001.0) is alone
 
 
-def test_a_clock_that_is_behind_signs_with_the_first_key() -> None:
+def test_with_a_clock_that_is_behind_the_first_key_signs() -> None:
     key = SigningKey(FIRST, begins=1000.0)
     assert signing((key,), 5.0) is key

@@ -1,4 +1,4 @@
-"""The commit point: one batch decides, in FIFO order, and nothing is acknowledged before it."""
+"""Test commits: one batch makes a group valid, groups keep their order, and nothing is acknowledged before."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from crawler.storage.kv import MemoryStore
 
 
 class Recorder:
-    """Stands in for the page cache and the DUE: records every step in one list."""
+    """A stand-in for the page cache and the DUE that records every step in one list."""
 
     def __init__(self, name: str, steps: list[str]) -> None:
         self.name = name
@@ -104,7 +104,7 @@ def test_groups_are_bounded_and_first_in_first_out() -> None:
 
 
 def test_functions_that_make_changes_run_in_queue_order() -> None:
-    """Decisions are made in queue order, and not before the group is taken."""
+    """The functions run in queue order, and not before their group is written."""
     point, _, steps = make(group_entries_max=2)
     made: list[str] = []
 
@@ -160,8 +160,8 @@ def test_later_operations_of_a_change_win() -> None:
     assert store.get(b"gone") is None
 
 
-def test_a_change_made_in_steps_is_complete_and_keeps_its_place() -> None:
-    """Other changes may be queued during a pause but never overtake; a group holds only complete changes."""
+def test_a_change_made_in_steps_keeps_its_place_in_the_queue() -> None:
+    """Other changes may be queued during a pause but never overtake it; a group contains only complete changes."""
     point, _, _ = make(group_entries_max=2)
     seen: list[str] = []
 
@@ -185,7 +185,7 @@ def test_a_change_made_in_steps_is_complete_and_keeps_its_place() -> None:
     assert len(point.take()) == 1 and point.take() == []
 
 
-def test_heavy_changes_are_made_last_and_one_at_a_time() -> None:
+def test_heavy_changes_run_last_and_one_at_a_time() -> None:
     """Other changes do not wait for a heavy one; `make` and a stop leave out heavy changes that have not started."""
     point, _, _ = make(group_entries_max=9)
     seen: list[str] = []

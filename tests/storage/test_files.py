@@ -1,4 +1,4 @@
-"""Durable files: append, cut, replace and lock."""
+"""Test operations on durable files: append, cut, replace and lock."""
 
 import errno
 import os
@@ -41,11 +41,11 @@ def test_a_short_or_missing_file_is_damage(tmp_path: Path, size: int) -> None:
         path.write_bytes(b"x" * size)
     with pytest.raises(DamageError, match="5 bytes were committed"):
         files.AppendFile(path, 5)
-    assert path.exists() == (size >= 0), "opening must not create what is missing"
+    assert path.exists() == (size >= 0), "opening must not create a missing file"
 
 
 def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A nearly full disk accepts a part of the bytes without an error."""
+    """A nearly full disk may accept only a part of the bytes, without an error."""
     real = os.write
     monkeypatch.setattr(files.os, "write", lambda descriptor, data: real(descriptor, bytes(data[:3])))
     log = files.AppendFile(tmp_path / "log")
@@ -57,7 +57,7 @@ def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_first_failure_closes_the_file_permanently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """A full disk may have room again later, but it is unknown which bytes arrived."""
+    """A full disk may have space again later, but then it is unknown which bytes were written."""
     log = files.AppendFile(tmp_path / "log")
 
     def full(*_: object) -> int:
@@ -82,7 +82,9 @@ def test_closing_twice_is_harmless(tmp_path: Path) -> None:
         log.append(b"x")
 
 
-def test_atomic_write_replaces_or_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_atomic_write_replaces_a_file_or_leaves_it_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "list"
     files.atomic_write(path, b"old")
     files.atomic_write(path, b"new", mode=0o600)
@@ -125,7 +127,7 @@ def test_rename_moves_between_directories(tmp_path: Path) -> None:
         files.rename(tmp_path / "a", tmp_path / "c")
 
 
-def test_space_and_ballast(tmp_path: Path) -> None:
+def test_free_space_and_reserved_space(tmp_path: Path) -> None:
     assert 0 < files.free_bytes(tmp_path) <= files.total_bytes(tmp_path)
     files.reserve(tmp_path / "ballast", 1 << 16)
     assert (tmp_path / "ballast").stat().st_blocks * 512 >= 1 << 16
@@ -147,7 +149,7 @@ def test_a_lock_names_its_holder(tmp_path: Path) -> None:
 
 
 def test_a_failed_second_lock_leaves_the_first_in_place(tmp_path: Path) -> None:
-    """An fcntl lock would be dropped when the losing process closes the file."""
+    """With fcntl, the first lock would be released when the process that tried the second one closes the file."""
     path = tmp_path / "node.lock"
     lock = files.Lock(path, "p0")
     for _ in range(2):
@@ -185,7 +187,7 @@ def test_a_lock_is_not_inherited(tmp_path: Path) -> None:
 
 
 def test_a_released_lock_is_free_even_if_a_child_has_a_copy(tmp_path: Path) -> None:
-    """For example, a child that has not reached its exec yet."""
+    """An example is a child that has not yet reached its exec."""
     lock = files.Lock(tmp_path / "node.lock", "p0")
     copy = os.dup(lock._descriptor)
     lock.release()
@@ -217,8 +219,8 @@ def test_a_lock_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     assert files.lock_holder(tmp_path / "none") == "another process"
 
 
-def test_a_brief_lock_is_waited_for(tmp_path: Path) -> None:
-    """A command that reads a crawl at rest does not make a starting node fail."""
+def test_a_process_waits_for_a_short_lock(tmp_path: Path) -> None:
+    """A node that starts while a command reads the crawl must not fail."""
     path = tmp_path / "node.lock"
     reader = files.Lock(path, "p0", brief=True)
     starting = threading.Thread(target=lambda: files.Lock(path, "p0").release())

@@ -1,4 +1,4 @@
-"""The key space: each prefix occurs once, a bucket range is a key range, and only keys.py spells prefixes."""
+"""Test the key space: each prefix occurs once, a bucket range is a key range, and only keys.py contains prefixes."""
 
 import re
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_a_key_belongs_to_its_family(key: bytes, owner: str | None) -> None:
 
 @given(st.sampled_from(keys.BY_BUCKET), st.integers(0, 65535), st.integers(0, 65536), st.binary(max_size=12))
 def test_a_range_of_buckets_is_a_range_of_keys(prefix: bytes, bucket: int, end: int, rest: bytes) -> None:
-    """Goal: at any border, no record is left behind or moved to a process that does not own it."""
+    """At any border, no record may stay behind or move to a process that does not own it."""
     key = prefix + bucket.to_bytes(2, "big") + rest
     assert keys.bucket(key) == bucket
     for first in (0, bucket, min(bucket + 1, 65535)):
@@ -55,10 +55,10 @@ def test_a_range_of_buckets_is_a_range_of_keys(prefix: bytes, bucket: int, end: 
         assert (start <= key < stop) == (first <= bucket < end)
 
 
-def test_prefixes_are_spelled_only_in_keys_py() -> None:
-    """All prefixes are spelled in `storage/keys.py`; others would be neither moved nor checked.
+def test_prefixes_are_written_only_in_keys_py() -> None:
+    """All prefixes are defined in `storage/keys.py`; keys with other prefixes would be neither moved nor checked.
 
-    Prefixes of earlier formats are spelled in `upgrade/`, which alone reads them.
+    Prefixes of earlier formats are defined in `upgrade/`, the only code that reads them.
     """
     literal = re.compile(r"""\bb["'](?:[a-z]/|m/[a-z]+)["']""")
     found = [

@@ -1,4 +1,4 @@
-"""The ordered store: all engines and the in-memory store behave alike; a failed write closes a store permanently."""
+"""Test that all engines and the in-memory store behave alike, and that a failed write closes a store permanently."""
 
 import contextlib
 from collections.abc import Callable
@@ -31,8 +31,8 @@ def apply(store: KeyValue, batches: list[list[tuple[bytes, bytes | None]]]) -> N
 @pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=60)
 @given(batches=OPERATIONS, start=st.binary(max_size=2), stop=st.none() | st.binary(min_size=1, max_size=2))
-def test_both_stores_agree_with_a_dict(tmp_path_factory, engine, batches, start, stop) -> None:
-    """After equal batches, contents and scans in both directions are equal."""
+def test_both_stores_behave_like_a_dictionary(tmp_path_factory, engine, batches, start, stop) -> None:
+    """After the same batches, contents and scans in both directions are equal."""
     model: dict[bytes, bytes] = {}
     for operations in batches:
         for key, value in operations:
@@ -54,13 +54,13 @@ def test_both_stores_agree_with_a_dict(tmp_path_factory, engine, batches, start,
     disk.close()
 
 
-def test_a_prefix_of_ff_has_no_end() -> None:
+def test_no_key_follows_a_prefix_of_ff_bytes() -> None:
     store = MemoryStore({b"\xff\xff": b"1", b"\xff": b"2", b"a": b"3"})
     assert after_prefix(b"\xff") is None
     assert [key for key, _ in scan_prefix(store, b"\xff")] == [b"\xff", b"\xff\xff"]
 
 
-def test_a_power_cut_leaves_what_was_synced() -> None:
+def test_synced_writes_survive_a_power_cut() -> None:
     store = MemoryStore(keep_durable=True)
     for key, sync in ((b"a", True), (b"b", False)):
         batch = store.batch(sync=sync)
@@ -73,7 +73,7 @@ def test_a_power_cut_leaves_what_was_synced() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_store_keeps_what_was_written(tmp_path: Path, engine: str) -> None:
+def test_written_data_is_there_after_reopening(tmp_path: Path, engine: str) -> None:
     store = open_store(tmp_path, engine)
     batch = store.batch()
     batch.put(b"k", b"v")
@@ -89,7 +89,7 @@ def test_a_store_keeps_what_was_written(tmp_path: Path, engine: str) -> None:
 def test_after_a_failed_write_every_write_fails(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a full disk LevelDB continues to acknowledge writes, all of which are gone after a restart."""
+    """After a full disk, LevelDB alone continues to acknowledge writes, all of which are lost at a restart."""
     store = open_store(tmp_path, engine)
 
     def full(batch: object) -> None:
@@ -100,7 +100,7 @@ def test_after_a_failed_write_every_write_fails(
     with pytest.raises(StoreError, match="No space left"):
         store.write(store.batch())
     monkeypatch.undo()
-    assert store.writes == before + 1, "what a failed write left behind must be read again"
+    assert store.writes == before + 1, "readers must notice that a failed write may have changed the store"
     with pytest.raises(StoreError, match="closed after a failed write"):
         store.write(store.batch())
     store.close()
@@ -110,7 +110,7 @@ def test_after_a_failed_write_every_write_fails(
 def test_damage_found_by_a_merge_is_reported_to_the_writer(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables are merged in the background from the opening on; unlike damage, a full disk is not fixed by a repair."""
+    """Tables are merged in the background after opening. A repair fixes damage, but not a full disk."""
     store = open_store(tmp_path, engine)
 
     def damaged(batch: object) -> None:
@@ -128,7 +128,7 @@ def test_damage_found_by_a_merge_is_reported_to_the_writer(
 
 
 @given(payload=st.binary(max_size=40), flip=st.integers(min_value=0))
-def test_a_sealed_value_shows_damage(payload: bytes, flip: int) -> None:
+def test_damage_to_a_sealed_value_is_detected(payload: bytes, flip: int) -> None:
     sealed = seal(payload)
     assert unseal(b"k", sealed) == payload
     bit = flip % (8 * len(sealed))
@@ -143,7 +143,7 @@ def test_a_sealed_value_shows_damage(payload: bytes, flip: int) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("place", range(0, 100, 7))
 def test_a_flipped_byte_of_a_table_is_never_silent(tmp_path: Path, engine: str, place: int) -> None:
-    """All keys are read, or DamageError is raised; default reads of LevelDB silently lost keys for 3 of 30 such flips."""
+    """All keys are read, or DamageError is raised. Default reads of LevelDB silently lost keys for 3 of 30 such flips."""
     written = {b"u/" + i.to_bytes(8, "big"): seal(bytes([i % 251]) * 60) for i in range(3000)}
     store = open_store(tmp_path, engine)
     apply(store, [list(written.items())])

@@ -1,4 +1,4 @@
-"""A store with lost bookkeeping is refused, the message names the remedy, and the repair restores everything."""
+"""Test that a store with a lost manifest is refused, that the message names the remedy, and that a repair restores it."""
 
 import os
 import random
@@ -71,10 +71,10 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_lost_bookkeeping_is_refused_and_repaired(
+def test_a_lost_manifest_is_refused_and_repaired(
     path: Path, engine: str, model: dict[bytes, bytes], damage: str
 ) -> None:
-    """For some of these losses LevelDB alone opens an empty or an old store and deletes the tables."""
+    """After some of these losses, LevelDB alone opens an empty or an old store and deletes the tables."""
     DAMAGE[damage](path)
     tables = sorted(path.glob(TABLES[engine]))
     if engine == "rocksdict" and damage == "manifest torn" and not rocks.lost_bookkeeping(path):

@@ -1,4 +1,4 @@
-"""Large bodies on disk: digests, what is left of a transfer, and what is deleted."""
+"""Test large bodies on disk: their digests, resumed transfers, and the deletion of leftovers."""
 
 import hashlib
 from pathlib import Path
@@ -34,8 +34,8 @@ def test_digests_are_those_of_the_whole_body(tmp_path: Path) -> None:
     assert b"".join(part.pieces()) == BODY == b"".join(part.pieces())
 
 
-def test_another_process_goes_on_with_what_is_left(tmp_path: Path) -> None:
-    """The first process is killed: it neither closes its part nor tells anybody."""
+def test_another_process_resumes_a_part(tmp_path: Path) -> None:
+    """The first process is killed, so it does not close its part."""
     _begun(tmp_path)
     later = PartFolder(tmp_path)
     assert later.has("0f") and not later.has("1e") and later.left("1e") is None
@@ -45,7 +45,7 @@ def test_another_process_goes_on_with_what_is_left(tmp_path: Path) -> None:
     part.write(PIECES[1])
     assert part.payload_digest == hashlib.sha1(BODY).digest()
     assert part.head.resumed == [len(PIECES[0])]
-    assert later.left("0f") is None, "it is in use"
+    assert later.left("0f") is None, "the part is in use"
     later.keep("0f", part)
     again = later.left("0f")
     assert again is not None and again.is_whole and again.head.resumed == [len(PIECES[0])]
@@ -60,7 +60,7 @@ def test_a_new_answer_replaces_a_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("needed", [True, False])
-def test_sweep_deletes_what_nothing_needs(tmp_path: Path, needed: bool) -> None:
+def test_sweep_deletes_parts_that_are_not_needed(tmp_path: Path, needed: bool) -> None:
     _begun(tmp_path).close()
     later = PartFolder(tmp_path)
     later.sweep(lambda identity, head: needed and identity == "0f" and head.began == 5.0)
@@ -70,7 +70,7 @@ def test_sweep_deletes_what_nothing_needs(tmp_path: Path, needed: bool) -> None:
 def test_parts_of_an_earlier_boot_and_damaged_heads_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is synchronized, so after a power cut bytes may be missing."""
+    """Parts are not synchronized, so bytes may be missing after a power cut."""
     _begun(tmp_path, "0f").close()
     _begun(tmp_path, "1e").close()
     (tmp_path / "1e.head").write_bytes(b"\xff")

@@ -1,4 +1,4 @@
-"""The syncing of logs that `rocks_store.py` does itself, because rocksdict would hold the interpreter lock."""
+"""Test that `rocks_store.py` syncs logs itself, because rocksdict would hold the interpreter lock meanwhile."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ def logs_in(directory: Path) -> dict[Path, os.stat_result]:
 def test_a_synced_write_syncs_all_logs_that_hold_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: earlier unsynced writes survive a power cut too, whichever log they are in."""
+    """Earlier unsynced writes must survive a power cut too, whichever log they are in."""
     synced: dict[int, int] = {}
     real_sync, real_fsync = os.fdatasync, os.fsync
     names: list[set[str]] = []
@@ -47,7 +47,7 @@ def test_a_synced_write_syncs_all_logs_that_hold_writes(
         logs |= {path.name for path in there}
         if number % 7 == 6:
             newest = max(there)
-            assert newest.name in names[-1], "its name is not on the disk"
+            assert newest.name in names[-1], "the name of the log is not on the disk"
             assert all(synced[status.st_ino] == status.st_size for status in there.values() if status.st_size)
     store.close()
     assert len(logs) > 3, "the log was never changed"

@@ -1,4 +1,4 @@
-"""Rotated logs: size, age, what is kept, several writers, a rotation by another program."""
+"""Test rotated logs: size, age, the files that are kept, several writers, and rotation by another program."""
 
 import os
 import random
@@ -21,8 +21,8 @@ def content(path: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_several_writers_lose_and_repeat_no_line(tmp_path: Path, seed: int) -> None:
-    """Each writer's lines are there in its order, whoever rotates; no file exceeds the size."""
+def test_several_writers_neither_lose_nor_repeat_lines(tmp_path: Path, seed: int) -> None:
+    """The lines of each writer are complete and in order, whichever writer rotates; no file exceeds the size."""
     rng, path = random.Random(seed), tmp_path / "log"
     writers = [RotatingFile(path, bytes_max=200) for _ in range(3)]
     written: list[list[bytes]] = [[], [], []]
@@ -46,8 +46,8 @@ def test_a_line_longer_than_the_limit_is_kept_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kept", "left"), [(0, 5), (2, 3)])
-def test_former_files_that_are_kept(tmp_path: Path, kept: int, left: int) -> None:
-    """`kept` former files remain beside the current one; 0 keeps all. The newest have the lowest numbers."""
+def test_the_number_of_former_files_is_limited(tmp_path: Path, kept: int, left: int) -> None:
+    """`kept` former files remain besides the current one; 0 keeps all. The newest files have the lowest numbers."""
     file = RotatingFile(tmp_path / "log", bytes_max=1, kept=kept)
     for number in range(5):
         file.write(line(str(number)), START)
@@ -55,7 +55,7 @@ def test_former_files_that_are_kept(tmp_path: Path, kept: int, left: int) -> Non
     assert (tmp_path / "log.1").read_bytes() == line("3")
 
 
-def test_age_is_that_of_the_first_line_also_after_a_restart(tmp_path: Path) -> None:
+def test_the_age_of_a_file_is_that_of_its_first_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
     RotatingFile(path, age_max=DAY).write(line("first"), START)
     file = RotatingFile(path, age_max=DAY)
@@ -68,7 +68,7 @@ def test_age_is_that_of_the_first_line_also_after_a_restart(tmp_path: Path) -> N
     )
 
 
-def test_lines_without_an_instant_are_as_old_as_the_process(tmp_path: Path) -> None:
+def test_lines_without_a_time_are_as_old_as_the_process(tmp_path: Path) -> None:
     file = RotatingFile(tmp_path / "log", age_max=DAY)
     for later in (0.0, 1.0, DAY + 2.0):
         file.write(b"no instant\n", START + later)
@@ -76,7 +76,7 @@ def test_lines_without_an_instant_are_as_old_as_the_process(tmp_path: Path) -> N
 
 
 def test_a_rotation_by_another_program_is_followed(tmp_path: Path) -> None:
-    """Regression: after logrotate had renamed the file, lines went into the renamed one until the next start."""
+    """Regression: after logrotate had renamed the file, lines once went into the renamed file until the next start."""
     path = tmp_path / "log"
     file = RotatingFile(path)
     file.write(line("before"), START)
@@ -88,7 +88,7 @@ def test_a_rotation_by_another_program_is_followed(tmp_path: Path) -> None:
     assert path.read_bytes() == line("again")
 
 
-def test_other_files_are_no_generations(tmp_path: Path) -> None:
+def test_other_files_are_not_counted_as_former_files(tmp_path: Path) -> None:
     for name in ("log.1", "log.02", "log.1.gz", "log.old", "log.10", "log", "other.1"):
         (tmp_path / name).touch()
     assert [file.name for file in generations(tmp_path / "log")] == ["log.10", "log.1", "log"]

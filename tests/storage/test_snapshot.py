@@ -1,4 +1,4 @@
-"""A copy of an open store, at one moment, while it is written to."""
+"""Test copies of an open store, which show it at one moment while it is written to."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ def _write(store: DiskStore, number: int) -> None:
 
 
 def _state(path: Path) -> int:
-    """Return the number of the last write; assert that all earlier writes are there and no later ones."""
+    """Return the number of the last write in a store; assert that it has all earlier writes and no later ones."""
     copy = open_store(path)
     last = int(copy.get(b"last") or b"-1")
     keys = [key for key, _ in copy.scan(b"k", b"l")]
@@ -56,7 +56,7 @@ def test_the_copy_is_the_store_at_that_moment(tmp_path: Path, engine: str) -> No
     assert _state(tmp_path / "store") == 1499, "the original was not touched"
 
 
-def test_a_store_that_changes_while_it_is_copied(
+def test_a_copy_of_a_changing_store_is_one_state(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Writes, flushes and compactions happen between any two files; the copy is still one state."""
@@ -67,7 +67,7 @@ def test_a_store_that_changes_while_it_is_copied(
 
     def move_on() -> None:
         moves[0] += 1
-        for _ in range(20 if moves[0] < 60 else 0):  # the store stops changing in the end
+        for _ in range(20 if moves[0] < 60 else 0):  # in the end, the store stops changing
             _write(store, written[0])
             written[0] += 1
         if moves[0] % 7 == 0 and moves[0] < 60:
@@ -90,7 +90,9 @@ def test_a_store_that_changes_while_it_is_copied(
     assert 300 <= _state(tmp_path / "copy") + 1 <= before
 
 
-def test_without_links_it_is_copied(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_copied_if_links_are_not_possible(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_links(source: Path, target: Path) -> None:
         raise PermissionError(1, "Operation not permitted")
 
@@ -128,9 +130,9 @@ def test_a_store_that_never_stops_changing_is_refused(tmp_path: Path, engine: st
 
 
 def test_a_copy_never_writes_into_a_table_of_the_original(tmp_path: Path, engine: str) -> None:
-    """A compaction's output, which the manifest does not name yet, was linked, and the copy's own table overwrote it."""
+    """The copy once contained a link to a compaction's output, not yet in the manifest, and overwrote the file."""
     _filled(tmp_path / "store", 20, engine).close()
-    _filled(tmp_path / "store", 40, engine)  # its log is not empty: the copy makes a table of it
+    _filled(tmp_path / "store", 40, engine)  # its log is not empty, so the copy writes it to a table
     kind = "ldb" if engine == "leveldb" else "sst"
     unnamed = [tmp_path / "store" / f"{number:06d}.{kind}" for number in range(1, 100)]
     unnamed = [path for path in unnamed if not path.exists()]

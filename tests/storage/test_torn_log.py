@@ -1,4 +1,4 @@
-"""A torn tail of LevelDB's newest log is cut; damage before acknowledged records is refused."""
+"""Test that a torn tail of LevelDB's newest log is cut, and that damage before acknowledged records is refused."""
 
 import contextlib
 import itertools
@@ -33,13 +33,13 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def path(tmp_path: Path, engine: str) -> Path:
-    """Return a store of 40 synced batches of up to 9 kB, so that some cross the end of a block."""
+    """Return the path of a store with 40 synced batches of up to 9 kB, some of which cross the end of a block."""
     store = open_store(tmp_path / "store", engine)
     for number in range(RECORDS):
         batch = store.batch(sync=True)
         batch.put(b"k%03d" % number, random.Random(number).randbytes(100 + number * 220))
         store.write(batch)
-    snapshot(tmp_path / "store", tmp_path / "crashed")  # a close of RocksDB would empty the log
+    snapshot(tmp_path / "store", tmp_path / "crashed")  # closing RocksDB would empty the log
     store.close()
     return tmp_path / "crashed"
 
@@ -56,7 +56,7 @@ def keys(path: Path) -> tuple[int, str]:
 
 
 def test_crc32c_check_value() -> None:
-    """RFC 3720, B.4: 32 bytes of zeros."""
+    """The value is that of RFC 3720, B.4, for 32 bytes of zeros."""
     assert crc32c(bytes(32)) == 0x8A9136AA
 
 
@@ -86,7 +86,7 @@ def test_garbage_after_the_last_record_loses_nothing(path: Path) -> None:
 
 
 def test_an_invalid_header_is_cut_before_the_engine_opens(path: Path) -> None:
-    """RocksDB reads a last record of type 6 (a recycled log's) forever."""
+    """RocksDB alone would read a last record of type 6 (of a recycled log) forever."""
     log = newest_log(path)
     data = log.read_bytes()
     assert ends_whole(data)
@@ -97,7 +97,7 @@ def test_an_invalid_header_is_cut_before_the_engine_opens(path: Path) -> None:
 
 
 def fragments(data: bytes) -> list[tuple[int, Fragment]]:
-    """Return (offset, fragment) for each fragment of an intact log."""
+    """Return the offset and content of each fragment of an intact log."""
     found, offset = [], 0
     while (fragment := fragment_at(data, offset)) is not None:
         found.append((offset, fragment))
@@ -106,7 +106,7 @@ def fragments(data: bytes) -> list[tuple[int, Fragment]]:
     return found
 
 
-def test_a_log_is_complete_only_at_the_end_of_a_record(path: Path) -> None:
+def test_a_log_is_complete_only_if_it_ends_with_a_record(path: Path) -> None:
     """A log cut inside a fragment, or between two fragments of one record, is not complete."""
     data = newest_log(path).read_bytes()
     found = fragments(data)
@@ -136,7 +136,7 @@ def test_a_tail_that_the_engine_would_skip_is_cut_and_reported(path: Path, how: 
 
 
 def test_a_torn_tail_of_an_older_log_is_refused(path: Path) -> None:
-    """Acknowledged records follow in the newer log."""
+    """The newer log contains later, acknowledged records."""
     log = newest_log(path)
     newer = path / f"{int(log.stem) + 1:06d}.log"
     newer.write_bytes(log.read_bytes())
@@ -148,7 +148,7 @@ def test_a_torn_tail_of_an_older_log_is_refused(path: Path) -> None:
 
 
 def small(tmp_path: Path, engine: str) -> tuple[Path, dict[bytes, bytes]]:
-    """Return (a store as left by a kill, whose log is one short block; its content)."""
+    """Return the path and content of a small store that was killed: its log is one short block."""
     store = open_store(tmp_path / "small", engine)
     for number in range(12):
         batch = store.batch(sync=True)
@@ -188,7 +188,7 @@ def test_a_flipped_byte_of_a_log_is_never_silent(tmp_path: Path, engine: str) ->
 
 @pytest.mark.parametrize("place", [10, 5_000, BLOCK_BYTES + 10_000, 2 * BLOCK_BYTES + 50])
 def test_damage_before_other_records_is_refused(path: Path, place: int) -> None:
-    """The later records were acknowledged: only a person may decide to lose them."""
+    """The later records were acknowledged, so only a person may decide to lose them."""
     log = newest_log(path)
     data = bytearray(log.read_bytes())
     data[place : place + 8] = bytes(byte ^ 0xFF for byte in data[place : place + 8])

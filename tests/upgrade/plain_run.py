@@ -1,4 +1,4 @@
-"""Runs in the format before runs were coded."""
+"""Write runs in the earlier, plain format."""
 
 import zlib
 from pathlib import Path

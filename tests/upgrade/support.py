@@ -14,7 +14,7 @@ FORMER = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.x
 
 
 def unpacked(name: str, into: Path) -> Path:
-    """Unpack the tarball of that name; return its crawl directory."""
+    """Unpack a tarball; return the crawl directory in it."""
     with tarfile.open(DATA / f"{name}.tar.xz") as tarball:
         tarball.extractall(into, filter="data")
     return into / "crawl"

@@ -1,4 +1,4 @@
-"""Every command opens directories made by earlier commits, and their crawls continue."""
+"""Test that every command opens directories made by earlier commits, and that their crawls continue."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ from tests.faults.every_write import run
 from tests.upgrade.support import FORMER, unpacked
 
 HOSTS = ("a.test", "b.test", "c.test")
-# The arguments of each command; None stands for the directory's own configuration.
+# The arguments of each command; None stands for the path of the directory's own configuration.
 COMMANDS: dict[str, list[str]] = {
     "status": ["status", "--json"],
     "why": ["why", "http://a.test/0"],
@@ -64,7 +64,7 @@ def site() -> Web:
 
 
 def stored(directory: Path) -> dict[str, str]:
-    """Return the state of each URL that was tried, in a directory at rest."""
+    """Return the state of each URL that was tried in a directory at rest."""
     found = {}
     for path in sorted(directory.glob("*/store")):
         with closing(open_store(path)) as store:
@@ -103,7 +103,7 @@ def test_the_crawl_continues(name: str, tmp_path: Path, capfd: pytest.CaptureFix
         )
         asked = [f"http://{each.host}{each.path}" for each in web.asked if each.path != "/robots.txt"]
     assert code == 0, capfd.readouterr()
-    # If the crawl was killed, the pages in flight are fetched again.
+    # If the crawl was killed, pages that were in flight are fetched again.
     assert not before & set(asked) and len(asked) == len(set(asked))
     pages = {f"http://{key}" for key in web.routes if not key.startswith("/")}
     ran = run(directory, stored, directory)
@@ -114,7 +114,7 @@ def test_the_crawl_continues(name: str, tmp_path: Path, capfd: pytest.CaptureFix
 
 
 def test_each_dropped_setting_is_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A configuration file of the user is read in the same way."""
+    """A configuration file of the user is treated in the same way."""
     directory = CrawlDirectory(unpacked("2026-11-21-8b1fd0a", tmp_path))
     was = directory.former_config()
     ready(directory)
@@ -131,8 +131,8 @@ def test_each_dropped_setting_is_logged_in_one_line(tmp_path: Path, caplog: pyte
     assert [key for key in DROPPED if key in caplog.text] == ["hooks.sink_errors"]
 
 
-def test_the_store_marks_are_upgraded(tmp_path: Path) -> None:
-    """The number of clean ends becomes that of the state; records are counted; settings are noted."""
+def test_marks_in_the_store_are_upgraded(tmp_path: Path) -> None:
+    """The number of clean shutdowns becomes the state number; records are counted; settings are saved."""
     for name in ("2026-11-22-1b5de44", "2026-11-21-8b1fd0a"):
         directory = CrawlDirectory(unpacked(name, tmp_path / name))
         ready(directory)
@@ -147,8 +147,8 @@ def test_the_store_marks_are_upgraded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["2026-11-21-8b1fd0a-two", "2026-11-21-8b1fd0a-killed", "2026-11-22-1b5de44"]
 )
-def test_a_killed_upgrade_continues(name: str, tmp_path: Path) -> None:
-    """The upgrade is killed before each of its writes; some writes happen twice."""
+def test_an_upgrade_that_was_killed_is_completed(name: str, tmp_path: Path) -> None:
+    """The upgrade is killed before each of its writes and repeated, so some writes happen twice."""
     directory = unpacked(name, tmp_path)
     alone = run(directory, upgrade, directory)
     assert alone is not None and alone.writes > 10
@@ -175,7 +175,7 @@ def upgrade(directory: Path) -> None:
 def test_a_newer_format_is_refused_by_every_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The message is one line, the exit code is 3, and nothing is changed."""
+    """The message is one line, the exit code is 3, and no file is changed."""
     directory = unpacked("2026-11-22-1b5de44", tmp_path)
     CrawlDirectory(directory).note_format(FORMAT + 1)
     more = {"crawl": ["crawl", "http://a.test/"], "refresh": ["refresh"], "serve": ["serve", "127.0.0.1:0"]}
@@ -223,7 +223,7 @@ def test_a_crawl_running_under_an_earlier_version_is_not_upgraded(tmp_path: Path
     assert directory.format() == 0
 
 
-def test_a_former_reshard_is_completed_before_the_upgrade(tmp_path: Path) -> None:
+def test_an_interrupted_reshard_is_completed_before_the_upgrade(tmp_path: Path) -> None:
     """The journal is copied to its current name, and `reshard` completes it before the upgrade."""
     directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
     facts = {"old": ["p0"], "new": ["p0"], "config": "", "table": ""}
@@ -254,8 +254,8 @@ def test_only_the_interrupted_command_may_continue(tmp_path: Path, journal: Jour
     ready(directory, journal.command, journal.subject)
 
 
-def test_there_is_a_directory_of_every_format() -> None:
-    """A new step needs a directory of the format before it."""
+def test_there_is_a_test_directory_for_every_format() -> None:
+    """Each new upgrade step needs a directory in the format before it."""
     assert len(STEPS) == FORMAT and len(FORMER) >= FORMAT
 
 
@@ -265,8 +265,8 @@ def test_settings_are_read_only_after_the_upgrade(tmp_path: Path) -> None:
         directory.saved_config()
 
 
-def test_a_plain_run_that_is_damaged_keeps_its_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Opening then refuses the run, and a repair rewrites it."""
+def test_a_damaged_plain_run_keeps_its_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Opening the store then refuses the run, and a repair rewrites it."""
     directory = unpacked("2026-11-21-8b1fd0a", tmp_path)
     run_file = max(directory.glob("p0/due/*.run"))
     data = bytearray(run_file.read_bytes())

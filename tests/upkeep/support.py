@@ -1,4 +1,4 @@
-"""A small crawl at rest, made without a network, to damage and repair."""
+"""A small crawl at rest, made without a network, that tests damage and repair."""
 
 import shutil
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ LATE = {"http://a.org/late": 0}  # waits in the links log
 
 
 class Held(NamedTuple):
-    """The content of a process: records and captures by URL, depths of to-do and parked URLs, counters."""
+    """The content of a process: records and captures by URL, the depths of queued and parked URLs, counters."""
 
     records: dict[str, PageRecord]
     captures: dict[str, Capture]
@@ -52,7 +52,7 @@ def config() -> Config:
 
 
 def crawl(path: Path, *, pending: bool = False) -> CrawlDirectory:
-    """Make a crawl: four stored pages, three URLs to do, one parked; with `pending`, a link in the links log."""
+    """Make a crawl with four stored pages, three URLs to do and one parked; with `pending`, a link in the links log."""
     directory = CrawlDirectory(path)
     directory.create(SEED)
     joint = Joint(path, **TREE)
@@ -98,7 +98,7 @@ def queue(stages: Stages, prefix: bytes) -> dict[str, int]:
 
 
 def keys(directory: CrawlDirectory, prefix: bytes) -> Iterator[tuple[DiskStore, bytes, bytes]]:
-    """Yield each key of a kind in the closed store of p0, with the store, so that a test can change it."""
+    """Open the closed store of p0 and yield it with each key of a kind, so that a test can change them."""
     store = open_store(directory.process("p0") / "store")
     try:
         for key, value in list(scan_prefix(store, prefix)):
@@ -108,7 +108,7 @@ def keys(directory: CrawlDirectory, prefix: bytes) -> Iterator[tuple[DiskStore, 
 
 
 def lose(directory: CrawlDirectory, *prefixes: bytes) -> None:
-    """Delete all keys of some kinds."""
+    """Delete all keys of some kinds from the store of p0."""
     for prefix in prefixes:
         for store, key, _ in keys(directory, prefix):
             write(store, {key: None})

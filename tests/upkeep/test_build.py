@@ -1,4 +1,4 @@
-"""The folders that a reshard builds: the keys of every stage reach the processes that need them, in bounded batches."""
+"""Test the folders that a reshard builds: in bounded batches, all keys reach the processes that need them."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ HOSTS = [f"h{number}.org" for number in range(12)]
 
 
 def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
-    """Return a resharded crawl; each process had robots files, a proof and a trace of its own."""
+    """Return a resharded crawl in which each process had robots files, a proof and a trace of its own."""
     directory = crawl(path, before)
     for name in process_names(config_of(before)):
         with at_rest(config_of(before), directory, name, clock=VirtualClock()) as stages:
@@ -59,7 +59,7 @@ def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
 
 
 def test_keys_without_a_bucket_reach_the_processes_that_need_them(tmp_path: Path) -> None:
-    """A robots file goes to its host's owner, proofs to all, traces to the first process; all have the new table."""
+    """Robots files go to their hosts' owners, proofs to all processes, traces to the first; all get the new table."""
     directory = moved(tmp_path / "crawl")
     names, robots, records, fetched = process_names(config_of(3)), [], 0, []
     for name in names:
@@ -82,7 +82,7 @@ def test_keys_without_a_bucket_reach_the_processes_that_need_them(tmp_path: Path
     assert fetched == [len(HOSTS), 0, 0], "the first process has the counts of the crawl so far"
 
 
-def test_a_reshard_keeps_the_settled_settings(tmp_path: Path) -> None:
+def test_a_reshard_keeps_the_immutable_settings(tmp_path: Path) -> None:
     directory = moved(tmp_path / "crawl")
     changed = convert({"crawl": {"processes": 2}, "urls": {"partition": "host"}})
     target = Partition.equal_ranges(process_names(changed), epoch=3)

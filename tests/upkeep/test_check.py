@@ -1,4 +1,4 @@
-"""`crawler check`: names all damage, and repairs it from the rest without losing anything else."""
+"""Test that `crawler check` reports all damage, and repairs it without losing other data."""
 
 import shutil
 from pathlib import Path
@@ -57,7 +57,7 @@ FACTS += ("location",)
 
 
 def mend(directory: CrawlDirectory) -> list[str]:
-    """Repair p0 and return what was done; assert that nothing is wrong and that a second repair has nothing to do."""
+    """Repair p0 and return the messages; assert that no problem is left and that a second repair does nothing."""
     done, left = repair(config(), directory, "p0", VirtualClock())
     assert left == []
     with opened(directory) as stages:
@@ -67,7 +67,7 @@ def mend(directory: CrawlDirectory) -> list[str]:
 
 
 def facts(directory: CrawlDirectory) -> list[tuple[Any, ...]]:
-    """Return the facts about each page that must be restored; link counts, times in ms and the like may be lost."""
+    """Return the facts about each page that a repair must restore; link counts, times in ms and the like may be lost."""
     records = held(directory).records.values()
     return sorted(tuple(getattr(record, name) for name in FACTS) for record in records)
 
@@ -110,7 +110,7 @@ def test_an_intact_process_is_not_changed(directory: CrawlDirectory) -> None:
     ids=lambda value: value[0].decode("latin-1") if isinstance(value[0], bytes) else None,
 )  # fmt: skip
 def test_lost_keys_are_rebuilt(directory: CrawlDirectory, prefixes: list[bytes], done: list[str]) -> None:
-    """Everything is stored in two places: captures, records, queues and counts are as before."""
+    """Captures, records, queues and counts are stored in two places, so all of them are restored."""
     before, known = held(directory), facts(directory)
     lose(directory, *prefixes)
     said = mend(directory)
@@ -123,7 +123,7 @@ def test_lost_keys_are_rebuilt(directory: CrawlDirectory, prefixes: list[bytes],
 
 
 def test_rebuilt_entries_equal_the_lost_ones(directory: CrawlDirectory) -> None:
-    """The depth, origin and flags of a link decide what is done with it."""
+    """The depth, origin and flags must be right, because they determine how a link is treated."""
 
     def entries() -> dict[str, tuple[int, ...]]:
         found = {}
@@ -151,8 +151,8 @@ def segment(directory: CrawlDirectory) -> Path:
     return found
 
 
-def test_a_broken_record_is_blanked_and_its_page_fetched_again(directory: CrawlDirectory) -> None:
-    """A revisit of the record has lost its payload, so its page is fetched again as well."""
+def test_a_broken_record_is_blanked_and_its_pages_are_fetched_again(directory: CrawlDirectory) -> None:
+    """A revisit that refers to the record has lost its payload, so its page is fetched again as well."""
     before = held(directory).captures
     broken = before["http://a.org/"]
     data = bytearray(segment(directory).read_bytes())
@@ -167,7 +167,7 @@ def test_a_broken_record_is_blanked_and_its_page_fetched_again(directory: CrawlD
     gone = {"http://a.org/", "http://a.org/same"}
     assert after.captures == {url: capture for url, capture in before.items() if url not in gone}
     assert set(after.records) == set(WEB) - gone and after.todo == TO_DO | LATE | dict.fromkeys(gone, 0)
-    assert len(segment(directory).read_bytes()) == len(data), "all others keep their places"
+    assert len(segment(directory).read_bytes()) == len(data), "all other records keep their offsets"
 
 
 def test_a_page_whose_record_is_truncated_is_fetched_again(directory: CrawlDirectory) -> None:
@@ -181,7 +181,7 @@ def test_a_page_whose_record_is_truncated_is_fetched_again(directory: CrawlDirec
 
 
 def test_bytes_after_the_last_whole_record_are_cut_off(directory: CrawlDirectory) -> None:
-    """With a damaged store the committed length is unknown: the file is kept up to its last whole record."""
+    """If the store is damaged, the committed length is unknown, and the file is kept up to its last whole record."""
     before = held(directory)
     lose(directory, SEGMENT, CAPTURE, PAGE)
     size = segment(directory).stat().st_size
@@ -232,7 +232,7 @@ def test_a_url_that_is_queued_twice_is_kept_once(directory: CrawlDirectory) -> N
 
 
 def test_a_missing_store_is_rebuilt(directory: CrawlDirectory) -> None:
-    """Only facts stored in no page are lost: links of the log whose keys are lost too, and politeness."""
+    """Only data that no page contains is lost: links whose only copy was in the log, and politeness."""
     known, before = facts(directory), held(directory)
     shutil.rmtree(directory.process("p0") / "store")
     with pytest.raises(DamageError, match="is missing"), opened(directory):
@@ -244,13 +244,13 @@ def test_a_missing_store_is_rebuilt(directory: CrawlDirectory) -> None:
     assert after.todo.keys() == (TO_DO | LATE).keys() and after.parked == PARKED_URLS
     assert after.counters["pages.fetched"] == 3 and after.counters["pages.redirect"] == 1
     with opened(directory) as stages:
-        assert stages.intake.explain("http://a.org/new").rule == "", "the scope is spanned again"
+        assert stages.intake.explain("http://a.org/new").rule == "", "the scope is rebuilt"
 
 
 def test_a_store_of_an_earlier_state_is_refused_and_completed_from_the_archive(
     directory: CrawlDirectory,
 ) -> None:
-    """If a log was cut between two records, or replaced, the store itself does not show it."""
+    """The store itself does not show that its log was cut between two records, or replaced."""
     store, older = directory.process("p0") / "store", directory.path / "older"
     shutil.copytree(store, older)
     joint = Joint(directory.path, **TREE)
@@ -268,10 +268,12 @@ def test_a_store_of_an_earlier_state_is_refused_and_completed_from_the_archive(
 
 
 def test_two_answers_in_the_same_second_are_both_kept(directory: CrawlDirectory) -> None:
-    """WARC dates have whole seconds, so both answers would have one key."""
+    """WARC dates have whole seconds, so both answers would get the same key."""
     for store, key, value in keys(directory, CAPTURE):
         capture = unpack_capture(key, value)
-        if capture.url == "http://a.org/x":  # its own key is lost, and another capture gets the same one
+        if (
+            capture.url == "http://a.org/x"
+        ):  # the key of a capture is lost, and another capture gets the same key
             other = held_captures(store)["http://a.org/r"]
             write(store, {key: pack(other)})
     lose(directory, PAGE)
@@ -301,8 +303,8 @@ def test_a_stored_page_without_a_copy_is_fetched_again(directory: CrawlDirectory
     assert left == [] and "1 captures restored from WARC records" in done
 
 
-def test_host_records_and_totals_match_the_queues(directory: CrawlDirectory) -> None:
-    """Cursors move back to the first entry: a scan that started after it would never find it."""
+def test_host_records_and_totals_are_recomputed_from_the_queues(directory: CrawlDirectory) -> None:
+    """Cursors move back to the first entry, because a scan that started after an entry would never find it."""
     for store, key, value in keys(directory, HOST):
         payload = full_record(key, unseal(key, value))
         fields = list(RECORD.unpack_from(payload))
@@ -347,7 +349,7 @@ def test_the_number_of_reported_problems_is_bounded(directory: CrawlDirectory) -
         assert len(check(stages)) == PROBLEMS_MAX
 
 
-def test_ballast_is_freed_before_anything_is_written(directory: CrawlDirectory) -> None:
+def test_reserved_space_is_freed_before_anything_is_written(directory: CrawlDirectory) -> None:
     folder = directory.process("p0")
     assert repair_before_opening(folder) == ([], False)
     (folder / BALLAST).write_bytes(bytes(3 << 20))

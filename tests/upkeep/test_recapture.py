@@ -1,4 +1,4 @@
-"""Rebuilding from WARC files: keys equal to the lost ones, and the list of pages that lost their copies."""
+"""Test rebuilding from WARC files: the keys equal the lost ones, and pages that lost their copies are listed."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def begun(directory: CrawlDirectory, *, store_damaged: bool) -> Iterator[tuple[R
 
 
 def mended(directory: CrawlDirectory, *, store_damaged: bool) -> Repair:
-    """Run both steps; assert that each leaves nothing to write."""
+    """Run both steps of rebuilding p0; return the repair."""
     with begun(directory, store_damaged=store_damaged) as (recapture, repair):
         recapture.mend_segments()
         recapture.remove_orphans()
@@ -71,7 +71,7 @@ def segment(directory: CrawlDirectory) -> Path:
 
 @pytest.fixture
 def again(tmp_path: Path) -> CrawlDirectory:
-    """Return a crawl with one page whose content changed, stayed the same, and finally was gone."""
+    """Return a crawl with one page that changed, then stayed the same, and finally was gone."""
     directory = CrawlDirectory(tmp_path / "again")
     directory.create(SEED)
     joint = Joint(directory.path, **TREE)
@@ -104,7 +104,7 @@ def test_rebuilt_keys_equal_the_lost_ones(directory: CrawlDirectory) -> None:
 
 
 def test_a_rebuilt_record_describes_the_newest_capture(again: CrawlDirectory) -> None:
-    """The record described the oldest capture: a page that is gone was stored again, with its first content."""
+    """It once described the oldest capture, so a page that is gone counted as stored, with its first content."""
     before = records(again)[HOME]
     captures = dump(again, CAPTURE)
     lose(again, *KINDS)
@@ -125,7 +125,7 @@ def test_an_existing_record_is_not_changed(directory: CrawlDirectory) -> None:
 
 
 def test_answers_of_one_second_get_consecutive_keys(directory: CrawlDirectory) -> None:
-    """The first keys are taken; none of them is overwritten."""
+    """The first keys are already in use, and none of them is overwritten."""
     (key,) = [key for key in dump(directory, CAPTURE) if key[2:10] == number(HOME).to_bytes(8, "big")]
     taken = {capture_key(number(HOME), 1_000_000.0 + n / 1000): b"taken" for n in range(2)}
     with begun(directory, store_damaged=True) as (recapture, repair):
@@ -150,7 +150,7 @@ def test_answers_of_one_second_get_consecutive_keys(directory: CrawlDirectory) -
 
 
 def test_a_revisit_without_its_original_has_lost_its_copy(directory: CrawlDirectory) -> None:
-    """Its record does not contain the payload, so the page is fetched again."""
+    """The record of a revisit does not contain the payload, so the page is fetched again."""
     (key,) = [key for key in dump(directory, CAPTURE) if key[2:10] == number(OTHER).to_bytes(8, "big")]
     with begun(directory, store_damaged=True) as (recapture, repair):
         capture = unpack_capture(key, repair.store.get(key) or b"")
@@ -173,7 +173,9 @@ def test_segments_set_aside_are_taken_back_unless_their_name_is_taken(directory:
     size = segment(directory).stat().st_size
     repair = mended(directory, store_damaged=False)
     assert sorted(path.name for path in aside.iterdir())[-1] == "some.warc.gz.bak"
-    assert len(list(aside.iterdir())) == 4 and repair.done == [], "the store knows its segments"
+    assert len(list(aside.iterdir())) == 4 and repair.done == [], (
+        "an intact store knows its segments, so none is taken back"
+    )
     repair = mended(directory, store_damaged=True)
     assert "more.warc.gz: taken back from lost+found" in repair.done
     assert sorted(path.name for path in aside.iterdir()) == sorted([name, "some.warc.gz.bak"])
@@ -181,7 +183,7 @@ def test_segments_set_aside_are_taken_back_unless_their_name_is_taken(directory:
 
 
 def test_pages_without_a_copy_are_listed_as_lost(directory: CrawlDirectory) -> None:
-    """A redirect whose answer is cut off, its target, and a page whose capture is missing."""
+    """The pages are a redirect whose answer is cut off, its target, and a page whose capture is missing."""
     bare, redirected = "http://a.org/x", "http://a.org/r"
     with begun(directory, store_damaged=False) as (recapture, repair):
         found = {key: unpack_capture(key, value) for key, value in scan_prefix(repair.store, CAPTURE)}
@@ -198,7 +200,7 @@ def test_pages_without_a_copy_are_listed_as_lost(directory: CrawlDirectory) -> N
         assert repair.lost == {number(url) for url in behind | {bare}}
 
 
-def test_a_missing_segment_removes_its_captures_and_payloads(directory: CrawlDirectory) -> None:
+def test_captures_and_payloads_of_a_missing_segment_are_removed(directory: CrawlDirectory) -> None:
     name = segment(directory).name.removesuffix(segments.OPEN_SUFFIX)
     segment(directory).unlink()
     repair = mended(directory, store_damaged=False)
@@ -234,8 +236,8 @@ def test_only_a_capture_inside_a_blank_is_an_orphan(directory: CrawlDirectory) -
         assert repair.lost == {number(broken.url)}
 
 
-def test_missing_metadata_defaults_to_a_seed(tmp_path: Path) -> None:
-    """Depth and redirects missing in a metadata record are 0; those that it states are used."""
+def test_a_page_without_metadata_counts_as_a_seed(tmp_path: Path) -> None:
+    """The depth and redirects that a metadata record states are used; missing ones are 0."""
     directory = CrawlDirectory(tmp_path / "deep")
     directory.create(SEED)
     joint = Joint(directory.path, **(TREE | {"crawl": {"depth": 9}}))
@@ -257,7 +259,7 @@ def test_missing_metadata_defaults_to_a_seed(tmp_path: Path) -> None:
 def test_a_record_without_url_or_date_restores_nothing(
     directory: CrawlDirectory, fields: dict[str, str]
 ) -> None:
-    """The record may come from another program: without a URL or a date it is not a capture."""
+    """A record without a URL or a date, such as another program may write, is not a capture."""
     before = dump(directory, *KINDS)
     record: Any = SimpleNamespace(kind="response", fields=fields, block=b"HTTP/1.1 200 OK\r\n\r\nx")
     with begun(directory, store_damaged=True) as (recapture, repair):

@@ -1,4 +1,4 @@
-"""Consent receipts under maintenance: check, repair, reshard, recovery from the WARC, directories without receipts."""
+"""Test that consent receipts survive check, repair, reshard and recovery, and that earlier directories get them."""
 
 import json
 from contextlib import closing
@@ -40,7 +40,7 @@ def crawled(tmp_path: Path) -> Any:
 
 
 def answers(directory: Path) -> dict[str, str]:
-    """Return URL -> (answer about training, source, URL of robots.txt) of each copy of a page, by its whole receipt."""
+    """Return for each URL the training answer, its source and the robots.txt URL, from the receipts of its copies."""
     found = {}
     with opened(directory) as stored:
         for archive in stored.archives:
@@ -108,7 +108,7 @@ def test_a_reference_to_a_receipt_that_nothing_can_restore_is_removed(crawled: t
     rows = run("export", "--dir", directory, "--format", "jsonl", "--fields", "url", *loose).text.splitlines()
     assert rows and capture.url not in {
         json.loads(row)["url"] for row in rows
-    }  # a receipt that is lost might have refused
+    }  # the lost receipt might have contained a refusal
     assert "1 copies have lost their consent receipts" in check(directory, "--repair")
     check(directory)
 
@@ -126,7 +126,7 @@ def test_receipts_follow_their_pages_to_other_processes(crawled: tuple[Web, Path
 def test_a_directory_of_an_earlier_version_opens_and_gets_receipts_at_the_next_fetch(
     crawled: tuple[Web, Path],
 ) -> None:
-    """Its copies count as pages about which nothing is known; the next fetch is not conditional, so metas are read."""
+    """Its copies have unknown answers; the next fetch is unconditional, so that meta elements are read."""
     web, directory = crawled
     before = answers(directory)
     with store(directory) as kept:

@@ -1,4 +1,4 @@
-"""Rebuild the to-do list of a lost process from another's archive: each URL once, with its former depth."""
+"""Test that the queue of a lost process is rebuilt from another's archive: each URL once, with its former depth."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ OWN, LOST = hosts("p0", 3), hosts("p1", 6)
 
 @pytest.fixture
 def one(open_joint: Callable[..., Joint]) -> Joint:
-    """Return p0 with a page of links, a redirect, and seeds of both processes."""
+    """Return p0 with a page of links, a redirect, and seeds for both processes."""
     joint = open_joint(names=NAMES, crawl={"scope": "any"}, seeds=[OWN[0], LOST[0]])
     pages = {
         OWN[0]: fetch(OWN[0], b"".join(b'<a href="%b">x</a>' % url.encode() for url in [*LOST[:3], OWN[2]])),
@@ -77,7 +77,7 @@ def test_only_a_peer_can_be_lost(one: Joint, lost: str) -> None:
 def test_each_seed_link_and_redirect_of_the_lost_process_is_queued_once(
     one: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A seed that is also linked stays a seed; links owned by other processes are not moved."""
+    """A seed that is also linked stays a seed; links that other processes own are not queued."""
     before = one.stages.outbox.links
     (count, problems), changes = recovered(one, monkeypatch)
     assert (count, problems) == (4, []) and len(changes) == 2 and changes[0].sync
@@ -124,10 +124,10 @@ def test_without_seeds_in_the_configuration_links_are_enough(
     assert (count, problems) == (0, []) and links(changes) == [] and len(changes) == 2
 
 
-def test_only_the_last_commit_forgets_what_the_lost_process_had_confirmed(
+def test_confirmations_of_the_lost_process_are_deleted_by_the_last_commit(
     one: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until then its peers refuse it, so that an interrupted recovery is repeated."""
+    """Until that commit its peers refuse the process, so an interrupted recovery is repeated."""
     spool = one.stages.outbox.spools["p1"]
     spool.confirmed = replace(spool.confirmed, applied=7)
     epoch, epochs = spool.state.epoch, []

@@ -1,4 +1,4 @@
-"""Lost URLs are queued again: pages without a copy, waiting links, links of stored pages."""
+"""Test that lost URLs are queued again: pages without a copy, waiting links, and links of stored pages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +69,9 @@ def test_a_lost_page_that_already_waits_is_queued_once(open_joint: Open) -> None
     assert refind(joint.stages, lost, [], reread=False) == [AGAIN.format(2)]
     assert queued(joint) == 2
     counters = joint.stages.point.counters
-    assert (counters["urls.done"], counters["stored.records"]) == (1, 0), "the one that waited was not done"
+    assert (counters["urls.done"], counters["stored.records"]) == (1, 0), (
+        "the page that waited was not counted as done"
+    )
 
 
 def test_nothing_lost_changes_nothing(open_joint: Open) -> None:
@@ -92,13 +94,13 @@ def test_waiting_links_are_queued_if_they_are_new_and_owned(open_joint: Open) ->
     counters = joint.stages.point.counters
     assert (counters["urls.resharded"], counters["urls.to_due"]) == (len(own), len(own))
     assert joint.stages.views.problems() == [] and queued(joint) == len(own)
-    assert refind(joint.stages, [], links, reread=False) == [], "all are known by now"
+    assert refind(joint.stages, [], links, reread=False) == [], "all links are known by now"
     assert queued(joint) == len(own)
     assert counters["urls.to_due"] == joint.stages.point.counters["urls.to_due"]
 
 
 def taken(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> list[list[Link]]:
-    """Return the links that reading all pages again queues, portion by portion."""
+    """Read all pages again; return the queued links, portion by portion."""
     portions: list[list[Link]] = []
     monkeypatch.setattr(module, "_queue", lambda due, commits, links: portions.append(list(links)))
     refind(stages, [], [], reread=True)
@@ -114,7 +116,7 @@ def visited(joint: Joint, url: str, answer: Any, **values: Any) -> int:
 def test_links_redirects_and_seeds_are_queued_again(
     open_joint: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each keeps its place: a redirect has the depth of its page, a link is one deeper."""
+    """Depths are kept: a redirect has the depth of its page, and a link is one deeper."""
     joint = open_joint(seeds=[A, C])
     page = visited(joint, A, fetch(A, b'<a href="/b">b</a><a href="x">x</a>'), depth=4)
     moved = visited(joint, B, redirect(B, "http://a.org/moved"), depth=2)
@@ -133,18 +135,18 @@ def test_links_redirects_and_seeds_are_queued_again(
 
 
 def spanned(joint: Joint) -> list[str]:
-    """Return the scope that is stored after reading all pages again."""
+    """Read all pages again; return the stored scope."""
     refind(joint.stages, [], [], reread=True)
     state = load_json(joint.stages.store, SCOPE_STATE)
     return [] if state is None else state["entries"]
 
 
 def test_a_lost_scope_is_rebuilt_from_seeds_and_redirects(open_joint: Open) -> None:
-    """The scope stayed empty: in a rebuilt store, every link of every page was out of scope."""
+    """The scope of a rebuilt store was once empty, so every link of every page was out of scope."""
     joint = open_joint(seeds=[A])
     visited(joint, A, redirect(A, "http://moved.org/"))
     visited(joint, "http://moved.org/", redirect("http://moved.org/", "http://moved.org/in"))
-    visited(joint, "http://moved.org/in", redirect("http://moved.org/in", A))  # a redirect back to the start
+    visited(joint, "http://moved.org/in", redirect("http://moved.org/in", A))  # redirects back to the start
     visited(joint, "http://link.org/", redirect("http://link.org/", "http://other.org/"))
     assert spanned(joint) == ["a.org", "moved.org"]
 
@@ -161,7 +163,7 @@ def test_a_lost_scope_is_rebuilt_from_seeds_and_redirects(open_joint: Open) -> N
 def test_a_lost_scope_is_rebuilt_from_the_places_of_all_seeds(
     open_joint: Open, scope: str, places: list[str], entries: list[str]
 ) -> None:
-    """This includes seeds from files and commands, which the configuration does not list; their directories are lost."""
+    """The seeds include those from files and commands, of which only the hosts were saved."""
     joint = open_joint(crawl={"scope": scope})
     directory = CrawlDirectory(joint.stages.directory.parent)
     directory.save_config(joint.stages.config)
@@ -176,7 +178,7 @@ def test_an_existing_scope_is_kept(open_joint: Open) -> None:
 
 
 def test_links_are_queued_in_portions(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the links of a billion pages would be held in memory."""
+    """All links of a billion pages would not fit into memory."""
     monkeypatch.setattr(module, "_LINKS_AT_ONCE", 3)
     joint = open_joint(seeds=[A, C])
     visited(joint, A, fetch(A, b'<a href="/b">b</a>'))
@@ -220,7 +222,7 @@ def test_an_unreadable_copy_is_skipped(open_joint: Open, monkeypatch: pytest.Mon
 
 
 def test_requeued_pages_survive_a_power_cut(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller that was told so will not look again."""
+    """The caller will not queue them again."""
     joint = open_joint(seeds=[A])
     lost = known(joint, B)
     changes: list[Change] = []

@@ -1,4 +1,4 @@
-"""The steps of a repair: synced batches of bounded size, and facts that must survive a kill."""
+"""Test the steps of a repair: synced batches of bounded size, and facts that must survive a kill."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from crawler.upkeep.repair import BoundedWriter, LostPages, RepairNote
 
 
 class Store:
-    """Takes batches and records the content of each."""
+    """A stand-in for a store that records the content of each batch."""
 
     def __init__(self) -> None:
         self.written: list[list[tuple[bytes, bytes | None]]] = []
@@ -46,7 +46,7 @@ def test_batches_are_synced_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     writer.delete(b"b")
     assert store.written == [[(b"aa", b"1234567"), (b"b", None)]]
     writer.delete(b"0123456789")
-    assert store.written[1:] == [[(b"0123456789", None)]], "counted anew"
+    assert store.written[1:] == [[(b"0123456789", None)]], "the count starts again"
     writer.put(b"c", b"")
     writer.flush()
     assert store.written[2:] == [[(b"c", b"")]] and all(store.synced)
@@ -55,7 +55,7 @@ def test_batches_are_synced_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_facts_found_by_a_repair_survive_a_kill(tmp_path: Path) -> None:
-    """Each of two processes is repaired separately; noted damage is not forgotten."""
+    """Two processes are repaired separately, and the recorded damage is not forgotten."""
     directory = CrawlDirectory(tmp_path)
     note = RepairNote(directory, "p0")
     assert not note.cut_off and load_journal(tmp_path) is None

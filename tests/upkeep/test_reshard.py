@@ -1,4 +1,4 @@
-"""`crawler reshard` without a command line: no URL is lost or doubled, and the switch is never left half done."""
+"""Test resharding: no URL is lost or duplicated, and the switch to the new folders is completed after a crash."""
 
 from contextlib import ExitStack
 from functools import partial
@@ -40,7 +40,7 @@ def config_of(processes: int) -> Config:
 
 
 def crawl(path: Path, processes: int) -> CrawlDirectory:
-    """Make a crawl whose processes have found URLS, most of which belong to another process."""
+    """Make a crawl whose processes have found `URLS`, most of which belong to another process."""
     directory = CrawlDirectory(path)
     directory.create(SEED)
     directory.save_config(config_of(processes))
@@ -53,7 +53,7 @@ def crawl(path: Path, processes: int) -> CrawlDirectory:
 
 
 def find(stages: Stages, urls: list[str]) -> None:
-    """Accept links: own ones are queued for the DUE, others for their owners."""
+    """Record links that a process found: its own are queued for the DUE, others for their owners."""
     change = Change()
     for url in urls:
         link = Link(stages.fingerprinter.fingerprint(url), url)
@@ -72,7 +72,7 @@ def find(stages: Stages, urls: list[str]) -> None:
 
 
 def queued(directory: CrawlDirectory, processes: int) -> dict[str, list[int]]:
-    """Return the host buckets of every to-do entry, by process; assert that every process is intact and its laws hold."""
+    """Return the host buckets of all queued URLs, by process; assert that each process is intact and its laws hold."""
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(config_of(processes), directory, name, clock=VirtualClock()) as stages:
@@ -94,7 +94,7 @@ def move(directory: CrawlDirectory, processes: int, epoch: int) -> list[str]:
     return said
 
 
-def test_after_any_reshard_each_url_is_with_its_owner_once(tmp_path: Path) -> None:
+def test_after_any_reshard_each_url_is_at_its_owner_once(tmp_path: Path) -> None:
     directory = crawl(tmp_path / "crawl", 2)
     directory.note_places(["a.org"])
     epoch, before = 1, None
@@ -112,11 +112,11 @@ def test_after_any_reshard_each_url_is_with_its_owner_once(tmp_path: Path) -> No
         assert directory.process_names() == process_names(config_of(processes))
         assert convert(directory.saved_config()).crawl.processes == processes
         assert Partition.read(directory.path / TABLE_FILE).epoch == epoch
-        assert directory.seed_places() == ["a.org"], "else looser settings would hold for no seed"
+        assert directory.seed_places() == ["a.org"], "without hosts, relaxed settings would apply to no seed"
 
 
 def test_the_started_processes_are_those_of_the_new_table(tmp_path: Path) -> None:
-    """Otherwise the loss of a new process's folder would go unnoticed, and an old folder would be missed."""
+    """Otherwise the loss of a new folder would be unnoticed, and a removed one would be reported as lost."""
     directory = crawl(tmp_path / "crawl", 1)
     for epoch, processes in ((2, 2), (3, 1)):
         move(directory, processes, epoch)
@@ -129,7 +129,7 @@ def kept_fresh(processes: int) -> Config:
 
 
 def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
-    """Return each page's state, those of its site and directory, its deadline at one level and the process's level."""
+    """Return for each page the states of page, site and directory, its deadline at one level, and its process's level."""
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(kept_fresh(processes), directory, name, clock=VirtualClock()) as stages:
@@ -142,7 +142,7 @@ def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
                 rest = [stages.store.get(prefix + key[2:]) for prefix in (ASKED, HANDOVER)]
                 site = schedule.records.site_state(schedule.host_of(page))
                 said = (schedule.records.page_state(page), site, schedule.records.directory_state(page), rest)
-                assert key[2:] not in found, "a page is with two processes"
+                assert key[2:] not in found, "two processes have the same page"
                 found[key[2:]] = (said, schedule.overview.due_at(page, now), level)
     return found
 
@@ -181,12 +181,12 @@ def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
         }
         for key, (_, due, level) in after.items():
             assert level == pytest.approx(before[key][2], rel=0.2)
-            if processes == 2:  # beside the same pages, from which all of them learn
+            if processes == 2:  # the process has the same pages again, from which they learn
                 assert due == pytest.approx(before[key][1], rel=1e-6)
 
 
-def test_after_settling_no_link_is_in_transit(tmp_path: Path) -> None:
-    """Settling twice gives the same result as once, and the laws hold in each process."""
+def test_after_delivery_no_link_is_in_transit(tmp_path: Path) -> None:
+    """All links are delivered; a second delivery changes nothing, and the laws hold in each process."""
     directory = crawl(tmp_path / "crawl", 3)
     with ExitStack() as stack:
         processes = [
@@ -204,8 +204,8 @@ def test_after_settling_no_link_is_in_transit(tmp_path: Path) -> None:
             assert sum(stages.views.frontier_counts().todo for stages in processes) == len(URLS)
 
 
-def test_a_process_that_is_behind_its_peers_is_not_resharded(tmp_path: Path) -> None:
-    """Its lost links are recovered first; then the peer's queue has a new epoch, and the links arrive."""
+def test_a_process_that_has_lost_links_is_not_resharded(tmp_path: Path) -> None:
+    """Its lost links are recovered first; then the outbox of the peer has a new epoch, and the links arrive."""
     directory = crawl(tmp_path / "crawl", 2)
     for turn in range(2):
         with ExitStack() as stack:
@@ -235,8 +235,8 @@ def test_a_process_that_is_behind_its_peers_is_not_resharded(tmp_path: Path) -> 
                 stages.store.write(batch)
 
 
-def test_links_whose_numbers_an_earlier_incarnation_used_are_not_lost(tmp_path: Path) -> None:
-    """The epoch's check value shows that the peer's entries are from an earlier incarnation: all links are sent."""
+def test_links_with_numbers_that_a_restored_outbox_repeats_are_not_lost(tmp_path: Path) -> None:
+    """The check value shows that the peer's receipts are for links of an earlier outbox, so all links are sent."""
     directory = crawl(tmp_path / "crawl", 2)
     with ExitStack() as stack:
         first, second = (
@@ -252,8 +252,8 @@ def test_links_whose_numbers_an_earlier_incarnation_used_are_not_lost(tmp_path: 
         assert sum(each.views.frontier_counts().todo for each in (first, second)) == len(URLS)
 
 
-def test_the_end_of_settling_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later power cut must not bring back links that the next step treats as applied."""
+def test_the_end_of_the_delivery_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later power cut must not bring back links that the next step treats as delivered."""
     directory, synced = crawl(tmp_path / "crawl", 2), []
     with ExitStack() as stack:
         processes = [
@@ -295,7 +295,7 @@ def test_a_failed_check_of_a_new_process_changes_nothing(
 
 
 def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The new folders are durable before the journal is written, the new configuration before it is removed."""
+    """New folders are durable before the journal is written, and the new configuration before it is deleted."""
     directory, done = crawl(tmp_path / "crawl", 2), []
     for name in ("sync_directory", "atomic_write", "keep_journal", "end_journal"):
         real = getattr(reshard, name)
@@ -333,15 +333,15 @@ def test_the_first_problem_of_a_damaged_crawl_is_named(
     assert directory.process_names() == ["p0", "p1"]
 
 
-# -- the switch alone ------------------------------------------------------------------------
+# -- the switch by itself --------------------------------------------------------------------
 
 
 class Crash(Exception):
-    """A simulated power cut."""
+    """Raised to simulate a power cut."""
 
 
 def prepared(path: Path, old: list[str], new: list[str]) -> CrawlDirectory:
-    """Return a directory whose journal has just been written; each folder contains the name of its process."""
+    """Return a directory in which a reshard has just written its journal; each folder contains its process's name."""
     directory = CrawlDirectory(path)
     for name in old:
         (path / name / "store").mkdir(parents=True)
@@ -405,8 +405,8 @@ def test_a_reshard_writes_no_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [BUILT, REPLACED])
-def test_what_a_killed_reshard_left_is_removed_by_the_next_command(tmp_path: Path, name: str) -> None:
-    """Folders of old processes stayed for good once the journal was gone; with a journal they are still needed."""
+def test_leftovers_of_a_killed_reshard_are_removed_by_the_next_command(tmp_path: Path, name: str) -> None:
+    """Folders of old processes once stayed forever when the journal was gone; while it exists, they are needed."""
     directory = crawl(tmp_path / "crawl", 2)
     left = directory.path / name / "p0" / "store"
     left.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Broken members of a WARC file are replaced by empty records of the same length; all others keep their offsets."""
+"""Test that broken members of a WARC file become empty records of equal length, so that others keep their offsets."""
 
 import gzip
 import io
@@ -15,7 +15,7 @@ NAME = "x.warc.gz"
 
 
 def member(text: str, size: int = 300) -> bytes:
-    """Return a resource record as one gzip member."""
+    """Return a metadata record as one gzip member."""
     block = text.encode() + b"." * size
     fields = b"WARC-Target-URI: http://a.org/%b\r\n" % text.encode()
     record = warc.record(b"metadata", b"<urn:uuid:0>", b"2026-11-20T23:59:59Z", fields, block)
@@ -31,7 +31,7 @@ def starts() -> list[int]:
 
 
 def play(path: Path, data: bytes, end: int | None = None) -> list[tuple[int, int, bool]]:
-    """Return (offset, length, True if whole) for each member found."""
+    """Write a file; return for each member found the offset, the length, and True if it is whole."""
     path.write_bytes(data)
     found = mended(path, NAME, len(data) if end is None else end)
     return [(at, length, record is not None) for at, length, record in found]
@@ -47,7 +47,7 @@ def test_whole_members_are_yielded_in_order_and_nothing_is_written(tmp_path: Pat
         "http://a.org/three",
     ]
     assert list(mended(path, NAME, 0)) == []
-    assert play(path, b"") == [], "a file that was just begun"
+    assert play(path, b"") == [], "an empty file has no members"
     assert play(path, data, end=len(MEMBERS[0])) == [(0, len(MEMBERS[0]), True)]
 
 
@@ -112,7 +112,7 @@ def test_a_gap_too_small_for_a_record_includes_the_next_member(tmp_path: Path, g
 
 
 def test_a_member_with_a_wrong_digest_is_broken(tmp_path: Path) -> None:
-    """The member's own checksum is right: another program wrote it so."""
+    """Its gzip checksum is right, as in a file that another program wrote."""
     wrong = gzip.compress(gzip.decompress(MEMBERS[1]).replace(b"two.", b"twO."), 0, mtime=0)
     found = play(tmp_path / NAME, MEMBERS[0] + wrong + MEMBERS[2])
     assert [whole for *_, whole in found] == [True, False, True]
@@ -122,7 +122,7 @@ def test_a_member_with_a_wrong_digest_is_broken(tmp_path: Path) -> None:
     "more", [0, 1, *range(50, 180), 9_900, 65_300, 65_400, 65_401, 65_500, 70_000, 1_000_000]
 )
 def test_a_filler_of_any_length_is_one_empty_record(more: int) -> None:
-    """RFC 1952: a short comment fills a small gap, blocks of blanks that are not compressed a larger one."""
+    """By RFC 1952, a short comment fills a small gap, and uncompressed blocks of blanks fill a larger one."""
     data = filler(SHORTEST + more)
     assert data is not None and len(data) == SHORTEST + more
     record = reading.parse_record(gzip.decompress(data))

@@ -1,4 +1,4 @@
-"""SURT keys compared with the reference, lines in pywb's form, sorting in bounded memory, and a look-up."""
+"""Test CDXJ: SURT keys against the reference, lines against pywb, sorting in bounded memory, and a look-up."""
 
 import bisect
 import json
@@ -26,7 +26,7 @@ def test_surt_agrees_with_the_reference(url: str, key: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_url_has_a_key_on_one_line(tail: str) -> None:
+def test_the_key_of_any_url_is_one_line(tail: str) -> None:
     key = cdxj.surt("http://site.example/" + tail)
     assert key.startswith("example,site)/")
     assert key.isascii() and not any(char.isspace() for char in key)
@@ -38,8 +38,8 @@ def test_deeply_escaped_urls_take_bounded_time() -> None:
     assert cdxj.surt("http://a.example/%" + "25" * 4000) == "example,a)/%25"
 
 
-def test_lines_look_like_pywb_s() -> None:
-    """Golden: pywb's sample_archive/cdxj/dupes.cdxj (key, 14 digits, strings, no status on a revisit)."""
+def test_lines_have_the_form_of_pywb() -> None:
+    """The golden form is pywb's sample_archive/cdxj/dupes.cdxj (key, 14 digits, strings, no status on a revisit)."""
     digest = bytes.fromhex("da39a3ee5e6b4b0d3255bfef95601890afd80709")
     capture = Capture(
         "dupes.warc.gz", 1858, 343, "response", 1390842758.9, 302, "", digest, "http://iana.org"
@@ -66,7 +66,7 @@ def test_lines_look_like_pywb_s() -> None:
     ],
 )  # fmt: skip
 def test_the_key_of_a_post_ends_in_its_method_and_body(url: str, query: str, key: str, fields: dict) -> None:
-    """Golden: the keys and fields of `cdx-indexer -p -j` of pywb 2.10 for such records."""
+    """The golden values are the keys and fields of `cdx-indexer -p -j` of pywb 2.10 for such records."""
     capture = Capture("s.warc.gz", 0, 1, "response", 1.0, 200, "text/html", b"", url, query=query)
     found, _, rest = cdxj.line(capture).decode().split(" ", 2)
     assert found == key
@@ -78,11 +78,11 @@ def test_the_key_of_a_post_ends_in_its_method_and_body(url: str, query: str, key
     st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"") + b"\n"), max_size=60),
     st.integers(1, 200),
 )
-def test_sorted_lines_sorts_with_any_memory_bound(lines: list[bytes], memory_bytes: int) -> None:
+def test_lines_are_sorted_with_any_memory_limit(lines: list[bytes], memory_bytes: int) -> None:
     assert list(cdxj.sorted_lines(lines, memory_bytes=memory_bytes)) == sorted(lines)
 
 
-def test_sorting_runs_of_runs_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_runs_are_merged_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cdxj, "_RUNS_MERGED_MAX", 4)
     generator = random.Random(5)
     source = [b"%016x\n" % generator.getrandbits(64) for _ in range(20_000)]

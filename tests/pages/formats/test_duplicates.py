@@ -1,4 +1,4 @@
-"""Find near and exact copies of pages."""
+"""Test the search for near and exact duplicates of pages."""
 
 import random
 
@@ -26,8 +26,8 @@ def _distance(a: list[str], b: list[str]) -> int:
     return (left ^ right).bit_count()
 
 
-def test_near_texts_are_near_and_others_far() -> None:
-    """One changed word in 400 (a date, a counter) changes few bits; different texts differ in about half of them."""
+def test_similar_texts_have_similar_simhashes() -> None:
+    """One changed word in 400 (a date, a counter) changes few bits; different texts differ in about half of the bits."""
     near = [_distance(_text(seed), _near(_text(seed), 1)) for seed in range(50)]
     far = [_distance(_text(seed), _text(seed + 1000)) for seed in range(50)]
     assert sum(distance <= DISTANCE_MAX for distance in near) >= 45
@@ -35,7 +35,7 @@ def test_near_texts_are_near_and_others_far() -> None:
     assert 28 <= sum(far) / len(far) <= 36
 
 
-def test_case_and_punctuation_do_not_count() -> None:
+def test_case_and_punctuation_do_not_change_the_simhash() -> None:
     assert simhash("A b, c " * 20) == simhash("a B c " * 20)
 
 

@@ -1,4 +1,4 @@
-"""The language of a text, with the document's own declaration as a prior."""
+"""Test the detection of a text's language, with the document's own declaration as a prior."""
 
 import pytest
 
@@ -16,19 +16,19 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("code", TEXTS)
-def test_languages(code: str) -> None:
+def test_languages_are_detected(code: str) -> None:
     found = language(TEXTS[code])
     assert found is not None and found.code == code and 0.5 < found.confidence <= 1.0
 
 
 def test_documentation_full_of_names_is_english() -> None:
-    """Manuals with command names and options were labelled ca, la or sv by the earlier detector."""
+    """The earlier detector labelled manuals with command names and options as ca, la or sv."""
     text = "apt-get install -y libfoo-dev. The option --no-install-recommends skips recommended packages. "
     found = language(text * 3)
     assert found is not None and found.code == "en"
 
 
-def test_the_declaration_decides_only_an_unclear_text() -> None:
+def test_the_declaration_decides_only_if_the_text_is_unclear() -> None:
     clear = language(TEXTS["de"], "en")
     assert clear is not None and clear.code == "de"
     unclear = "OK 200 HTTP GET POST PUT DELETE 404 500 TCP UDP IP DNS TLS"
@@ -52,5 +52,5 @@ def test_a_short_text_has_no_label() -> None:
         (b"", ""),
     ],
 )
-def test_the_declared_language(page: bytes, code: str) -> None:
+def test_the_declared_language_is_read(page: bytes, code: str) -> None:
     assert declared(page) == code

@@ -1,4 +1,4 @@
-"""The metadata that a page declares."""
+"""Test the extraction of the metadata that a page declares."""
 
 import json
 from typing import Any
@@ -117,7 +117,7 @@ MICRODATA = """<div itemscope itemtype="https://schema.org/BlogPosting">
         (_ld(ARTICLE | {"author": "ld"}) + "<meta name=author content=meta>" + MICRODATA, "ld"),
         ("<meta name=author content=meta>" + MICRODATA, "Ann Lee"),
         (_ld(ARTICLE | {"description": "ld", "author": "x"}) + "<meta name=description content=meta>", "x"),
-        # a value that cannot be used gives way to the next source
+        # if a value cannot be used, the next source counts
         (
             _ld(ARTICLE | {"datePublished": "yesterday"}) + "<meta name=date content=2026-01-02>",
             {"published": "2026-01-02"},
@@ -128,12 +128,12 @@ MICRODATA = """<div itemscope itemtype="https://schema.org/BlogPosting">
         ),
     ],
 )
-def test_rules_of_the_sources(html: str, expected: dict[str, str] | str) -> None:
+def test_each_source_and_their_precedence(html: str, expected: dict[str, str] | str) -> None:
     said = _said(html)
     assert (said["author"] if isinstance(expected, str) else said) == expected
 
 
-def test_a_link_of_the_header_precedes_the_page() -> None:
+def test_a_link_in_the_header_precedes_one_in_the_page() -> None:
     page = "<link rel=canonical href=/page>"
     said = _said(page, header_links=[("/header", frozenset({"canonical"}))])
     assert said == {"canonical": "https://site.example/header"}
@@ -248,7 +248,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=150, deadline=None)
 @given(JSON, st.lists(PIECES | st.text(max_size=6), max_size=25))
 def test_no_page_raises(value: object, soup: list[str]) -> None:
-    """Every column is None or text that UTF-8 can encode, whatever the page holds."""
+    """Whatever the page contains, every column is None or text that UTF-8 can encode."""
     for html in (_ld(value), "".join(soup)):
         found = _read(html.encode("utf-8", "replace"))
         assert set(found) == set(PRECEDENCE)

@@ -1,4 +1,4 @@
-"""Names and paths of a mirror's files: no file is written outside its folder, and no page is lost."""
+"""Test the file names of mirrors: no file is written outside the folder, and no page is lost."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ from crawler.pages.formats import mirror
         ("http://site.example/a//b/./c.", "text/plain", "site.example/a/b/%2E/c%2E"),
     ],
 )
-def test_mirror_paths(url: str, content_type: str, path: str) -> None:
+def test_paths_of_mirrored_pages(url: str, content_type: str, path: str) -> None:
     assert str(mirror.mirror_path(url, content_type)) == path
 
 
@@ -74,7 +74,7 @@ def test_any_url_has_a_harmless_path(tail: str, content_type: str) -> None:
     ],
 )
 def test_names_that_programs_act_on_are_escaped(tail: str, path: str) -> None:
-    """Goal: `git status`, a file manager or a shell in the mirror runs no code of the site."""
+    """`git status`, a file manager or a shell in the mirror must run no code of the site."""
     assert str(mirror.mirror_path(f"http://site.example/{tail}", "text/plain")) == f"site.example/{path}"
 
 
@@ -102,7 +102,7 @@ def test_git_finds_no_repository_in_a_mirror(tmp_path: Path) -> None:
         assert found.returncode != 0, found.stdout
 
 
-def test_long_names_and_long_paths() -> None:
+def test_long_names_and_paths_are_shortened() -> None:
     long = mirror.mirror_path("http://site.example/" + "a" * 3000 + ".html", "text/html")
     other = mirror.mirror_path("http://site.example/" + "a" * 3001 + ".html", "text/html")
     assert long != other
@@ -112,7 +112,7 @@ def test_long_names_and_long_paths() -> None:
 
 
 def test_collisions_keep_every_page(tmp_path: Path) -> None:
-    """A file where a directory is needed, a directory where a file is needed, two URLs with one path."""
+    """Pages are kept if a file and a directory need the same path, and if two URLs have one path."""
     names = ["a", "a/b", "a/b/c", "x%3Fy", "x%3fy", "d/e", "d", "A%2FB", "a@1", "a?1"]
     for name in names:
         path = mirror.claim(tmp_path, "http://site.example/" + name, "text/plain")
@@ -142,7 +142,7 @@ def test_look_ups_follow_redirects_and_stop_in_loops(tmp_path: Path) -> None:
     places.add_redirect(2, largest)
     places.add_redirect(3, 3)
     places.add_redirect(4, 5)
-    places.add_redirect(largest, 3)  # no effect: the URL has a page
+    places.add_redirect(largest, 3)  # has no effect, because the URL has a page
     places.finish()
     assert [places.of(number) for number in (largest, 1, 2, 3, 4, 6)] == ["h/a.html"] * 3 + ["", "", ""]
     places.close()
@@ -157,7 +157,7 @@ def test_look_ups_follow_redirects_and_stop_in_loops(tmp_path: Path) -> None:
         ("h", "h/#", "%23"),
     ],
 )
-def test_relative_urls(folder: str, path: str, url: str) -> None:
+def test_relative_urls_between_mirrored_pages(folder: str, path: str, url: str) -> None:
     assert mirror.relative_url(folder, path) == url
 
 

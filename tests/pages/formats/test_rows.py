@@ -1,4 +1,4 @@
-"""The fields of rows, and files of rows."""
+"""Test the fields of rows, and the files that hold them."""
 
 import io
 import json
@@ -17,7 +17,7 @@ from tests.pages.formats.support import ALL, ASKED, URL, small_site
 from tests.pages.support import Site, fetch
 
 
-def test_a_row_for_each_url_under_stable_names(tmp_path: Path) -> None:
+def test_rows_have_one_url_each_and_stable_field_names(tmp_path: Path) -> None:
     found = list(known_rows([small_site(tmp_path).cache], ALL))
     rows = [known.row for known in found]
     assert [row["url"] for row in rows] == [URL + name for name in "abcdef"]
@@ -73,11 +73,13 @@ def test_a_row_for_each_url_under_stable_names(tmp_path: Path) -> None:
     assert (rows[0]["changes"], rows[0]["seed"], rows[1]["warc_file"]) == (1, True, None)
     assert (rows[3]["state"], rows[4]["location"], rows[5]["error"]) == ("gone", URL + "a", "no name")
     assert rows[5]["fetched_at"] is None
-    assert found[1].capture is None and found[2].original is not None, "it repeats what may not be shown"
+    assert found[1].capture is None and found[2].original is not None, (
+        "the page repeats content that must not be shown"
+    )
 
 
 def test_the_status_of_a_copy_that_a_304_confirmed_is_its_own() -> None:
-    """`--where 'status == 200'` lost every page that a refresh had found unchanged."""
+    """`--where 'status == 200'` once left out every page that a refresh had found unchanged."""
     record = PageRecord(url=URL + "a", state=PageState.STORED, outcome=Outcome.UNCHANGED, status=304)
     row = record_row(1, record, "")
     assert (row["status"], row["outcome"]) == (200, "unchanged")
@@ -86,7 +88,7 @@ def test_the_status_of_a_copy_that_a_304_confirmed_is_its_own() -> None:
 
 
 def test_captures_are_joined_with_the_records_of_many_urls(tmp_path: Path) -> None:
-    """Both are sorted by fingerprint; URLs without a capture, and captures without a record, occur in between."""
+    """Captures and records are sorted by fingerprint; some URLs have no capture, and some captures no record."""
     site = Site(tmp_path)
     for number in (3, 5, 6, 9, 12):
         status = 0 if number in (5, 12) else 200
@@ -128,8 +130,8 @@ def test_parquet_has_types_and_timestamps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_parts(tmp_path: Path, form: str) -> None:
-    """Files have about the requested size, contain all rows once and in order; a folder that is not empty is refused."""
+def test_rows_are_split_into_parts(tmp_path: Path, form: str) -> None:
+    """Parts have about the requested size and contain all rows once, in order; a folder must be empty."""
     folder = tmp_path / "parts"
     assert dataset.write_parts(_rows(1000), form, folder, ("url", "text"), part_bytes=100_000) == 1000
     parts = sorted(folder.iterdir())

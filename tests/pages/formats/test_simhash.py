@@ -1,4 +1,4 @@
-"""Simhashes of texts, in both forms, compared with the definition."""
+"""Compare both implementations of the simhash with its definition."""
 
 import re
 from collections.abc import Callable

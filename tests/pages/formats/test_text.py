@@ -1,4 +1,4 @@
-"""Text and language of pages."""
+"""Test the extraction of text from pages."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from crawler.export.page_tasks import is_tame
 from crawler.pages.formats import text
 
 
-def test_html() -> None:
+def test_the_text_of_html() -> None:
     page = (
         "<head><title> A\n title</title><style>p {}</style></head><script>x()</script><p>Grüße &amp; mehr</p>"
     )
@@ -35,7 +35,7 @@ LINKS = "".join(f"<li><a href=/{n}>Chapter {n} of the book</a></li>" for n in ra
     ],
 )
 def test_a_page_of_links_keeps_its_main_content(body: str, wanted: str) -> None:
-    """The heuristics alone returned next to nothing for tables of contents."""
+    """For tables of contents, the heuristics alone once returned almost nothing."""
     page = f"<body>{body}<footer>imprint</footer></body>".encode()
     found = text.text_of(page, tame=True, main_content=True)
     assert found.count("of the book") == 80
@@ -67,7 +67,7 @@ LONG = QUADRATIC | {
 
 
 @pytest.mark.parametrize("shape", QUADRATIC)
-def test_hostile_pages_are_not_tame(shape: str) -> None:
+def test_hostile_pages_are_recognized(shape: str) -> None:
     page = ("<p>text</p>" + QUADRATIC[shape]).encode()
     assert not text.is_tame(page)
     assert not is_tame(page, ExtractConfig())
@@ -75,10 +75,10 @@ def test_hostile_pages_are_not_tame(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", LONG)
 def test_the_plain_scan_takes_linear_time(shape: str) -> None:
-    """A quadratic pattern would take minutes here."""
+    """A regular expression that takes quadratic time would take minutes on these pages."""
     assert "text" in text.text_of(("<p>text</p>" + LONG[shape]).encode(), tame=False)
 
 
-def test_ordinary_pages_are_tame() -> None:
+def test_ordinary_pages_are_not_suspicious() -> None:
     page = b"<table>" + b"<tr><td><img src=x><br><b>cell</b></td></tr>" * 5000 + b"</table>"
     assert text.is_tame(page) and is_tame(page, ExtractConfig())

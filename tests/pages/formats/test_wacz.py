@@ -1,4 +1,4 @@
-"""A WACZ file is complete and consistent, and its index leads to the records."""
+"""Test that a WACZ file is complete and consistent, and that its index leads to the records."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""WARC and CDXJ exports: readable by other tools, and without excluded captures."""
+"""Test that other tools can read WARC and CDXJ exports, and that excluded captures are left out."""
 
 import io
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_noarchive_is_left_out_and_its_revisits_stand_alone(tmp_path: Path) -> N
     }
 
 
-def test_selection_by_time(tmp_path: Path) -> None:
+def test_captures_are_selected_by_time(tmp_path: Path) -> None:
     site = small_site(tmp_path)
     select = Selection(since=START + 60, until=START + 180)
     records = _records(list(warc_chunks([site.cache], select)))
@@ -50,7 +50,9 @@ def test_selection_by_time(tmp_path: Path) -> None:
     assert answers == [("response", URL + "a"), ("revisit", URL + "a")]
     late = Selection(since=START + 120, until=START + 180)
     records = _records(list(warc_chunks([site.cache], late)))
-    assert ("response", URL + "a", b"<title>T</title><p>new</p>") in records, "its response was not selected"
+    assert ("response", URL + "a", b"<title>T</title><p>new</p>") in records, (
+        "the response to which it refers was not selected"
+    )
 
 
 def test_an_unreadable_capture_is_reported_and_skipped(tmp_path: Path) -> None:

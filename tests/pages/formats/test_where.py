@@ -1,4 +1,4 @@
-"""The expression that selects rows: its results, and the messages for invalid ones."""
+"""Test the expressions that select rows: their results, and the messages for invalid ones."""
 
 import pytest
 from hypothesis import given

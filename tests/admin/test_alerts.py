@@ -1,4 +1,4 @@
-"""The alert rules in the repository: each fault of a crawl fires its alert, and a healthy crawl fires none."""
+"""Test the alert rules in the repository: each fault of a crawl fires its alert, and a healthy crawl fires none."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def expressions() -> dict[str, str]:
 
 
 def holds(expression: str, state: Status | None) -> bool:
-    """Evaluate an alert's expression, without its duration, on a crawl's metrics; `state` None: no crawl answers."""
+    """Return whether an alert's expression is true for a crawl's metrics; `state` is None if no crawl answers."""
     match = _EXPRESSION.fullmatch(expression)
     assert match, expression
     name, label, value, comparison, bound, absent = match.groups()

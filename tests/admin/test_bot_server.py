@@ -1,4 +1,4 @@
-"""The public listener over real sockets: the page about the bot and the key directory, and nothing else."""
+"""Test the public listener over real sockets: it serves only the page about the bot and the key directory."""
 
 import asyncio
 import hashlib
@@ -33,7 +33,7 @@ SIGNED = {"signature": "dictionary", "signature_agent": "https://Bot.example:844
 
 
 class Door:
-    """A listener, its clock, and what a client reads from it."""
+    """A public listener with a clock of its own, and a client that sends requests to it."""
 
     def __init__(self, settings: Config, directory: Path) -> None:
         self.now = NOW
@@ -83,7 +83,7 @@ def test_only_the_page_is_served_and_it_links_to_no_admin_page(tmp_path: Path) -
 
 
 def test_the_key_directory_is_signed_for_its_own_origin(tmp_path: Path) -> None:
-    """Another project's verifier accepts the proof; a client that asks under another name gets no proof for that name."""
+    """Another project's verifier accepts the directory's signature; no signature is made for a foreign host name."""
     write_keys(tmp_path / "signing.key", (KEY,))
 
     async def use(door: Door) -> None:

@@ -1,4 +1,4 @@
-"""The control socket exists as long as its server, whatever files the process opens; results and errors of `ask`."""
+"""Test the control socket, which exists as long as its server, and the results and errors of `ask`."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from crawler.errors import CrawlerError, DirectoryError
 def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """Python 3.13 also deletes the socket by its path. By then its descriptor may belong to another file."""
+    """Python 3.13 also deletes the socket by its path; the folder's descriptor may belong to another file by then."""
     other = tmp_path / "other"
     other.touch()
 
@@ -31,7 +31,7 @@ def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
 
     async def play() -> None:
         before = os.open(tmp_path, os.O_RDONLY)
-        os.close(before)  # frees the number that the folder's descriptor gets
+        os.close(before)  # the folder's descriptor gets the number that is freed here
         server = ControlServer(tmp_path, answer)
         await server.start()
         taken = [os.open(other, os.O_RDONLY) for _ in range(20)]
@@ -102,7 +102,7 @@ def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
 
 
 def _asked(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
-    """Return the results or errors of `ask` from a server that runs the requested commands."""
+    """Send requests with `ask` to a server that raises the errors they name; return the results or errors."""
 
     async def handler(request: dict[str, Any]) -> Any:
         match request["command"]:
@@ -132,7 +132,7 @@ def _asked(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
 def test_a_command_is_answered_or_rejected_or_reported_as_a_bug(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A rejection keeps its exit code; a bug gets code 1 and a traceback in the log; the next command is answered."""
+    """A rejected command keeps its exit code; a bug gives code 1 and a logged traceback; the next command is answered."""
     with caplog.at_level(logging.ERROR, "crawler"):
         found = _asked(tmp_path, ("get", {"urls": ["a"] * 20_000}), ("refuse", {}), ("fail", {}), ("x", {}))
     answered, refused, failed, after = found
@@ -144,7 +144,7 @@ def test_a_command_is_answered_or_rejected_or_reported_as_a_bug(
 
 
 def test_no_answer_if_no_process_runs(tmp_path: Path) -> None:
-    """The folder or socket is missing, a file is in its place, or a dead process left a socket (it is replaced)."""
+    """The folder or socket is missing, the folder is a file, or a dead process left a socket (which is replaced)."""
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "fifo")  # opening it would wait for a writer
     before = len(os.listdir("/proc/self/fd"))
@@ -167,7 +167,7 @@ def test_ask_waits_half_a_minute_and_reads_up_to_64_mib() -> None:
 def test_a_server_that_disconnects_or_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
 ) -> None:
-    """A server that disconnects counts as absent; a silent one is an error; errors of earlier versions have no code."""
+    """A server that disconnects counts as absent; a silent one gives an error; errors of old versions have no code."""
     monkeypatch.setattr(control_client, "TIMEOUT", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "control.sock"))
@@ -212,7 +212,7 @@ def test_a_server_without_folder_or_socket_leaves_nothing_open(tmp_path: Path) -
         await server.close()
         server = ControlServer(tmp_path, answer)
         await server.start()
-        (tmp_path / "control.sock").unlink()  # somebody tidied up
+        (tmp_path / "control.sock").unlink()  # as a user who tidies up may do
         await server.close()
         await asyncio.sleep(0.05)
         assert len(os.listdir("/proc/self/fd")) == before
@@ -250,7 +250,7 @@ def test_a_client_that_disconnects_does_not_affect_others(
 
 
 def test_a_client_that_reads_no_answers_gets_no_more(tmp_path: Path) -> None:
-    """A client requests a MiB 300 times and reads nothing: buffered output stays small, and others are answered."""
+    """A client requests a MiB 300 times and reads nothing: little output is buffered, and other clients are answered."""
     count = 0
 
     async def handler(request: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The estimate of the remaining work: a geometric series, and no number while a crawl grows."""
+"""Test the estimate of the remaining work: the sum of a geometric series, or no number while a crawl grows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The metrics: as Prometheus' own parser reads them, their names and units, and the number of series."""
+"""Test the metrics, as Prometheus' own parser reads them: names, units, and the number of series."""
 
 import re
 
@@ -79,7 +79,7 @@ def test_metrics_have_valid_names_and_help_texts() -> None:
 
 
 def test_series_do_not_grow_with_the_crawl() -> None:
-    """100,000 hosts have the same number of series as ten, and no label contains a host."""
+    """A crawl of 100,000 hosts has as many series as a crawl of ten, and no label contains a host."""
     few, many = samples(status(hosts=10)), samples(status(hosts=100_000))
     assert few.keys() == many.keys() and len(few) < 200
     assert not any("example" in value for _, labels in many for _, value in labels)

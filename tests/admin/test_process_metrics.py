@@ -11,7 +11,7 @@ from crawler.admin.process_metrics import RecentErrors
 def test_a_warning_is_shown_once_without_logging_configuration(
     crawls: int, others: int, shown: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Python's last-resort handler shows messages without a handler; the crawls' own handlers must not disable it."""
+    """Python's last-resort handler shows warnings if no handler is configured; the dashboard's must not disable it."""
     log = logging.getLogger("crawler")
     kept = [RecentErrors() for _ in range(crawls)]
     monkeypatch.setattr(logging.getLogger(), "handlers", [])

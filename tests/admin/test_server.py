@@ -23,7 +23,7 @@ def _hosts(name: str, *ranks: float) -> dict[str, Any]:
 
 
 class Processes:
-    """Two processes that record the requests to them."""
+    """Two simulated processes that record the requests they receive."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -163,7 +163,7 @@ def test_changes_need_the_token(watched: Watched) -> None:
 
 
 def test_events_come_each_second(watched: Watched) -> None:
-    """The stream begins with an immediate event and ends with the server; the number of streams is bounded."""
+    """A stream sends its first event immediately and ends when the server ends; the number of streams is bounded."""
 
     async def talk(watched: Watched) -> None:
         streams = []
@@ -196,7 +196,7 @@ async def _next_event(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]
 def test_a_stream_sends_heartbeats_and_reports_how_the_crawl_ended(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, failure: str, state: str
 ) -> None:
-    """Regression: a page could once not tell a slow process, a lost connection and the end of the crawl apart."""
+    """Regression: the dashboard could not distinguish a slow process, a lost connection and the end of the crawl."""
     monkeypatch.setattr(server, "BEAT", 0.02)
 
     async def talk(watched: Watched) -> None:
@@ -239,7 +239,7 @@ def test_an_idle_limit_does_not_end_a_stream(tmp_path: Path, monkeypatch: pytest
 
 
 def test_lists_of_hosts_fetches_and_log_lines(watched: Watched, tmp_path: Path) -> None:
-    """The server lists the hosts of all processes, the latest fetches and log lines, and names the crawl's directory."""
+    """The server lists hosts, latest fetches and latest log lines of all processes, and names the crawl's directory."""
 
     async def talk(watched: Watched) -> None:
         found = (await watched.ask("/hosts?order=failing&limit=3&search=a&cause=reset")).json

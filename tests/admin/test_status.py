@@ -1,4 +1,4 @@
-"""Statuses and reports of several processes merge into one: sums, lists and other values."""
+"""Test that statuses and reports of several processes are merged into one: sums, lists and other values."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ def test_fetches_are_listed_newest_first_and_filtered(tmp_path: Path) -> None:
 
 
 def test_a_rotation_does_not_empty_the_tail(tmp_path: Path) -> None:
-    """The former file is read too, as far as the bound allows; the ledger reads lines in chronological order."""
+    """The rotated file is read too, up to the limit on bytes; the ledger reads lines in chronological order."""
     path = pages(tmp_path / "pages.jsonl", 6)
     path.rename(tmp_path / "pages.jsonl.1")
     path.write_bytes(b'{"url":"http://a.org/new"}\n')
@@ -61,7 +61,7 @@ ValueError: an ERROR in it
 
 
 def test_log_lines_are_filtered_by_level_and_text(tmp_path: Path) -> None:
-    """A traceback belongs to its message; if there are several processes, each line names its own."""
+    """A traceback stays with its message; if there are several processes, each line names the process that logged it."""
     path = tmp_path / "crawler.log"
     path.write_text(LOG)
     assert [row["level"] for row in tails.log_lines(path)] == ["warning", "error", "warning", "info"]

@@ -154,7 +154,7 @@ def test_a_script_without_logging_shows_errors_and_why_a_run_has_no_pages(web: W
 
 
 def test_on_error_stop_ends_the_run(web: Web, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The error is the user's own, and it is not reported as a bug of the crawler."""
+    """The error of the callback is reported as the user's own, not as a bug of the crawler."""
 
     def failing(_: crawler.Page) -> None:
         raise ZeroDivisionError
@@ -166,7 +166,7 @@ def test_on_error_stop_ends_the_run(web: Web, tmp_path: Path, caplog: pytest.Log
 
 
 def test_items_without_an_items_file_end_the_run(web: Web, tmp_path: Path) -> None:
-    """The error was once logged for each page, and the run continued."""
+    """The missing items file was once logged as an error for each page, and the run continued."""
     with pytest.raises(UsageError, match="no file is given; set items="):
         crawl(web, tmp_path, lambda _: {"a": 1})
 
@@ -301,7 +301,7 @@ def test_fresh_renames_the_earlier_crawl(web: Web, tmp_path: Path) -> None:
 
 
 def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
-    """Only pages that no earlier run stored are requested; cached answers wait for no gap; items go to a new file."""
+    """Only pages that no earlier run stored are requested; cached answers need no gaps; items go to a new file."""
     routes = {
         "/": page("/a", "/moved", "/gone", "/broken", text="Start"),
         "/a": page(text="A"),
@@ -311,7 +311,7 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
         "/new": page(text="New"),
     }
     quick = SETTINGS | {"frontier": {"tries": 1}}
-    slow = quick | {"politeness": SETTINGS["politeness"] | {"delay": 60}}  # a gap would exceed the patience
+    slow = quick | {"politeness": SETTINGS["politeness"] | {"delay": 60}}  # the gap exceeds the patience
 
     def titles(found: crawler.Page) -> Iterator[Any]:
         yield {"title": found.title}

@@ -63,13 +63,13 @@ def test_a_column_that_becomes_text_is_logged(tmp_path: Path, caplog: pytest.Log
 
 
 def test_rows_are_added_to_a_parquet_file(tmp_path: Path) -> None:
-    """A later run adds rows, also with a new column, and after a run that ended without closing the file."""
+    """A later run adds rows to the file, even if they have a new column or the earlier run did not close the file."""
     made = tmp_path / "a.parquet"
     write(made, {"a": 1})
     killed = open_items(made)
     killed.add({"a": 2})
     killed.sync()
-    killed._rows._file.close()  # as the end of the process does
+    killed._rows._file.close()  # as happens when the process ends
     assert killed.written == 1
     write(made, {"a": 3, "b": "x"})
     assert read(made) == [{"a": 1, "b": None}, {"a": 2, "b": None}, {"a": 3, "b": "x"}]

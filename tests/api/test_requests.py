@@ -55,7 +55,7 @@ def test_each_form_is_posted_once_and_the_page_of_its_url_is_fetched_too(tmp_pat
         sent = next(asked for asked in web.asked if asked.method == "POST")
         assert sent.headers["Content-Type"] == "application/x-www-form-urlencoded"
         before = len(web.asked)
-        crawl(web.url(), tmp_path, searching.parse)  # known: nothing is sent again
+        crawl(web.url(), tmp_path, searching.parse)  # the request is known, so it is not sent again
         assert len(web.asked) == before
     assert command("check", "--dir", tmp_path / "crawl").code == 0
 

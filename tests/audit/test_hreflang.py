@@ -22,7 +22,7 @@ def test_invalid_codes(code: str) -> None:
 
 
 def test_missing_return_links_are_found() -> None:
-    """Compare with a set of pairs: repeated links, links to the page itself, and links to no page do not count."""
+    """Compare with a set of pairs, which has no repeated links, links to the page itself, or links to unknown pages."""
     rng = random.Random(5)
     for _ in range(50):
         links, pairs = ReturnLinks(), set()

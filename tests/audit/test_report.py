@@ -89,9 +89,9 @@ def test_the_output_of_why_starts_with_a_verdict(crawled: tuple[Path, Web]) -> N
 
 @pytest.mark.parametrize("spider", [(), ("--spider",)])
 def test_links_to_a_dead_server_have_a_verdict(tmp_path: Path, spider: tuple[str, ...]) -> None:
-    """The run ends by patience; the URLs of the dead server, at a port of its own or not, are dead links."""
+    """The run ends by patience; the report lists URLs of a dead server, with and without a port, as dead links."""
     with socket.socket() as silent, Web({}) as web:
-        silent.bind(("127.0.0.1", 0))  # refuses connections: it does not listen
+        silent.bind(("127.0.0.1", 0))  # refuses connections, because the socket does not listen
         port = silent.getsockname()[1]
         other, alias = f"http://other.localhost:{port}/x", f"http://localhost:{port}/y"
         web.routes["/"] = page(other, alias, "/a")
@@ -108,7 +108,7 @@ def test_links_to_a_dead_server_have_a_verdict(tmp_path: Path, spider: tuple[str
 
 @pytest.mark.parametrize("spider", [(), ("--spider",)])
 def test_external_links_are_checked_once_and_not_followed(tmp_path: Path, spider: tuple[str, ...]) -> None:
-    """Each link is requested once and robots.txt is obeyed; the report tells dead links from redirects."""
+    """Each external link is requested once and robots.txt is obeyed; the report tells dead links from redirects."""
     with socket.socket() as silent, Web({}) as web:
         silent.bind(("127.0.0.1", 0))
         down = f"http://down.localhost:{silent.getsockname()[1]}/"

@@ -33,7 +33,7 @@ class Page:
         self._urls: dict[str, str] = {}
         self.frames: list[str] = []
         self.events = 0  # server-sent
-        self.idle = asyncio.Event()  # set when nothing was loaded for half a second after `open`
+        self.idle = asyncio.Event()  # is set when nothing was loaded for half a second after `open`
         self._listener = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:

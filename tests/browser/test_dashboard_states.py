@@ -105,7 +105,7 @@ async def is_red(page: Page) -> bool:
 
 
 def test_a_missing_process_is_shown_in_a_red_row(tmp_path: Path) -> None:
-    """While a process is dead, the verdict names it, its row is red, and the totals say that they have old figures."""
+    """While a process is dead, the verdict names it, its row is red, and the totals say that they contain old figures."""
 
     async def talk() -> None:
         source = Three()

@@ -52,7 +52,7 @@ def workers(process: "subprocess.Popen[str]") -> list[int]:
 
 
 def ended(pids: list[int], within: float) -> bool:
-    """Return whether all of these processes end in time."""
+    """Return whether all of these processes end within a time limit."""
     give_up = time.monotonic() + within
     for pid in pids:
         try:
@@ -105,7 +105,7 @@ def test_a_killed_export_leaves_no_worker_and_no_output(
 def test_an_export_that_fails_leaves_no_output(
     form: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An output of an earlier export is kept."""
+    """An export that fails keeps the output of an earlier export."""
     target = tmp_path / "made"
     words = ["export", "--dir", str(directory), "-o", str(target), "--processes", "1"]
     words += ["--format", "jsonl", "--part-size", "1k"] if form == "parts" else ["--format", form]

@@ -38,7 +38,7 @@ def _references(file: Path) -> list[str]:
 
 
 def _dead(folder: Path) -> tuple[list[str], set[str]]:
-    """Return the links to missing files, and the links that leave the mirror."""
+    """Return the links whose target is not a file of the mirror, and the links that are not file URLs."""
     dead, outside = [], set()
     for file in folder.rglob("*"):
         for url in _references(file) if file.is_file() else ():

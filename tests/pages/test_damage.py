@@ -16,7 +16,7 @@ URL = "http://site.example/"
 
 
 def _reopen(tmp_path: Path, site: Site, **options: int) -> Site:
-    """Return the site after a simulated power cut: files are unchanged, the store has its last synced state."""
+    """Return the site after a simulated power cut, which resets only the store, to its last synced state."""
     return Site(tmp_path, MemoryStore(site.store.durable, keep_durable=True), **options)  # type: ignore[attr-defined]
 
 
@@ -54,7 +54,7 @@ def test_a_power_cut_before_the_first_batch_of_a_segment(tmp_path: Path) -> None
 
 
 def test_a_power_cut_between_two_segments(tmp_path: Path) -> None:
-    """A group fills a segment and starts the next one; without its batch, neither part of it is valid."""
+    """A commit group fills a segment and starts the next; if its batch was not written, none of its records is valid."""
     site = Site(tmp_path, segment_bytes=900)
     site.visit(fetch(URL + "a", b"first"), 1)
     group = [site.decide(fetch(f"{URL}{number}", b"body %d" % number), number) for number in range(2, 6)]
@@ -78,7 +78,7 @@ def test_a_revisit_does_not_refer_to_a_lost_group(tmp_path: Path) -> None:
 
 
 def test_check_finds_a_tail_that_was_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a planted bug prevents that the uncommitted tail is cut, `check` reports the tail."""
+    """If a planted bug leaves the uncommitted tail in the file, `check` reports the tail."""
     site = Site(tmp_path)
     site.visit(fetch(URL + "a", b"committed"), 1)
     [path] = site.segments()
@@ -111,7 +111,7 @@ def test_a_full_disk_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def _three_segments(tmp_path: Path) -> Site:
-    """Return a site with pages a, b and c in a segment each; d has the content of a, and e its own."""
+    """Return a site whose pages a, b and c are in three segments; d has the content of a, and e has different content."""
     site = Site(tmp_path, segment_bytes=1)
     for number, name in enumerate("abcde", 1):
         site.visit(fetch(URL + name, b"body a" if name == "d" else b"body " + name.encode()), number)
@@ -174,7 +174,7 @@ def test_check_finds_a_flipped_bit(tmp_path: Path) -> None:
 
 
 def test_check_finds_a_wrong_digest(tmp_path: Path) -> None:
-    """The checksum of the gzip member is right, but its payload differs from the fetched one."""
+    """The gzip member's checksum is right, but its payload differs from the payload that was fetched."""
     site = Site(tmp_path, block_digests=True)
     site.visit(fetch(URL, b"payload"))
     site.cache.close()

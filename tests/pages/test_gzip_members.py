@@ -17,7 +17,7 @@ CODED = gzip.compress(random.Random(2).randbytes(5000))
 
 
 def _response(payload: bytes, *fields: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    """Return the head of a response, and its record."""
+    """Return the header block of a response, and its WARC record."""
     head = warc.http_head(b"HTTP/1.1 200 OK", [(b"Content-Type", b"text/html"), *fields])
     target = warc.target_fields("http://site.example/", "127.0.0.1", "HTTP/1.1")
     record = warc.response(b"<urn:uuid:1>", b"2026-11-24T00:00:00Z", target, head, payload, bytes(20))
@@ -92,7 +92,7 @@ def test_members_without_parts_are_read_as_a_whole() -> None:
 
 
 def test_damage_is_found() -> None:
-    """After a change of any byte of a member, its parts are right or missing, or an error is raised."""
+    """If any byte of a member is changed, the reader returns the right parts, returns no parts, or raises an error."""
     head, record = _response(TEXT[:1500])
     member = _member(record)
     found = 0

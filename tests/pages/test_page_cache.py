@@ -51,7 +51,7 @@ def test_unknown_urls_have_no_page_record_or_captures(tmp_path: Path) -> None:
 
 
 def test_equal_bytes_in_one_group_are_stored_once(tmp_path: Path) -> None:
-    """The second page must see the decision about the first one, which is not yet committed."""
+    """The decision about the second page must use the decision about the first page, which is not yet committed."""
     site = Site(tmp_path)
     first = site.decide(fetch(URL + "a", b"same"), 1)
     second = site.decide(fetch(URL + "b", b"same"), 2)
@@ -67,7 +67,7 @@ def test_equal_bytes_in_one_group_are_stored_once(tmp_path: Path) -> None:
 
 
 def test_decisions_of_uncommitted_groups_are_visible(tmp_path: Path) -> None:
-    """A group is decided while the previous one is written and staged but not confirmed."""
+    """A commit group is decided while the previous group is written and staged, but not yet confirmed."""
     site = Site(tmp_path)
     groups = [[site.decide(fetch(URL + name, b"same"), number)] for number, name in enumerate("abc", 1)]
     for group in groups:
@@ -294,8 +294,8 @@ def test_keys_sort_by_page_and_time() -> None:
 VISIT = st.tuples(
     st.integers(1, 4),  # page
     st.sampled_from([b"", b"a", b"b", b"long " * 400]),
-    st.booleans(),  # a 304, if there is a copy
-    st.booleans(),  # commit after this one
+    st.booleans(),  # whether the answer is a 304, if there is a copy
+    st.booleans(),  # whether a commit follows this answer
 )
 
 
@@ -345,7 +345,7 @@ def _poison(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
 def test_an_answer_whose_records_cannot_be_built_is_stored_without_body(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
 ) -> None:
-    """Such a bug in the writer thread once ended the process, and the same page ended each later run."""
+    """A bug while the writer thread built a record once ended the process, and the same page ended each later run."""
     _poison(monkeypatch, step)
     site = Site(tmp_path)
     headers = (*HTML, (b"X-Name", b"poison"))
@@ -371,7 +371,7 @@ def test_an_answer_whose_records_cannot_be_built_is_stored_without_body(
 
 
 def test_new_keys_are_reported_to_the_counters(tmp_path: Path) -> None:
-    """The store's counters depend on this: there is one record for each URL, and one capture for each URL and time."""
+    """The store's counters count new keys: one record for each URL, and one capture for each URL and time."""
     site = Site(tmp_path)
     first, again = site.decide(fetch(body=b"1"), 1), site.decide(fetch(body=b"2"), 1)
     assert [(each.new_record, each.new_capture) for each in (first, again)] == [(True, True), (False, False)]
@@ -391,7 +391,7 @@ def test_a_copy_names_an_uncommitted_page_that_links_to_it(tmp_path: Path) -> No
 
 
 def test_a_copy_names_the_page_that_links_to_it_after_a_restart(tmp_path: Path) -> None:
-    """If the linking page was never in this store, the copy has the page's fingerprint instead."""
+    """If the linking page was never in this store, the copy has the fingerprint of that page instead of its URL."""
     site = Site(tmp_path)
     site.visit(fetch(URL), 1)
     site.cache.close()
@@ -461,7 +461,7 @@ def test_bytes_stored_by_an_earlier_run_are_not_stored_again(tmp_path: Path) -> 
 def test_markup_is_not_a_change_if_only_the_text_matters(
     tmp_path: Path, kind: str, values: dict[str, Any], same: bool
 ) -> None:
-    """One comparison serves both decisions: has the page changed, and how is its record updated?"""
+    """The page is compared once; the result decides whether the page counts as changed, and how its record is updated."""
     site = Site(tmp_path, comparison=lambda url: Comparison(kind))
     site.visit(fetch(body=b"<p>page</p>"), 1)
     answer = fetch(body=b"<p class=x>page</p>", **values)
@@ -553,7 +553,7 @@ def test_the_newest_copy_is_found_by_one_look_up(answers: list[str]) -> None:
 
 
 def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(tmp_path: Path) -> None:
-    """`get` and the exports once showed such a copy, even after its time had passed; the last answer must count."""
+    """`get` and exports once showed a copy with a future time, even after that time; the last answer must count."""
     site = Site(tmp_path)
     site.visit(fetch(URL, b"first", began=site.now))
     now = site.now

@@ -109,7 +109,7 @@ def test_eight_bit_values_are_kept() -> None:
 def test_a_well_formed_head_is_stored_as_received(
     block: bytes, payload_length: int | None, stored: bytes
 ) -> None:
-    """Any other head is rebuilt from its fields; both kinds have the fields that the fetcher read."""
+    """A malformed header block is rebuilt from its fields; both kinds have the fields that the fetcher read."""
     fields = parse_head(block, fields_max=9, field_bytes_max=99).fields if block else ()
     head = warc.received_head(block, fields, payload_length)
     assert head == stored

@@ -1,4 +1,4 @@
-"""Test the decision which pages are rendered in a browser."""
+"""Test the decision whether a page is rendered in a browser."""
 
 import pytest
 

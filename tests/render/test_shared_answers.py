@@ -29,7 +29,7 @@ class Pages:
         return self.fetched
 
     async def get(self) -> bool:
-        """Return whether the answer was shared."""
+        """Request the URL; return whether the answer was shared with another page."""
         fetch, shared = await self.shared.get(URL, self._ask)
         assert fetch.content == b"x"
         return shared

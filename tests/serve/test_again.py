@@ -17,14 +17,14 @@ AT = "/page?url=" + PAGE
 
 
 def asks(target: str = AT, *lines: str, method: str = "GET") -> bytes:
-    """Return a request on a connection that stays open."""
+    """Return the bytes of a request that keeps its connection open."""
     return "\r\n".join([f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", *lines, "", ""]).encode()
 
 
 async def answers(
     reader: asyncio.StreamReader, count: int, bodiless: frozenset[int] = frozenset()
 ) -> list[Response]:
-    """Return the next `count` responses on a connection; those with numbers in `bodiless` answer HEAD, without a body."""
+    """Read and return the next `count` responses; `bodiless` has the numbers of responses to HEAD, without a body."""
     found = []
     for number in range(count):
         head = await reader.readuntil(b"\r\n\r\n")
@@ -43,7 +43,7 @@ def served(tmp_path: Path) -> Served:
 
 
 def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
-    """A repeated request is counted, and gets the age, P(fresh) and copy at its own time."""
+    """A repeated request is counted, and gets the age, P(fresh) and copy of its own time, not the first request's."""
     long_way = []
     real = served.server._answer
 
@@ -78,7 +78,7 @@ def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
 
 
 def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cached answer is used until something is written; after a write of another page, the record is read once."""
+    """A cached answer is used until something is written; after a write of another page, its page record is read once."""
     keys: list[bytes] = []
     store = served.site.store
     real = store.get
@@ -103,7 +103,7 @@ def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch: pytes
     served.run(talk)
 
 
-# Header lines, and True if such a request is answered without being parsed, once its other fields are known.
+# For each case: header lines, and True if a request with them takes the fast path once its other fields are known.
 CONDITIONS = [
     ([], True),
     (["If-None-Match: ETAG"], True),
@@ -129,7 +129,7 @@ CONDITIONS = [
 def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
     served: Served, lines: list[str], quick: bool, coding: bytes
 ) -> None:
-    """A condition differs from page to page, so it is cut out of the remembered header block."""
+    """Conditions such as If-None-Match differ from page to page, so the remembered header block contains none."""
     if coding:
         coded = (b"Content-Type", b"text/html"), (b"Content-Encoding", coding)
         served.store(body=gzip.compress(b"page "), content=b"page ", at=1.0, headers=coded)

@@ -200,7 +200,7 @@ def test_many_pipelined_requests_do_not_delay_other_clients(served: Served) -> N
 
 
 def test_a_client_that_idles_after_a_long_answer_loses_its_slot(tmp_path: Path) -> None:
-    """Once the answer is sent, the client no longer counts as being served."""
+    """Once the answer is sent, the client counts as idle, so another client may get its slot."""
     served = Served(tmp_path, idle_timeout=0.5, held_bytes_max=1000)
     served.store(body=b"x" * 20_000_000)
 

@@ -89,7 +89,7 @@ def test_stored_counts_are_loaded() -> None:
 
 
 def test_counts_with_a_time_in_the_future_count_as_of_now() -> None:
-    """When the clock had been a year ahead, a count was once multiplied by 2^52."""
+    """Counts from a time when the clock was a year ahead were once multiplied by 2^52."""
     demand = Demand(WEEK, 100, now=0.0)
     demand.load([(1, 3.0, 52 * WEEK), (2, 4.0, 0.0)])
     assert demand.top(2, 0.0) == [(2, 4.0), (1, 3.0)]

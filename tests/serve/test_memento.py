@@ -45,7 +45,7 @@ def relations(response: Response) -> set[str]:
     return {more["rel"] for _, more in links(response.fields["link"])}
 
 
-# Accept-Datetime, and the day of the copy that pywb's timegate names
+# for each case: Accept-Datetime, and the day of the copy that pywb's timegate names
 CHOSEN = [
     ("Thu, 16 Nov 2023 22:13:20 GMT", 2),
     ("Wed, 15 Nov 2023 11:00:00 GMT", 1),
@@ -53,7 +53,7 @@ CHOSEN = [
     ("Tue, 14 Nov 2030 22:13:20 GMT", 5),
     ("", 5),
 ]
-# the time in the address, and the day of pywb's copy
+# for each case: the time in the address, and the day of pywb's copy
 STAMPED = [
     ("20231116221320", 2),
     ("2023", 5),
@@ -62,7 +62,7 @@ STAMPED = [
     ("20231118", 4),
     ("20231115120000", 1),
 ]
-# path, status, and the newest copy's time in seconds since the first copy
+# for each case: path, status, and the newest copy's time in seconds since the first copy
 OTHERS = [("gone", 404, 5.0), ("moved", 301, 6.0), ("same", 200, 90_000.0), ("a?x=1&y=2", 200, 10.0)]
 
 
@@ -108,7 +108,7 @@ def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
 
 
 def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
-    """A client that follows the time gate and the copy of a redirect reaches the target's copy of that time."""
+    """The time gate leads to the copy of a redirect, and that copy leads to its target's copy of the same time."""
 
     async def talk(served: Served) -> None:
         gate = await served.get(f"/timegate/{PAGE}moved", f"Accept-Datetime: {http_date(int(START))}")
@@ -120,7 +120,7 @@ def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
 
 
 def test_time_maps_list_all_copies(served: Served) -> None:
-    """Copies are listed by time, also unchanged ones. Unlike pywb, we add `until`, `first` and `last` (RFC 7089, 5)."""
+    """Copies are listed by time, unchanged copies too. Unlike pywb, we add `until`, `first` and `last` (RFC 7089, 5)."""
 
     async def talk(served: Served) -> None:
         for path, instants in (

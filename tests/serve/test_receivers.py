@@ -27,7 +27,7 @@ FEED = b"""<feed xmlns="http://www.w3.org/2005/Atom"><title>f</title>
 
 
 class Kept:
-    """A store of notices in memory, which records accepted URLs as signals of the crawl."""
+    """An in-memory store of notices that records accepted URLs as signals of the crawl."""
 
     def __init__(self, signals: list[tuple[tuple[str, ...], str]]) -> None:
         self.stored: list[indexnow.Notice] = []
@@ -46,7 +46,7 @@ class Kept:
 
 
 class Receiving(Served):
-    """A server with POST endpoints. `texts` are the sites' files, which a crawl that is `stopping` cannot fetch."""
+    """A server with POST endpoints. `texts` has the sites' files; if `stopping` is true, the crawl cannot fetch them."""
 
     def __init__(self, folder: Path, **config: Any) -> None:
         super().__init__(folder, **config)
@@ -185,7 +185,7 @@ def posted(**values: Any) -> bytes:
 
 
 def test_indexnow_reads_the_key_file_once_a_day(tmp_path: Path) -> None:
-    """The answer is 202 until the key file is read, then 200, and waiting URLs pass; after a day it is read again."""
+    """Notices get 202 until the key file is read, then 200; waiting URLs pass then; the file is read again daily."""
 
     async def talk(served: Receiving) -> None:
         served.texts[f"{SITE}{KEY}.txt"] = KEY.encode() + b"\n"
@@ -239,7 +239,7 @@ def test_indexnow_status_codes(tmp_path: Path, target: str, body: bytes, status:
 
 
 def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Path) -> None:
-    """A crawl that is stopping does not reject the key; the next run resumes the notice and fetches the file once."""
+    """A stopping crawl does not reject a key that it could not check; the next run fetches the key file once."""
 
     async def talk(served: Receiving) -> None:
         served.stopping = True

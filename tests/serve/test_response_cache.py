@@ -5,7 +5,7 @@ import random
 from crawler.serve.representation import Representation
 from crawler.serve.response_cache import CachedResponse, ResponseCache
 
-UNIT = 100  # bytes; the sizes below are in this unit
+UNIT = 100  # bytes, the unit of the sizes below
 BOUND = 1000 * UNIT
 EMPTY = Representation(200, "", "", 0, lambda: iter(()), BOUND).size
 

@@ -147,7 +147,7 @@ def test_range_requests(served: Served) -> None:
 
 
 def test_answers_are_counted_by_their_status(tmp_path: Path) -> None:
-    """The counts include a range of a streamed body, and a time map."""
+    """Answers with a range of a streamed body, and time maps, are counted too."""
     served = Served(tmp_path, held_bytes_max=65_536)
     body = bytes(range(256)) * 1024
     served.store(body=body)
@@ -171,7 +171,7 @@ CODINGS = {
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_content_codings(served: Served, coding: bytes) -> None:
-    """A client that accepts the coding gets the stored bytes; others, and ranges, get the decoded form and its ETag."""
+    """A client that accepts the coding gets the stored bytes; other clients and range requests get decoded bytes."""
     content, wire = b"coded " * 1000, CODINGS[coding]
     served.store(body=wire, content=content, headers=(TYPE, (b"Content-Encoding", coding)))
 
@@ -473,7 +473,7 @@ def test_health_checks_and_allowed_methods(served: Served) -> None:
 
 
 def test_a_rendered_page_is_served_as_its_dom(served: Served) -> None:
-    """Its entity tag differs from that of the answer, which may stay the same while the DOM changes."""
+    """A DOM has another entity tag than the server's answer, which may stay the same while the DOM changes."""
     url, shell = "http://site.example/app", b"<script src=app.js></script>"
     tags = []
 

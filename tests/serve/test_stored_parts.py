@@ -1,4 +1,4 @@
-"""Test copies that are stored as members of several parts: the bytes that are read, sent, and refused on each path."""
+"""Test serving copies whose gzip members have several parts: the bytes read and sent on each path, and damage."""
 
 import asyncio
 import gzip
@@ -46,7 +46,7 @@ def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def both(served: Served, *lines: str) -> list[Response]:
-    """Return the answers to a request that is parsed, and to the same request again, which takes the fast path."""
+    """Send a request twice and return both answers; the first request is parsed, the second takes the fast path."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     said = []
     for _ in range(2):
@@ -196,7 +196,7 @@ def _disallow(served: Served) -> None:
 def test_directives_are_checked_at_each_request(
     tmp_path: Path, ready_bytes_max: int, withhold: Any, lines: tuple[str, ...]
 ) -> None:
-    """On each path, a page that was served, and may be cached, is withheld from the next request on."""
+    """On each path, a page that has been served, and perhaps cached, is withheld as soon as a rule forbids it."""
     served = Served(tmp_path, ready_bytes_max=ready_bytes_max, on_disallow="withhold")
     served.site.cache.withdrawals = Withdrawals(tmp_path)
     served.crawl.disallowed = lambda url: ""  # type: ignore[attr-defined]
@@ -220,7 +220,7 @@ def test_directives_are_checked_at_each_request(
 
 
 def test_damage_is_not_served(tmp_path: Path) -> None:
-    """First the payload, then the head of the stored member is damaged."""
+    """The test damages first the payload, then the header block of the stored member."""
     served = Served(tmp_path, ready_bytes_max=0, head_bytes_max=0)
     served.store(body=TEXT)
     [segment] = served.site.segments()

@@ -186,7 +186,7 @@ def test_a_change_made_in_steps_keeps_its_place_in_the_queue() -> None:
 
 
 def test_heavy_changes_run_last_and_one_at_a_time() -> None:
-    """Other changes do not wait for a heavy one; `make` and a stop leave out heavy changes that have not started."""
+    """Light changes do not wait for heavy ones; `make()` and `step(heavy=False)` start no heavy change."""
     point, _, _ = make(group_entries_max=9)
     seen: list[str] = []
 

@@ -149,7 +149,7 @@ def test_a_lock_names_its_holder(tmp_path: Path) -> None:
 
 
 def test_a_failed_second_lock_leaves_the_first_in_place(tmp_path: Path) -> None:
-    """With fcntl, the first lock would be released when the process that tried the second one closes the file."""
+    """With fcntl locks, closing the file after the failed second attempt would release the first lock."""
     path = tmp_path / "node.lock"
     lock = files.Lock(path, "p0")
     for _ in range(2):

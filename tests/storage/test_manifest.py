@@ -105,7 +105,7 @@ def test_an_intact_store_and_a_crash_during_creation_are_accepted(
 
 
 def test_an_edit_truncated_by_a_crash_is_not_damage(path: Path, model: dict[bytes, bytes]) -> None:
-    """The log that it replaces still exists, so nothing is lost."""
+    """The log that the truncated edit would have replaced still exists, so nothing is lost."""
     with manifest(path).open("ab") as file:
         file.write(b"\x01\x02\x03\x04\x30\x00\x01half an edit")
     store = open_store(path)
@@ -114,7 +114,7 @@ def test_an_edit_truncated_by_a_crash_is_not_damage(path: Path, model: dict[byte
 
 
 def test_a_repair_restores_all_readable_tables(path: Path, engine: str) -> None:
-    """A missing table cannot be restored; the others are."""
+    """A missing table cannot be restored; all other tables are restored."""
     sorted(path.glob(TABLES[engine]))[0].unlink()
     with pytest.raises(DamageError, match="missing files|No such file"):
         open_store(path)

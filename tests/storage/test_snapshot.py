@@ -1,4 +1,4 @@
-"""Test copies of an open store, which show it at one moment while it is written to."""
+"""Test that a copy of an open store has the store's state at one moment, although writes continue."""
 
 import os
 from pathlib import Path
@@ -130,9 +130,9 @@ def test_a_store_that_never_stops_changing_is_refused(tmp_path: Path, engine: st
 
 
 def test_a_copy_never_writes_into_a_table_of_the_original(tmp_path: Path, engine: str) -> None:
-    """The copy once contained a link to a compaction's output, not yet in the manifest, and overwrote the file."""
+    """A copy once linked to a compaction's output that was not yet in the manifest, and then overwrote that file."""
     _filled(tmp_path / "store", 20, engine).close()
-    _filled(tmp_path / "store", 40, engine)  # its log is not empty, so the copy writes it to a table
+    _filled(tmp_path / "store", 40, engine)  # the log is not empty, so opening the copy writes it to a table
     kind = "ldb" if engine == "leveldb" else "sst"
     unnamed = [tmp_path / "store" / f"{number:06d}.{kind}" for number in range(1, 100)]
     unnamed = [path for path in unnamed if not path.exists()]

@@ -56,7 +56,7 @@ def keys(path: Path) -> tuple[int, str]:
 
 
 def test_crc32c_check_value() -> None:
-    """The value is that of RFC 3720, B.4, for 32 bytes of zeros."""
+    """RFC 3720, B.4, states the CRC of 32 zero bytes."""
     assert crc32c(bytes(32)) == 0x8A9136AA
 
 
@@ -136,7 +136,7 @@ def test_a_tail_that_the_engine_would_skip_is_cut_and_reported(path: Path, how: 
 
 
 def test_a_torn_tail_of_an_older_log_is_refused(path: Path) -> None:
-    """The newer log contains later, acknowledged records."""
+    """A torn tail of an older log is damage, because the newer log contains acknowledged records."""
     log = newest_log(path)
     newer = path / f"{int(log.stem) + 1:06d}.log"
     newer.write_bytes(log.read_bytes())
@@ -164,7 +164,7 @@ def test_a_flipped_byte_of_a_log_is_never_silent(tmp_path: Path, engine: str) ->
     """Flip every byte of a header and one of the content: the log is refused, or its last record is cut off and reported.
 
     With the engines alone, 40 of 52 flips in the upper byte of a length silently lost all later
-    records: a fragment that is longer than the file is taken for its end.
+    records: the engines take a fragment that is longer than the file for the log's end.
     """
     whole, held = small(tmp_path, engine)
     data = newest_log(whole).read_bytes()
@@ -188,7 +188,7 @@ def test_a_flipped_byte_of_a_log_is_never_silent(tmp_path: Path, engine: str) ->
 
 @pytest.mark.parametrize("place", [10, 5_000, BLOCK_BYTES + 10_000, 2 * BLOCK_BYTES + 50])
 def test_damage_before_other_records_is_refused(path: Path, place: int) -> None:
-    """The later records were acknowledged, so only a person may decide to lose them."""
+    """The records after the damage were acknowledged, so only a person may decide to lose them."""
     log = newest_log(path)
     data = bytearray(log.read_bytes())
     data[place : place + 8] = bytes(byte ^ 0xFF for byte in data[place : place + 8])

@@ -3,7 +3,7 @@
 Each tarball is named for its day and commit. All were crawled through a proxy, with
 http://a.test/ as their seed, `--scope any --depth 2 --max-pages 12`, so they do not
 depend on a port. The root page links to /0, /1, /2, those link to /00 and so on; b.test
-and c.test are the same.
+and c.test have the same pages.
 """
 
 import tarfile

@@ -114,7 +114,7 @@ def test_the_crawl_continues(name: str, tmp_path: Path, capfd: pytest.CaptureFix
 
 
 def test_each_dropped_setting_is_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A configuration file of the user is treated in the same way."""
+    """A dropped setting in a configuration file of the user is logged in the same way."""
     directory = CrawlDirectory(unpacked("2026-11-21-8b1fd0a", tmp_path))
     was = directory.former_config()
     ready(directory)
@@ -255,7 +255,7 @@ def test_only_the_interrupted_command_may_continue(tmp_path: Path, journal: Jour
 
 
 def test_there_is_a_test_directory_for_every_format() -> None:
-    """Each new upgrade step needs a directory in the format before it."""
+    """Each new upgrade step needs a test directory in the format that it upgrades."""
     assert len(STEPS) == FORMAT and len(FORMER) >= FORMAT
 
 
@@ -266,7 +266,7 @@ def test_settings_are_read_only_after_the_upgrade(tmp_path: Path) -> None:
 
 
 def test_a_damaged_plain_run_keeps_its_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Opening the store then refuses the run, and a repair rewrites it."""
+    """After the upgrade, opening the store refuses the damaged run, and a repair rewrites the run."""
     directory = unpacked("2026-11-21-8b1fd0a", tmp_path)
     run_file = max(directory.glob("p0/due/*.run"))
     data = bytearray(run_file.read_bytes())

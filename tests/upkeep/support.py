@@ -25,7 +25,7 @@ LINKS = b'<a href="/x">x</a> <a href="/r">y</a>'
 DEEP = b'<title>x</title><a href="/deep">d</a>'
 WEB: dict[str, Fetch] = {
     "http://a.org/": fetch("http://a.org/", LINKS),
-    "http://a.org/same": fetch("http://a.org/same", LINKS),  # becomes a revisit record
+    "http://a.org/same": fetch("http://a.org/same", LINKS),  # this page becomes a revisit record
     "http://a.org/x": fetch("http://a.org/x", DEEP),
     "http://a.org/r": redirect(
         "http://a.org/r", "/\u00e9t", headers=((b"Location", "/\u00e9t".encode()),), content_type=""
@@ -34,7 +34,7 @@ WEB: dict[str, Fetch] = {
 HREFS = {LINKS: ["/x", "/r"], DEEP: ["/deep"]}
 TO_DO = {"http://a.org/%C3%A9t": 1, "http://b.org/": 0}  # URL: depth
 PARKED_URLS = {"http://a.org/deep": 2}
-LATE = {"http://a.org/late": 0}  # waits in the links log
+LATE = {"http://a.org/late": 0}  # this link waits in the links log
 
 
 class Held(NamedTuple):

@@ -67,7 +67,7 @@ def mend(directory: CrawlDirectory) -> list[str]:
 
 
 def facts(directory: CrawlDirectory) -> list[tuple[Any, ...]]:
-    """Return the facts about each page that a repair must restore; link counts, times in ms and the like may be lost."""
+    """Return the fields of each page that a repair must restore; link counts, milliseconds and the like may be lost."""
     records = held(directory).records.values()
     return sorted(tuple(getattr(record, name) for name in FACTS) for record in records)
 
@@ -222,7 +222,7 @@ def test_an_unknown_key_is_named_and_removed(directory: CrawlDirectory) -> None:
 
 
 def test_a_url_that_is_queued_twice_is_kept_once(directory: CrawlDirectory) -> None:
-    """The sequence continues after the largest number found; the cursor is before the first entry."""
+    """New entries are numbered after the largest number found; the cursor is before the first entry."""
     for store, key, value in keys(directory, TODO):
         order = int.from_bytes(key[10:], "big") + 7
         write(store, {key[:10] + order.to_bytes(8, "big"): value})
@@ -250,7 +250,7 @@ def test_a_missing_store_is_rebuilt(directory: CrawlDirectory) -> None:
 def test_a_store_of_an_earlier_state_is_refused_and_completed_from_the_archive(
     directory: CrawlDirectory,
 ) -> None:
-    """The store itself does not show that its log was cut between two records, or replaced."""
+    """The store alone does not show that an earlier copy replaced it, or that its log was cut between two records."""
     store, older = directory.process("p0") / "store", directory.path / "older"
     shutil.copytree(store, older)
     joint = Joint(directory.path, **TREE)

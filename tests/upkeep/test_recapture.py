@@ -29,7 +29,7 @@ HOME, OTHER = "http://a.org/", "http://a.org/same"
 
 @contextmanager
 def begun(directory: CrawlDirectory, *, store_damaged: bool) -> Iterator[tuple[Recapture, Repair]]:
-    """Start a repair of the closed process p0."""
+    """Yield the rebuild and the repair of the closed process p0."""
     folder = directory.process("p0")
     store = open_store(folder / "store")
     try:
@@ -104,7 +104,7 @@ def test_rebuilt_keys_equal_the_lost_ones(directory: CrawlDirectory) -> None:
 
 
 def test_a_rebuilt_record_describes_the_newest_capture(again: CrawlDirectory) -> None:
-    """It once described the oldest capture, so a page that is gone counted as stored, with its first content."""
+    """A rebuilt record once described the oldest capture, so a page that is gone counted as stored."""
     before = records(again)[HOME]
     captures = dump(again, CAPTURE)
     lose(again, *KINDS)
@@ -125,7 +125,7 @@ def test_an_existing_record_is_not_changed(directory: CrawlDirectory) -> None:
 
 
 def test_answers_of_one_second_get_consecutive_keys(directory: CrawlDirectory) -> None:
-    """The first keys are already in use, and none of them is overwritten."""
+    """The first keys of that second are already in use, and the rebuilt captures overwrite none of them."""
     (key,) = [key for key in dump(directory, CAPTURE) if key[2:10] == number(HOME).to_bytes(8, "big")]
     taken = {capture_key(number(HOME), 1_000_000.0 + n / 1000): b"taken" for n in range(2)}
     with begun(directory, store_damaged=True) as (recapture, repair):
@@ -183,7 +183,7 @@ def test_segments_set_aside_are_taken_back_unless_their_name_is_taken(directory:
 
 
 def test_pages_without_a_copy_are_listed_as_lost(directory: CrawlDirectory) -> None:
-    """The pages are a redirect whose answer is cut off, its target, and a page whose capture is missing."""
+    """The lost pages are a redirect whose answer is cut off, its target, and a page whose capture is missing."""
     bare, redirected = "http://a.org/x", "http://a.org/r"
     with begun(directory, store_damaged=False) as (recapture, repair):
         found = {key: unpack_capture(key, value) for key, value in scan_prefix(repair.store, CAPTURE)}

@@ -126,7 +126,7 @@ def test_receipts_follow_their_pages_to_other_processes(crawled: tuple[Web, Path
 def test_a_directory_of_an_earlier_version_opens_and_gets_receipts_at_the_next_fetch(
     crawled: tuple[Web, Path],
 ) -> None:
-    """Its copies have unknown answers; the next fetch is unconditional, so that meta elements are read."""
+    """Copies of an earlier version have unknown answers; the next fetch is unconditional, so meta elements are read."""
     web, directory = crawled
     before = answers(directory)
     with store(directory) as kept:
@@ -156,7 +156,7 @@ def test_a_directory_of_an_earlier_version_opens_and_gets_receipts_at_the_next_f
 
 
 def _shortened(value: Any) -> bytes:
-    """Return a record or capture in the form of the earlier version, which ends before the receipt."""
+    """Return a record or capture as the earlier version stored it: without the receipt, which is the last field."""
     return seal(msgspec.msgpack.encode(list(msgspec.structs.astuple(value))[:-1]))
 
 

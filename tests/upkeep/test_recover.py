@@ -127,7 +127,7 @@ def test_without_seeds_in_the_configuration_links_are_enough(
 def test_confirmations_of_the_lost_process_are_deleted_by_the_last_commit(
     one: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until that commit its peers refuse the process, so an interrupted recovery is repeated."""
+    """Peers refuse the process until the last commit of its recovery, so an interrupted recovery is repeated."""
     spool = one.stages.outbox.spools["p1"]
     spool.confirmed = replace(spool.confirmed, applied=7)
     epoch, epochs = spool.state.epoch, []

@@ -178,7 +178,7 @@ def test_an_existing_scope_is_kept(open_joint: Open) -> None:
 
 
 def test_links_are_queued_in_portions(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All links of a billion pages would not fit into memory."""
+    """Links are queued in portions, because the links of a billion pages would not fit into memory."""
     monkeypatch.setattr(module, "_LINKS_AT_ONCE", 3)
     joint = open_joint(seeds=[A, C])
     visited(joint, A, fetch(A, b'<a href="/b">b</a>'))
@@ -222,7 +222,7 @@ def test_an_unreadable_copy_is_skipped(open_joint: Open, monkeypatch: pytest.Mon
 
 
 def test_requeued_pages_survive_a_power_cut(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller will not queue them again."""
+    """The requeued pages must be synced, because the caller will not queue them again."""
     joint = open_joint(seeds=[A])
     lost = known(joint, B)
     changes: list[Change] = []

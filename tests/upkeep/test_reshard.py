@@ -72,7 +72,7 @@ def find(stages: Stages, urls: list[str]) -> None:
 
 
 def queued(directory: CrawlDirectory, processes: int) -> dict[str, list[int]]:
-    """Return the host buckets of all queued URLs, by process; assert that each process is intact and its laws hold."""
+    """Return the host buckets of all queued URLs, by process; assert that each process is consistent."""
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(config_of(processes), directory, name, clock=VirtualClock()) as stages:
@@ -116,7 +116,7 @@ def test_after_any_reshard_each_url_is_at_its_owner_once(tmp_path: Path) -> None
 
 
 def test_the_started_processes_are_those_of_the_new_table(tmp_path: Path) -> None:
-    """Otherwise the loss of a new folder would be unnoticed, and a removed one would be reported as lost."""
+    """With the old table, the loss of a new folder would go unnoticed, and a removed folder would count as lost."""
     directory = crawl(tmp_path / "crawl", 1)
     for epoch, processes in ((2, 2), (3, 1)):
         move(directory, processes, epoch)
@@ -129,7 +129,7 @@ def kept_fresh(processes: int) -> Config:
 
 
 def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
-    """Return for each page the states of page, site and directory, its deadline at one level, and its process's level."""
+    """Return for each page the states of page, site and directory, its deadline at a fixed level, its process's level."""
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(kept_fresh(processes), directory, name, clock=VirtualClock()) as stages:
@@ -148,7 +148,7 @@ def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
 
 
 def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
-    """Last crawl, learned rates, signals, importance and requests are unchanged, and so are the deadlines."""
+    """A page that moves keeps its last crawl, learned rates, signals, importance, requests and deadline."""
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create(SEED)
     directory.save_config(kept_fresh(2))
@@ -181,12 +181,12 @@ def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
         }
         for key, (_, due, level) in after.items():
             assert level == pytest.approx(before[key][2], rel=0.2)
-            if processes == 2:  # the process has the same pages again, from which they learn
+            if processes == 2:  # each process has its former pages, from which sites and directories learn
                 assert due == pytest.approx(before[key][1], rel=1e-6)
 
 
 def test_after_delivery_no_link_is_in_transit(tmp_path: Path) -> None:
-    """All links are delivered; a second delivery changes nothing, and the laws hold in each process."""
+    """All links are delivered; a second delivery changes nothing, and `check` finds no problem in any process."""
     directory = crawl(tmp_path / "crawl", 3)
     with ExitStack() as stack:
         processes = [
@@ -205,7 +205,7 @@ def test_after_delivery_no_link_is_in_transit(tmp_path: Path) -> None:
 
 
 def test_a_process_that_has_lost_links_is_not_resharded(tmp_path: Path) -> None:
-    """Its lost links are recovered first; then the outbox of the peer has a new epoch, and the links arrive."""
+    """Links that a process lost are recovered first: the peer's outbox starts a new epoch, and the links arrive."""
     directory = crawl(tmp_path / "crawl", 2)
     for turn in range(2):
         with ExitStack() as stack:
@@ -295,7 +295,7 @@ def test_a_failed_check_of_a_new_process_changes_nothing(
 
 
 def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New folders are durable before the journal is written, and the new configuration before it is deleted."""
+    """New folders are durable before the journal is written, and the new configuration before the journal is deleted."""
     directory, done = crawl(tmp_path / "crawl", 2), []
     for name in ("sync_directory", "atomic_write", "keep_journal", "end_journal"):
         real = getattr(reshard, name)
@@ -406,7 +406,7 @@ def test_a_reshard_writes_no_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [BUILT, REPLACED])
 def test_leftovers_of_a_killed_reshard_are_removed_by_the_next_command(tmp_path: Path, name: str) -> None:
-    """Folders of old processes once stayed forever when the journal was gone; while it exists, they are needed."""
+    """Folders of old processes once stayed forever when the journal was gone; while it exists, the folders are needed."""
     directory = crawl(tmp_path / "crawl", 2)
     left = directory.path / name / "p0" / "store"
     left.mkdir(parents=True)

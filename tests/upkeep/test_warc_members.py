@@ -98,7 +98,7 @@ def test_iteration_stops_if_no_whole_member_follows(tmp_path: Path, cut: int) ->
 
 @pytest.mark.parametrize("gap", [1, 20, SHORTEST - 1])
 def test_a_gap_too_small_for_a_record_includes_the_next_member(tmp_path: Path, gap: int) -> None:
-    """All later members keep their offsets; at the end of the file there is no later member."""
+    """All later members keep their offsets; at the end of the file, no member follows the gap."""
     path = tmp_path / NAME
     data = MEMBERS[0] + b"x" * gap + MEMBERS[1] + MEMBERS[2]
     behind = len(data) - len(MEMBERS[2])
@@ -112,7 +112,7 @@ def test_a_gap_too_small_for_a_record_includes_the_next_member(tmp_path: Path, g
 
 
 def test_a_member_with_a_wrong_digest_is_broken(tmp_path: Path) -> None:
-    """Its gzip checksum is right, as in a file that another program wrote."""
+    """The member's gzip checksum is right, as in a file that another program wrote."""
     wrong = gzip.compress(gzip.decompress(MEMBERS[1]).replace(b"two.", b"twO."), 0, mtime=0)
     found = play(tmp_path / NAME, MEMBERS[0] + wrong + MEMBERS[2])
     assert [whole for *_, whole in found] == [True, False, True]

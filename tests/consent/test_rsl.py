@@ -57,7 +57,7 @@ PRICE = '<payment type="use"><amount currency="USD">0.015</amount></payment>'
         ([_permits("ai-train search") + _prohibits("ai-train")], "y?n?"),  # a prohibition wins
         ([_permits("ai-train"), _prohibits("ai-train")], "??n?"),
         ([_permits("search") + '<payment type="free"/>'], "y???"),
-        ([_permits("ai-train") + PRICE], "??n?"),  # the use needs a payment, and nothing was paid
+        ([_permits("ai-train") + PRICE], "??n?"),  # the licence demands a payment, and nothing was paid
         ([_permits("search") + '<payment type="attribution"/>'], "????"),
         ([_permits("search") + '<payment type="free"/>', _permits("ai-input ai-index") + PRICE], "yn??"),
         ([_permits("search") + PRICE, _permits("search")], "y???"),  # one free licence is enough

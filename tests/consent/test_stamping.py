@@ -34,7 +34,7 @@ RSL = b'<rsl><content url="/"><license><permits type="usage">search</permits></l
 
 
 class Desk:
-    """A store with the parts that make receipts."""
+    """A store and the objects that make consent receipts."""
 
     def __init__(self, robots: bytes = b"", **config: bool) -> None:
         self.store = MemoryStore()

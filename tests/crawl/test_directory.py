@@ -266,7 +266,7 @@ def test_links_and_pipes_are_refused_before_a_crawl_has_begun(tmp_path: Path, na
 
 
 def test_folders_of_a_process_may_be_on_other_disks(tmp_path: Path) -> None:
-    """Only these folders may be links: the crawl would write into a linked `mirror`. Their targets are examined too."""
+    """Only folders of processes may be links, and their targets are examined; a linked `mirror` is refused."""
     ready_directory(tmp_path / "crawl")
     disk = tmp_path / "disk"
     (disk / "p1/store").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Test the identity of the crawler: before the first public host, a contact is asked for or required."""
+"""Test that before the first request to a public host, the crawler asks for a contact or requires one."""
 
 import logging
 

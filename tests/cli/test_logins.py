@@ -1,4 +1,4 @@
-"""Logins, rejected file name suffixes, and truncated pages, as users of wget know them."""
+"""Test logins, rejected file name suffixes, and truncated pages, as users of wget expect them."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""Test that terminal output passes the crawler's own control sequences and no others."""
+"""Test that terminal output contains the crawler's own control sequences and no others."""
 
 from pathlib import Path
 

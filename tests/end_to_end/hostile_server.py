@@ -4,10 +4,10 @@
 
 Healthy hosts are 127.80.x.y; each is an endless tree of small pages that are sent
 after 20 ms. Hostile hosts are 127.90.x.y. With --counts, the number of pages answered so
-far (for hostile hosts: of requests) is written to a file twice a second, one line each:
+far (for hostile hosts, the number of requests) is written to a file twice a second, one line each:
 `<monotonic seconds> <pages> <longest time without a request, in seconds>`.
 
-    healthy          the pages above
+    healthy          the small pages described above
     tar-pit          every answer sends one byte a second
     hang             no request is ever answered
     robots-redirect  each robots.txt redirects to one host, 127.91.0.1, that answers after 10 s

@@ -64,7 +64,7 @@ def test_a_loop_over_pages_can_be_left_early_and_continued(tmp_path: Path) -> No
 def test_a_crawl_that_has_ended_leaves_no_open_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool
 ) -> None:
-    """This holds for a finished crawl and for a crawl that failed to open."""
+    """No port stays open after a finished crawl, or after a crawl that failed to open."""
     ports: list[int] = []
 
     async def start(control: ControlServer) -> None:
@@ -95,7 +95,7 @@ def _listening() -> list[int]:
 
 
 def _is_there(name: str) -> bool:
-    """Return whether a descriptor is still open; that of the directory listing itself is closed by now."""
+    """Return whether a listed descriptor is still open; the one that served to list the directory is closed by now."""
     return os.path.lexists(f"/proc/self/fd/{name}")
 
 

@@ -162,7 +162,7 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
             assert run("block", "b.localhost", *at).code == 0
             assert run("unblock", "b.localhost", *at).code == 0
             assert run("get", web.url("/nothing"), *at).code == 1
-            assert run("crawl", *at).code == 75  # acquire the lock: another start may find it free
+            assert run("crawl", *at).code == 75  # the running crawl must hold the lock
             _wait_until(lambda: "/seeded" in web.paths("b.localhost"), crawling)
             crawling.send_signal(signal.SIGINT)
             _wait_until(lambda: "stopping" in crawling.stderr.readline(), crawling)
@@ -306,7 +306,7 @@ def test_changes_to_a_crawl_at_rest(tmp_path: Path) -> None:
             "/",
             "/x",
             "/y",
-        ]  # the retirement covered the URLs that were queued at that time
+        ]  # `retire` dropped only the URLs that were queued at that time
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,7 @@ def test_every_command_has_help() -> None:
     ],
 )
 def test_config_check_gives_the_errors_of_a_crawl(tmp_path: Path, text: str, flags: tuple[str, ...]) -> None:
-    """The messages are the same. `config check` once ignored flags and fetchers."""
+    """`config check` gives the messages of `crawl`; it once ignored flags and fetchers."""
     file = tmp_path / "own.toml"
     file.write_text(text)
     checked = run("config", "check", file, *flags)

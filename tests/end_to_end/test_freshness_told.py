@@ -34,7 +34,7 @@ class At:
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float, dict[str, float | None]]:
-    """Return a crawl's directory, a time, and P(fresh) for each URL at that time by the running page server."""
+    """Return a crawl's directory, a time, and the P(fresh) that the running page server gave each URL at that time."""
     directory, clock = tmp_path_factory.mktemp("fresh") / "crawl", SystemClock()
     web = changing_web(clock.now())
 
@@ -75,7 +75,7 @@ def _rows(directory: Path, target: Path, now: float) -> dict[str, Any]:
 def test_all_views_give_the_same_probability(
     crawled: tuple[Path, float, dict[str, float | None]], tmp_path: Path, refreshes: bool
 ) -> None:
-    """At rest, another estimator was once used. If `refreshes` is False, the latest run did not refresh."""
+    """For a crawl at rest, another estimator was once used. `refreshes` is True if the latest run refreshed pages."""
     directory, now, live = crawled
     config = _config(directory, refreshes=refreshes)
     with at_rest(config, CrawlDirectory(directory), "p0", clock=At(now)) as stages:  # type: ignore[arg-type]

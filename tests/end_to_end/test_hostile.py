@@ -88,7 +88,7 @@ def test_a_bug_on_one_host_does_not_affect_others(
 
 
 def test_sitemaps_do_not_count_against_the_page_limit_of_a_host(tmp_path: Path) -> None:
-    """A host names ten times more sitemaps than its page limit: all pages are fetched, and sitemaps up to their own."""
+    """A host names ten times more sitemaps than its page limit: all its pages are fetched, and sitemaps up to a limit."""
     with Web(
         {"/": page(*(f"/{n}" for n in range(9))), **{f"/{n}": page(text=str(n)) for n in range(9)}}
     ) as web:
@@ -161,7 +161,7 @@ def test_truncated_bodies_are_counted(tmp_path: Path) -> None:
 def test_bodies_are_accounted_for_until_they_are_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bytes of a body count while it is read, waits for its commit and is written; in the end none count."""
+    """The bytes of a body count while it is read, waits for its commit and is written; at the end, the count is 0."""
     accounts, reading = [], []
     begin, read = Client.start, Reader.read
 

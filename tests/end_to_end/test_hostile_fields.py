@@ -217,7 +217,7 @@ def test_credentials_are_in_no_record(told: dict[int, Told], processes: int) -> 
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_no_output_controls_the_terminal(told: dict[int, Told], processes: int) -> None:
-    """The outputs are those of each command, live and at rest, of the crawl itself, and its log."""
+    """The test checks the output of each command, live and at rest, the output of the crawl itself, and its log."""
     crawl = told[processes]
     for entrance, text in crawl.texts.items():
         assert not {each for each in text if each not in "\t\n" and is_hidden(each)}, entrance

@@ -1,4 +1,4 @@
-"""Test `crawler node`: processes with separate directories, as on separate machines, and their agreement."""
+"""Test `crawler node`: processes with separate directories, as on separate machines, act as one crawl."""
 
 import os
 import shutil
@@ -73,9 +73,9 @@ def test_nodes_share_a_crawl_and_wait_for_a_late_node(tmp_path: Path) -> None:
 def _left_of_two(
     nodes: Nodes, original: "subprocess.Popen[str]", *arguments: str
 ) -> tuple["subprocess.Popen[str]", Ended]:
-    """Run a node on a copy of the folder of `a`, taken while `a` writes there.
+    """Run a node on a copy of the folder of `a` that is made while `a` writes there.
 
-    If the copy is torn, another one is taken. Return the node that continues, and the end of the other.
+    If the copy is torn, make another one. Return the node that continues, and the exit code and output of the other.
     """
     elsewhere = f"127.0.0.1:{free_port()}"
     while True:
@@ -185,7 +185,7 @@ def test_a_crawl_of_one_process_continues_as_two_nodes(tmp_path: Path) -> None:
 
 
 def moved_sites() -> Web:
-    """Return a web in which sites 1 to 8 have moved to 11 to 18; the new roots link to their own and all other sites."""
+    """Return a web in which sites 1 to 8 have moved to 11 to 18; each new root links to its own and all other sites."""
 
     def answer(asked: ReceivedRequest) -> Answer:
         number = int(asked.host.rpartition(".")[2])

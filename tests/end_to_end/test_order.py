@@ -1,4 +1,4 @@
-"""Test `crawl --order` with built-in orders and with one of an installed package, by the server's log."""
+"""Test by the server's log `crawl --order` with built-in orders and with an order of an installed package."""
 
 import sys
 from pathlib import Path

@@ -92,7 +92,8 @@ def browsers() -> set[int]:
 def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Give the test's browsers a folder that identifies them; assert that none is left running.
 
-    The user `nobody` may enter it. `tmp_path` comes first: otherwise the folder of all tests would be made in this one.
+    The user `nobody` may enter the folder. The fixture needs `tmp_path`, so that pytest makes its own folder earlier:
+    otherwise pytest would make the folder of all tests inside this one.
     """
     folder = tempfile.mkdtemp()
     os.chmod(folder, 0o755)
@@ -488,7 +489,7 @@ def _two(
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_request_decides_if_its_page_is_rendered(tmp_path: Path, linked: bool) -> None:
-    """This also holds if the requesting page has a link to that page, which is queued first."""
+    """The request's option also counts if the requesting page links to the same page, and the link is queued first."""
     start = (WORDS + '<a href="/item/5">five</a>') if linked else WORDS
     with Web(shop(more={"/": start})) as web:
         shown = _two(lambda url: crawler.Request(url, render=True), web, tmp_path / "a", "never")
@@ -552,7 +553,7 @@ def test_a_seeds_file_selects_the_sites_that_are_rendered(tmp_path: Path) -> Non
 
 
 def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) -> None:
-    """The unrendered page must not count as a change, replace the copy, or remove its links; each failure is one try."""
+    """The unrendered page must not count as a change, replace the copy, or remove its links; each failure is a try."""
     with Web(shop()) as web:
         crawl(web, tmp_path)
         before = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]

@@ -115,7 +115,7 @@ def test_an_interrupted_reshard_is_completed_or_has_no_effect(
     assert fault.partition(":")[0] in POINTS
     directory = tmp_path / "crawl"
     shutil.copytree(half_done, directory, ignore=shutil.ignore_patterns("*.sock"))
-    reshard(directory, "2")  # delivers links in transit
+    reshard(directory, "2")  # the reshard delivers links in transit
     before = content(directory)
     monkeypatch.setenv("CRAWLER_FAULT", fault)
     assert command(directory, "reshard", "--to", "3").code == -signal.SIGKILL
@@ -144,7 +144,7 @@ def test_a_running_crawl_is_not_resharded(tmp_path: Path) -> None:
 
 
 def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
-    """Links from other processes are read from their archives; links of its own pages are found by a new fetch."""
+    """Links that other processes sent are read from their archives; links of lost pages are found by new fetches."""
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", *QUICK))

@@ -138,7 +138,7 @@ ENTRANCES = [by_signal, by_indexnow, by_websub, by_control, by_python, by_refres
 
 
 def page_of(crawl: Crawl) -> Any:
-    """Return a function that makes the change of a page whose second portion contains the link."""
+    """Return a function that builds the `Change` for a fetched page whose second portion of links contains `LINK`."""
     fingerprint = crawl.stages.fingerprinter.fingerprint
     content = b"<p>home</p>"
     fetch = Fetch(

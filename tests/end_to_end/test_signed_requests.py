@@ -90,7 +90,7 @@ def site_of(directory: Path) -> Site:
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("profile", ["dictionary", "string"])
 def test_another_verifier_accepts_every_request(directory: Path, profile: str, processes: int) -> None:
-    """This includes pages, robots.txt, sitemaps and the targets of redirects; one signature is used for a host."""
+    """Requests for pages, robots.txt, sitemaps and redirect targets are signed; each host gets one signature for all."""
     hosts = [f"h{number}.localhost" for number in range(6)]
     with Web({"/in": page(text="in"), "/robots.txt": (404, {}, "")}) as web:
         web.routes["/"] = page("/in", "/moved", *(web.url("/", host) for host in hosts))
@@ -166,7 +166,7 @@ def test_a_site_that_refuses_signatures_gets_one_repeated_request(directory: Pat
 
 @pytest.mark.parametrize("path", ["/map.xml"])
 def test_a_challenged_sitemap_is_read(directory: Path, path: str) -> None:
-    """The answer that is parsed is the second one."""
+    """The crawler parses the answer to the second request, which is signed."""
     with Web({"/robots.txt": (404, {}, ""), "/": page(), "/in": page(text="in")}) as web:
         site = site_of(directory)
         maps = f"<urlset><url><loc>{web.url('/in')}</loc></url></urlset>"

@@ -52,7 +52,7 @@ def test_only_redirects_of_seeds_extend_the_scope(tmp_path: Path) -> None:
 
 
 def test_a_redirect_to_a_url_with_the_same_key_is_followed(tmp_path: Path) -> None:
-    """Examples are a redirect to the same page that sets a cookie, and one to another spelling of the path."""
+    """Examples are a redirect that sets a cookie and leads to the same page, and one to another spelling of the path."""
 
     def wall(asked: ReceivedRequest) -> tuple[int, dict[str, str], str]:
         if "seen=1" in asked.headers.get("Cookie", ""):
@@ -115,7 +115,7 @@ def test_links_in_meta_refresh_and_feeds_and_robots_directives(tmp_path: Path) -
 
 @pytest.mark.parametrize("kept", ["304", "200"])
 def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> None:
-    """A page with unchanged text that began to forbid copies was once still shown, and a document always was."""
+    """A page that began to forbid copies, but kept its text, was once still shown; a document always was."""
     said: dict[str, str] = {}
     meta = ""
 
@@ -168,7 +168,7 @@ def test_robots_txt_is_obeyed_and_sitemaps_are_read(tmp_path: Path) -> None:
 
 
 def test_traps_and_duplicate_pages(tmp_path: Path) -> None:
-    """Paths with repeating segments are cut off. After two pages with one content, links of further ones are ignored."""
+    """Paths with repeating segments are cut off. If two pages have equal content, links of further ones are ignored."""
     with Web({"/": page(*(f"/copy?n={n}" for n in range(6)), "/loop/", text="start")}) as web:
         web.routes |= {f"/copy?n={n}": page("/copied", text="copy") for n in range(6)}
         web.routes |= {"/" + "loop/" * (n + 1): page("loop/", text=str(n)) for n in range(9)}
@@ -292,7 +292,7 @@ def test_https_through_a_proxy_tunnel(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_robots_txt_in_an_unknown_coding_counts_as_unreachable(tmp_path: Path) -> None:
-    """It cannot be read, so all pages are forbidden for now, as if it were unreachable, not as if it were empty."""
+    """All pages are forbidden for now, as if robots.txt were unreachable, not allowed as if it were empty."""
     with Web({"/": page("/in")}) as web:
         web.routes["/robots.txt"] = (200, {"Content-Encoding": "zstd"}, b"(\xb5/\xfd whatever")
         crawl(tmp_path, web.url(), "--set", "crawl.patience=1", code=4)

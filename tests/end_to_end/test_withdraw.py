@@ -107,7 +107,7 @@ def test_a_dry_run_counts_and_changes_nothing(crawled: tuple[Web, Path]) -> None
 
 
 def test_withdrawn_urls_are_not_fetched_again(crawled: tuple[Web, Path]) -> None:
-    """They are fetched neither as seeds, nor as links, nor by a refresh; a rule with a date does not prevent fetches."""
+    """Withdrawn URLs are not fetched as seeds, as links or by a refresh; a rule with a date does not prevent fetches."""
     web, directory = crawled
     run("withdraw", "--prefix", web.url("/private/"), "--dir", directory)
     run("withdraw", web.url("/never"), "--dir", directory)
@@ -160,7 +160,7 @@ def serving(directory: Path, *flags: str) -> Iterator[int]:
 
 
 def test_a_page_server_at_rest_applies_withdrawals_immediately(crawled: tuple[Web, Path]) -> None:
-    """The page server has the crawl open and answers in memory; a withdrawal must apply to them, too."""
+    """The page server has the crawl open and keeps answers in memory; a withdrawal must apply to these answers, too."""
     web, directory = crawled
     url = web.url("/one")
     with serving(directory) as port:
@@ -236,7 +236,7 @@ def test_pages_can_be_withdrawn_in_python(crawled: tuple[Web, Path]) -> None:
 
 @pytest.mark.parametrize("kept", [True, False], ids=["keep", "withhold"])
 def test_a_robots_txt_that_forbids_a_stored_page_later(tmp_path: Path, kept: bool) -> None:
-    """`why` once said only that the page was stored, not that robots.txt now forbids it, or if the copy is shown."""
+    """`why` once said neither that robots.txt now forbids a stored page, nor whether the copy is shown."""
     directory = tmp_path / "crawl"
     robots = (200, {"Content-Type": "text/plain"}, "User-agent: *\nAllow: /\n")
     with Web({"/": page("/open", "/private/a"), "/open": page(), "/private/a": page(text="the copy")}) as web:

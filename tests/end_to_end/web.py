@@ -113,7 +113,7 @@ class Web:
         handler.send_response(status)
         for name, value in ({"Content-Type": "text/html; charset=utf-8"} | dict(headers)).items():
             handler.send_header(name, value)
-        if "Content-Length" in headers:  # if it is not the length of the body, the answer breaks off
+        if "Content-Length" in headers:  # a length beyond the body simulates an answer that breaks off
             handler.close_connection = True
         else:
             handler.send_header("Content-Length", str(len(data)))

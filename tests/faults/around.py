@@ -1,8 +1,8 @@
 """Scenarios around a crawl: readers, wrong clocks, backups, killed repairs, cut files, reshards, hostile directories.
 
 Each scenario takes a folder to work in and a `Setting`, asserts what must hold on the way, and returns the verdict on
-the stored pages. `scripts/bench/crash.py` runs the scenarios at full size, `test_around.py` at a small one. Both also
-run each scenario with the bug of `PLANTED` that it must find.
+the stored pages. `scripts/bench/crash.py` runs the scenarios at full size, `test_around.py` at a small size.
+Both also run each scenario with the bug of `PLANTED` that it must find.
 
     python -m tests.faults.around DIR BUG    read and check every process of a crawl without its lock
 """
@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     bug: str = ""
 
     def module(self, *more: str) -> tuple[str, ...]:
-        """Return the arguments of the module that runs commands with the bug, and those in `more`, planted."""
+        """Return the module that runs commands with the setting's bug and the bugs in `more`, and its arguments."""
         bugs = ",".join(filter(None, (self.bug, *more)))
         return ("tests.faults.planted", bugs) if bugs else ("crawler",)
 
@@ -69,7 +69,7 @@ def _run(words: Sequence[str]) -> Ended:
 
 
 def beside(folder: Path, setting: Setting) -> Judgement:
-    """Check copies of the processes in several readers all the time, while the crawl is killed and restarted."""
+    """Kill and restart a crawl while several readers continuously check copies of its processes."""
     directory, slowly = folder / "crawl", ("--rate", str(setting.pages / BESIDE))
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         with _read(directory, setting) as found:
@@ -161,7 +161,7 @@ def _clocks(folder: Path, setting: Setting, first: str, second: str) -> Judgemen
 
 
 def put_back(folder: Path, setting: Setting) -> Judgement:
-    """Replace a process by a backup; its peers must notice it, and a repair must restore all pages."""
+    """Replace a process by a backup; its peers must notice the replacement, and a repair must restore all pages."""
     directory, name = folder / "crawl", f"p{min(1, setting.processes - 1)}"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 3)).code == 0
@@ -178,7 +178,7 @@ def put_back(folder: Path, setting: Setting) -> Judgement:
 
 
 def repair_killed(folder: Path, setting: Setting) -> Judgement:
-    """Kill a repair at several writes; a crawl must be refused until the repair is completed."""
+    """Kill a repair before several of its writes; a crawl must be refused until the repair is completed."""
     directory, kept = folder / "crawl", folder / "kept"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 2)).code == 0
@@ -207,7 +207,7 @@ def repair(directory: str, bug: str) -> int:
 
 
 def segments_cut(folder: Path, setting: Setting) -> Judgement:
-    """Cut off the second half of segments; it must be reported, and their pages must be fetched again."""
+    """Cut off the second half of segments; `check` must report the loss, and lost pages must be fetched again."""
     directory = folder / "crawl"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web).code == 0

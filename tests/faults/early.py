@@ -12,7 +12,7 @@ from importlib.abc import MetaPathFinder
 
 
 class _Trap(MetaPathFinder):
-    """A finder of modules that finds none, but sends the signal once when `module` is imported."""
+    """An import hook that finds no module, and sends the signal once, when `module` is imported."""
 
     def __init__(self, number: int, module: str) -> None:
         self.left = [module]

@@ -178,7 +178,7 @@ def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgeme
 
 
 def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
-    """Count the 200 answers beyond the first of a page, by the number of kills before the previous answer's end."""
+    """Count repeated 200 answers for a page by the number of kills before the end of the page's previous answer."""
     before: dict[str, float] = {}
     again: Counter[int] = Counter()
     for _, ended, _, path, status in web.requests():
@@ -246,7 +246,7 @@ def run_with_kills(
 
 
 def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Counter[int]:
-    """Load `count` seeds with a command that is killed at `faults`; return the number of times each is known in the end.
+    """Load `count` seeds with a command that is killed at `faults`; return how often each seed is known at the end.
 
     Only one URL of each host may be fetched, and no server answers, so nearly all URLs are parked in the end.
     """

@@ -90,7 +90,7 @@ def changing_web(start: float, hosts: int = 3, pages: int = 12) -> ChangingWeb:
 async def run(
     web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: float, *, kill_for: float = math.inf
 ) -> Verdict:
-    """Crawl `web`, refresh it with one kill for each fault, then for `last_for` seconds without kills.
+    """Crawl `web`, then refresh its pages with one kill for each fault, finally for `last_for` seconds without kills.
 
     A fault is "point:n" (`storage/faults.py`), or a number of requests after which the crawl is killed from outside.
     There are no kills after `kill_for` seconds.
@@ -179,7 +179,7 @@ def stored(crawl: Path, folder: Path) -> dict[str, Known]:
 
 
 def differences(web: ChangingWeb, before: dict[str, Known], after: dict[str, Known]) -> list[str]:
-    """Return the errors of a state by comparing it with the log and with the earlier state."""
+    """Compare a state with the log and with the earlier state; return the contradictions."""
     problems = [f"{url} is gone" for url in before.keys() - after.keys()]
     asked = requests(web)
     for url, known in after.items():

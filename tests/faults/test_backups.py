@@ -22,7 +22,7 @@ def put_back(backup: Path, folder: Path) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kept", ["state known", "state put back", "store only"])
 def test_a_process_replaced_by_a_backup_loses_no_page(tmp_path: Path, kept: str, engine: str) -> None:
-    """One of three processes is replaced, with and without its state number, which alone would reveal it."""
+    """A backup replaces one of three processes, with and without its state number, which alone would reveal this."""
     directory, backup = tmp_path / "crawl", tmp_path / "backup"
     flags = settings("--processes", "3", *QUICK, "--set", f"store.engine={engine}")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
@@ -84,7 +84,7 @@ def run_all(nodes: Nodes, seed: str, *arguments: str) -> dict[str, Ended]:
 def test_a_node_with_a_replaced_directory_is_refused_until_recovered(
     nodes: Nodes, tmp_path: Path, engine: str
 ) -> None:
-    """Its own directory does not show that it was replaced; only the other nodes know it."""
+    """The node's own directory does not show that a backup replaced it; only the other nodes know it."""
     engines = ("--set", f"store.engine={engine}")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = run_all(nodes, web.seed, "--max-pages", "80", *engines)

@@ -67,7 +67,7 @@ def test_kills_while_seeds_are_loaded(tmp_path: Path) -> None:
 
 
 def test_power_cuts_lose_nothing(tmp_path: Path) -> None:
-    """After each kill, as in `test_kills_at_every_step_lose_nothing`, the files also lose data that was not synced."""
+    """Like `test_kills_at_every_step_lose_nothing`, but after each kill the files also lose data that was not synced."""
     faults = FAULTS[:6] + ["closing:1 --max-pages 40", "flush committed:1", "compaction ran:1"]
     with TreeWeb(tmp_path, PAGES, "--fanout", "2", hosts=80) as web:
         cuts, changed = run_with_power_cuts(web, tmp_path / "crawl", faults, random.Random(5), *SMALL)

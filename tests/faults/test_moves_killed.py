@@ -37,7 +37,7 @@ def ran(folder: Path, call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def kill_points(writes: int) -> list[int]:
-    """Return the writes before which to kill: each Nth with `CRAWLER_KILLS=N`, else a few, and always the last ones."""
+    """Return the numbers of the writes before which to kill: each Nth with `CRAWLER_KILLS=N`, else a few and the last."""
     step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 3)))
     return sorted({*range(step // 2 + 1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 

@@ -1,4 +1,4 @@
-"""Test that kill -9 of processes of a crawl of three loses no link between them and applies none twice.
+"""Test that a crawl of three processes loses no link between them, and applies none twice, if they are killed.
 
 This is the promise of `splitter/README.md`, "Protocol". Real processes run under the
 supervisor on a tree-shaped web, where every URL has one in-link and two of three links
@@ -44,7 +44,7 @@ def pids(directory: Path) -> list[int]:
 
 
 def kill_one(directory: Path, rng: random.Random) -> list[float]:
-    """Kill one of the processes; return a list with the time, or [] if none runs."""
+    """Kill one of the processes; return a list with the time of the kill, which is empty if no process runs."""
     running = pids(directory)
     if not running:
         return []

@@ -27,7 +27,7 @@ SMALL = ("--set", "pages.segment_bytes=20000")
 
 
 class Site(NamedTuple):
-    """A web, and a killed crawl of a part of it, in whose log links wait."""
+    """A web, and a crawl that was killed after a part of it, while links waited in its links log."""
 
     web: TreeWeb
     directory: Path
@@ -80,7 +80,7 @@ def run_to_end(folder: Path, command: Callable[..., Any], *arguments: Any) -> An
 
 
 def known(directory: Path) -> tuple[set[int], set[int]]:
-    """Return the fingerprints of known URLs, and of stored pages without a copy that are not queued; opens the store."""
+    """Return the fingerprints of known URLs, and those of stored pages that have neither a copy nor a queue entry."""
     with closing(open_store(directory / "p0" / "store")) as store:
         queued = {
             decode(key, value).fingerprint
@@ -102,7 +102,7 @@ def known(directory: Path) -> tuple[set[int], set[int]]:
 
 @pytest.mark.parametrize("damage", [no_manifest, no_store, no_segment], ids=lambda damage: damage.__name__)
 def test_a_killed_repair_is_completed(site: Site, tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    """The repeated repair finds every URL that an undisturbed one finds, many of them only in the links log.
+    """The repeated repair finds every URL that an undisturbed repair finds, many of them only in the links log.
 
     No record stays without its copy, and no file of the repair remains. `CRAWLER_KILLS=1` kills before each write, N
     before each Nth; by default, a few writes are tried.

@@ -91,7 +91,7 @@ def test_signals_that_must_not_stop_a_crawl(
 def test_a_signal_while_the_process_ends_keeps_the_exit_code(
     web: TreeWeb, tmp_path: Path, number: str
 ) -> None:
-    """The exit code is 0, as without the signal, which an exit function sends after the command has ended."""
+    """An exit function sends the signal after the command has ended; the exit code is 0, as without the signal."""
     late = ("tests.faults.late", number)
     ended = crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "20"), module=late)
     assert ended.code == 0 and "late signal" in ended.err and "stopping" not in ended.err, ended
@@ -290,7 +290,7 @@ def test_a_clock_that_jumps_delays_no_host(
 def test_a_fetch_that_outlasts_the_grace_period_of_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fetch is cut off, and its host is held until then. The stop is clean; the next run fetches the page."""
+    """The host stays occupied until its fetch is cut off. The stop is clean, and the next run fetches the page."""
     monkeypatch.setattr(process_module, "STOP_GRACE", 0.05)
     monkeypatch.setattr(Environment, "watch_interval", 0.05)
     limits = {"scope": "any", "depth": 1000, "max_time": 0.3}

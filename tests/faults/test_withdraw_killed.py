@@ -1,7 +1,7 @@
 """Test `withdraw`, also with `--erase`, killed before any write: withdrawn pages are not shown, no other page is lost.
 
 The site is a tree, so a page that is lost would stay lost. Several hosts have equal
-pages, so copies that stay refer to responses of pages that are erased.
+pages, so remaining copies refer to responses of erased pages.
 """
 
 import os
@@ -115,7 +115,7 @@ def ran(folder: Path, call: object, *arguments: object) -> object:
 
 
 def kill_points(writes: int) -> list[int]:
-    """Return the writes before which to kill: each Nth with `CRAWLER_KILLS=N`, else a few, and always the last ones."""
+    """Return the numbers of the writes before which to kill: each Nth with `CRAWLER_KILLS=N`, else a few and the last."""
     step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 4)))
     return sorted({*range(1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 

@@ -41,7 +41,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["products.jsonl", "products.csv", "products.parquet"])
 def test_a_script_fetches_fifty_products(web: Web, tmp_path: Path, name: str) -> None:
-    """The script is run as a user runs it; it fetches the pages that its callback requests and no others."""
+    """The script is run as a user runs it; it fetches only the pages that its callback requests."""
     made = tmp_path / name
     subprocess.run([sys.executable, PROGRAM, web.url(), made, tmp_path / "crawl"], check=True)
     if name.endswith(".csv"):

@@ -1,4 +1,4 @@
-"""Compare a report with that of an earlier crawl, and test the exit code for CI."""
+"""Test the comparison of a report with the report of an earlier crawl, and the exit code for CI."""
 
 import json
 from collections.abc import Iterator

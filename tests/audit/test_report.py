@@ -151,7 +151,7 @@ def test_external_links_are_checked_once_and_not_followed(tmp_path: Path, spider
 
 
 def test_a_server_that_is_back_is_no_longer_unreachable(tmp_path: Path) -> None:
-    """An answer deletes the stored failures of its server, also in a later run."""
+    """If a server answers, its stored failures are deleted, even if an earlier run stored them."""
     with socket.socket() as silent, Web({}) as web:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]

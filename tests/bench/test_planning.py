@@ -388,7 +388,7 @@ def test_plans_of_small_crawls_use_small_units(
 
 
 def test_a_sample_crawl_supplies_the_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Arguments that are given override those of the sample."""
+    """The command's arguments override values from the sample."""
     with Web({"/robots.txt": (404, {}, "")}) as web:
         for host, pages in (("a", 30), ("b", 10)):
             links = [f"/d{n % 2}/{n}" for n in range(1, pages)]

@@ -32,7 +32,7 @@ class Page:
         self.messages: list[str] = []
         self._urls: dict[str, str] = {}
         self.frames: list[str] = []
-        self.events = 0  # server-sent
+        self.events = 0  # number of server-sent events
         self.idle = asyncio.Event()  # is set when nothing was loaded for half a second after `open`
         self._listener = asyncio.create_task(self._listen())
 
@@ -83,7 +83,7 @@ class Page:
         return result["result"].get("value")
 
     async def until(self, expression: str) -> Any:
-        """Wait until an expression is true, at most 30 s; return its value."""
+        """Wait at most 30 s until an expression is true; return its value."""
         async with asyncio.timeout(30):
             while True:
                 with suppress(RuntimeError):

@@ -1,4 +1,4 @@
-"""Test files and folders given by users: seeds, pages and traces, also with a byte order mark."""
+"""Test files and folders given by users: seeds, pages and traces, with and without a byte order mark."""
 
 from pathlib import Path
 

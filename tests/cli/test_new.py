@@ -36,7 +36,7 @@ def made(tmp_path: Path) -> tuple[Path, Ran]:
 
 
 def test_the_example_passes_its_test_and_crawls_its_site(made: tuple[Path, Ran]) -> None:
-    """The product whose page is missing goes to the errback; the two others are written."""
+    """The product whose page is missing goes to the errback; the other two products are written."""
     folder, said = made
     assert said.code == 0
     assert said.out.decode().splitlines()[1:] == [

@@ -126,7 +126,7 @@ def test_the_longest_url_decides_and_equal_urls_combine() -> None:
         b"",
         b"License: none",
         b"<rss><channel/></rss>",
-        _document(f"<license>{_permits('all')}</license>")[:-3],  # cut
+        _document(f"<license>{_permits('all')}</license>")[:-3],  # a truncated document
         b"<!DOCTYPE rsl [<!ENTITY a 'all'>]>" + _document(f"<license>{_permits('&a;')}</license>"),
         _document(f"<license>{_permits('all')}<prohibits type='usage'/></license>"),
         _document(f"<license>{_permits('all')}{_prohibits('x ' * 65)}</license>"),

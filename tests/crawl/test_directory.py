@@ -273,7 +273,7 @@ def test_folders_of_a_process_may_be_on_other_disks(tmp_path: Path) -> None:
     (disk / "warc").mkdir()
     (tmp_path / "crawl/p1").symlink_to(disk / "p1")
     (tmp_path / "crawl/p1/warc").symlink_to(disk / "warc")
-    link(tmp_path / "crawl/other/link")  # not ours
+    link(tmp_path / "crawl/other/link")  # links in foreign folders are ignored
     assert CrawlDirectory(tmp_path / "crawl").exists()
     os.mkfifo(disk / "warc/1.warc.gz")
     with pytest.raises(DirectoryError, match="p1/warc/1.warc.gz is a pipe"):

@@ -19,7 +19,7 @@ def test_each_crawl_is_renamed_to_the_first_free_number(tmp_path: Path) -> None:
         assert put_aside(crawl) == tmp_path / f"crawl.{number}"
         assert not crawl.path.exists()
         with Lock(tmp_path / f"crawl.{number}" / "p0" / "node.lock", "p0"):
-            pass  # released again
+            pass  # the lock was free, and is released again
 
 
 def test_earlier_crawls_are_listed_newest_first(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def _listening() -> list[int]:
 
 
 def _is_there(name: str) -> bool:
-    """Return whether a listed descriptor is still open; the one that served to list the directory is closed by now."""
+    """Return whether a listed descriptor is open; the descriptor that `listdir` itself used is closed by now."""
     return os.path.lexists(f"/proc/self/fd/{name}")
 
 

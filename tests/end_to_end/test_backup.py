@@ -1,4 +1,4 @@
-"""Test backup and restore with the commands of the operator's page and no others."""
+"""Test backup and restore with only the commands in `crawler/OPERATING.md`."""
 
 import os
 import re

@@ -87,7 +87,7 @@ def crawled(
 
 
 def wanted(web: Web, *, known: bool = True) -> set[str]:
-    """Return the URLs that may be used for training; if `known` is False, also those whose use is unknown."""
+    """Return the URLs that may be used for training; if `known` is False, include URLs whose answer is unknown."""
     found = {web.url(path, host) for host, paths in TRAINS.items() for path in paths}
     silent = {web.url(path, SILENT) for path in ("/", "/open/a", "/b", "/private/x")}
     return found if known else found | silent

@@ -73,7 +73,7 @@ def test_erasing_from_segments_that_processes_share(web: Web, tmp_path: Path) ->
 
 
 def test_old_copies_are_erased_and_confirmed_ones_stay(tmp_path: Path) -> None:
-    """If a 304 after the date confirms a copy from before the date, the response is kept under the later date."""
+    """If a copy from before the date was confirmed by a 304 after the date, its response is kept under the later date."""
 
     def confirming(asked: ReceivedRequest) -> Answer:
         if "If-None-Match" in asked.headers:

@@ -59,7 +59,7 @@ PLACES: list[tuple[Any, str]] = [
 def test_a_bug_on_one_host_does_not_affect_others(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a planted bug raises for one host, the crawl of the others continues, counts correctly and ends by itself."""
+    """If a planted bug raises for one host, other hosts are crawled, counts are right, and the crawl ends by itself."""
     whole = getattr(where, name)
     raised = 0
 

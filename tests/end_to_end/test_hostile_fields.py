@@ -248,7 +248,7 @@ def _lasting(told_by: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
 
 
 def plain(data: bytes) -> bytes:
-    """Return the content of a file with its gzip members decompressed, also those of the archives in a zip file."""
+    """Return the content of a file with its gzip members decompressed; in a zip file, gzip members of its files too."""
     out, rest = data, data
     while (at := rest.find(b"\x1f\x8b\x08")) >= 0:
         member = zlib.decompressobj(31)

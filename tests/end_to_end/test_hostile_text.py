@@ -128,7 +128,7 @@ def test_no_command_prints_control_sequences(command: str, hostile: tuple[Path, 
 
 
 def test_a_refused_command_leaves_the_crawl_usable(hostile: tuple[Path, str]) -> None:
-    """A command that names an unknown process starts nothing, so no journal blocks other commands."""
+    """A command that names an unknown process changes nothing, so it leaves no journal that blocks other commands."""
     directory, _ = hostile
     for refused in (
         ["recover", EVIL],

@@ -170,7 +170,7 @@ def test_a_file_that_waits_for_its_next_try_gives_an_exit_code(tmp_path: Path) -
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_the_next_run_resumes_a_file(tmp_path: Path, number: signal.Signals) -> None:
-    """After a kill or a stop in the middle of a file, no byte is requested twice, and one copy is stored."""
+    """After a run was killed or stopped in the middle of a file, no byte is requested twice, and one copy is stored."""
     hold = threading.Event()
     with files(10 * MB, cut=6 * MB, hold=hold) as (url, ranges):
         command = [sys.executable, "-m", "crawler", "crawl", "-q", "--dir", str(tmp_path), *FAST]

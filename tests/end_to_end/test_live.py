@@ -112,7 +112,7 @@ def tree(tmp_path: Path) -> Iterator[list[str]]:
 
 
 def test_a_crawl_of_one_process_serves_and_obeys(tmp_path: Path, tree: list[str]) -> None:
-    """Pages are served during the crawl; settings, pause and stop work from the command line and over HTTP."""
+    """Pages are served during the crawl; changed settings, pause and stop work from the command line and over HTTP."""
     running = Running(tmp_path, tree, "--delay", "0.02")
     try:
         running.until(lambda: running.fetched() > 5)

@@ -1,4 +1,4 @@
-"""Test crawls of two and three real processes: they are complete, fetch no page twice, and answer commands as one."""
+"""Test crawls of two and three processes: they are complete, fetch no page twice, and answer commands as one crawl."""
 
 import os
 import signal

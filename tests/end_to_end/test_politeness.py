@@ -60,7 +60,7 @@ def test_gaps_of_fifty_hosts_survive_a_kill(tmp_path: Path) -> None:
 
 
 def test_hosts_on_one_address_share_a_gap(tmp_path: Path) -> None:
-    """Twelve hosts on one address get one request at a time, with half the smallest host gap between them."""
+    """Twelve hosts on one address get one request at a time, half the smallest host gap apart."""
     with TreeWeb(tmp_path, 40, "--names", hosts=12) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *polite())
         requests = sorted((begin, ended) for begin, ended, *_ in web.requests())
@@ -70,7 +70,7 @@ def test_hosts_on_one_address_share_a_gap(tmp_path: Path) -> None:
 
 
 def test_robots_txt_is_fetched_first_and_obeyed(tmp_path: Path) -> None:
-    """The Crawl-delay in it is obeyed too."""
+    """The Crawl-delay in robots.txt is obeyed too."""
     rules = "User-agent: *|Disallow: /forbidden|Crawl-delay: 0.7|"
     with TreeWeb(tmp_path, 30, "--robots", rules, hosts=8) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *polite("--robots", "obey"))

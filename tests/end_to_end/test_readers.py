@@ -1,4 +1,4 @@
-"""Test that commands that read a crawl need no lock: next to a page server, a running crawl, and on a read-only disk."""
+"""Test that commands that read a crawl need no lock, next to a page server or a crawl, or on a read-only disk."""
 
 import json
 import subprocess
@@ -65,7 +65,7 @@ def test_commands_next_to_a_running_crawl(tmp_path: Path, tree: list[str]) -> No
 
 
 def test_commands_work_on_a_read_only_file_system(tmp_path: Path) -> None:
-    """Each command once ended with "cannot lock: Read-only file system"."""
+    """On such a file system, each command once ended with "cannot lock: Read-only file system"."""
     directory, port = tmp_path / "crawl", free_port()
     with Web(ROUTES) as web:
         crawl(directory, web.url())

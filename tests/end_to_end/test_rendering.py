@@ -438,7 +438,7 @@ def test_without_a_browser_the_crawl_warns_once_and_continues(tmp_path: Path) ->
 
 
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
-    """Only the data changes, never the HTML: requests must be unconditional, and equal bytes do not prove "unchanged"."""
+    """Only the data of a page changes, not its HTML: requests are unconditional, and equal bytes do not prove "unchanged"."""
     words = ["first words"]
     tag = {"ETag": '"shell"', "Content-Type": "text/html"}
     routes: dict[str, Route] = {
@@ -573,7 +573,7 @@ def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) ->
 
 
 def test_patterns_learned_by_auto_survive_a_restart(tmp_path: Path) -> None:
-    """A pattern without success is given up after three renderings, also if the crawl was restarted between them."""
+    """After three renderings without gain, a pattern is given up, even if the crawl was restarted between them."""
     idle = {f"/p/{n}": f'<script>1</script><a href="/p/{n + 1}">next</a>' for n in range(12)}
     with Web({"/robots.txt": ROBOTS, **idle}) as web:
         flags = ("--render", "auto", "--set", "render.chance=0", "--max-pages", "2")

@@ -166,7 +166,7 @@ def page_of(crawl: Crawl) -> Any:
 def test_a_signalled_url_survives_a_kill(tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]) -> None:
     """A signal for a URL arrives between two portions of a page that links to it; then the page is committed.
 
-    After a kill, the stored page is not read again. Its link once counted as seen, so the URL was lost."""
+    After a kill, the stored page is not read again. Its link to the URL once counted as seen, so the URL was lost."""
 
     async def play() -> None:
         tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}

@@ -21,7 +21,7 @@ from tests.end_to_end.web import (
 
 
 def test_each_scope_accepts_the_right_links(tmp_path: Path) -> None:
-    """For each scope, the expected links are fetched and no others."""
+    """For each scope, exactly the expected links are fetched."""
     with Web({}) as web:
         hosts = ("a.localhost", "www.a.localhost", "sub.a.localhost", "b.localhost")
         links = [web.url(path, host) for host in hosts for path in ("/dir/in", "/out")]
@@ -145,7 +145,7 @@ def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> No
 
 
 def test_robots_txt_is_obeyed_and_sitemaps_are_read(tmp_path: Path) -> None:
-    """Rules are obeyed. Sitemaps named there are read, also an index and gzip; /sitemap.xml only if it may be guessed."""
+    """Rules are obeyed. Sitemaps in robots.txt are read, also gzipped ones; /sitemap.xml only if it may be guessed."""
 
     def urlset(*paths: str) -> str:
         return f"<urlset>{''.join(f'<url><loc>{web.url(path)}</loc></url>' for path in paths)}</urlset>"

@@ -24,7 +24,7 @@ from tests.faults.harness import ROOT, Ended, Judgement, TreeWeb, crawl, end, ju
 from tests.faults.planted import plant
 
 YEAR = 365 * 86_400
-COMMAND_MAX = 60.0  # seconds after which a command counts as hanging
+COMMAND_MAX = 60.0  # seconds after which a running command counts as hanging
 READERS = 2
 BESIDE = 12.0  # seconds that a crawl with readers takes
 KILLS = ("committed:10", "flush committed:2", "segment rolled:1", "batch written:15", "closing:1")

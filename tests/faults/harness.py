@@ -148,7 +148,7 @@ def end(process: "subprocess.Popen[str]", timeout: float = 600) -> Ended:
 
 
 def crawl(directory: Path, *arguments: str, **options: Any) -> Ended:
-    """Run `crawler crawl` on `directory` to its end; the options are those of `start`."""
+    """Run `crawler crawl` on `directory` to its end; it takes the options of `start`."""
     return end(start(directory, *arguments, **options))
 
 

@@ -26,7 +26,7 @@ from crawler.storage.kv import scan_prefix
 from crawler.upkeep.check import check
 
 DAY = 86_400.0
-MEAN_LIFE = 90.0 * DAY / math.log(2.0)  # of credit
+MEAN_LIFE = 90.0 * DAY / math.log(2.0)  # the mean life of a credit
 OFF = 0.5  # tolerance for a hub's sum, in credits: a kill may have lost a crawl of the hub
 _NEWS = LinkFlag.NEWS
 

@@ -3,7 +3,7 @@
 After each kill a copy of the store must agree with the log:
 
     every stored page        has a record, and a refresh state once it was fetched again
-    its last crawl           is that of its record, and is a request in the log
+    its last crawl           is the crawl of its record, and a request in the log
     since the previous kill  no state became older, and nothing learned was lost
 
 For a web with new pages, `living.py` adds its rules. In all runs, no request may come within the gap of its host; at
@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DAY = 86_400.0
 SPEED = 2 * 86_400  # two days of site time pass in a second
 DELAY = 0.05
-LATE = 0.25  # the maximum of seconds between the start of a request and its entry in the log
+LATE = 0.25  # the maximum number of seconds between the start of a request and its entry in the log
 CONFIG = f"""
 [network]
 allow_networks = ["127.0.0.0/8"]

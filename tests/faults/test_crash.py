@@ -1,6 +1,6 @@
 """Test that kill -9 at every step of one process's writes loses no URL and stores no page twice.
 
-This is the promise of `storage/README.md`. The web is a tree, where a lost link
+`storage/README.md` makes this promise. The web is a tree, where a lost link
 stays lost. The process kills itself at named points, or is killed at random times;
 then the server's log and the WARC files are compared with the truth.
 `scripts/bench/crash.py` does the same at full size.
@@ -106,7 +106,7 @@ def test_kills_at_random_instants_lose_nothing(tmp_path: Path) -> None:
 def test_a_planted_bug_is_found(tmp_path: Path, bug: str, faults: list[str]) -> None:
     """A crash test that cannot fail proves nothing, so bugs are planted.
 
-    A segment is cut only if an earlier group of the same process named it, so the kills come after the first groups.
+    A segment is cut only if an earlier commit group of the same process named it, so kills come after the first groups.
     """
     with TreeWeb(tmp_path, 800, "--fanout", "2") as web:
         kills = run_with_kills(web, tmp_path / "crawl", faults, module=("tests.faults.planted", bug))

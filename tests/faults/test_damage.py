@@ -1,4 +1,4 @@
-"""Test that lost and damaged files of a directory at rest are found, named, and repaired if that loses no data."""
+"""Test that lost and damaged files of a directory at rest are found, named, and, if no data is lost by it, repaired."""
 
 import errno
 import os
@@ -84,7 +84,7 @@ def test_an_intact_directory_has_no_problems(directory: Path) -> None:
 
 @pytest.mark.parametrize("left", [0, 5000])
 def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, left: int) -> None:
-    """`check` reports a missing or truncated file; opening queues its pages, and the crawl fetches only these again."""
+    """`check` reports a missing or truncated file; the next crawl queues its pages, and fetches only these again."""
     path = segments(directory)[1]
     if not left:
         path.unlink()

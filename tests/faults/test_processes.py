@@ -1,8 +1,8 @@
 """Test that a crawl of three processes loses no link between them, and applies none twice, if they are killed.
 
-This is the promise of `splitter/README.md`, "Protocol". Real processes run under the
+`splitter/README.md`, "Protocol", makes this promise. Real processes run under the
 supervisor on a tree-shaped web, where every URL has one in-link and two of three links
-cross between processes. They are killed from outside at random times, or kill
+cross between processes. The processes are killed from outside at random times, or kill
 themselves at the steps of the exchange; then the server's log and the WARC files are
 compared with the truth.
 """

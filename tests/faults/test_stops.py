@@ -1,4 +1,4 @@
-"""Test that after signals, locks, full disks and clock jumps, a crawl ends as promised, and a later run continues it.
+"""Test that a crawl ends as promised after signals, locks, full disks and clock jumps, and that a later run continues it.
 
 The results are checked against a tree-shaped web and the server's log, as in `test_crash.py`.
 """

@@ -190,7 +190,7 @@ def test_an_erasure_killed_within_a_write_is_completed(
 def test_a_running_crawl_is_killed_while_it_erases(
     crawled: tuple[Web, Path], tmp_path: Path, fault: str
 ) -> None:
-    """The next opening of the crawl completes the listed erasures; the repeated command does the others."""
+    """The next start of the crawl completes the listed erasures; repeating the command completes all others."""
     _, source = crawled
     directory = copy_of(source, tmp_path / "crawl")
     if len(list(directory.glob("p*/store"))) > 1:

@@ -17,7 +17,7 @@ def test_all_bits_of_the_host_key_count() -> None:
 
 
 def test_a_displaced_pair_starts_again_at_one() -> None:
-    """A pair never gets the count of another pair; pairs that were not displaced keep their counts."""
+    """A pair of host and content never gets another pair's count; pairs that were not displaced keep their counts."""
     rng, same, model = random.Random(1), RepeatedContent(slots=8), {}
     for _ in range(2000):
         host, digest = rng.randrange(6), bytes([rng.randrange(3)])
@@ -27,7 +27,7 @@ def test_a_displaced_pair_starts_again_at_one() -> None:
 
 
 def test_few_recent_pairs_are_displaced() -> None:
-    """After as many pairs as a sixteenth of the table, about 6 % are displaced."""
+    """If the number of pairs is a sixteenth of the table's slots, about 6 % of the pairs are displaced."""
     same = RepeatedContent(slots=1 << 12)
     for host in range(256):
         same.count(host, b"x")

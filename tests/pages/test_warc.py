@@ -93,11 +93,11 @@ def test_eight_bit_values_are_kept() -> None:
         (b"HTTP/1.1 304 X\r\nContent-Length: 9\r\n\r\n", None, b"HTTP/1.1 304 X\r\nContent-Length: 9\r\n\r\n"),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding:chunked\r\nA:b\r\n\r\n", 5,
          b"HTTP/1.1 200 OK\r\nX-Crawler-Transfer-Encoding:chunked\r\nA:b\r\nContent-Length: 5\r\n\r\n"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", 5, b""),  # cut off
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", 5, b""),  # a body that was cut off
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n", 5, b""),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", 5, b""),
         (b"HTTP/1.1 200 OK\nA: b\n\n", 5, b""),
-        (b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", 5, b""),  # folded
+        (b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", 5, b""),  # a folded field
         (b"HTTP/1.1 200 OK\r\n \r\nA: b\r\n\r\n", 5, b""),  # a line that some readers treat as the end
         (b"HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n", 5, b""),
         (b"HTTP/1.1 200 OK\r\nA: b\0\r\n\r\n", 5, b""),

@@ -1,4 +1,4 @@
-"""Test connections: order of answers, keep-alive, bodies, half-closed and greedy clients, shutdown of the server."""
+"""Test connections: order of answers, keep-alive, bodies, half-closed connections, greedy clients, server shutdown."""
 
 import asyncio
 import logging
@@ -103,7 +103,7 @@ def test_a_client_waits_for_100_continue(served: Served) -> None:
 
 
 def test_a_client_that_sends_too_much_can_read_the_error(served: Served) -> None:
-    """Its data is discarded for a while: an immediate close would reset the connection and lose the answer."""
+    """The client's data is discarded for a while: an immediate close would reset the connection and lose the answer."""
     echoing(served)
 
     async def talk(served: Served) -> None:

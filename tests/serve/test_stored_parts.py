@@ -121,7 +121,7 @@ def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.
 
 
 def test_the_memory_for_fields_of_pages_is_bounded(tmp_path: Path) -> None:
-    """Many more pages than fit are requested twice, so that their bodies move to the other cache."""
+    """More pages than both caches can hold are requested twice, so bodies move from the first cache to the second."""
     served = Served(tmp_path, ready_bytes_max=80_000, head_bytes_max=30_000)
     for number in range(40):
         served.store(f"{PAGE}{number}", TEXT + b"%d" % number)

@@ -57,7 +57,7 @@ def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_first_failure_closes_the_file_permanently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """A full disk may have space again later, but then it is unknown which bytes were written."""
+    """A full disk may have space again later, but it is unknown which bytes were written before."""
     log = files.AppendFile(tmp_path / "log")
 
     def full(*_: object) -> int:

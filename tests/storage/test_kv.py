@@ -143,7 +143,7 @@ def test_damage_to_a_sealed_value_is_detected(payload: bytes, flip: int) -> None
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("place", range(0, 100, 7))
 def test_a_flipped_byte_of_a_table_is_never_silent(tmp_path: Path, engine: str, place: int) -> None:
-    """All keys are read, or DamageError is raised. Default reads of LevelDB silently lost keys for 3 of 30 such flips."""
+    """All keys are read, or DamageError is raised. Default reads of LevelDB silently lost keys in 3 of 30 cases."""
     written = {b"u/" + i.to_bytes(8, "big"): seal(bytes([i % 251]) * 60) for i in range(3000)}
     store = open_store(tmp_path, engine)
     apply(store, [list(written.items())])

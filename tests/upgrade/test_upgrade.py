@@ -90,7 +90,7 @@ def test_every_command_opens_an_old_directory(
 
 @pytest.mark.parametrize("name", FORMER)
 def test_the_crawl_continues(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Stored pages are not fetched again, and all others are fetched."""
+    """Stored pages are not fetched again, and all other pages are fetched."""
     directory = unpacked(name, tmp_path)
     copy = Path(shutil.copytree(directory, tmp_path / "copy"))
     ran = run(copy, stored, copy)

@@ -32,7 +32,7 @@ WEB: dict[str, Fetch] = {
     ),
 }
 HREFS = {LINKS: ["/x", "/r"], DEEP: ["/deep"]}
-TO_DO = {"http://a.org/%C3%A9t": 1, "http://b.org/": 0}  # URL: depth
+TO_DO = {"http://a.org/%C3%A9t": 1, "http://b.org/": 0}  # URL -> depth
 PARKED_URLS = {"http://a.org/deep": 2}
 LATE = {"http://a.org/late": 0}  # this link waits in the links log
 

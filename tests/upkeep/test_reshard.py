@@ -53,7 +53,7 @@ def crawl(path: Path, processes: int) -> CrawlDirectory:
 
 
 def find(stages: Stages, urls: list[str]) -> None:
-    """Record links that a process found: its own are queued for the DUE, others for their owners."""
+    """Record links that a process found: its own links are queued for the DUE, other links for their owners."""
     change = Change()
     for url in urls:
         link = Link(stages.fingerprinter.fingerprint(url), url)

@@ -1,4 +1,4 @@
-"""Test that broken members of a WARC file become empty records of equal length, so that others keep their offsets."""
+"""Test that broken members of a WARC file become empty records of equal length, so other members keep their offsets."""
 
 import gzip
 import io

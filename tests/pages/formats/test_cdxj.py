@@ -1,4 +1,4 @@
-"""Test CDXJ: SURT keys against the reference, lines against pywb, sorting in bounded memory, and a look-up."""
+"""Test CDXJ: compare keys with SURT's reference and lines with pywb; test sorting in bounded memory and a look-up."""
 
 import bisect
 import json

@@ -113,7 +113,7 @@ MICRODATA = """<div itemscope itemtype="https://schema.org/BlogPosting">
                 "description": "About it",
             },
         ),
-        # precedence
+        # the source with the highest precedence is used
         (_ld(ARTICLE | {"author": "ld"}) + "<meta name=author content=meta>" + MICRODATA, "ld"),
         ("<meta name=author content=meta>" + MICRODATA, "Ann Lee"),
         (_ld(ARTICLE | {"description": "ld", "author": "x"}) + "<meta name=description content=meta>", "x"),

@@ -134,7 +134,7 @@ def test_a_page_whose_callback_fails_is_delivered_again(
 
 
 def test_a_script_without_logging_shows_errors_and_why_a_run_has_no_pages(web: Web, tmp_path: Path) -> None:
-    """The dashboard's log handler once replaced Python's own, and no error was shown."""
+    """The dashboard's log handler once replaced Python's own handler, so no error was shown."""
     program = tmp_path / "program.py"
     program.write_text(
         "import sys, crawler\n"

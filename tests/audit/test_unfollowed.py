@@ -1,4 +1,4 @@
-"""Test `crawler why` for a URL to which all links are nofollow."""
+"""Test `crawler why` for a URL if all links to it are nofollow."""
 
 import json
 from pathlib import Path

@@ -38,7 +38,7 @@ def test_a_variable_with_one_underscore_is_rejected(monkeypatch: pytest.MonkeyPa
     ran = run("config", "show")
     assert ran.code == 2 and "two underscores after the section: CRAWLER_CRAWL__MAX_PAGES" in ran.err
     monkeypatch.delenv("CRAWLER_CRAWL_MAX_PAGES")
-    monkeypatch.setenv("CRAWLER_HOME", "/x")  # this command line belongs to another program
+    monkeypatch.setenv("CRAWLER_HOME", "/x")  # this variable belongs to another program
     assert run("config", "show").code == 0
 
 

@@ -1,4 +1,4 @@
-"""Test that commands that read a crawl need no lock, next to a page server or a crawl, or on a read-only disk."""
+"""Test that commands that read a crawl need no lock: while a page server or crawl runs, and on a read-only disk."""
 
 import json
 import subprocess

@@ -106,7 +106,7 @@ def test_state_survives_repeated_kills(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["refresh", "crawl"])
 def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) -> None:
-    """If no new URL is left, the whole rate must go to known pages; processes once got no share of it."""
+    """If no new URL is left, the whole rate must go to known pages; several processes once gave them no share of it."""
     rate, seconds = 30.0, 9.0
     web = changing_web(SystemClock().now())
     config = tmp_path / "config.toml"

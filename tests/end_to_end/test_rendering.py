@@ -438,7 +438,7 @@ def test_without_a_browser_the_crawl_warns_once_and_continues(tmp_path: Path) ->
 
 
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
-    """Only the data of a page changes, not its HTML: requests are unconditional, and equal bytes do not prove "unchanged"."""
+    """Only a page's data changes, not its HTML: requests are unconditional, and equal bytes do not prove "unchanged"."""
     words = ["first words"]
     tag = {"ETag": '"shell"', "Content-Type": "text/html"}
     routes: dict[str, Route] = {

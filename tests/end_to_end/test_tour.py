@@ -76,7 +76,7 @@ ROBOTS = "User-agent: *\nDisallow: /private/\nContent-Usage: search=y, train-ai=
 
 
 def a_shop() -> Web:
-    """Return a shop of fifty products, with a style sheet, a page that is gone, a moved page, and a page with a script."""
+    """Return a shop of fifty products, with a style sheet, a missing page, a moved page, and a page with a script."""
     routes = shop()
     routes["/"] = (
         f"{routes['/']}<link rel=stylesheet href=/style.css><a href=/old>old</a> <a href=/gone>gone</a>"

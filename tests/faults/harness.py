@@ -246,7 +246,7 @@ def run_with_kills(
 
 
 def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Counter[int]:
-    """Load `count` seeds with a command that is killed at `faults`; return how often each seed is known at the end.
+    """Load `count` seeds with a command that is killed at `faults`; return how many times each is known at the end.
 
     Only one URL of each host may be fetched, and no server answers, so nearly all URLs are parked in the end.
     """

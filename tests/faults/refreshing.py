@@ -62,7 +62,7 @@ speed = {SPEED}
 
 
 class Known(NamedTuple):
-    """The state of a page in the store: times by the web's clock, number of changes, and time watched."""
+    """The state of a page in the store: times by the web's clock, number of changes, and for how long it was watched."""
 
     crawled_at: float
     fetched_at: float
@@ -71,7 +71,7 @@ class Known(NamedTuple):
 
 
 class Verdict(msgspec.Struct):
-    """The result of a run. `open` is the largest number of requests that one kill left out of the state."""
+    """The result of a run. `open` is the largest number of requests that were missing from the state after a kill."""
 
     kills: int = 0
     problems: list[str] = []

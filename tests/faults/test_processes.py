@@ -1,4 +1,4 @@
-"""Test that a crawl of three processes loses no link between them, and applies none twice, if they are killed.
+"""Test that a crawl of three processes loses no link between them, and applies none twice, after kill -9.
 
 `splitter/README.md`, "Protocol", makes this promise. Real processes run under the
 supervisor on a tree-shaped web, where every URL has one in-link and two of three links

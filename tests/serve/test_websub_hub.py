@@ -34,13 +34,13 @@ TOPIC = "http://site.example/feed"
 class WebSubHub:
     """A hub (sections 5 to 7) that accepts a form, verifies the intent at the callback, and distributes signed content.
 
-    `status` is its answer to a form, `lease` the lease that it grants (0: it names none).
+    `status` is its answer to a form, `lease` the lease that it grants (0 if it names no lease).
     """
 
     def __init__(self) -> None:
         self.status, self.lease = 202, 1000
         self.forms: list[dict[str, str]] = []
-        self.subscribers: dict[str, str] = {}  # callback -> secret; a repeated form replaces it (5.1)
+        self.subscribers: dict[str, str] = {}  # callback -> secret; a repeated form replaces the secret (5.1)
         self.agents: list[str] = []
         self.verified: list[bool] = []
         self.url = ""

@@ -187,7 +187,7 @@ def test_a_lock_is_not_inherited(tmp_path: Path) -> None:
 
 
 def test_a_released_lock_is_free_even_if_a_child_has_a_copy(tmp_path: Path) -> None:
-    """An example is a child that has not yet reached its exec."""
+    """A child that has not yet called exec has such a copy."""
     lock = files.Lock(tmp_path / "node.lock", "p0")
     copy = os.dup(lock._descriptor)
     lock.release()

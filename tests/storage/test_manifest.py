@@ -78,7 +78,7 @@ def test_a_lost_manifest_is_refused_and_repaired(
     DAMAGE[damage](path)
     tables = sorted(path.glob(TABLES[engine]))
     if engine == "rocksdict" and damage == "manifest torn" and not rocks.lost_bookkeeping(path):
-        with closing(open_store(path)) as store:  # the last edit changed nothing
+        with closing(open_store(path)) as store:  # the last edit of the manifest changed nothing
             assert dict(store.scan(b"t/")) == model
         return
     with pytest.raises(DamageError, match="crawler check --repair") as caught:

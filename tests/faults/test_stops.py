@@ -316,7 +316,7 @@ def test_a_fetch_that_outlasts_the_grace_period_of_a_stop(
 def test_a_signal_during_the_imports_stops_cleanly(
     web: TreeWeb, tmp_path: Path, number: str, module: str
 ) -> None:
-    """The exit code is 0, and the seeds are saved for the next run. The process sends itself the signal during the imports."""
+    """The exit code is 0, and the seeds are saved for the next run. The process sends itself the signal meanwhile."""
     early = (IN_TERMINAL[0], "tests.faults.early", number, module)
     first = crawl(tmp_path / "crawl", web.seed, *settings(), module=early)
     assert first.code == 0 and "stopping as soon" in first.err, first

@@ -44,7 +44,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _SANDBOX, _SANDBOX_REWRITTEN = map(
     header_fields.lines, (header_fields.SANDBOX, header_fields.SANDBOX_REWRITTEN)
 )
-_WORTH_GZIP = 0.9  # a body is sent compressed only if that is less than this share of its length
+_WORTH_GZIP = 0.9  # a body is sent compressed only if that makes it shorter than this share of its length
 _FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters that need no escape in a fragment (RFC 3986, 3.5)
 UNKNOWN_LENGTH = -1
 _OBJECTS = (
@@ -68,7 +68,7 @@ class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Representation(msgspec.Struct):
-    """A representation. `length` is UNKNOWN_LENGTH if it is decoded and was not read yet.
+    """A representation. `length` is UNKNOWN_LENGTH if the body is decoded and was not read yet.
 
     `body` is read when it is needed (`held`), and stays None if it is too long for memory.
     `stored` is the source of `pieces` if they can be read again at any time.

@@ -26,10 +26,8 @@ TOKEN_FIELD = "X-Admin-Token"
 URLS_MAX = 10_000
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
-WITHDRAW = (
-    "withdraw"  # its arguments are the fields of `withdrawal.TakeDown`; `withdrawal.conduct` carries it out
-)
-# command -> (its argument, the argument's type); each is sent to every process, except seeds (to one)
+WITHDRAW = "withdraw"  # the arguments of this command are the fields of `withdrawal.TakeDown`
+# command -> (name and type of its argument); a command goes to every process, except `seed`, which goes to one
 COMMANDS: dict[str, tuple[str, type]] = {
     "pause": ("", str),
     "resume": ("", str),

@@ -10,7 +10,7 @@ from crawler.upgrade.ready import ready
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Print one line per problem; return 0 if there is none, else 3; with --repair, 1 if any remains."""
+    """Print one line per problem; return 0 if there is none, else 3; with --repair, return 1 if any problem remains."""
     parser = options.parser(
         "check",
         "Verify the counters, store, DUE runs and WARC records of a crawl that is not running.",

@@ -96,7 +96,7 @@ class Supervisor:
         self._children = [_Child(self, name) for name in process_names(config)]
 
     def fork(self) -> None:
-        """Fork all processes, if this one has no open store; call it before there is a loop or a thread."""
+        """Fork all processes unless this one has an open store; must be called before there is a loop or a thread."""
         if can_fork() and not DiskStore.opened:
             warm_up()
             for child, forked in zip(self._children, fork_children(work, len(self._children)), strict=True):
@@ -107,7 +107,7 @@ class Supervisor:
 
         Raises:
             UsageError: the directory holds another number of processes.
-            CrawlerError: a child failed and was not restarted; has its exit code.
+            CrawlerError: a child failed and was not restarted; the error has the child's exit code.
             NoSeedError: the crawl ended without fetching a single page.
         """
         check_start(self._config, self.directory.path)

@@ -1,9 +1,9 @@
 """The header fields of a request, parsed once: properties of the client and what it accepts.
 
 A client sends the same fields with each request. `ClientHeadersCache` maps the bytes of
-a header block to its meaning, so that for known blocks only the target is parsed. It
-remembers a block only if the parser accepted it as a whole request for a plain copy,
-apart from one condition or range: without a body, and on a connection that stays open.
+a header block to its meaning, so that for known blocks only the target is parsed. It remembers a block only if the
+parser accepted it as a complete request for a plain copy, with at most one condition or range, without a body, and on
+a connection that stays open.
 """
 
 import re

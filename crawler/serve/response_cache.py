@@ -57,7 +57,7 @@ class ResponseCache:
         return len(self._kept)
 
     def find(self, key: Hashable) -> CachedResponse | None:
-        """Return the answer under `key`, which may be out of date; None if there is none."""
+        """Return the cached answer under `key`, even if it is out of date; None if no answer is cached."""
         return self._kept.get(key)
 
     def use(self, shown: CachedResponse) -> None:

@@ -39,7 +39,7 @@ def listens(folder: Path) -> bool:
 
 
 def ask(folder: Path, command: str, **arguments: Any) -> Any:
-    """Send a command to the process that runs in `folder`; return its result, or NOBODY if none answers.
+    """Send a command to the process that runs in `folder`; return its result, or NOBODY if no process answers.
 
     Raises:
         CrawlerError: the process rejected the command; carries the reason.

@@ -18,7 +18,7 @@ GROWS = 0.95  # new URLs per page; from this number on, the series is too uncert
 
 
 class Eta(msgspec.Struct, frozen=True):
-    """An estimate. `urls` wait; of the pending links, only the share that is likely to be new is counted.
+    """An estimate: `urls` is the number of URLs that wait, including the pending links that are probably new.
 
     `left` includes the URLs still to be found, and `seconds` is the time to fetch them at
     the present speed; both are None while the crawl grows. `brings` is the number of new URLs per page, None until a

@@ -15,7 +15,7 @@ from crawler.audit.check_table import CHECKS, Check, Severity
 from crawler.audit.findings import Audit, Section
 from crawler.audit.on_page import Finding
 
-COMPARED_MAX = 100_000  # compared findings per check
+COMPARED_MAX = 100_000  # maximum number of compared findings per check
 NEW, REPAIRED = "new_", "repaired_"
 
 _PAGES = {

@@ -1,4 +1,4 @@
-"""Delivery of pages to the user's code: each page at least once, its requests committed with it.
+"""Delivers each page to the user's code at least once; one commit marks it as delivered and adds its requests.
 
     commit of a page   x/<fingerprint> records that it waits       (`promise`)
     user's code        page sink, callback, consumer of `pages()`  (`deliver`)

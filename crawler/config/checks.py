@@ -40,7 +40,7 @@ def _decode_hook(kind: type, value: object) -> object:
 
 
 def convert(tree: Mapping[str, Any]) -> Config:
-    """Return the configuration of a nested mapping.
+    """Return the configuration that a nested mapping describes.
 
     Raises:
         ConfigError: an unknown key, a wrong type or a bad unit; the message gives the key's path.

@@ -82,7 +82,7 @@ class PolitenessConfig(_Section, frozen=True):
     address_delay_share: Number = 0.5  # gap per address as a share of `delay`
     shared_address_domains: Count = 50  # an address with this many registrable domains is shared hosting
     shared_address_in_flight: Count = 16
-    shared_address_rate: Number = 50.0  # requests/s to such an address over all processes; 0 = no limit
+    shared_address_rate: Number = 50.0  # requests/s to a shared address over all processes; 0 = no limit
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
     give_up_after: Seconds = Seconds(259_200)  # 3 days; a host silent for so long is given up
@@ -90,7 +90,7 @@ class PolitenessConfig(_Section, frozen=True):
     slowdown_max: Number = (
         64.0  # upper limit of the slowdown factor of the gap, which each 429 or 503 doubles
     )
-    slowdown_recovery: Number = 0.98  # each good answer multiplies the factor by this; 34 halve it
+    slowdown_recovery: Number = 0.98  # each good answer multiplies the factor by this; 34 of them halve it
     slowdown_gap: Seconds = Seconds(0.5)  # the gap that the factor multiplies, if `delay` is less
 
 

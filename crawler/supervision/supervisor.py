@@ -96,7 +96,7 @@ class Supervisor:
         self._children = [_Child(self, name) for name in process_names(config)]
 
     def fork(self) -> None:
-        """Fork all processes unless this one has an open store; must be called before there is a loop or a thread."""
+        """Fork all processes unless this process has an open store; must be called before a loop or thread exists."""
         if can_fork() and not DiskStore.opened:
             warm_up()
             for child, forked in zip(self._children, fork_children(work, len(self._children)), strict=True):

@@ -85,7 +85,7 @@ class NoSeedError(CrawlerError):
 
 
 class StoreError(CrawlerError):
-    """The disk is full or failing. Restart the crawl once it is repaired."""
+    """The disk is full or failing. Restart the crawl once the disk is repaired."""
 
     exit_code = 75
 

@@ -7,7 +7,7 @@
 
 If the user's code raises, the error is counted and logged with the URL, and the page
 waits: the next run reads it from the page cache and delivers it first
-(`deliver_waiting`). The same happens after a crash.
+(`deliver_waiting`). After a crash, pages that wait are delivered in the same way.
 """
 
 import asyncio
@@ -295,7 +295,7 @@ class Delivery:
         return item
 
     def _callback(self, name: str) -> Callback:
-        """Return the callback with that name, from a request of this run or the module of `parse`; "" means `parse`."""
+        """Return the callback of a name, from a request of this run or the module of `parse`; "" means `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse

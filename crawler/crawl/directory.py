@@ -39,7 +39,7 @@ from crawler.storage.files import atomic_write, rename, sync_directory
 SEED_BYTES = 16
 FORMAT = 4  # the format in which directories are written; each step up to it is a function in `upgrade/`
 BEGUN = ".begun"
-# A comment, not a setting: if the file is used as the configuration of another crawl, this must not be passed on.
+# The hosts are in a comment: they must not apply to another crawl that uses the file as its configuration.
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."
@@ -228,7 +228,7 @@ class CrawlDirectory:
         return structs.replace(config, store=structs.replace(config.store, engine=engine))
 
     def config_text(self, config: Config) -> str:
-        """Return the text of crawl.toml for `config`: no credentials or limits of a run, but the hosts of the seeds."""
+        """Return the text of crawl.toml with the hosts of the seeds, but without credentials and limits of a run."""
         return _config_text(config, self.seed_places())
 
     def write_config(self, config: Config, places: Iterable[str]) -> None:

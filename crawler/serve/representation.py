@@ -8,8 +8,8 @@ A copy has up to four representations, each with its own entity tag:
     rewritten    links point to /page                                      "<digest>-r"
 
 The Location of a stored redirect leads to the copy of its target, at the same instant,
-so a reader stays among the copies. In the proxy form it is the target itself, which the
-client requests through the proxy. A copy whose server said nothing about caching gets
+so a reader stays among the copies. In the proxy form the Location is the target itself, which the client requests
+through the proxy. A copy whose server said nothing about caching gets
 `Cache-Control: no-cache`: otherwise a cache would derive a lifetime from Last-Modified
 (RFC 9111, 4.2.2), months for a copy of last year.
 

@@ -43,7 +43,7 @@ class Subscription(msgspec.Struct):
     secret: str
     until: float = 0.0
     wanted: bool = True
-    lease: float = LEASE_DEFAULT  # seconds that the hub granted
+    lease: float = LEASE_DEFAULT  # length of the granted lease in seconds
     ask_at: float = 0.0
     tries: int = 0  # requests sent since the hub last verified the subscription
 

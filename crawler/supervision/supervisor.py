@@ -1,4 +1,4 @@
-"""`crawler crawl --processes N`: N children of this program on loopback, as one crawl.
+"""`crawler crawl --processes N`: runs N children of this program on loopback as one crawl.
 
     supervisor --socket pair--> p0 ... pN-1 (`child.py`), each with its own folder in DIR
         seeds      checked here, written to DIR/seeds.run, read by every child (each queues its own)

@@ -5,8 +5,8 @@
 
 A plain object without I/O. An owner is any hashable value; its share grows with each
 `reserve` and ends with `release`. An owner whose request does not fit waits in line,
-first come, first served. Two kinds of shares may exceed the limit. The oldest share
-may, because otherwise many half-received bodies could fill the account and wait for
+first come, first served. Two kinds of shares may exceed the limit. The oldest share may exceed it, because otherwise
+many half-received bodies could fill the account and wait for
 one another forever. And each share may grow to `SMALL_BYTES`, because otherwise small
 bodies would wait for large ones. All shares but the oldest together hold at most a quarter of the limit: among many
 large bodies the oldest often exceeds the limit, and then the others should be few.
@@ -60,7 +60,7 @@ class ByteAccount(Generic[_O]):
         self.held += nbytes
 
     def release(self, owner: Hashable) -> None:
-        """Give back the owner's share or charge, and its place in line. Does nothing if it has none."""
+        """Give back the owner's share or charge, and its place in line. Do nothing if the owner has none."""
         charged = self._charges.pop(owner, 0)
         self.charged -= charged
         self.held -= charged + self._shares.pop(owner, 0)  # type: ignore[arg-type]

@@ -97,7 +97,7 @@ class ObjectStoreError(CrawlerError):
 
 
 class BusyError(DirectoryError):
-    """Another process uses the directory. Try again when it has ended."""
+    """Another process uses the directory. Try again when that process has ended."""
 
     exit_code = 75
 

@@ -1,8 +1,8 @@
 """State changes over HTTP: the list of commands, and the checks that authorize them.
 
 A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A page of
-another origin does not know the secret, and a browser lets it send that field only with
-the server's consent (CORS), which is never given. A request whose Origin or
+another origin does not know the secret, and a browser lets it send that field only with the server's consent (CORS),
+which this server never gives. A request whose Origin or
 Sec-Fetch-Site shows another origin is rejected first.
 """
 

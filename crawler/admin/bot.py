@@ -24,7 +24,7 @@ _LEDGER = """<h2>Requests to your host</h2>
 
 
 def page(config: Config, *, public: bool = False) -> bytes:
-    """Return an HTML document for webmasters; a `public` one refers to nothing of the admin server."""
+    """Return an HTML document for webmasters; a `public` document refers to nothing of the admin server."""
     identity, politeness, robots = config.identity, config.politeness, config.robots
     contact = identity.contact
     href = contact if "://" in contact else f"mailto:{contact}"

@@ -1,4 +1,4 @@
-"""The client of the control socket (`control.py`). Without asyncio, so commands that ask a running crawl start fast."""
+"""The client of the control socket (`control.py`). It imports no asyncio, so commands that ask a crawl start fast."""
 
 import contextlib
 import os

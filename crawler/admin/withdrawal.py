@@ -3,7 +3,7 @@
     rule file ─► apply ─► count                    withdrawn: no process shows the copies any more
     rule file ─► apply ─► detach ─► erase          erased: each step is completed by all processes before the next
 
-A process may hold copies that repeat a response of another one (`pages/reshard.py`), so every process detaches its
+A process may hold copies that repeat a response of another process (`pages/reshard.py`), so every process detaches its
 copies before any process erases.
 
 `conduct` is a generator: it yields the request that every process must answer next and

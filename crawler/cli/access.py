@@ -57,7 +57,7 @@ def _ask_missing(
 
 
 def begun_names(directory: CrawlDirectory) -> list[str]:
-    """Return the processes of a crawl that is ready, including those whose store or folder is lost."""
+    """Return the processes of a crawl that is ready, including processes whose store or folder is lost."""
     from crawler.crawl.process_names import process_names
 
     here = directory.process_names()

@@ -163,7 +163,7 @@ def _url(text: str) -> str:
 def instant(text: str) -> float:
     """Parse `20260131120000` (UTC), a prefix of such a stamp, or RFC 3339; return seconds since the epoch.
 
-    A shortened stamp means the end of its year, month, day ..., as in other archives (pywb 2.10).
+    A stamp shortened to a year, month, day ... means the end of that period, as in other archives (pywb 2.10).
 
     Raises:
         HttpError: 400, it is not a time.

@@ -91,7 +91,7 @@ class CopyReader:
     def open(self, archive: Archive, capture: Capture) -> OpenedCopy:
         """Open the answer of a capture, or the DOM that a browser showed instead.
 
-        The payload of a revisit is that of the answer it repeats; if the revisit was a 304, so is its head.
+        The payload of a revisit is taken from the answer that it repeats; after a 304, the head is, too.
 
         Raises:
             DamageError: the bytes are missing, or are not a record.

@@ -4,8 +4,8 @@
     hub   -> we     GET /websub/TOKEN?hub.mode=subscribe&hub.topic=T&hub.challenge=C     answered with C
     hub   -> we     POST /websub/TOKEN, the feed, X-Hub-Signature: sha256=HMAC(S, body)   answered 2xx
 
-The token is the slot of the process that subscribed, followed by 16 random bytes. It is
-a capability: only its holder can confirm a subscription or deliver. A process that
+The token is the slot of the process that subscribed, followed by 16 random bytes. The token is a capability: only its
+holder can confirm a subscription or deliver. A process that
 receives a request for another process's token forwards it. A delivery with a wrong
 signature is answered 202 and ignored, as section 8 demands. Each entry of a delivery
 is one signal.

@@ -8,8 +8,8 @@
 
 Children start as forks (`forked_children.py`), so modules are imported once. A child
 that dies is restarted as a separate program (see `restarts.py`); meanwhile the links for
-its hosts wait in the outboxes of the others. A child that stops at a limit or because of
-the disk stops all; if one finds that the crawl has ended, the others are told. The
+its hosts wait in the outboxes of the others. If a child stops at a limit or because of the disk, all children stop;
+if one finds that the crawl has ended, the others are told. The
 supervisor reaps its children, so their CPU time is counted. Children whose parent has
 ended stop by themselves (`parent.py`); a child that does not stop when asked is killed.
 """
@@ -130,7 +130,7 @@ class Supervisor:
             return self._finish()
 
     async def _run_children(self) -> None:
-        """Run the children until all have ended; give up on those that survive a kill."""
+        """Run the children until all have ended; give up on children that survive a kill."""
         self._given_up = asyncio.Event()
         running = asyncio.ensure_future(self._all_ended())
         given_up = asyncio.ensure_future(self._given_up.wait())

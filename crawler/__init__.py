@@ -18,7 +18,7 @@ freshness   when a known page is worth fetching again (the crawl value)
 pages       the page cache: WARC segments, captures, and export formats
 export      exports a crawl, running or stopped, with several processes
 audit       reports faults of a crawled site
-lab         the experiments of the papers, on the same code
+lab         the experiments of the papers, run on the same code
 
 Below the stages: urls (canonical form, fingerprint, CLOCK cache), storage (one
 store, one commit point), records, config, clock, errors. Above them: process (one

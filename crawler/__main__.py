@@ -22,9 +22,9 @@ def main() -> int:
 
 
 def _end(code: int) -> None:
-    """End the process without freeing its memory, which takes as long as 60 pages.
+    """End the process without freeing its memory, since freeing takes as long as crawling 60 pages.
 
-    Return, so that the interpreter ends it, if a thread still works or the output cannot be written.
+    If a thread still works or the output cannot be written, only return; then the interpreter ends the process.
     """
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
         return

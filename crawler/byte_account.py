@@ -5,11 +5,11 @@
 
 A plain object without I/O. An owner is any hashable value; its share grows with each
 `reserve` and ends with `release`. An owner whose request does not fit waits in line,
-first come, first served. Two kinds of shares may exceed the limit. The oldest share
-may, because otherwise many half-received bodies could fill the account and wait for
+first come, first served. Two kinds of shares may exceed the limit. The oldest share may exceed it, because otherwise
+many half-received bodies could fill the account and wait for
 one another forever. And each share may grow to `SMALL_BYTES`, because otherwise small
-bodies would wait for large ones. All shares but the oldest hold at most a quarter of the
-limit: the oldest of many large bodies often exceeds it, and then they should be few.
+bodies would wait for large ones. All shares but the oldest together hold at most a quarter of the limit: among many
+large bodies the oldest often exceeds the limit, and then the others should be few.
 
 `charge` counts bytes that are already held, whether they fit or not: a body between
 its last byte and its commit, and the data made from it. A charged owner never waits
@@ -23,7 +23,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 SMALL_BYTES = 64 << 10  # the median page has 30 kB
-YOUNGER_PART = 4  # all shares but the oldest may hold 1/4 of the limit
+YOUNGER_PART = 4  # all shares but the oldest may together hold 1/4 of the limit
 CHARGED_PART = 8  # 1/8 of the limit may be charged while the oldest share grows beyond it
 
 _O = TypeVar("_O", bound=Hashable)
@@ -60,7 +60,7 @@ class ByteAccount(Generic[_O]):
         self.held += nbytes
 
     def release(self, owner: Hashable) -> None:
-        """Give back the owner's share or charge, and its place in line. Does nothing if it has none."""
+        """Give back the owner's share or charge, and its place in line. Do nothing if the owner has none."""
         charged = self._charges.pop(owner, 0)
         self.charged -= charged
         self.held -= charged + self._shares.pop(owner, 0)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-TOLD_MAX = 100  # URLs of a notification that the answer lists one by one
+TOLD_MAX = 100  # number of URLs of a notification that the answer lists
 
 
 class SignalSource(NamedTuple):

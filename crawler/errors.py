@@ -85,19 +85,19 @@ class NoSeedError(CrawlerError):
 
 
 class StoreError(CrawlerError):
-    """The disk is full or failing. Restart the crawl once it is repaired."""
+    """The disk is full or failing. Restart the crawl once the disk is repaired."""
 
     exit_code = 75
 
 
 class ObjectStoreError(CrawlerError):
-    """Object storage cannot be reached, or refuses an operation. Files that it has not confirmed stay on this disk."""
+    """Object storage cannot be reached, or refuses an operation. Unconfirmed files stay on this disk."""
 
     exit_code = 75
 
 
 class BusyError(DirectoryError):
-    """Another process uses the directory. Try again when it has ended."""
+    """Another process uses the directory. Try again when that process has ended."""
 
     exit_code = 75
 

@@ -67,7 +67,7 @@ class ForkedChild:
             os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill and reap the child if it still runs, and close the link. For programs that end without an event loop."""
+        """Kill and reap the child if it still runs, and close the link. For a program without an event loop."""
         if self.returncode is None:
             self.kill()
             self._reap()

@@ -1,8 +1,8 @@
 """Selects the form of the kernels: either all compiled or all interpreted.
 
 Kernels that use one another's C structs (`cimport`) must have the same form: a compiled
-kernel finds no structs in an interpreted one, and an interpreted kernel no C attributes
-in a compiled one. Each kernel is compiled separately at installation, where a failed
+kernel finds no structs in an interpreted one, and an interpreted kernel finds no C attributes in a compiled one. Each
+kernel is compiled separately at installation, where a failed
 build is not an error. So before any of them is imported, `choose` checks whether all
 were compiled. If one is missing, or if `CRAWLER_INTERPRETED=1` is set, all are
 imported as source.

@@ -2,8 +2,8 @@
 
 Titles, header fields, error texts and file names are untrusted. Printed raw, ESC and the
 C1 controls drive a terminal (colours, titles, replies typed as input), CR and line
-separators forge lines, bidi controls reorder a name, and `=` starts a formula. This
-module holds the one rule against that. All output of the commands to standard output
+separators forge lines, bidi controls reorder a name, and `=` starts a formula. This module has the only rule against
+such text. All output of the commands to standard output
 and standard error passes through `PrintableStream`.
 
 A hidden character is written as a JSON escape, such as `\\u001b`. So JSON keeps its

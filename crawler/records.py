@@ -26,7 +26,7 @@ UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, Overflo
 class LinkFlag:
     """Properties of a link beside its URL. They travel with it through splitter, DUE and frontier.
 
-    Plain integers, because testing a member of an IntFlag costs a microsecond.
+    The flags are plain integers, because testing a member of an IntFlag costs a microsecond.
     """
 
     NONE = 0
@@ -44,9 +44,7 @@ class LinkFlag:
     AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
     # Not a link: tells the owner that this URL is said to have changed; `redirects` is the number of the source.
     SIGNAL = 1024
-    NEWS = (
-        2048  # found on a known page that was fetched again; that page gets the credit if this becomes a page
-    )
+    NEWS = 2048  # found on a known page that was fetched again; that page gets the credit if this URL becomes a page
     CREDIT = 4096  # not a link: tells the owner of the page `via` that a URL found there has become a page
     EXTERNAL = (
         8192  # out of scope, and fetched only to see whether it works: its answer is not stored or followed
@@ -121,8 +119,8 @@ class FetchTask(msgspec.Struct, gc=False):
 class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     """How to request a URL that is not fetched by a plain GET.
 
-    `headers` are "Name: value"; `jar` names a cookie jar of the crawl's ("" is the common one);
-    `proxy` is the URL of a proxy ("" is that of the configuration). `secrets` are names of fields of
+    `headers` are "Name: value"; `jar` names a cookie jar of the crawl ("" is the common jar); `proxy` is the URL of a
+    proxy ("" means the configured proxy). `secrets` are names of fields of
     the body whose values are never recorded.
     """
 
@@ -134,7 +132,7 @@ class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     secrets: tuple[str, ...] = ()
 
 
-BUSY_STATUSES = frozenset((429, 503))  # the server asks for fewer requests: HOST_BUSY, with Retry-After
+BUSY_STATUSES = frozenset((429, 503))  # statuses that ask for fewer requests (HOST_BUSY, Retry-After)
 
 
 class Outcome(StrEnum):
@@ -331,11 +329,11 @@ class Extracted(msgspec.Struct, gc=False):
 
     `base` is the URL to which they are relative. `encoding` is the encoding of the page (WHATWG
     name), in which the query of a link is encoded. `nofollow`, `noindex` and `noarchive` are the
-    page-level robots directives, of the header too; `metas` are the directives of the page's own
+    page-level robots directives, including those of the header; `metas` are the directives of the page's own
     meta tags, as in `PageRecord`. `parse_limit` means that the page exceeded the
     parser's limit and `hrefs` come from a plain scan. `maps` are the sitemaps that a
-    sitemap index names. `repeats` are the links with every mention, filled for URL
-    traces only. `dated` are links of a sitemap, feed or directory listing with the
+    sitemap index names. `repeats` are the links, each as often as the page mentions it; filled for URL traces only.
+    `dated` are links of a sitemap, feed or directory listing with the
     instant of their last change, where the document gives one; `told_by` names which of
     the three it is, "" for none. `anchors` are the texts of the first anchor of each of
     `hrefs` ("" for other links) if they were asked for, else []. `markup` is present
@@ -497,7 +495,7 @@ class DueCounts(msgspec.Struct, kw_only=True):
 class SplitterCounts(msgspec.Struct, kw_only=True):
     """Counters of the traffic between processes since the crawl began.
 
-    `sent`, `waiting` and `repeated` (left out of a long queue) add up to all
+    `sent`, `waiting` and `repeated` (repeats that were left out of a long queue) add up to all
     links ever put into the outbox. `batches` and `bytes` count what peers confirmed.
     """
 

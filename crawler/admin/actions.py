@@ -1,8 +1,8 @@
 """State changes over HTTP: the list of commands, and the checks that authorize them.
 
 A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A page of
-another origin does not know the secret, and a browser lets it send that field only with
-the server's consent (CORS), which is never given. A request whose Origin or
+another origin does not know the secret, and a browser lets it send that field only with the server's consent (CORS),
+which this server never gives. A request whose Origin or
 Sec-Fetch-Site shows another origin is rejected first.
 """
 
@@ -26,10 +26,8 @@ TOKEN_FIELD = "X-Admin-Token"
 URLS_MAX = 10_000
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
-WITHDRAW = (
-    "withdraw"  # its arguments are the fields of `withdrawal.TakeDown`; `withdrawal.conduct` carries it out
-)
-# command -> (its argument, the argument's type); each is sent to every process, except seeds (to one)
+WITHDRAW = "withdraw"  # the arguments of this command are the fields of `withdrawal.TakeDown`
+# command -> (name and type of its argument); a command goes to every process, except `seed`, which goes to one
 COMMANDS: dict[str, tuple[str, type]] = {
     "pause": ("", str),
     "resume": ("", str),

@@ -29,7 +29,7 @@ from crawler.signing.signing_keys import DIRECTORY_AGE
 log = logging.getLogger("crawler")
 
 KEY = "serve.bot_listen"
-PAGE_AGE = 3600  # seconds for which clients may keep the page
+PAGE_AGE = 3600  # seconds for which clients may cache the page
 RENEWAL = 3600.0  # seconds after which the key directory is signed again
 _PAGE_FIELDS: tuple[Field, ...] = (
     (b"Content-Type", b"text/html; charset=utf-8"),
@@ -101,7 +101,7 @@ class BotServer:
         raise HttpError(404, "no_such_path", f"see /bot and {PATH}")
 
     def _directory(self, file: KeyFile) -> tuple[bytes, list[Field]]:
-        """Return the key directory and the fields that sign it, made anew when the keys change and every hour."""
+        """Return the key directory and the fields that sign it; renew both when the keys change, and every hour."""
         now = self._now()
         try:
             changed = file.renew()

@@ -11,7 +11,7 @@ HOSTS_SHOWN = 200  # rows that the page shows; /consent?format=json has all
 
 
 def page(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> bytes:
-    """Return an HTML document; `missing` are the processes whose hosts are not in it."""
+    """Return an HTML document; `missing` are the processes whose hosts are not in the document."""
     heads = "".join(f"<th scope=colgroup colspan=3>{escape(use.replace('_', '-'))}</th>" for use in USES)
     answers = "".join(f"<th scope=col>{escape(answer)}</th>" for _ in USES for answer in ANSWERS)
     shown = [total(rows), *rows[:HOSTS_SHOWN]] if rows else []

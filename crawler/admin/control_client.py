@@ -1,4 +1,4 @@
-"""The client of the control socket (`control.py`). Without asyncio, so commands that ask a running crawl start fast."""
+"""The client of the control socket (`control.py`). It imports no asyncio, so commands that ask a crawl start fast."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ def listens(folder: Path) -> bool:
 
 
 def ask(folder: Path, command: str, **arguments: Any) -> Any:
-    """Send a command to the process that runs in `folder`; return its result, or NOBODY if none answers.
+    """Send a command to the process that runs in `folder`; return its result, or NOBODY if no process answers.
 
     Raises:
         CrawlerError: the process rejected the command; carries the reason.

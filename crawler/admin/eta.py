@@ -7,21 +7,22 @@ are a geometric series,
     left = (todo + pending * share of pending links that are new) / (1 - brings)
 
 the expected size of a subcritical branching process (Watson and Galton 1875).
-From `GROWS` on the end cannot be estimated: the crawl grows, or nearly so.
+If `brings` is at least `GROWS`, the end cannot be estimated, because the crawl grows or nearly does.
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
-GROWS = 0.95  # new URLs per page; above it the series is too uncertain to give a number
+GROWS = 0.95  # new URLs per page; from this number on, the series is too uncertain for an estimate
 
 
 class Eta(msgspec.Struct, frozen=True):
-    """An estimate: `urls` that wait, counting pending links by the share that is new; `brings` per page, or None.
+    """An estimate: `urls` is the number of URLs that wait, including the pending links that are probably new.
 
     `left` includes the URLs still to be found, and `seconds` is the time to fetch them at
-    the present speed; both are None while the crawl grows. `brings` is None until a URL is done.
+    the present speed; both are None while the crawl grows. `brings` is the number of new URLs per page, None until a
+    URL is done.
     """
 
     urls: float

@@ -28,8 +28,8 @@ HOSTS_MIN = 5  # hosts in the last minute below which a share of failures says n
 SHARE_MAX = 0.5  # share of requests or hosts that may fail
 SPAN_MIN = 30.0  # seconds of growth known before a crawl counts as stalled
 ERRORS_AGE = 600.0  # seconds for which a logged error makes the crawl unhealthy
-LAG_MAX = 2.0  # seconds; normal garbage collections and flushes stay below 0.5
-DESCRIPTORS_MAX = 0.9  # share of the limit of open files
+LAG_MAX = 2.0  # seconds of event-loop lag; normal garbage collections and flushes stay below 0.5
+DESCRIPTORS_MAX = 0.9  # share of the limit of open files that may be in use
 _PAUSES = {"disk": "nothing is fetched because the disk is nearly full"}
 _SOURCES = ("pages", "refresh", "robots")
 _PREFIX = "failed."
@@ -115,7 +115,7 @@ def _over(counters: Mapping[str, int], outcome: Outcome) -> int:
 
 
 def failures(counters: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return each outcome of `TROUBLE` that occurred, in words and how often, the most frequent first."""
+    """Return the outcomes of `TROUBLE` that occurred, in words and with their numbers, the most frequent first."""
     counts = sorted(((_over(counters, outcome), str(outcome)) for outcome in TROUBLE), reverse=True)
     return [{"outcome": name, "said": describe_cause(name), "count": n} for n, name in counts if n]
 

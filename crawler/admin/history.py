@@ -1,7 +1,7 @@
 """The curves of the dashboard: series of numbers at regular intervals over the last day, in arrays.
 
-Rates are differences of counters between two samples of the status, over the time
-between. A point costs 4 bytes per series; a full ring drops the oldest. At first the points are `FIRST_INTERVAL`
+A rate is the difference of a counter between two samples of the status, divided by the time between them. A point
+costs 4 bytes per series; a full ring drops the oldest. At first the points are `FIRST_INTERVAL`
 apart, so that there are curves from the start; each time there are `FINE_POINTS`, every second point is dropped and
 the interval doubles, up to that of the configuration.
 """

@@ -12,7 +12,7 @@ _TOTALS = ("hosts", "matched", "failing", "unsearched")
 def merged(answers: Sequence[dict[str, Any]], limit: int, missing: Sequence[str]) -> dict[str, Any]:
     """Return one list of up to `limit` hosts, best rank first, with the totals of all processes that answered.
 
-    `missing` are the processes whose hosts are not in it; each row gets its cause in words (`said`).
+    `missing` are the processes whose hosts are not in the list; each row gets its cause in words (`said`).
     """
     rows = list(heapq.merge(*(answer["rows"] for answer in answers), key=lambda row: -row["rank"]))[:limit]
     for row in rows:

@@ -29,7 +29,7 @@ log = logging.getLogger("crawler")
 
 
 class LazyAdminServer:
-    """Listens for the admin server; takes the same arguments."""
+    """Listens in place of the admin server; takes the arguments of `AdminServer`."""
 
     def __init__(
         self, source: StatusSource, config: Config, directory: Path, now: Callable[[], float]
@@ -61,7 +61,7 @@ class LazyAdminServer:
         return f"{http_origin(host, port)}/#token={self._token}"
 
     def _open_soon(self) -> None:
-        """Start the server when the first client connects; meanwhile it waits in the socket's queue."""
+        """Start the server when the first client connects; meanwhile the client waits in the socket's queue."""
         asyncio.get_running_loop().remove_reader(self._socket)  # type: ignore[arg-type]
         self._opening = asyncio.get_running_loop().create_task(self._open())
 

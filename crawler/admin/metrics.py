@@ -207,7 +207,7 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
 
 
 def _health(status: Status) -> Iterator[Metric]:
-    """Yield the health verdict and each of its rules; nothing for a crawl at rest."""
+    """Yield the health verdict and each of its rules; yield nothing for a crawl at rest."""
     verdict = status.health
     if verdict.state == "at rest":
         return

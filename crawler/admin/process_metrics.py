@@ -29,7 +29,7 @@ class Histogram:
         self.sum += seconds
 
     def plain(self) -> dict[str, Any]:
-        """Return {"sum": seconds, "le": {bound: count}}, which adds up over processes."""
+        """Return {"sum": seconds, "le": {bound: count}}, which can be added up over processes."""
         names = [*map(str, BOUNDS), "+Inf"]
         return {"sum": self.sum, "le": dict(zip(names, self.counts, strict=True))}
 
@@ -107,7 +107,7 @@ class RecentErrors(logging.Handler):
             logging.lastResort.handle(record)
 
     def _is_only_handler(self) -> bool:
-        """Return whether this is the only log handler; with several crawls in a process, only for the first."""
+        """Return whether the log has no other handler than this one and those of later crawls in the process."""
         handlers = [*logging.getLogger("crawler").handlers, *logging.getLogger().handlers]
         return handlers[:1] == [self] and all(isinstance(each, RecentErrors) for each in handlers)
 

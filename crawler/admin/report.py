@@ -17,7 +17,7 @@ _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": 
 # Outcomes that show that fetching works.
 SUCCESSES = ("fetched", "empty", "unchanged", "truncated")
 
-REASONS_SHOWN = 5  # hosts named if no page could be fetched
+REASONS_SHOWN = 5  # number of hosts named if no page could be fetched
 
 
 def with_share(splitter: SplitterCounts) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _said(outcome: str, n: int) -> str:
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """The result of a run; of one process, or of several (`status.merge`).
+    """The result of a run: that of one process, or the sum over several processes (`status.merge`).
 
     `started` and `ended` are instants; `counters` cover the whole crawl and
     `run_counters` this run; `problems` lists the counting rules that do not hold.
@@ -123,7 +123,7 @@ class Report(msgspec.Struct, kw_only=True):
         return self.stopped_by == "done" and self.any_success and not any(asked)
 
     def why_nothing(self, refused: int) -> str:
-        """Return briefly why no seed could be fetched; `refused` of them were not URLs."""
+        """Return briefly why no seed could be fetched; `refused` is the number of seeds that were not URLs."""
         reasons = [f"{refused} seeds are not http(s) URLs"] if refused else []
         for host in self.hosts[:REASONS_SHOWN]:
             cause = describe_cause(host.cause) or ("no answer" if host.failures else "")

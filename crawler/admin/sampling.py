@@ -96,5 +96,5 @@ class Sampler:
         return msgspec.json.encode({"at": self._sampled_at, "point": self._point, "status": self._status})
 
     def beat(self) -> bytes:
-        """Return the present instant and that of the latest sample as JSON, as a sign of life while a process is slow."""
+        """Return the present instant and the instant of the latest sample as JSON, a sign of life of a slow process."""
         return msgspec.json.encode({"now": self._now(), "at": self._sampled_at})

@@ -168,7 +168,7 @@ class AdminServer:
         return await getattr(self, _READS[path])(fields)
 
     async def _metrics(self, fields: dict[str, str]) -> Reply:
-        # Prometheus' client takes a tenth of the start's CPU, and most crawls are never asked for metrics.
+        # Importing Prometheus' client takes a tenth of the start's CPU time, and most crawls are never asked for metrics.
         from crawler.admin import metrics
 
         parts = await self._source.ask({"command": "status", "hosts": 0})
@@ -324,7 +324,7 @@ class EventStream(Sending):
         self._looking = looking
 
     async def write(self, request: ServedRequest) -> None:
-        """Write the head, each sample, a beat in every second without one, and at last how the crawl ended."""
+        """Write the head, each sample, a beat after `BEAT` seconds without one, and finally how the crawl ended."""
         await super().write(request)
         looking = self._looking
         looking.begin_watching()

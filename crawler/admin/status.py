@@ -130,7 +130,7 @@ def _mean(values: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def _weighted(values: Sequence[Mapping[str, Any]], name: str, by: str) -> float | None:
-    """Return the mean of a number over parts, weighted by the number `by`; None without parts."""
+    """Return the mean of the values under `name`, weighted by those under `by`; None if no part has a value."""
     known = [(value[name], value[by]) for value in values if value.get(name) is not None]
     whole = sum(weight for _, weight in known)
     return round(sum(number * weight for number, weight in known) / whole, 4) if whole else None
@@ -171,7 +171,7 @@ def _refreshing(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _news(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge the counts of new pages that hubs have shown; delays are means over the processes."""
+    """Merge the counts of new pages that hubs have shown; each delay becomes the mean over the processes."""
     if not values:
         return {}
     plain = ("found", "by_kind", "dated", "hubs", "unfound")
@@ -184,7 +184,7 @@ def _news(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _ages(values: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Merge the ages of copies; medians are means over the processes."""
+    """Merge the ages of copies; each median becomes the mean of the processes' medians."""
     known = [value | value["ages"] for value in values if value["ages"]]
     if not known:
         return {}
@@ -193,7 +193,7 @@ def _ages(values: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _arm(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Merge one arm of a comparison; errors combine as those of means of independent parts."""
+    """Merge one arm of a comparison; its error is that of a weighted mean of independent parts."""
     arm = {"policy": rows[0]["policy"]}
     arm |= {name: sum(row[name] for row in rows) for name in ("pages", "refreshes", "changed")}
     for name, by in (("expected", "pages"), ("seen", "refreshes")):
@@ -210,15 +210,15 @@ _BY_NAME: dict[str, Callable[[Sequence[Any]], Any]] = {
     "started": min,
     "ended": max,
     "span": max,
-    "why_slow": _mean,  # shares of the time
+    "why_slow": _mean,  # these are shares of the time
 }
 
 
 def merge(parts: Sequence[T]) -> T:
     """Merge several structs, or mappings, of one kind into one.
 
-    Numbers are added, lists are joined, instants span all, and anything else is taken from
-    the first part that has it. Values that are None or missing in a part are skipped.
+    Numbers are added and lists are joined. `started` is the earliest instant, `ended` and `now` are the latest.
+    Anything else is taken from the first part that has it. Values that are None or missing in a part are skipped.
     """
     return _merged("", parts)
 

@@ -19,7 +19,7 @@ class StatusSource(Protocol):
     """The processes of a crawl, to which the admin server sends requests."""
 
     async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
-        """Return the answers of all processes that answer; with `first`, only one answer.
+        """Return the answers of all processes that answer; with `first`, return only one answer.
 
         Raises:
             CrawlerError: all rejected the request; carries the reason of one.

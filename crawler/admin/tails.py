@@ -21,7 +21,7 @@ LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "critical": 4}
 
 
 def fetches(path: Path, *, outcome: str = "", text: str = "", limit: int = 100) -> list[dict[str, Any]]:
-    """Return the latest lines of `pages.jsonl` with that outcome whose URL contains `text`."""
+    """Return the latest lines of `pages.jsonl` that have the given outcome and whose URL contains `text`."""
     marks = [part for part in (f'"outcome":"{outcome}"' if outcome else "", text) if part]
     needles = [mark.encode("utf-8", "replace") for mark in marks]
     rows: list[dict[str, Any]] = []
@@ -40,7 +40,7 @@ def fetches(path: Path, *, outcome: str = "", text: str = "", limit: int = 100) 
 
 
 def log_lines(path: Path, *, level: str = "debug", text: str = "", limit: int = 100) -> list[dict[str, str]]:
-    """Return the latest lines of a log of at least that level that contain `text`, as {"level", "line"}.
+    """Return the latest lines of a log that contain `text` and have at least the given level, as {"level", "line"}.
 
     Lines without a level belong to the message before them, as those of a traceback do.
     """

@@ -3,8 +3,8 @@
     rule file ─► apply ─► count                    withdrawn: no process shows the copies any more
     rule file ─► apply ─► detach ─► erase          erased: each step is completed by all processes before the next
 
-A process may hold copies that repeat a response of another one (`pages/reshard.py`), so
-all detach theirs before any erases.
+A process may hold copies that repeat a response of another process (`pages/reshard.py`), so every process detaches its
+copies before any process erases.
 
 `conduct` is a generator: it yields the request that every process must answer next and
 receives their answers, so each caller sends them in its own way.

@@ -27,7 +27,7 @@ from crawler.storage.object_store import local_folder
 
 log = logging.getLogger("crawler")
 
-SIGNAL = "signal"  # why a run stopped, as on the command line
+SIGNAL = "signal"  # the reason of a run that a signal stopped, as on the command line
 Settings = Config | Mapping[str, Any] | None
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")
@@ -66,7 +66,7 @@ async def run_async(
             rules: regular expressions of URLs, and CSS selectors prefixed with "css:".
         fresh: start a new crawl; an existing crawl in the directory is renamed to DIR.1, DIR.2, ...
         cached: as `fresh`, but use the answers that these earlier crawls stored instead of sending requests, and
-            rename the items file in the same way. For trying changes of the callbacks.
+            rename the items file in the same way. This is useful for trying changes of the callbacks.
         on_error: the reaction to an error of the user's code, "continue" or "stop".
         processors: functions of (item, page) through which each item passes before it is written; each returns
             the item, changed or not, or None to drop it.

@@ -288,9 +288,9 @@ class Crawl:
     def _close_directory(self) -> None:
         """Release the directory, unless a write that did not end still uses it."""
         if self.process.commits.writing:
-            return  # the thread of the write still uses the store; the next run continues from the last commit
+            return  # a thread still writes to the store; the next run continues from the last commit
         self._opened = False
-        self.process.commit_rest()  # for a crawl that was opened but never run
+        self.process.commit_rest()  # needed if the crawl was opened but never run
         self.process.close()
         self.stages.close(clean=self.process.failure is None)
 
@@ -300,7 +300,7 @@ class Crawl:
             items.close()
 
     def _switch_delivery(self) -> None:
-        """Turn on the delivery of pages if the user's code wants any."""
+        """Turn on the delivery of pages if the user's code wants pages."""
         fetch_tasks, wanted = self.process.fetch_tasks, self._delivery.wanted
         fetch_tasks.sink = self._delivery.deliver if wanted else None
         fetch_tasks.promise = self._delivery.promise if wanted else None
@@ -484,7 +484,7 @@ class Crawl:
                 yield from _stored(stages, newest, allow)
 
     def stop(self, reason: str = "stopped", *, grace: float = STOP_GRACE) -> None:
-        """End the run soon: start no new fetches, and commit those that finish within `grace` seconds.
+        """End the run soon: start no new fetches, and commit the fetches that finish within `grace` seconds.
 
         >>> async def first():
         ...     async with crawler.Crawl(settings, directory=folder / "stop", seeds=url) as crawl:

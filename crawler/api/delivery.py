@@ -1,4 +1,4 @@
-"""Delivery of pages to the user's code: each page at least once, its requests committed with it.
+"""Delivers each page to the user's code at least once; one commit marks it as delivered and adds its requests.
 
     commit of a page   x/<fingerprint> records that it waits       (`promise`)
     user's code        page sink, callback, consumer of `pages()`  (`deliver`)
@@ -7,7 +7,7 @@
 
 If the user's code raises, the error is counted and logged with the URL, and the page
 waits: the next run reads it from the page cache and delivers it first
-(`deliver_waiting`). The same happens after a crash.
+(`deliver_waiting`). After a crash, pages that wait are delivered in the same way.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Errors:
             )
 
     def end(self, error: UsageError) -> None:
-        """End the run: the crawl was set up in a way that every page would fail."""
+        """End the run, because with the given arguments the delivery of every page would fail."""
         self._fail(error)
 
 
@@ -149,7 +149,7 @@ class Delivery:
             change.put(requests.key(fetch_task.fingerprint), requests.pack(waiting))
 
     def _pass_on(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Deliver the target of a redirect to the callback that waits for the page, unless it was already fetched."""
+        """Give the target of a redirect the callback of the redirected request, unless it was already fetched."""
         kept = self._handover(fetch_task.fingerprint)
         target = resolve(fetch.url, fetch.location)
         if target is not None and (kept.callback or kept.meta or kept.errback):
@@ -295,7 +295,7 @@ class Delivery:
         return item
 
     def _callback(self, name: str) -> Callback:
-        """Return the callback with that name, from a request of this run or the module of `parse`; "" means `parse`."""
+        """Return the callback of a name, from a request of this run or the module of `parse`; "" means `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse
@@ -316,7 +316,7 @@ class Delivery:
         await asyncio.shield(self._syncing)
 
     def _change(self, fingerprint: int, page: Page, found: list[Request], final: bool) -> Change:
-        """Return the change that marks the page as delivered, unless a retry follows, and adds its requests as links."""
+        """Return the change that adds the requests of a page as links and, if `final`, marks the page as delivered."""
         change = Change()
         if final:
             change.delete(requests.key(fingerprint))
@@ -339,7 +339,7 @@ class Delivery:
     def _ask(
         self, change: Change, url: str, request: Request, link_context: LinkContext, *, plainly: bool = True
     ) -> bool:
-        """Queue a request and store its options with its URL; return True if it is a plain link, left to the caller."""
+        """Store a request's options and queue it; for a plain link, return True and leave queueing to the caller."""
         self._remember(request)
         printer = self._fingerprinter
         fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)
@@ -372,7 +372,7 @@ def page_of(
 ) -> Page:
     """Return the page of a fetch, as a browser showed it if one did; read at most `content_max` bytes of a file on disk.
 
-    `consent` is its receipt.
+    `consent` is the consent receipt of the page.
     """
     shown = fetch.shown
     return Page(

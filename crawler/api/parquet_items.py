@@ -117,7 +117,7 @@ class ItemColumns:
 
     def __init__(self) -> None:
         self._types: dict[str, pyarrow.DataType | None] = {}
-        self._first: dict[str, dict[str, int]] = {}  # column -> type of a value -> its first row, from 1
+        self._first: dict[str, dict[str, int]] = {}  # column -> type of a value -> number of its first row
         self._rows = 0
 
     @property
@@ -159,7 +159,7 @@ class ItemColumns:
         return {name for name, kind in self._types.items() if kind is None or _has_empty_mapping(kind)}
 
     def table(self, rows: Iterable[dict[str, Any]]) -> "pyarrow.Table":
-        """Return the rows as a table with that schema."""
+        """Return the rows as a table with the schema of the file."""
         import pyarrow
 
         rows = list(rows)

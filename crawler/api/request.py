@@ -126,7 +126,7 @@ class Request(msgspec.Struct, frozen=True):
         return flags | _SHOWN[self.render]
 
     def fingerprint(self, of_url: int, hash: Callable[[bytes], int]) -> int:
-        """Return the fingerprint of the request; `of_url` is that of its URL."""
+        """Return the fingerprint of the request; `of_url` is the fingerprint of its URL."""
         way = self.options
         if not self.dont_filter and (way.method, way.body, way.jar) == ("GET", b"", ""):
             return of_url
@@ -144,8 +144,8 @@ def callback_name(callback: Callback | None) -> str:
 class Handover(msgspec.Struct, frozen=True, array_like=True):
     """How to request a page and deliver it to the user's code: the value of `x/<fingerprint>`.
 
-    It exists from the request on if the request has options, with `waiting` from the
-    commit of the page on, and until the user's code has finished with the page.
+    If the request has options, it is stored with the request, otherwise at the commit of the page, which also sets
+    `waiting`. It is deleted when the user's code has finished with the page.
     """
 
     callback: str = ""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from crawler.errors import UsageError
 
-SLOW_SECONDS = 1.0  # an answer that takes longer is slow
+SLOW_SECONDS = 1.0  # seconds; an answer that takes longer is slow
 DEEP_HOPS = 4  # a page at least this far from the start is deep
 # In characters, the usual limits of site audits: search engines cut longer texts.
 TITLE_CHARACTERS = 60
@@ -27,7 +27,7 @@ class Severity(StrEnum):
 
 
 class Check(NamedTuple):
-    """A row of the table. `value` and `others` name the columns of a finding ("" = none); `arrow` leads to the others."""
+    """A row of the table. `value` and `others` name the columns of a finding ("" = none); `arrow` precedes the others."""
 
     title: str
     severity: Severity

@@ -1,4 +1,4 @@
-"""Read the crawl's records and stored pages into an audit."""
+"""Reads a crawl's records and stored pages, and makes an audit of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Compare an audit with that of an earlier crawl: pages that are new, gone or changed; findings new or repaired.
 
 The earlier crawl is a crawl directory, or a file that `report --format json` has written; a file has no pages,
-so only findings are compared. Findings are the same if check and subject are. Only listed findings can be
+so only findings are compared. Findings are the same if check and subject are the same. Only listed findings can be
 compared, so both audits list up to `COMPARED_MAX` for each check. About 200 bytes of memory per page.
 """
 
@@ -15,7 +15,7 @@ from crawler.audit.check_table import CHECKS, Check, Severity
 from crawler.audit.findings import Audit, Section
 from crawler.audit.on_page import Finding
 
-COMPARED_MAX = 100_000  # compared findings per check
+COMPARED_MAX = 100_000  # maximum number of compared findings per check
 NEW, REPAIRED = "new_", "repaired_"
 
 _PAGES = {
@@ -81,7 +81,7 @@ def trim(audit: Audit, listed_max: int) -> None:
 
 
 def failing(audit: Audit, checks: Iterable[str], new: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield (section, findings) for each of `checks` that found something, and for each of `new` with new findings."""
+    """Yield (section, number of findings) for each of `checks` with findings and each of `new` with new findings."""
     for name in checks:
         if name in audit.sections:
             yield name, audit.sections[name].total
@@ -94,7 +94,7 @@ def decode(text: bytes) -> Audit:
     """Return the audit in a file that `report --format json` has written.
 
     Raises:
-        msgspec.MsgspecError: it is not one.
+        msgspec.MsgspecError: the file is not such a report.
     """
     return msgspec.json.decode(text, type=Audit)
 

@@ -18,7 +18,7 @@ _HOST_WIDTH = 40
 
 
 def summary(path: Path) -> list[Row]:
-    """Return one row per host, sorted by pages, most first. The crawl may be running.
+    """Return one row per host, those with the most pages first. The crawl may be running.
 
     Raises:
         DirectoryError: there is no crawl, or nothing has been crawled yet.

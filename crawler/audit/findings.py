@@ -76,7 +76,7 @@ class Audit(msgspec.Struct):
 
 
 class Repeated:
-    """The URLs that share a key; a key that occurs once takes 8 bytes of hash and a reference."""
+    """Groups of URLs that share a key; a key that occurs once takes 8 bytes of hash and a reference."""
 
     def __init__(self) -> None:
         self._first: dict[int, str] = {}
@@ -330,7 +330,7 @@ class Auditor:
                 self._add("redirected_links", Finding(url, way[-1], tuple(sources), count))
 
     def _way(self, fingerprint: int, target_url: str) -> tuple[list[str], list[int]]:
-        """Return (the URLs through which a redirect leads, the fingerprints of the loop that it is in or leads into)."""
+        """Return the URLs through which a redirect leads, and the fingerprints of the loop at its end, if any."""
         way = [target_url]
         met = [fingerprint]
         at = self._redirects[fingerprint][1]

@@ -56,7 +56,7 @@ class ReturnLinks:
                 self._translations.append(each)
 
     def missing(self, is_page: Callable[[int], bool]) -> Iterator[tuple[int, list[int]]]:
-        """Yield (page, its translations that do not link back), for translations that `is_page`."""
+        """Yield each page with its translations that do not link back; `is_page` says which translations count."""
         links = np.unique(np.array([self._pages, self._translations], np.uint64).T, axis=0)
         back = np.ascontiguousarray(links[:, ::-1])
         pairs = [("page", np.uint64), ("translation", np.uint64)]

@@ -147,7 +147,7 @@ def _row(finding: Finding, value: str, others: str) -> str:
 
 
 def _linked(text: str) -> str:
-    """Return a URL as a link, other text escaped."""
+    """Return a URL as a link, and other text escaped."""
     shown = escape(text)
     if not text.startswith(("http://", "https://")):
         return shown

@@ -114,6 +114,6 @@ def _listed(url: str, others: list[str]) -> Finding:
 
 
 def _resolved(base: str, raw_urls: list[str]) -> list[str]:
-    """Return the canonical URLs of raw ones, unique, in order."""
+    """Return the canonical forms of raw URLs, each once, in order."""
     urls = (resolve(base, raw_url) for raw_url in raw_urls)
     return list(dict.fromkeys(url for url in urls if url is not None))

@@ -15,7 +15,7 @@ from crawler.errors import CrawlerError, DirectoryError, StoreError, disk_failed
 from crawler.printable import printable_output
 from crawler.process.lifecycle.garbage_collection import collect_rarely
 
-# Command -> (module, one line). The order is that of `crawler --help`.
+# Command -> (module, description in one line). The order is that of `crawler --help`.
 COMMANDS = {
     "demo": ("crawler.cli.demo", "crawl a small built-in web on loopback"),
     "new": ("crawler.cli.new", "write an example program with a test of its callbacks"),

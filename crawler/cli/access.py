@@ -57,7 +57,7 @@ def _ask_missing(
 
 
 def begun_names(directory: CrawlDirectory) -> list[str]:
-    """Return the processes of a crawl that is ready, including those whose store or folder is lost."""
+    """Return the processes of a crawl that is ready, including processes whose store or folder is lost."""
     from crawler.crawl.process_names import process_names
 
     here = directory.process_names()
@@ -84,7 +84,7 @@ def ask_first(path: Path, request: dict[str, Any]) -> Any:
 
 
 def is_running(path: Path) -> bool:
-    """Return whether a process of the crawl answers."""
+    """Return whether the first process of the crawl answers."""
     directory = CrawlDirectory(path)
     found, _ = _ask_running(directory, names(directory)[0], {"command": "status", "hosts": 0})
     return found
@@ -118,7 +118,7 @@ def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
 def _ask_running(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: float = 0.0
 ) -> tuple[bool, Any]:
-    """Return (whether the process runs, its answer); wait up to `wait` seconds for one that may be starting.
+    """Return whether the process runs, and its answer; wait up to `wait` seconds, since it may be starting.
 
     A page server of a crawl at rest does not answer most requests that change nothing; the caller reads the directory.
     """
@@ -156,7 +156,7 @@ def refuse_running(directory: CrawlDirectory, names: Iterable[str], command: str
 
 @contextlib.contextmanager
 def at_rest(directory: CrawlDirectory, name: str, *, lasting: bool = False) -> Iterator["Stages"]:
-    """Yield the stages of one process of a crawl that is not running, under its lock; `lasting` as for `Stages`."""
+    """Yield the stages of one process of a crawl that is not running, under its lock; `lasting` is passed to `Stages`."""
     from crawler.clock import SystemClock
     from crawler.process.opening import stages
 

@@ -115,7 +115,7 @@ def _set(args: argparse.Namespace) -> int:
 
 
 def _fates(said: dict[str, Any]) -> str:
-    """Return the number of URLs by fate, one line each; rejected URLs with the reason."""
+    """Return the number of URLs by fate in one line, then one line for each reason to reject URLs, with their number."""
     lines = [f"{said[fate]:,} {text}" for fate, text in _FATES.items() if said[fate] or fate is Fate.NOTED]
     return ", ".join(lines) + "".join(f"\n  {why}: {n:,}" for why, n in sorted(said["why"].items()))
 

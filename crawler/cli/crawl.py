@@ -86,7 +86,7 @@ def _broken_off(directory: CrawlDirectory) -> int:
 
 
 def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:
-    """Return whether a requested file is incomplete: any file with --mirror or --accept, otherwise a seed."""
+    """Return whether a requested file is incomplete; with --mirror or --accept all are requested, else the seeds."""
     wants_files = args.mirror or bool(config.filter.accept)
     return bool(
         incomplete(report) if wants_files else report["run"].get("bodies", {}).get("asked_incomplete")

@@ -92,7 +92,7 @@ class DemoWeb(LoopbackSites):
         self._changing_since = time.monotonic()
 
     def current(self) -> tuple[int, int, int]:
-        """Return (pages whose present version was sent, pages that change, changes so far)."""
+        """Return three numbers: pages whose present version was sent, pages that change, and changes so far."""
         now = {key: self._version(*key) for key in self._sent if _period(*key)}
         return sum(self._sent[key] == version for key, version in now.items()), len(now), sum(now.values())
 

@@ -26,7 +26,7 @@ crawler export --dir example --format cdxj > example.cdxj
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Export; return 0 even if some captures could not be read, and name those on standard error."""
+    """Export the pages; name captures that cannot be read on standard error, and return 0 nevertheless."""
     args = _parse(argv)
     problems: list[str] = []
     progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())

@@ -216,7 +216,7 @@ def send_log(
     json: bool = False,
     process: str = "",
 ) -> None:
-    """Send log lines of at least `level` to standard error, and to `log_file`; `process` names one of several."""
+    """Send log lines of at least `level` to standard error, and to `log_file`; `process` names this process."""
     name = f" {process}" if process else ""
     plain = _PlainFormatter(f"%(asctime)s{name} %(levelname)s %(name)s: %(message)s")
     shown = logging.StreamHandler(printing(sys.stderr))

@@ -85,7 +85,7 @@ def _consent(args: argparse.Namespace) -> int:
 
 
 def _fail_on(args: argparse.Namespace) -> tuple[frozenset[str], frozenset[str]]:
-    """Return (the checks that `--fail-on` names, the checks of which it counts only new findings)."""
+    """Return the checks that `--fail-on` names, and the checks of which it counts only new findings."""
     from crawler.audit.check_table import named
 
     words = [word.strip() for text in args.fail_on for word in text.split(",") if word.strip()]

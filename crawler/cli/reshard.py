@@ -1,4 +1,4 @@
-"""`crawler reshard`, `crawler recover`: move a crawl to other processes; find the links again that a lost disk held."""
+"""`crawler reshard`, `crawler recover`: move a crawl to other processes; find again the links that a lost disk held."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Compute what a run ends with: its summary and its exit code."""
+"""Computes the summary and the exit code with which a run ends."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  #
 
 
 def exit_code(report: dict[str, Any]) -> int:
-    """Return the exit code of a run: if a size or time limit stopped it, the code of that limit."""
+    """Return the code of the limit that stopped the run; 0 without a limit, or if a size or time limit left no URLs."""
     code = LIMIT_CODES.get(report.get("stopped_by") or "", 0)
     return code if code == StoreError.exit_code or report.get("frontier", {}).get("todo") else 0
 

@@ -61,7 +61,7 @@ def _looks(args: argparse.Namespace) -> Iterator[Look]:
 
 
 def _hosts(args: argparse.Namespace) -> list[HostStatus]:
-    """Return the first hosts of all, in the order that the user asked for."""
+    """Return the first hosts of all processes, in the order that the user asked for."""
     answers = access.ask(args.dir, {"command": "hosts", "order": args.order, "limit": HOSTS_SHOWN})
     return [msgspec.convert(row, HostStatus) for row in merged(answers, HOSTS_SHOWN, ())["rows"]]
 

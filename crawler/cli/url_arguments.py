@@ -34,7 +34,7 @@ def basic(user: str, password: str) -> str:
 
 
 def without_login(url: str) -> tuple[str, str]:
-    """Return (a URL without its user and password, the header made from them); "" if it has none."""
+    """Return a URL without its user and password, and the header made from these ("" if it has none)."""
     scheme, separator, rest = url.partition("://")
     place, slash, path = rest.partition("/")
     login, at, host = place.rpartition("@")

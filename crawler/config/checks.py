@@ -40,7 +40,7 @@ def _decode_hook(kind: type, value: object) -> object:
 
 
 def convert(tree: Mapping[str, Any]) -> Config:
-    """Return the configuration of a nested mapping.
+    """Return the configuration that a nested mapping describes.
 
     Raises:
         ConfigError: an unknown key, a wrong type or a bad unit; the message gives the key's path.
@@ -207,7 +207,7 @@ def check_limits(config: SplitterConfig) -> None:
     """Check that an entry and the longest URL fit into a frame, and an entry into the window.
 
     Raises:
-        ConfigError: one does not fit.
+        ConfigError: an entry or a URL does not fit.
     """
     least = config.entry_bytes + LINK_BYTES_MAX
     if not least <= config.frame_bytes_max <= FRAME_BYTES_MAX:
@@ -226,7 +226,7 @@ def _check_ages(where: str, least: float, most: float) -> None:
 
 
 def _check_arms(arms: tuple[str, ...]) -> None:
-    """Raise ConfigError unless all arms are refresh policies, at most `ARMS_MAX`."""
+    """Raise ConfigError unless all arms are refresh policies and there are at most `ARMS_MAX` of them."""
     policies = get_args(RefreshPolicy)
     for text in arms:
         if text not in policies:

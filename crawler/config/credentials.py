@@ -34,7 +34,7 @@ def is_credential(header: str) -> bool:
 
 
 def is_secret_field(name: str) -> bool:
-    """Return whether the name of a form field, or of a JSON value, is that of a credential."""
+    """Return whether a form field, or a JSON value, has the name of a credential."""
     return _SECRET_FIELD.search(name) is not None
 
 

@@ -12,9 +12,9 @@ from crawler.urls.surt_prefix import surt_of
 class Overrides:
     """The `[[override]]` tables, looked up by URL; where several match, the later one wins key by key.
 
-    A table matches a host by its name, a domain with all hosts below it by
-    `*.domain`, and a part of a site by a URL prefix (with `://` in it) or a SURT
-    prefix (with `://(`, for http and https); with `$` at its end, only that URL.
+    A table matches a host by its name, a domain with all hosts below it by `*.domain`, and a part of a site by a URL
+    prefix (with `://` in it) or a SURT prefix (with `://(`, for http and https). A prefix that ends in `$` matches
+    only that URL.
     Tables are indexed by host, so a crawl may have one per seed.
     """
 

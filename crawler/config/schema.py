@@ -82,15 +82,15 @@ class PolitenessConfig(_Section, frozen=True):
     address_delay_share: Number = 0.5  # gap per address as a share of `delay`
     shared_address_domains: Count = 50  # an address with this many registrable domains is shared hosting
     shared_address_in_flight: Count = 16
-    shared_address_rate: Number = 50.0  # requests per second to it over all processes; 0 = no limit
+    shared_address_rate: Number = 50.0  # requests/s to a shared address over all processes; 0 = no limit
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
-    give_up_after: Seconds = Seconds(259_200)  # 3 days without any answer, after which a host is given up
-    refusals_max: Count = 20  # after this many 401, 403, 406 or 451 in a row, the host is held as if blocked
+    give_up_after: Seconds = Seconds(259_200)  # 3 days; a host silent for so long is given up
+    refusals_max: Count = 20  # after so many 401, 403, 406 or 451 in a row, a host is held as if blocked
     slowdown_max: Number = (
         64.0  # upper limit of the slowdown factor of the gap, which each 429 or 503 doubles
     )
-    slowdown_recovery: Number = 0.98  # each good answer multiplies the factor by this: halved after 34
+    slowdown_recovery: Number = 0.98  # each good answer multiplies the factor by this; 34 of them halve it
     slowdown_gap: Seconds = Seconds(0.5)  # the gap that the factor multiplies, if `delay` is less
 
 
@@ -166,8 +166,8 @@ class RobotsConfig(_Section, frozen=True):
     policy: RobotsPolicy = "obey"
     bytes_max: ByteCount = ByteCount(512_000)
     copy_max_age: Seconds = Seconds(86_400)
-    unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)  # s; the last one repeats
-    unreachable_max: Seconds = Seconds(2_592_000)  # 30 days; after that everything is allowed
+    unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)  # seconds; the last repeats
+    unreachable_max: Seconds = Seconds(2_592_000)  # 30 days; an unreachable file then allows everything
     redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
     rules_max: Count = 10_000  # allow and disallow lines read per file
@@ -259,7 +259,7 @@ class ExtractConfig(_Section, frozen=True):
     inline_bytes_max: ByteCount = ByteCount(512 << 10)  # larger pages are parsed in a worker
     inline_tags_max: Count = 25_000  # pages with more tags are parsed in a worker
     worker_queue_max: Positive = 32  # pages that may wait for the worker; further ones get a plain scan
-    worker_memory_bytes_max: ByteCount = ByteCount(256 << 20)  # data segment of the worker
+    worker_memory_bytes_max: ByteCount = ByteCount(256 << 20)  # limit of the worker's data segment
 
 
 class FilterConfig(_Section, frozen=True):
@@ -270,7 +270,7 @@ class FilterConfig(_Section, frozen=True):
     exclude_extensions: tuple[str, ...] = ()  # file name extensions, such as ".zip"
     accept: tuple[str, ...] = ()  # kinds: "pdf", "image/*", "report-*.csv"; () = all
     reject: tuple[str, ...] = ()
-    memo_bytes_max: ByteCount = ByteCount(24 << 20)  # cached results of raw links
+    memo_bytes_max: ByteCount = ByteCount(24 << 20)  # memory for cached results of raw links
 
 
 class TrapsConfig(_Section, frozen=True):

@@ -39,7 +39,7 @@ from crawler.storage.files import atomic_write, rename, sync_directory
 SEED_BYTES = 16
 FORMAT = 4  # the format in which directories are written; each step up to it is a function in `upgrade/`
 BEGUN = ".begun"
-# A comment, not a setting: if the file is used as the configuration of another crawl, this must not be passed on.
+# The hosts are in a comment: they must not apply to another crawl that uses the file as its configuration.
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."
@@ -109,14 +109,14 @@ class CrawlDirectory:
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
     def note_state(self, name: str, state: int) -> None:
-        """Record, outside the process's folder, the number of times that the process was opened or closed cleanly.
+        """Record outside the process's folder the number of times that the process was opened or closed cleanly.
 
-        This shows when the folder is lost, or when its store is of an earlier state.
+        If the folder is lost, or its store is in an earlier state, a comparison with this number shows it.
         """
         atomic_write(self.path / f"{name}{BEGUN}", _with_crc(state))
 
     def state(self, name: str) -> int:
-        """Return the number of times that a process was opened or closed cleanly, as far as that is known."""
+        """Return the number that `note_state` recorded for a process; 0 if it is missing or cannot be read."""
         try:
             return _numbered((self.path / f"{name}{BEGUN}").read_bytes()) or 0
         except OSError:
@@ -228,7 +228,7 @@ class CrawlDirectory:
         return structs.replace(config, store=structs.replace(config.store, engine=engine))
 
     def config_text(self, config: Config) -> str:
-        """Return the text of crawl.toml for `config`: no credentials or limits of a run, but the hosts of the seeds."""
+        """Return the text of crawl.toml with the hosts of the seeds, but without credentials and limits of a run."""
         return _config_text(config, self.seed_places())
 
     def write_config(self, config: Config, places: Iterable[str]) -> None:
@@ -236,7 +236,7 @@ class CrawlDirectory:
         atomic_write(self.config_file, _config_text(config, places).encode())
 
     def renew_config(self) -> str:
-        """Replace a configuration that is lost by the defaults; return what was done, "" if it is not lost.
+        """Replace a lost configuration by the defaults; return what was done, "" if the configuration is not lost.
 
         A file that cannot be read is kept under another name for the user to look at.
         """

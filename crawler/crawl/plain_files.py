@@ -41,7 +41,7 @@ def _below(folder: str, levels: int) -> str:
 
 
 def _entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a folder; none if it is missing or unreadable, which whoever opens it reports."""
+    """Yield the entries of a folder; yield none if it is missing or unreadable: opening it will report that."""
     with suppress(OSError), os.scandir(folder) as entries:
         yield from entries
 

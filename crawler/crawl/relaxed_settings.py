@@ -20,7 +20,7 @@ PLACES_MAX = 1000  # hosts recorded; settings given for more hosts than this app
 ANYWHERE = "*"
 _SHOWN = 3
 
-# A setting is relaxed if one of these is below its default,
+# These settings are relaxed if they are below their defaults.
 _LESS = (
     "politeness.delay",
     "politeness.delay_factor",
@@ -33,9 +33,9 @@ _LESS = (
     "politeness.slowdown_max",
     "politeness.slowdown_gap",
 )
-# one of these is above its default,
+# These settings are relaxed if they are above their defaults.
 _MORE = ("politeness.shared_address_in_flight", "politeness.refusals_max")
-# or one of these has this value (None: any value but the default).
+# These settings are relaxed if they have this value (None: any value but the default).
 _VALUES: dict[str, Any] = {
     "politeness.shared_address_rate": 0.0,
     "robots.policy": "ignore",

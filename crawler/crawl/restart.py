@@ -30,7 +30,7 @@ def earlier(directory: CrawlDirectory) -> list[str]:
 
 
 def put_aside(directory: CrawlDirectory) -> Path | None:
-    """Rename a crawl directory to DIR.1, DIR.2 or so on; None if there is no crawl. The signing key stays in DIR.
+    """Rename a crawl directory to DIR.1, DIR.2 ..., except its signing key; return None if there is no crawl.
 
     Raises:
         DirectoryError: it is in use, or cannot be renamed.

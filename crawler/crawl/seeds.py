@@ -23,7 +23,7 @@ REFUSED_SHOWN = 10  # a file that is not a list of URLs must not fill the screen
 
 
 def _ignore(_places: Iterable[str]) -> None:
-    """No-op observer of the places."""
+    """Do nothing: an observer of the places for callers that need none."""
 
 
 class Seeds:

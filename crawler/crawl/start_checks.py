@@ -32,7 +32,7 @@ HOOK_GROUPS = {
 
 
 def check_start(config: Config, directory: Path | None = None) -> None:
-    """Check that a crawl can start with a configuration, in `directory` if it is known already.
+    """Check that a crawl can start with a configuration, in `directory` if the directory is known already.
 
     Raises:
         ConfigError: a value is meaningless, or what it names does not exist or cannot be read.

@@ -67,7 +67,7 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
         UsageError: the number or the names of the processes differ.
     """
     if not directory.process_names() or not directory.config_file.exists():
-        return  # new, or a folder moved here from the directory of a reshard: its store keeps the table
+        return  # a new directory, or a process moved here by a reshard, whose store has its table
     held, names = process_names(convert(directory.saved_config())), process_names(config)
     if held != names:
         raise UsageError(

@@ -1,9 +1,9 @@
 """The header fields of a request, parsed once: properties of the client and what it accepts.
 
 A client sends the same fields with each request. `ClientHeadersCache` maps the bytes of
-a header block to its meaning, so that for known blocks only the target is parsed. It
-remembers a block only if the parser accepted it as a whole request for a plain copy,
-apart from one condition or range: without a body, and on a connection that stays open.
+a header block to its meaning, so that for known blocks only the target is parsed. It remembers a block only if the
+parser accepted it as a complete request for a plain copy, with at most one condition or range, without a body, and on
+a connection that stays open.
 """
 
 import re
@@ -16,7 +16,7 @@ from crawler.serve import header_fields, host_check
 from crawler.serve.representation import CopyForm
 
 BLOCK_BYTES_MAX = 2048
-BLOCKS_MAX = 512  # header blocks remembered; each takes about 4 KB with its meaning
+BLOCKS_MAX = 512  # number of header blocks remembered; a block and its parsed form take about 4 KB
 _MORE_THAN_A_COPY = frozenset(
     ("content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer", "x-crawler-hop")
     + ("range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since")
@@ -31,7 +31,7 @@ _CONDITION = re.compile(
 
 
 def without_condition(block: bytes) -> tuple[bytes, dict[str, str]]:
-    """Return a header block without its first condition or range, and that field; {} if there is none.
+    """Cut the first condition or range out of a block; return the rest, and that field ({} if there was none).
 
     A condition in the first line of the block is not found, but clients send Host there.
     """
@@ -44,9 +44,9 @@ def without_condition(block: bytes) -> tuple[bytes, dict[str, str]]:
 class ClientHeaders(Struct, frozen=True):
     """The properties of a client.
 
-        `base` is the scheme and authority by which it addressed this server, `form` the form in
-        which it wants a copy, and `range_form` that of which it gets a range. `is_bot`: it calls
-    itself a robot. `plain`: its fields only ask for a copy, on a connection that stays open.
+    `base` is the scheme and authority by which it addressed this server, `form` the form in
+    which it wants a copy, and `range_form` the form from which it gets a range. `is_bot` means that it calls
+    itself a robot, `plain` that its fields only ask for a copy, on a connection that stays open.
     """
 
     headers: Mapping[str, str]
@@ -71,7 +71,7 @@ def read(headers: Mapping[str, str], base: str) -> ClientHeaders:
 
 
 class ClientHeadersCache:
-    """Client headers by the bytes of their block, at most `BLOCKS_MAX`; when it is full, all are forgotten."""
+    """Maps the bytes of header blocks to their `ClientHeaders`; all are forgotten when it holds `BLOCKS_MAX` blocks."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, ClientHeaders] = {}
@@ -84,7 +84,7 @@ class ClientHeadersCache:
         return self._known.get(block)
 
     def put(self, block: bytes, client_headers: ClientHeaders) -> None:
-        """Remember a block without its condition if the rest is plain, and any parser would split it into the same lines.
+        """Remember a block without its condition if the rest is plain and every parser would split it alike.
 
         `client_headers` is the meaning of the whole block.
         """

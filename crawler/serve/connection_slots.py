@@ -35,7 +35,7 @@ class ConnectionSlots(Generic[C]):
         return len(self._waiting) + len(self._served)
 
     def enter(self, connection: C, now: float) -> tuple[bool, C | None]:
-        """Enter a connection; return (True if it may stay, the connection to close for it or None)."""
+        """Enter a connection; return whether it may stay, and the connection that must be closed for it (None: none)."""
         victim = None
         if len(self) >= self.slots_max:
             victim = self._longest(now - PATIENCE)
@@ -48,7 +48,7 @@ class ConnectionSlots(Generic[C]):
         return True, victim
 
     def _longest(self, since: float) -> C | None:
-        """Return the connection with the longest wait, if that began at `since` or before."""
+        """Return the connection with the longest wait if that wait began at `since` or earlier, else None."""
         for connection, began in self._waiting.items():
             return connection if began <= since else None
         return None

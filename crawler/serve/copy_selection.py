@@ -1,7 +1,7 @@
 """Selects the copy of a page that answers a request: the newest, or the nearest to an instant; never a withheld one.
 
-A capture that does not show the whole page, such as a temporary failure, hides no other
-copy (`pages.captures.is_copy`). Of two copies equally near, the earlier one is chosen:
+A capture that does not show the whole page, such as a temporary failure, does not hide other copies
+(`pages.captures.is_copy`). Of two copies equally near, the earlier one is chosen:
 only that one was current at the instant.
 """
 
@@ -13,7 +13,7 @@ from crawler.pages.withdrawals import Erased, Withdrawal
 from crawler.records import Capture, PageRecord
 from crawler.serve.http_error import HttpError
 
-CAPTURES_MAX = 10_000  # captures of a URL that are examined, newest first
+CAPTURES_MAX = 10_000  # maximum number of captures of a URL that are examined, the newest first
 
 
 def nearest_copy(newest_first: Iterable[Capture], at: float) -> Capture | None:

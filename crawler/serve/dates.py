@@ -34,7 +34,7 @@ def _day(number: int) -> tuple[str, str, bytes]:
 
 
 class Dates(NamedTuple):
-    """One instant in the forms that a copy shows: for an HTTP field, as text and bytes, for RFC 3339, for an address."""
+    """One instant in all forms that a copy shows: HTTP date (text, bytes), RFC 3339, 14 digits in addresses."""
 
     http: str
     field: bytes

@@ -6,7 +6,7 @@ all counts share one scale and decay together. The origin advances before the nu
 grow large.
 
 Memory is bounded. At most `pages_max` pages are counted exactly. When another page is
-requested, the quarter with the smallest counts moves into a sketch: a Count-Min of
+requested, the quarter of the pages that has the smallest counts moves into a sketch: a Count-Min of
 `ROWS` x `columns` cells (Cormode, Muthukrishnan 2005) with conservative update
 (Estan, Varghese 2002). The sketch never underestimates a count, and overestimates it
 only if another page has a larger count in the same cell of every row. A page that is
@@ -76,7 +76,7 @@ class Demand:
         return [(fingerprint, count / weight) for fingerprint, count in best]
 
     def changed(self, now: float) -> Iterator[tuple[int, float]]:
-        """Yield (fingerprint, count at `now`) of pages requested since the last call; 0 for those now in the sketch."""
+        """Yield (fingerprint, count at `now`) of pages requested since the last call; 0 if the sketch has it."""
         dirty, self._dirty = self._dirty, set()
         weight = self._weight(now)
         for fingerprint in dirty:
@@ -114,7 +114,7 @@ class Demand:
         return self._from_sketch(fingerprint)
 
     def _shrink(self) -> None:
-        """Move the quarter with the smallest counts into the sketch."""
+        """Move the quarter of the pages that has the smallest counts into the sketch."""
         if self._sketch is None:
             self._sketch = np.zeros((ROWS, self._columns))
         pages = sorted(self._counts, key=self._counts.__getitem__)

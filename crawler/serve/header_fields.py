@@ -1,4 +1,4 @@
-"""Header fields of an answer: which stored fields are passed on, which fields are added, and 304.
+"""Decides which stored header fields an answer passes on and which it adds, and when the answer is 304.
 
 Copies are foreign pages served from this origin, and browsers learn new fields every
 year. So a stored field is passed on only if it is in `PASSED`: it describes this copy,
@@ -79,8 +79,8 @@ def first(headers: Iterable[Field], name: bytes) -> bytes:
 def accepted(field: str) -> frozenset[bytes]:
     """Return the content codings in use on the web that an Accept-Encoding field accepts.
 
-    An empty field accepts none: many clients that send none cannot decode any,
-    although RFC 9110, 12.5.3 would allow sending them.
+    An empty field accepts no coding: many clients that send no field cannot decode any coding, although RFC 9110,
+    12.5.3 would allow sending one.
     """
     given = weights(field)
     other = given.get("*", 0.0)

@@ -48,7 +48,7 @@ _LABELS = {"url": "Address", "age": "Age of the copy in seconds", "refresh": "Re
 class HttpError(Exception):
     """An error response: `status`, a JSON object with the reason, and `fields` to add to the header.
 
-    Expected: caused by the client or by the state of the crawl.
+    Such an error is expected: the client or the state of the crawl causes it.
     """
 
     def __init__(self, status: int, state: str, why: str, **more: object) -> None:
@@ -76,7 +76,7 @@ class HttpError(Exception):
 def wants_page(accept: str) -> bool:
     """Return whether a client with this Accept field is a browser: it names HTML and does not prefer JSON.
 
-    Programs send no field, or `*/*`, or name JSON.
+    Programs send no Accept field, or `*/*`, or a field that names JSON.
     """
     given = weights(accept)
     html = given.get("text/html", 0.0)

@@ -35,8 +35,8 @@ CLOSE_GRACE = 1.0  # seconds given to answers in progress at shutdown
 LINGERING = (
     2.0  # seconds for which the data of a client is read and discarded before its connection is closed
 )
-LINGERING_BYTES = 256 << 10  # bytes that are read and discarded at most
-BODY_HELD = 64 << 10  # bytes of a body held in memory; beyond that the connection is not read
+LINGERING_BYTES = 256 << 10  # maximum number of bytes that are read and discarded
+BODY_HELD = 64 << 10  # bytes of a request body held in memory; beyond that the connection is not read
 BACKLOG = 512
 _DESCRIPTORS = 65_536  # file descriptors requested, if the system allows that many
 PAUSE_PIECES = 4  # pieces of a streamed body sent before other work gets a turn
@@ -83,7 +83,7 @@ def short_path(folder: Path, name: str) -> Iterator[str]:
 def error_reply(refusal: HttpError, accept: str = "") -> Reply:
     """Return the reply that reports an error: a page if `accept` is the Accept field of a browser, otherwise JSON.
 
-    It may not be cached: the page may be fetched, or withdrawn, at any time.
+    The reply may not be cached, since the page may be fetched or withdrawn at any time.
     """
     status, reason = refusal.status, _REASONS.get(refusal.status, "Unknown")
     readable = wants_page(accept)
@@ -118,7 +118,7 @@ class Sending:
         return self._reply.status
 
     async def send(self, request: ServedRequest, connection: "ServedConnection") -> None:
-        """Write the answer. Returns once the client has read most of it, so that pipelined requests use no memory."""
+        """Write the answer; return once the client has read most of it, so that pipelined answers do not pile up."""
         self._connection = connection
         self.keep_alive = self.keep_alive and request.keep_alive
         await self.write(request)
@@ -285,7 +285,7 @@ class ServedConnection(asyncio.Protocol):
         self._read_or_rest()
 
     async def _answer(self, request: ServedRequest) -> bool:
-        """Answer one request, with the slot marked as served meanwhile; return whether the connection may continue."""
+        """Answer one request while its slot is marked as served; return whether the connection may continue."""
         places = self._listener.places
         places.serve(self)
         try:
@@ -456,7 +456,7 @@ class HttpListener:
         self._sweep_from_now_on()
 
     async def start_on(self, sock: socket.socket) -> None:
-        """Accept clients on a socket that already listens, including those in its queue."""
+        """Accept clients on a socket that already listens, including the clients in its queue."""
         server = await asyncio.get_running_loop().create_server(self._connection, sock=sock, backlog=BACKLOG)
         self._sockets.append(server)
         self.address = sock.getsockname()[:2]
@@ -548,7 +548,7 @@ async def read_body(
 
 
 def more_descriptors() -> None:
-    """Raise this process's limit of open files to the maximum, so that clients leave enough for fetches."""
+    """Raise this process's limit of open files to the maximum, so that clients leave enough files for fetches."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft < wanted:

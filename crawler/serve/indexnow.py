@@ -6,8 +6,8 @@
 The key proves that the sender owns the site: the file `http://H/K.txt` (or L, on the
 same host, for URLs below L's directory) contains it. The crawl fetches the file
 politely, once per host and day. Until then the answer is 202 and the URLs wait; they are
-also stored. They may take `pending_bytes_max`, and those of one site 1/`SITE_PART` of that, so the notices of
-other sites are still accepted if the key file of one site never arrives. A file that is missing or
+also stored. The waiting URLs may take `pending_bytes_max`, and those of one site 1/`SITE_PART` of that, so the
+notices of other sites are still accepted if the key file of one site never arrives. A file that is missing or
 lacks the key is fetched again for the first notice after `REFUSED_AGE_MAX`.
 
     200  accepted               400  malformed                422  URLs of another host, or an invalid key
@@ -28,7 +28,7 @@ from crawler.urls.canonical import canonical, hostname
 from crawler.urls.suffixes import registrable_domain
 
 KEY_AGE_MAX = 86_400.0  # seconds for which a key file that contains the key is trusted
-REFUSED_AGE_MAX = 600.0  # seconds for which a key is refused after its file was missing or lacked it
+REFUSED_AGE_MAX = 600.0  # seconds for which a key is refused after its file was missing or lacked the key
 SITE_PART = (
     16  # one registrable domain, or all bare addresses together, may use 1/16 of the memory for waiting URLs
 )
@@ -118,7 +118,7 @@ def contains(text: bytes | None, key: str) -> bool:
 
 
 def _site(host: str) -> str:
-    """Return the registrable domain of a host; "" for all bare addresses, of which anybody can name many."""
+    """Return the registrable domain of a host; "" for all bare addresses, because anybody can name many addresses."""
     return "" if ":" in host or host.rpartition(".")[2].isdigit() else registrable_domain(host)
 
 
@@ -127,7 +127,7 @@ def _size(urls: Iterable[str]) -> int:
 
 
 class Keys:
-    """The known key files, and the notices that wait for a key file: at most `pending_bytes_max` of URLs."""
+    """The known key files, and the notices that wait for one, with URLs of at most `pending_bytes_max` in all."""
 
     def __init__(self, files_max: int, pending_bytes_max: int) -> None:
         self.files_max = files_max
@@ -139,7 +139,7 @@ class Keys:
         self._waiting: Counter[str] = Counter()  # site -> bytes of its waiting URLs
 
     def submit(self, notice: Notice, now: float) -> tuple[int, bool]:
-        """Return (status, whether to fetch the key file now); with 202, the URLs wait for `found`.
+        """Return the status, and whether to fetch the key file now; with 202, the URLs wait until `found` is called.
 
         Raises:
             HttpError: 403 the file does not contain the key; 429 too many URLs wait.
@@ -162,7 +162,7 @@ class Keys:
         return own + more <= most // SITE_PART and self._waiting.total() + more <= most
 
     def wait(self, notice: Notice) -> bool:
-        """Queue the URLs of a notice until `found`; return whether to fetch the key file now."""
+        """Keep the URLs of a notice until `found` is called; return whether to fetch the key file now."""
         name = (notice.location, notice.key)
         first = name not in self._pending
         self._pending.setdefault(name, []).extend(notice.urls)
@@ -170,7 +170,7 @@ class Keys:
         return first
 
     def found(self, notice: Notice, text: bytes | None, now: float) -> list[str]:
-        """Record the text of a key file (None: it could not be fetched); return the URLs accepted by it."""
+        """Record the text of a key file (None: it could not be fetched); return the URLs that it authorizes."""
         name = (notice.location, notice.key)
         urls = self._pending.pop(name, [])
         self._waiting -= Counter({_site(notice.host): _size(urls)})

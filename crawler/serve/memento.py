@@ -29,7 +29,7 @@ def page_path(url: str, at: float | None = None, *, rewrite: bool = False) -> st
 
 
 def link_field(base: str, url: str, instant: float | None = None) -> str:
-    """Return the Link field of a copy, or of an answer without one (no `instant`). `base`: scheme and authority."""
+    """Return the Link field of a copy, or of an answer without a copy (no `instant`). `base`: scheme and authority."""
     safe = _in_link(url)
     links = [
         f'<{safe}>; rel="original"',
@@ -53,7 +53,7 @@ def redirect_fields(base: str, url: str, instant: float) -> list[Field]:
 
 
 def _in_link(url: str) -> str:
-    """Return a URL escaped for use between < and >. Request forms contain neither; this makes sure of it."""
+    """Return a URL escaped for use between < and >. Request forms contain neither character; escaping makes sure."""
     return url.replace("<", "%3C").replace(">", "%3E").replace("\r", "").replace("\n", "")
 
 

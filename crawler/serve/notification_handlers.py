@@ -17,7 +17,8 @@ from crawler.serve.request_parsing import ParsedRequest, Route
 from crawler.serve.signal_handler import Signal, SignalHandler, parse
 from crawler.serve.websub import Subscriptions, slot_of
 
-# Fetches the key file at a URL as politely as the crawl, unless a recent copy contains the key; None without a file.
+# Fetches the key file at a URL as politely as the crawl, unless a recent copy contains the key; returns None without
+# a file.
 FetchKeyFile = Callable[[str, str], Awaitable[bytes | None]]
 ReadFeed = Callable[[bytes], list[str]]  # content of a feed -> the links of its entries
 
@@ -76,7 +77,7 @@ class NotificationHandlers:
                 self._in_background(self._look_at_key(notice))
 
     async def receive(self, asked: ParsedRequest, request: Any, body: bytes) -> Reply:
-        """Return the reply of a POST endpoint.
+        """Return the reply to a request to a POST endpoint.
 
         Raises:
             HttpError: with the status that the endpoint's protocol defines.

@@ -116,7 +116,7 @@ class PageHandler:
     def _shown(
         self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm
     ) -> CachedResponse:
-        """Return the copy and its representation, from the cache or built; `_conditional` caches it later.
+        """Return the copy and its representation, cached or newly built; `_conditional` caches a new one later.
 
         Raises:
             HttpError: there is no copy, or it may not be shown.
@@ -149,7 +149,7 @@ class PageHandler:
             self._keep(shown)
 
     def _keep(self, shown: CachedResponse) -> None:
-        """Cache an answer: with its body if there is room, otherwise without it if it can be read again."""
+        """Cache an answer: with its body if there is room, otherwise without the body if that can be read again."""
         ready = shown.ready
         if shown.counted and not shown.bodiless:
             return
@@ -175,7 +175,7 @@ class PageHandler:
     def _chosen(
         self, archive: Archive, asked: ParsedRequest, fingerprint: int, at: float | None, proof: bytes
     ) -> tuple[PageRecord | None, Capture | None]:
-        """Return the URL's record, decoded from `proof`, and the copy for the instant `at`; None if there is no copy.
+        """Return the URL's record, decoded from `proof`, and the copy for the instant `at`; each may be None.
 
         Raises:
             HttpError: 451, no copy of this page may be shown.
@@ -279,7 +279,7 @@ class PageHandler:
     def _of_now(
         self, shown: CachedResponse, located: Located, now: float
     ) -> tuple[float, float | None, bytes]:
-        """Return the values that change with time: (age, P(fresh), both as header lines)."""
+        """Return the values that change with time: the age, P(fresh), and the header lines with both."""
         age = max(0.0, now - shown.fetched_at)
         probability = None
         if shown.tried_at is not None:
@@ -329,7 +329,7 @@ class PageHandler:
 
 
 def _name(archive: Archive, fingerprint: int, form: CopyForm) -> Hashable:
-    """Return the cache key of an answer: everything that it depends on, except the stored record."""
+    """Return the cache key of an answer, made from everything that the answer depends on except the stored record."""
     return archive.withdrawals.revision, fingerprint, form
 
 

@@ -22,7 +22,7 @@ def is_single(field: str) -> bool:
 
 
 def resolve(field: str, length: int) -> tuple[int, int] | None:
-    """Return (first byte, byte after the last) for a representation of `length` bytes; None = serve it whole.
+    """Return the range as (first byte, byte after the last) of `length` bytes; None: serve the whole representation.
 
     Raises:
         Unsatisfiable: the range starts after the end, or is an empty suffix.

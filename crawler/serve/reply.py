@@ -6,7 +6,7 @@ import msgspec
 
 
 class Reply(msgspec.Struct):
-    """A reply: `head` (lines, without the empty one), then `body` or `pieces`.
+    """A reply: `head` (its lines, without the empty line at the end), followed by `body` or `pieces`.
 
     `length` is the length of the body, or UNKNOWN_LENGTH if only the end of `pieces` shows it.
     """

@@ -8,8 +8,8 @@ A copy has up to four representations, each with its own entity tag:
     rewritten    links point to /page                                      "<digest>-r"
 
 The Location of a stored redirect leads to the copy of its target, at the same instant,
-so a reader stays among the copies. In the proxy form it is the target itself, which the
-client requests through the proxy. A copy whose server said nothing about caching gets
+so a reader stays among the copies. In the proxy form the Location is the target itself, which the client requests
+through the proxy. A copy whose server said nothing about caching gets
 `Cache-Control: no-cache`: otherwise a cache would derive a lifetime from Last-Modified
 (RFC 9111, 4.2.2), months for a copy of last year.
 
@@ -44,7 +44,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _SANDBOX, _SANDBOX_REWRITTEN = map(
     header_fields.lines, (header_fields.SANDBOX, header_fields.SANDBOX_REWRITTEN)
 )
-_WORTH_GZIP = 0.9  # a body is sent compressed only if that is less than this share of its length
+_WORTH_GZIP = 0.9  # a body is sent compressed only if that makes it shorter than this share of its length
 _FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters that need no escape in a fragment (RFC 3986, 3.5)
 UNKNOWN_LENGTH = -1
 _OBJECTS = (
@@ -68,7 +68,7 @@ class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Representation(msgspec.Struct):
-    """A representation. `length` is UNKNOWN_LENGTH if it is decoded and was not read yet.
+    """A representation. `length` is UNKNOWN_LENGTH if the body is decoded and was not read yet.
 
     `body` is read when it is needed (`held`), and stays None if it is too long for memory.
     `stored` is the source of `pieces` if they can be read again at any time.

@@ -30,7 +30,7 @@ _STAMP = re.compile(r"[0-9]{4}(?:[0-9]{2}){0,5}")
 _END_OF_TIME = "99991231235959"
 _ONLY_A_URL = re.compile(r"url=([-.0-9:A-Z_a-z~/]+)")  # a URL without escapes, so there is nothing to decode
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
-_PARSED_MAX = 4096  # parsed targets cached, of at most `_PARSED_CHARS` characters each: 4 MB
+_PARSED_MAX = 4096  # number of parsed targets cached, each of at most `_PARSED_CHARS` characters: 4 MB
 _PARSED_CHARS = 512
 
 
@@ -163,7 +163,7 @@ def _url(text: str) -> str:
 def instant(text: str) -> float:
     """Parse `20260131120000` (UTC), a prefix of such a stamp, or RFC 3339; return seconds since the epoch.
 
-    A shortened stamp means the end of its year, month, day ..., as in other archives (pywb 2.10).
+    A stamp shortened to a year, month, day ... means the end of that period, as in other archives (pywb 2.10).
 
     Raises:
         HttpError: 400, it is not a time.

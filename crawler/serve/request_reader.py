@@ -78,7 +78,7 @@ class RequestReader:
         self._url = b""
         self._count = 0
         self._size = 0  # bytes of the fields of the header that is arriving
-        self._loose = 0  # bytes of that header and of data before it
+        self._loose = 0  # bytes of the header that is arriving and of the data before it
 
     @property
     def at_rest(self) -> bool:

@@ -1,8 +1,7 @@
 """A cache of ready answers, with or without their bodies: the most recently used ones, up to a number of bytes.
 
 Once the cache is full, an answer is stored at its second request. So a client that
-requests every page once does not replace the answers that are requested often, and its
-own need no memory.
+requests every page once does not replace the answers that are requested often, and the answers to it take no memory.
 """
 
 from collections import OrderedDict
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from crawler.serve.representation import Representation
 
-_ASKED_MAX = 8192  # requests for answers that are not cached; this many are remembered by hash, in 1 MB
+_ASKED_MAX = 8192  # number of requests for uncached answers that are remembered, by hash; they take 1 MB
 
 
 class CachedResponse(msgspec.Struct):
@@ -21,9 +20,9 @@ class CachedResponse(msgspec.Struct):
 
     `writes` is the store's number of writes (`KeyValue.writes`) when the record was last found to be `proof`.
 
-    `fetched_at` is the instant of the copy. `tried_at` is that of the page's last answer, None if the page is not
-    stored now, or the client requested another instant than now. `counted` are the bytes that a cache counts for
-    it, 0 if it is not cached. `bodiless`: its body is read again for each request.
+    `fetched_at` is the instant of the copy. `tried_at` is the instant of the page's last answer; None if the page is
+    not stored now, or if the client asked for another instant than now. `counted` is the number of bytes that a cache
+    counts for it, 0 if it is not cached. `bodiless` means that its body is read again for each request.
     """
 
     key: Hashable
@@ -58,7 +57,7 @@ class ResponseCache:
         return len(self._kept)
 
     def find(self, key: Hashable) -> CachedResponse | None:
-        """Return the answer under `key`, which may be out of date; None if there is none."""
+        """Return the cached answer under `key`, even if it is out of date; None if no answer is cached."""
         return self._kept.get(key)
 
     def use(self, shown: CachedResponse) -> None:
@@ -74,14 +73,14 @@ class ResponseCache:
         return admitted
 
     def admits(self, shown: CachedResponse) -> bool:
-        """Return whether an answer may be stored: if there is room or it was requested before. Remember this request."""
+        """Return whether an answer may be stored: there is room, or it was requested before. Remember this request."""
         size = shown.ready.size
         if size > self.bytes_max // 8:
             return False
         return self.bytes + size <= self.bytes_max or shown.key in self._kept or self._asked_before(shown.key)
 
     def store(self, shown: CachedResponse) -> None:
-        """Store an answer, in place of the one under its key."""
+        """Store an answer in place of any other answer under its key."""
         if (old := self._kept.pop(shown.key, None)) is not None:
             self._forget(old)
         self._kept[shown.key] = shown

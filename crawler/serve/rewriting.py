@@ -1,7 +1,7 @@
 """Rewrites the links of a stored page so that they point into the cache: `rewrite=1`.
 
-Links and frames point to `/page?url=...&rewrite=1`. So do requisites (images, styles),
-so that the references of a style sheet are rewritten too. A URL that the cache lacks
+Links and frames point to `/page?url=...&rewrite=1`. Requisites (images, styles) point there too, so that the
+references of a style sheet are rewritten. A URL that the cache lacks
 gets 404 with the reason.
 """
 

@@ -1,4 +1,4 @@
-"""Keeps the segments open from which copies were read last, so that reading a copy takes one system call.
+"""Keeps open the segments from which copies were last read, so that reading a copy takes one system call.
 
 A segment grows at the end, is renamed once, and erased records are overwritten in place, so
 a descriptor stays valid. Only `crawler ship` deletes segments; descriptors of deleted files
@@ -27,7 +27,7 @@ class SegmentFiles:
         return len(self._open)
 
     def read(self, folder: Path, segment: str, length: int, offset: int) -> bytes:
-        """Return `length` bytes of a segment, finished or still open; fewer at its end.
+        """Return `length` bytes of a segment, finished or still open; return fewer at the end of the segment.
 
         Raises:
             DamageError: there is no such segment, or it cannot be read.

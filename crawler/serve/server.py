@@ -38,8 +38,8 @@ Forward = Callable[[str, bytes], Sending | None]
 class PageServer:
     """The server of `crawler serve`: answers GET with pages, and takes notifications by POST.
 
-    `receive` answers the POST endpoints. `forward` asks the process that owns a page
-    (None: the owner cannot be reached, 421). Either may be missing.
+    `receive` answers the POST endpoints. `forward` asks the process that owns a page, and returns None if that cannot
+    be reached (421). Either function may be missing.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class PageServer:
         return Sending(reply, close=close)
 
     def _again(self, request: bytes) -> bytes | None:
-        """Return the response to a request that differs from an earlier one only in its target or condition, or None."""
+        """Return the response to a request that is like an earlier one except for target and condition; else None."""
         line, _, block = request.partition(b"\r\n")
         conditions: dict[str, str] = {}
         client_headers = self._client_headers.get(block)

@@ -62,10 +62,10 @@ class SignalHandler:
     async def handle(
         self, raw_urls: Sequence[str], source: str, now: float, *, whole: bool = False
     ) -> Signalled:
-        """Submit as many signals as the rate allows, or with `whole` all or none; the others are not parsed.
+        """Submit as many signals as the rate allows (with `whole`, all or none); the others are not parsed.
 
         Raises:
-            HttpError: 429, none may pass; 503, they are not durable yet.
+            HttpError: 429 if no signal may pass; 503 if the signals are not durable yet.
         """
         own = self._buckets.take(source, len(raw_urls), now)
         passed = self._all.take("", own, now)

@@ -32,8 +32,8 @@ Pieces = Callable[[], Iterator[bytes]]
 class OpenedCopy(msgspec.Struct):
     """A stored answer opened for reading: its head, and a function that returns iterators over its payload.
 
-    `length` is the payload's length in bytes, with its content coding. `parts` are those of its
-    member, if it is stored in parts.
+    `length` is the payload's length in bytes, with its content coding. `parts` are the parts of its member, if that
+    is stored in parts.
     """
 
     head: StoredHead
@@ -91,7 +91,7 @@ class CopyReader:
     def open(self, archive: Archive, capture: Capture) -> OpenedCopy:
         """Open the answer of a capture, or the DOM that a browser showed instead.
 
-        For a revisit, the payload is the one it repeats; after a 304, the head is also that of the repeated answer.
+        The payload of a revisit is taken from the answer that it repeats; after a 304, the head is, too.
 
         Raises:
             DamageError: the bytes are missing, or are not a record.

@@ -1,7 +1,7 @@
 """Parses the head of a stored answer, of which the server needs only some fields.
 
 The page cache wrote the head (`pages/warc.py`), so lines end with CRLF and no field is
-folded. Pages of one site mostly have equal lines, so what they mean is remembered.
+folded. Pages of one site mostly have equal lines, so the parsed form of each line is remembered.
 """
 
 import re

@@ -4,14 +4,14 @@
     hub   -> we     GET /websub/TOKEN?hub.mode=subscribe&hub.topic=T&hub.challenge=C     answered with C
     hub   -> we     POST /websub/TOKEN, the feed, X-Hub-Signature: sha256=HMAC(S, body)   answered 2xx
 
-The token is the slot of the process that subscribed, followed by 16 random bytes. It is
-a capability: only its holder can confirm a subscription or deliver. A process that
+The token is the slot of the process that subscribed, followed by 16 random bytes. The token is a capability: only its
+holder can confirm a subscription or deliver. A process that
 receives a request for another process's token forwards it. A delivery with a wrong
 signature is answered 202 and ignored, as section 8 demands. Each entry of a delivery
 is one signal.
 
 A subscription that its hub has not verified is requested again, at growing intervals.
-One whose lease is about to end is requested again under the same callback (section
+A subscription whose lease is about to end is requested again under the same callback (section
 5.1: the hub then extends it). Nothing is stored: after a restart, topics are
 subscribed under new tokens, and deliveries to forgotten tokens get 410.
 """
@@ -31,7 +31,7 @@ SUBSCRIPTIONS_MAX = 10_000
 RETRY_FIRST = 60.0  # seconds until a form that was not verified is sent again; doubles to RETRY_MAX
 RETRY_MAX = 86_400.0
 RENEWED_AT = 0.1  # fraction of a lease that remains when it is renewed
-_PLACE_DIGITS = 4  # hexadecimal digits, enough for as many processes as there are buckets
+_PLACE_DIGITS = 4  # hexadecimal digits of a slot, enough for as many processes as there are buckets
 _DIGESTS = ("sha1", "sha256", "sha384", "sha512")
 
 
@@ -43,7 +43,7 @@ class Subscription(msgspec.Struct):
     secret: str
     until: float = 0.0
     wanted: bool = True
-    lease: float = LEASE_DEFAULT  # seconds that the hub granted
+    lease: float = LEASE_DEFAULT  # length of the granted lease in seconds
     ask_at: float = 0.0
     tries: int = 0  # requests sent since the hub last verified the subscription
 
@@ -106,7 +106,7 @@ class Subscriptions:
                 self.begin(hub, topic, "")
 
     def due(self, callback: str, now: float) -> list[tuple[str, dict[str, str]]]:
-        """Return (hub, form) to send now: for topics not verified yet, and for leases about to end."""
+        """Return the forms to send now as (hub, form): for topics not verified yet, and for leases about to end."""
         forms = []
         for token, each in self._by_token.items():
             if each.wanted and each.ask_at <= now:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 log = logging.getLogger("crawler")
 
 ORPHAN_LIMIT = 4.0  # seconds for the last commit of an orphaned child; a crash at any point loses nothing
-ORPHANED = 1  # exit code of an orphan that took longer
+ORPHANED = 1  # exit code of an orphan whose last commit took longer
 
 
 def watch_parent(parent: int, gone: Callable[[], object], limit: float = ORPHAN_LIMIT) -> None:

@@ -25,7 +25,7 @@ class Restarts:
     """The record of one child's starts and failures."""
 
     def __init__(self) -> None:
-        self._failures = 0  # starts in a row that ended before `LASTED`
+        self._failures = 0  # number of starts in a row that ended within `LASTED` seconds
 
     def __repr__(self) -> str:
         return f"Restarts({self._failures} failures in a row)"

@@ -1,4 +1,4 @@
-"""`crawler crawl --processes N`: N children of this program on loopback, as one crawl.
+"""`crawler crawl --processes N`: runs N children of this program on loopback as one crawl.
 
     supervisor --socket pair--> p0 ... pN-1 (`child.py`), each with its own folder in DIR
         seeds      checked here, written to DIR/seeds.run, read by every child (each queues its own)
@@ -8,8 +8,8 @@
 
 Children start as forks (`forked_children.py`), so modules are imported once. A child
 that dies is restarted as a separate program (see `restarts.py`); meanwhile the links for
-its hosts wait in the outboxes of the others. A child that stops at a limit or because of
-the disk stops all; if one finds that the crawl has ended, the others are told. The
+its hosts wait in the outboxes of the others. If a child stops at a limit or because of the disk, all children stop;
+if one finds that the crawl has ended, the others are told. The
 supervisor reaps its children, so their CPU time is counted. Children whose parent has
 ended stop by themselves (`parent.py`); a child that does not stop when asked is killed.
 """
@@ -96,7 +96,7 @@ class Supervisor:
         self._children = [_Child(self, name) for name in process_names(config)]
 
     def fork(self) -> None:
-        """Fork all processes, if this one has no open store; call it before there is a loop or a thread."""
+        """Fork all processes unless this process has an open store; must be called before a loop or thread exists."""
         if can_fork() and not DiskStore.opened:
             warm_up()
             for child, forked in zip(self._children, fork_children(work, len(self._children)), strict=True):
@@ -107,7 +107,7 @@ class Supervisor:
 
         Raises:
             UsageError: the directory holds another number of processes.
-            CrawlerError: a child failed and was not restarted; has its exit code.
+            CrawlerError: a child failed and was not restarted; the error has the child's exit code.
             NoSeedError: the crawl ended without fetching a single page.
         """
         check_start(self._config, self.directory.path)
@@ -130,7 +130,7 @@ class Supervisor:
             return self._finish()
 
     async def _run_children(self) -> None:
-        """Run the children until all have ended; give up on those that survive a kill."""
+        """Run the children until all have ended; give up on children that survive a kill."""
         self._given_up = asyncio.Event()
         running = asyncio.ensure_future(self._all_ended())
         given_up = asyncio.ensure_future(self._given_up.wait())

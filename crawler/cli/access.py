@@ -84,10 +84,9 @@ def ask_first(path: Path, request: dict[str, Any]) -> Any:
 
 
 def is_running(path: Path) -> bool:
-    """Return whether the first process of the crawl answers."""
-    directory = CrawlDirectory(path)
-    found, _ = _ask_running(directory, names(directory)[0], {"command": "status", "hosts": 0})
-    return found
+    """Return whether a process of the crawl answers, even if others do not."""
+    directory, question = CrawlDirectory(path), {"command": "status", "hosts": 0}
+    return any(_ask_running(directory, name, question)[0] for name in names(directory))
 
 
 def is_answered(path: Path) -> bool:

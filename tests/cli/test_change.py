@@ -72,3 +72,18 @@ def test_retire_reports_what_it_did(
         capsys.readouterr().out
         == "1,002 waiting URLs dropped; stored pages are kept and refreshed as before\n"
     )
+
+
+def test_a_crawl_runs_if_any_of_its_processes_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`crawler set` once took a crawl for one at rest while its first process was being restarted."""
+    answering = {"p1"}
+    monkeypatch.setattr(access, "names", lambda directory: ["p0", "p1"])
+    monkeypatch.setattr(
+        access, "_ask_running", lambda directory, name, request: (name in answering, {"from": name})
+    )
+    assert access.is_running(tmp_path)
+    assert access.ask_running(tmp_path, {"command": "set"}) == [{"from": "p1"}]
+    answering.clear()
+    assert not access.is_running(tmp_path)

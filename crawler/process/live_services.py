@@ -184,7 +184,7 @@ class LiveServices:
             self._process.queue(lambda: self._counted(counts, now))
 
     def _counted(self, counts: Mapping[int, float], now: float) -> Change:
-        """Make the change for `counts` in queue order, so that it keeps what earlier changes learned about a page."""
+        """Build the `Change` for `counts`; called in queue order, so that it keeps what earlier changes learned."""
         change = Change()
         if self._refresh is not None:
             self._refresh.outcomes.renew_importance(counts, self._now(), change)
@@ -231,7 +231,7 @@ class LiveServices:
     async def _key_file(self, url: str, key: str) -> bytes | None:
         """Fetch the key file of a site like any link, in the crawl's order; return None if it does not arrive in time.
 
-        A stored copy of the last day suffices if it contains the key, others only if they are a few minutes old.
+        A stored copy that contains the key may be a day old; any other copy only a few minutes.
 
         Raises:
             KeyUnreadError: the crawl stops.

@@ -7,7 +7,7 @@ to the event loop if its turn is over (`storage/commit.py`).
 
 from collections.abc import Iterator, Sequence
 
-# Takes about 5 ms for links never seen before, or for URLs of maximal length.
+# A portion takes about 5 ms if its links were never seen before, or if its URLs have the maximal length.
 PORTION_LINKS = 256
 PORTION_CHARS = 64 << 10
 

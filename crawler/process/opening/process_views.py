@@ -101,7 +101,7 @@ class ProcessViews:
 
     @cached_property
     def freshness(self) -> Refresh | None:
-        """Return the refresh schedule, which knows how fresh copies are; at rest, also that of an earlier run."""
+        """Return the refresh schedule, which knows how fresh copies are; at rest, also the schedule of an earlier run."""
         if self._refresh is not None or not self._brief:
             return self._refresh
         context = self._context

@@ -237,7 +237,7 @@ class Stages:
             reserve(ballast, size)
 
     def _restore_lost(self) -> int:
-        """Queue the pages of missing or short WARC segments again; return how many there are."""
+        """Queue the pages of missing or short WARC segments again; return the number of pages."""
         lost = self.pages.lost
         if not lost:
             return 0
@@ -312,7 +312,7 @@ def at_rest(
 ) -> Iterator[Stages]:
     """Open the stages of one process of a crawl that is not running, under its lock.
 
-    `restore` and `lasting` as for `Stages`.
+    `restore` and `lasting` mean the same as for `Stages`.
     """
     stages = _stages(config, directory, name, clock, restore=restore, lasting=lasting)
     clean = False

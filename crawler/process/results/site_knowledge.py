@@ -91,7 +91,7 @@ class SiteKnowledge:
     def _tell(self, change: Change, urls: Sequence[str], peers: Sequence[str], flags: int = _SCOPE) -> None:
         if not urls:
             return
-        # Not the fingerprint of the link itself, because a compaction of the outbox would keep only one of the two.
+        # A notice needs another fingerprint than the link: a compaction of the outbox keeps only one of two equal ones.
         kind = _LOW_48 if flags == _SCOPE else _LOW_48 >> 1
         notices = [Link(self._fingerprint(url) ^ kind, url, flags=flags) for url in urls]
         change.foreign += [(peer, list(notices)) for peer in peers]
@@ -111,7 +111,7 @@ class SiteKnowledge:
     # -- equivalences ----------------------------------------------------------
 
     def redirected(self, change: Change, fetch: Fetch) -> None:
-        """Note the target of an authority's redirect; enough equal ones prove that two authorities are one site."""
+        """Note the target of an authority's redirect; enough equal redirects prove that both are one site."""
         target = resolve(fetch.url, fetch.location)
         if target is not None and self._equivalences.redirected(fetch.url, target):
             change.put(EQUIVALENCES, seal(_encode_json(self._equivalences.state())))

@@ -118,7 +118,7 @@ class Answer:
         return self._held_content.joined()
 
     def join(self) -> None:
-        """Join the pieces of body and content; otherwise the first access to them does."""
+        """Join the pieces of body and content now, rather than at the first access to them."""
         self._held.joined()
         self._held_content.joined()
 
@@ -272,7 +272,7 @@ class Answer:
     def _take_chunks(self, chunks: framing.ChunkDecoder, data: bytes) -> None:
         try:
             pieces = chunks.feed(data)
-            if pieces:  # join them: a bytes object of two bytes takes forty
+            if pieces:  # join the pieces: a bytes object of two bytes takes forty
                 self._take_payload(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except BadAnswer as error:
             self._fail(error.outcome, str(error))

@@ -327,7 +327,7 @@ class Decoder:
 def decoder_for(codings: Sequence[bytes], *, layers_max: int, limit: int, step: int) -> Decoder | None:
     """Return the decoder of a body with these codings (lower case, in the order applied).
 
-    None if there is nothing to decode.
+    Return None if there is nothing to decode.
 
     Raises:
         UnknownCoding: the body must be kept as received and not parsed.

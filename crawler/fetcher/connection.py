@@ -301,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
             self.on_close()
 
     def fail(self, error: Exception) -> None:
-        """Make `exchange` raise `error`; if a callback raised it, it would be lost, and the fetch would hang."""
+        """Make `exchange` raise `error`; an error raised by a callback would be lost, and the fetch would hang."""
         self._error = self._error or error
         self._done()
 

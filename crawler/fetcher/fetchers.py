@@ -37,7 +37,7 @@ class Fetcher(Protocol):
         """The number of tasks accepted at once; 0 if only `crawl.concurrency` limits it."""
 
     async def start(self) -> None:
-        """Prepare for fetching; called in the event loop that fetches."""
+        """Prepare for fetching; call this in the event loop that fetches."""
 
     async def close(self) -> None:
         """End all tasks in progress and release every resource."""

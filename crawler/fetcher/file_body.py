@@ -33,7 +33,7 @@ class FileRule(msgspec.Struct, frozen=True):
 
     `parses(media type, first bytes)` tells whether a body is parsed; then it is not a file.
     `is_asked(URL, media type)` tells whether the user asked for this file. `bytes_max` limits such a
-    file, 0 means none; without `any_length` the limit of a page applies unless the answer states
+    file, 0 means no limit; without `any_length` the limit of a page applies unless the answer states
     its length. `rate_min` is the minimum rate, in bytes per second, at which it must arrive.
     """
 
@@ -138,7 +138,7 @@ class FileBody:
         )
 
     def bytes_max(self, page_max: int) -> int:
-        """Return the limit of the file's size; `page_max` is that of a page."""
+        """Return the limit of the file's size; `page_max` is the limit for a page."""
         return (self.rule.bytes_max or sys.maxsize) if self.is_asked else page_max
 
     def end(self, *, resumed_later: bool) -> None:

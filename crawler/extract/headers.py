@@ -36,7 +36,7 @@ def typed_link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[s
 
 
 def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
-    """Return (the parameters from `at` on, the position after them); of equal names the first wins (RFC 8288 3.3)."""
+    """Return the parameters from `at` on, and the position after them; of equal names the first wins (RFC 8288 3.3)."""
     found: dict[str, str] = {}
     while match := _PARAMETER.match(value, at) or _EMPTY_PARAMETER.match(value, at):
         if match.re is _PARAMETER:
@@ -49,7 +49,7 @@ def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
 def refresh(content: str) -> tuple[int, str] | None:
     """Return (seconds, raw URL) of a refresh; the URL is "" for the document itself. None if it is invalid.
 
-    The standard's "shared declarative refresh steps", for the header and
+    This follows the standard's "shared declarative refresh steps", for the header and
     for `<meta http-equiv=refresh content=...>`.
     """
     time = _REFRESH_TIME.match(content)

@@ -71,7 +71,7 @@ class LinkScanner(TagReader):
         self.skips_nofollow = found.skips_nofollow
 
     def scan(self) -> bool:
-        """Scan the page; return False if it must be parsed, and what was found so far is void."""
+        """Scan the page; return False if it must be parsed: then discard what was found so far."""
         tag: cython.int
         self.is_whole = False
         while True:

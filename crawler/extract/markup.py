@@ -18,7 +18,7 @@ _ALTERNATES_MAX = 500  # alternate links kept
 _HEADING_CHARACTERS_MAX = 200
 _SELECTOR = "meta[name],h1,link[rel],img:not([alt])"
 _ASIDE = "script,style,noscript,template,nav,footer"
-_ASIDE_MAX = 2000  # such elements examined; a page with more has an unknown number of words
+_ASIDE_MAX = 2000  # elements of _ASIDE examined; the number of words of a page with more is unknown
 _ANCESTORS_MAX = 100  # ancestors examined to find out whether an element is inside another
 # Scripts written without blanks.
 _DENSE = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")

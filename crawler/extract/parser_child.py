@@ -38,7 +38,7 @@ from crawler.records import Extracted
 NICE = 5  # niceness: the fetch loop, which all pages wait for, has priority over the child
 LENGTH = struct.Struct(">I")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
-# After a page larger than this, memory is returned to the system; one in a hundred of the pages parsed here is.
+# After a page larger than this, memory is returned to the system; one in a hundred of the pages parsed here is so large.
 _LARGE_BYTES = 2 << 20
 
 

@@ -97,7 +97,7 @@ def rewrite_html(content: bytes, encoding: str, base: str, map_url: MapUrl, *, x
     Args:
         content: without content coding.
         encoding: the page's encoding, as `decode.to_utf8` names it.
-        base: URL of the page; a `<base>` in the page is found here.
+        base: URL of the page; this function finds a `<base>` in the page by itself.
         xhtml: whether `<script/>` is a complete element.
     """
     codec = _codec(encoding)

@@ -2,7 +2,7 @@
 
 Per peer the store holds `i/<peer>` = (outbox epoch, durable sequence number, number of
 links ever applied, `wire.chained` of the epoch's entries). `accepted`, kept only in memory, is
-ahead of it and orders the input; the peer is told only `durable`.
+ahead of the durable number and orders the input; the peer is told only `durable`.
 
     entry --accept--> queue --take--> cache, DUE, committer
                                           write, stage (i/), committed --> durable: the session acks
@@ -122,7 +122,7 @@ class Inbox:
         return source.durable.sequence if source.durable.epoch == source.epoch else 0
 
     def applied_from(self, peer: str) -> int:
-        """Return the number of the peer's links that were ever durable here; a store of an earlier state has fewer."""
+        """Return the number of the peer's links that were ever durable here; a store that was put back has fewer."""
         return self._sources[peer].durable.applied
 
     def accepted(self, peer: str) -> int:

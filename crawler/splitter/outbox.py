@@ -135,7 +135,7 @@ class Outbox:
     # -- the connections --------------------------------------------------------------------------
 
     def welcome(self, peer: str, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
-        """Return the meaning of the Welcome to a Hello with `epoch`; every meaning except GO_ON ends the connection."""
+        """Return what the peer's Welcome to a Hello with `epoch` means; any meaning but GO_ON ends the connection."""
         spool = self.spools[peer]
         greeting = spool.greet(epoch, durable, chain, applied)
         if greeting is Greeting.TAIL_LOST:

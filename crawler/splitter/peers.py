@@ -78,7 +78,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def tls_contexts(config: SplitterConfig) -> tuple[ssl.SSLContext, ssl.SSLContext] | tuple[None, None]:
-    """Return the contexts (for listening, for dialling) of mutual TLS, (None, None) if it is not configured.
+    """Return the contexts of mutual TLS for listening and for dialling; (None, None) if TLS is not configured.
 
     Raises:
         ConfigError: a file is missing or cannot be read.
@@ -242,7 +242,7 @@ class Strangers:
         self._said_at = -STRANGERS_EVERY
 
     def note(self, ending: str, now: float) -> str:
-        """Count such a connection when it ends; return the line to log, "" if none is due."""
+        """Count an unidentified connection when it ends; return the line to log, "" if none is due."""
         self._unsaid += 1
         if now - self._said_at < STRANGERS_EVERY:
             return ""
@@ -442,7 +442,7 @@ class Peers:
             await asyncio.sleep(backoff.next())
 
     async def _attempt(self, peer: str) -> bool:
-        """Connect once, until the connection ends; return whether it was in use and ended without an error."""
+        """Connect once and wait until the connection ends; return whether it was in use and ended without an error."""
         connection: _Connection | None = None
         host, port = self._addresses[peer]
 

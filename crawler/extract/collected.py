@@ -1,6 +1,6 @@
 """Collects what is found on a page, and applies the rules on which of it is used.
 
-Filled by the parser (`links.py`), by the scanner (`link_scanner.py`) or by the plain scan (`scan.py`): element by
+The parser (`links.py`), the scanner (`link_scanner.py`) or the plain scan (`scan.py`) fills a `Collected`: element by
 element, in document order, after the links of the header.
 """
 

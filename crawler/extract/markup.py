@@ -1,6 +1,6 @@
 """Reads the markup of a page that the audit checks: description, headings, canonical and alternate links, images, words.
 
-It is read from the same tree as the links (`links.py`), so each page is parsed once. All lists are
+The markup is read from the same tree as the links (`links.py`), so each page is parsed once. All lists are
 bounded. Words are those outside of scripts, navigation and footer; a page of Chinese, Japanese or Thai has
 about one word for two characters.
 """

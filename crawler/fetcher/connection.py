@@ -19,7 +19,7 @@ delayed acknowledgement of the first, 40 ms later: 50 pages of such a server tak
 0.2 s instead of 2.2.
 
 The measured time of an exchange is that of the server and the network: from the sending
-of the request to the arrival of the last byte. It is taken from the kernel, because a
+of the request to the arrival of the last byte. The time is taken from the kernel, because a
 busy event loop sees both instants late.
 """
 

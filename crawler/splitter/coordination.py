@@ -95,7 +95,7 @@ class _Peer:
         self.heard_at = float("-inf")
         self.rest: tuple[bytes, int, int] | None = None  # (boot, appended, applied) if it is idle
         self.held: _Told | None = None  # the last of our messages that it has echoed
-        self.outstanding: deque[_Told] = deque()  # those since
+        self.outstanding: deque[_Told] = deque()  # those sent after `held`
 
     def least_work(self) -> int:
         """Return the least of our `work` values that the peer may hold; 0 if it has echoed none of our messages."""
@@ -311,7 +311,7 @@ class Coordination:
 
     @property
     def process_count(self) -> int:
-        """The number of processes; gaps per address are multiplied by it, because each may have hosts there."""
+        """The number of processes; gaps per address are multiplied by it, because each process may have hosts there."""
         return len(self._peers) + 1
 
     def __contains__(self, name: str) -> bool:

@@ -122,7 +122,7 @@ class Inbox:
         return source.durable.sequence if source.durable.epoch == source.epoch else 0
 
     def applied_from(self, peer: str) -> int:
-        """Return the number of the peer's links that were ever durable here; a store that was put back has fewer."""
+        """Return the number of the peer's links that were ever durable here; a store restored from a backup has fewer."""
         return self._sources[peer].durable.applied
 
     def accepted(self, peer: str) -> int:

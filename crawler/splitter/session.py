@@ -150,7 +150,7 @@ class Common(msgspec.Struct):
         """Return the message to a peer whose count `applied` shows that it has lost links from here; "" if it has not.
 
         The count in a Hello may be older than what the same start of the peer has confirmed meanwhile on the other
-        connection. So only another start of the peer can have lost links.
+        connection. So links count as lost only after another start of the peer.
         """
         spool = self.outbox.spools[peer]
         missing = 0 if spool.peer_boot == boot else spool.missing(applied)

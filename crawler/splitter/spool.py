@@ -53,7 +53,7 @@ class Greeting(StrEnum):
     """The meanings that a peer's Welcome can have for the queue of its links."""
 
     GO_ON = "go on"
-    TAIL_LOST = "tail lost"  # the peer has entries of this process that the queue does not have
+    TAIL_LOST = "tail lost"  # the peer has entries from this process that are not in the queue
     BEHIND = "behind"  # the peer has lost entries that it had confirmed
     STALE = "stale"  # the queue was renumbered after the Hello
 

@@ -246,7 +246,7 @@ class Commands:
         return rows
 
     def consent(self, pages: int = 100_000) -> Steps:
-        """Count the first `pages` stored pages by host, use and answer (`consent/summary.py`)."""
+        """Count the first `pages` stored pages by host, use, and the site's answer about the use (`consent/summary.py`)."""
         if pages < 0:
             raise UsageError("consent: pages must not be negative")
         summary = Summary()

@@ -1,6 +1,6 @@
 """The verdict on a URL: the first sentence of `crawler why`, and whether the URL may be fetched.
 
-Both parts come from the same facts (`Commands.why`), so `why`, `refresh=1`, signals and the dashboard agree.
+`why`, `refresh=1`, signals and the dashboard agree about a URL, because all use the same facts (`Commands.why`).
 """
 
 from collections.abc import Mapping

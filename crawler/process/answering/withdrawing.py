@@ -38,10 +38,12 @@ _STEPS = {
     "detach": ("copies",),
     "erase": ("pages", "copies", "bytes"),
 }
-COPIES_AT_ONCE = 64  # copies written again by one change
-OPERATIONS_AT_ONCE = 2000  # puts and deletes in one change
+COPIES_AT_ONCE = 64  # maximum number of copies that one `Change` writes again
+OPERATIONS_AT_ONCE = 2000  # maximum number of puts and deletes in one `Change`
 BLOCK_BYTES = 4096
-BYTES_AT_ONCE = 32 << 20  # bytes overwritten by one change: about 0.1 s in the writer thread
+BYTES_AT_ONCE = (
+    32 << 20
+)  # maximum number of bytes that one `Change` overwrites: about 0.1 s in the writer thread
 PAUSE_ENTRIES = 500  # entries examined between two pauses: about 5 ms
 
 

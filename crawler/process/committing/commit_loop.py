@@ -1,11 +1,11 @@
 """The commit loop: repeatedly asks the committer for the next step and takes it.
 
-    loop thread     decisions, adoption of written groups; small groups, if the loop would only wait otherwise
-    writer thread   other groups, DUE runs
-    merger thread   merges of runs, one at a time
+    loop thread     decides results, notes that groups are durable; writes small groups if it would only wait otherwise
+    writer thread   writes other groups and DUE runs
+    merger thread   merges runs, one merge at a time
 
-`committer.py` chooses the steps. A flush and a merge each end in a change, which
-goes through the queue like the change of any result.
+`committer.py` chooses the steps. A flush and a merge each end in a `Change`, which
+goes through the queue like the `Change` of any result.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The exchange of a process with its peers: connections, shares of the rate, and an end that all agree upon.
 
-    received    the inbox becomes one change per entry, in order, even while nothing is fetched
+    received    each entry of the inbox becomes one change, in order, even while nothing is fetched
     committed   acknowledgements and outbox entries are sent; a long queue is rewritten
     heartbeat   the share of the rate and the end of the crawl are updated
 
@@ -286,7 +286,7 @@ class PeerExchange(Exchange):
         self._level = refresh.portion.exchange_levels(reports, waited, now)
 
     def _both_shares(self, refresh: Refresh, now: float) -> float:
-        """Return this process's share of the rate for new and known pages; tell `refresh` how it is divided."""
+        """Return this process's share of the rate for new and known pages; tell `refresh` the two parts."""
         said = self.coordination.rates_stated().values()
         discovery, known = portions(
             self.coordination.share(now),

@@ -2,7 +2,7 @@
 
     static answer -> its links and text -> is it worth a browser? (`render/deciding.py`)
     yes -> the browser shows it; the requests that this needs are made politely (`subresources.py`)
-        -> links, title and directives of the DOM, and the links of the static answer that it lost
+        -> links, title and directives of the DOM, and the links of the static answer that the DOM lost
 
 If no browser can show a new page, its static answer is stored. A page that a browser showed before keeps its stored
 copy, because the static answer, usually a shell, would look like a change. This module, and with it the browser's

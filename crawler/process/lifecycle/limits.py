@@ -1,4 +1,4 @@
-"""Decides when a run is over and whether disk space allows it to continue, from values that the shell measures."""
+"""Decides when a run is over and whether disk space allows it to continue, from values that the caller measures."""
 
 from enum import Enum
 

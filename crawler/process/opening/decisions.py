@@ -76,7 +76,9 @@ class Decisions:
             credentials=has_credentials(config.identity.headers),
         )
         bits = config.cache.bits
-        sent = ClockCache(bits if topology.peers else 1)  # minimal without peers, because it is never used
+        sent = ClockCache(
+            bits if topology.peers else 1
+        )  # without peers this cache is never used, so it is minimal
         self.admission = Admission(
             self.link_filter,
             self.knowledge,

@@ -5,10 +5,10 @@
     DIR/p0/snapshot-PID-.../links     copies of the links log
     DIR/p0/warc                       is read in place: committed bytes never change
 
-The store decides what is committed. All files that it may name are linked before it is
-copied, and those that are new are linked after that. So they exist, even if the process
-merges or deletes them meanwhile. A reader opens the copy as a process opens its own files after a crash: recovery then
-cuts or deletes only copies.
+The store decides what is committed. All files that the store may name are linked before the store is
+copied, and files that have appeared since are linked afterwards. So all files that the copy names exist,
+even if the process merges or deletes its own meanwhile. A reader opens the copy as a process opens its own files
+after a crash: recovery then cuts or deletes only copies.
 
 If the file system of the crawl is read-only or full, the copy is in the system's temporary folder. Cost: a hard link for
 each table and run; the logs are copied.

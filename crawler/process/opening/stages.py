@@ -53,7 +53,7 @@ _LEAD_SAID = 60.0  # seconds; a smaller step of the clock is not logged
 
 BALLAST = "ballast"
 _READING_TRIES = 5  # a process may change its files while a reader copies them
-_NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page, which receives the credit for it
+_NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; this page gets the credit for the link
 
 
 class Stages:

@@ -8,7 +8,7 @@
 
 The caches are volatile, and a look-up also adds the URL. So links are admitted in the order of
 the commit queue, and the caches never get ahead of it. Long lists are admitted in portions
-(`process/committing/portions.py`); the generator pauses after each.
+(`process/committing/portions.py`); the generator pauses after each portion.
 `process/committing/counters.py` says how links are counted.
 """
 

@@ -6,7 +6,7 @@
 
 The process that finds a link scores it, and the score travels as the class in the link's flags.
 Another process is sent what a link adds to the scores sent to it before: the growth of the sum if the order
-adds scores, else the best score. There it is treated like any link. The target of a redirect has the score
+adds scores, else the best score. There the link is treated like any other. The target of a redirect has the score
 of the redirecting page; a sitemap named by robots.txt or an index comes first.
 """
 

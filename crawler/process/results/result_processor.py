@@ -7,7 +7,7 @@
 
 A *refresh* (a fetch task with the flag REFRESH, for a known page) differs in two points.
 It is counted separately, under `refresh.`, because its URL is done already; the same holds
-for a known page that was queued again (AGAIN). And if its content is unchanged, its
+for a known page that was queued again (AGAIN). And if the content of the page is unchanged, its
 links are not followed again (`shows_news`).
 
 A change is made in one step, or by a generator that pauses between portions of

@@ -3,7 +3,7 @@
     scope          widened by seeds and by the targets of their redirects; the same in all processes
     equivalences   http -> https, www <-> apex, proven by redirects; each process has its own
 
-Both are stored with the change that taught them. The other processes learn of a wider scope
+Scope and equivalences are stored with the change that taught them. The other processes learn of a wider scope
 by notices: links with the flag SCOPE, sent through the outbox, because the loss of a notice
 would lose links.
 """
@@ -77,7 +77,7 @@ class SiteKnowledge:
             self._tell(change, self._give(change, urls), self._peers, _SCOPE | _SEED)
 
     def _give(self, change: Change, urls: Sequence[str]) -> list[str]:
-        """Allow credentials for `urls`, and store the scope with the change; return the URLs that are new to it."""
+        """Allow credentials for `urls`, and store the scope with the change; return the URLs that the scope lacked."""
         return self._keep_scope(change, [url for url in urls if self._filter.scope.give(url)])
 
     def trusts(self, url: str) -> bool:

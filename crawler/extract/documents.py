@@ -85,5 +85,5 @@ def _feed(content: bytes, document: Document, config: ExtractConfig) -> Extracte
 
 
 def dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
-    """Return (URL, instant) of the entries with an informative date; none if all dates are the same."""
+    """Return a pair (URL, instant) for each entry with an informative date; no pair if all dates are the same."""
     return [(entry.loc, entry.lastmod) for entry in signals(entries, now) if entry.lastmod is not None]

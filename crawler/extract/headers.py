@@ -47,7 +47,7 @@ def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
 
 
 def refresh(content: str) -> tuple[int, str] | None:
-    """Return (seconds, raw URL) of a refresh; the URL is "" for the document itself. None if it is invalid.
+    """Return the seconds and the raw URL of a refresh ("" for the document itself); None if the refresh is invalid.
 
     This follows the standard's "shared declarative refresh steps", for the header and
     for `<meta http-equiv=refresh content=...>`.

@@ -140,7 +140,7 @@ def read_here(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) 
 
 
 def program() -> tuple[list[str], dict[str, str]]:
-    """Return (command, environment) to start this module as a program."""
+    """Return the command and the environment that start this module as a program."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     return [sys.executable, "-m", "crawler.extract.parser_child"], {**os.environ, "PYTHONPATH": path}

@@ -44,7 +44,7 @@ from crawler.signing.request_signer import make_signer
 _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
 _CLOSED_MAX = 32  # idle connections closed in one check of the time limits: some 10 ms with TLS
-_DESCRIPTORS = 1024  # file descriptors kept for files, peers and requests, besides those of idle connections
+_DESCRIPTORS = 1024  # file descriptors kept for files, peers and requests; idle connections get the others
 _LARGE_BYTES = 1 << 20  # joining the pieces of an answer of this size takes a millisecond
 _BROKEN_MAX = 10_000  # maximum number of remembered hosts whose certificates cannot be verified
 

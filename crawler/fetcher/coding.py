@@ -194,7 +194,7 @@ class _Zlib(_Layer):
             self._wrapped, self._inflation = (
                 False,
                 _Inflation(_Deflate),
-            )  # those bytes only resembled a wrapper
+            )  # the first bytes only resembled a zlib wrapper
             yield from self._inflation.decode(self._head, step)
 
 
@@ -294,7 +294,7 @@ class Decoder:
         self.full = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the content that `data` decodes to, in pieces; nothing once `full`."""
+        """Return a list of pieces: the content that `data` decodes to; nothing once `full`."""
         return list(self._through(0, data))
 
     def finish(self) -> list[bytes]:

@@ -46,7 +46,7 @@ class FileRule(msgspec.Struct, frozen=True):
 
 
 class FileBody:
-    """The body that a fetch task receives, over all of its requests; `identity` names its part.
+    """The body that a fetch task receives, over all of its requests; `identity` names the body's part on disk.
 
     `part` holds what has arrived so far, if it is on disk. `is_asked`: the user asked for this file.
     `resumable`: the request is a plain GET.
@@ -108,7 +108,7 @@ class FileBody:
         return _head_of(self.part.head)
 
     def begin(self, url: str, head: Head, held: bytes, kind: str, start: bytes) -> bool:
-        """Move a body to a part; return False if it is parsed, as its type or its decoded `start` show."""
+        """Move a body to a part on disk; return False if its type or its decoded `start` show that it must be parsed."""
         if self.rule.parses(kind, start):
             return False
         length = head.known.get(b"content-length", b"")

@@ -34,7 +34,7 @@ class IdlePool(Generic[_C]):
         self._entries_max = entries_max
 
     def add(self, connection: _C, now: float, keep: float) -> None:
-        """Hold `connection` for `keep` seconds; if the pool is full, close the one held longest."""
+        """Hold `connection` for `keep` seconds; if the pool is full, close the connection held longest."""
         hostname = connection.key[1]
         self._close(hostname)
         connection.idle_until = now + keep

@@ -49,7 +49,7 @@ _OUTSTANDING_MAX = (
 
 
 class Progress(msgspec.Struct, gc=False):
-    """The progress of a process at this moment; the fields have the meaning of those of `Counters`."""
+    """The progress of a process at this moment; the fields mean the same as in `Counters`."""
 
     idle: bool = False
     outbox: int = 0
@@ -95,7 +95,7 @@ class _Peer:
         self.heard_at = float("-inf")
         self.rest: tuple[bytes, int, int] | None = None  # (boot, appended, applied) if it is idle
         self.held: _Told | None = None  # the last of our messages that it has echoed
-        self.outstanding: deque[_Told] = deque()  # those sent after `held`
+        self.outstanding: deque[_Told] = deque()  # our messages sent after `held`
 
     def least_work(self) -> int:
         """Return the least of our `work` values that the peer may hold; 0 if it has echoed none of our messages."""

@@ -175,7 +175,7 @@ class _Connection(asyncio.Protocol):
             reach(step)
 
     def _close(self, transport: asyncio.Transport) -> None:
-        """Close after the last bytes are sent; abort if the peer does not read them."""
+        """Close the connection after the last bytes are sent; abort it if the peer does not read them."""
         self._closing = True
         transport.close()
         if self._timer is not None:

@@ -149,7 +149,7 @@ def entry_key(peer: str, generation: int, number: int) -> bytes:
 
 
 def split_entry_key(key: bytes) -> tuple[int, int]:
-    """Return (generation, number) from an entry's key."""
+    """Return the generation and the number that an entry's key contains."""
     return int.from_bytes(key[-12:-8], "big"), int.from_bytes(key[-8:], "big")
 
 
@@ -207,7 +207,7 @@ class Spool:
         self._written = state  # writer thread: the state of the last group
 
     def _load(self) -> None:
-        """Count the stored entries, sweep those that no state references, and detect missing ones."""
+        """Count the stored entries, delete entries that no state refers to, and detect missing entries."""
         swept, count = [], 0
         for key, value in scan_prefix(self._store, entries_prefix(self.peer)):
             generation, number = split_entry_key(key)
@@ -360,7 +360,7 @@ class Spool:
         self._totals.wanting += 1
 
     def take_unsent(self, bytes_max: int = 1 << 62) -> tuple[int, list[bytes]]:
-        """Take the entries that fit into the window: they are now in flight. Return the first one's number, and them.
+        """Put the entries that fit into the window in flight; return their first sequence number, and the entries.
 
         At most `bytes_max` bytes are returned, or one entry.
 

@@ -156,7 +156,7 @@ class Commands:
         return msgspec.structs.asdict(status) | {"robots": [_plain_robots(*copy) for copy in copies]}
 
     def hosts(self, order: str = "busy", limit: int = 100, search: str = "", cause: str = "") -> Steps:
-        """Return the first `limit` hosts in `order`, of those that match `search` and `cause`; see `HostList.page`."""
+        """Return the first `limit` hosts, in `order`, that match `search` and `cause`; see `HostList.page`."""
         if order not in ORDERS:
             raise UsageError(f"hosts: the order must be one of {', '.join(ORDERS)}")
         if limit < 0:
@@ -246,7 +246,7 @@ class Commands:
         return rows
 
     def consent(self, pages: int = 100_000) -> Steps:
-        """Count the first `pages` stored pages by host, use, and the site's answer about the use (`consent/summary.py`)."""
+        """Count the first `pages` stored pages by host, use, and the site's answer for the use: see `Summary`."""
         if pages < 0:
             raise UsageError("consent: pages must not be negative")
         summary = Summary()
@@ -324,7 +324,7 @@ def _end_of(steps: Generator[None, None, T]) -> T:
 
 
 def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Wrap `command` to take its arguments as a mapping; raise a UsageError if they do not fit its signature."""
+    """Wrap `command` to take a mapping of arguments; raise a UsageError if they do not fit the command's signature."""
     name = command.__name__.removeprefix("_")
     fields = [
         (each.name, each.annotation, msgspec.NODEFAULT if each.default is each.empty else each.default)

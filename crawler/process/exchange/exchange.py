@@ -151,7 +151,7 @@ class Exchange:
         """Note that a peer has moved to `address`."""
 
     def stop_listening(self) -> None:
-        """Accept nothing more: later messages remain unconfirmed, so the peers keep them."""
+        """Accept no more messages from peers: later messages remain unconfirmed, so the peers keep them."""
 
     def committed(self) -> None:
         """Note that a group is durable: confirm and send the messages that waited for it."""

@@ -181,7 +181,7 @@ class FetchTasks:
         self.in_sink = 0  # fetch tasks whose page is durable and being handled by the sink
 
     async def run(self, fetch_task: FetchTask) -> None:
-        """Run a fetch task to its end; its slot is free once its change is committed."""
+        """Run a fetch task to its end; the task's slot becomes free once the `Change` of the task is committed."""
         await self._run[fetch_task.kind](fetch_task)
 
     def _rendering(self, fetch_task: FetchTask) -> "PageRendering | None":

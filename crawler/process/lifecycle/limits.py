@@ -13,7 +13,7 @@ WATCH_INTERVAL = 1.0  # seconds between checks of time and disk space
 
 
 class RunProgress(msgspec.Struct, frozen=True, gc=False):
-    """The progress of a run: seconds since its start, and facts about its end.
+    """The progress of a run: the seconds since its start, and the facts that decide whether the run is over.
 
     `limit` is a limit that all processes together have reached; `ended` says that
     no process has work left; `busy` says that something is in flight, queued or

@@ -40,7 +40,7 @@ Counted = Generator[None, None, int]  # a generator that pauses, then returns th
 
 
 class LinkContext(msgspec.Struct, frozen=True, gc=False):
-    """The attributes of a link besides its URL; the fields have the meaning of those of `records.Link`."""
+    """The attributes of a link besides its URL; the fields mean the same as in `records.Link`."""
 
     depth: int = 0
     via: int = 0
@@ -171,7 +171,7 @@ class Admission:
     def _queue(
         self, change: Change, accepted: Accepted, link_context: LinkContext, scores: Scores | None
     ) -> int:
-        """Queue those accepted links that were not seen recently, each at its owner; return the number accepted."""
+        """Queue those accepted links that were not seen recently, each for its owner; return the number accepted."""
         urls, fingerprints = accepted.urls, accepted.fingerprints
         change.count("urls.accepted", len(urls))
         for owner, places in self._owners.split(fingerprints).items():

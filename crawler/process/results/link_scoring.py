@@ -104,7 +104,7 @@ class LinkScoring:
 
 
 def _classes(worth: Scores) -> list[int]:
-    """Return the classes of scores, as `orders.classes.class_of` computes them."""
+    """Return the class of each score, computed as in `orders.classes.class_of`."""
     places = np.rint(-PER_OCTAVE * np.log2(np.maximum(worth, LEAST)))
     found: list[int] = np.clip(places, 0, WORST).astype(np.intp).tolist()
     return found

@@ -141,7 +141,7 @@ class ResultProcessor:
         return not self._pages.shows_known(fetch, fetch_task)
 
     def note_site(self, fetch: Fetch) -> None:
-        """Note in an answer what its site now says about the use of its pages."""
+        """Note in an answer what the site that sent it now says about the use of the site's pages."""
         if self._stamping is not None:
             fetch.site = self._stamping.book.note(authority(fetch.url))
 
@@ -240,7 +240,7 @@ class ResultProcessor:
     def _keep_earlier(
         self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float, *, final: bool
     ) -> None:
-        """Store the earlier answers of a chain under the fingerprint of its request, each at an instant of its own."""
+        """Store the earlier answers of a chain under the fingerprint of its first URL, each at a different instant."""
         hops, next_at = [], fetch.began or now
         for hop in reversed(fetch.earlier):
             next_at = hop.began = min(hop.began, next_at - _APART)

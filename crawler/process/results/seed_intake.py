@@ -1,4 +1,4 @@
-"""Brings the seeds, which are given in pieces, to the frontier by a sequence of changes.
+"""Brings the seeds, which are given as a series of lists, to the frontier by a sequence of changes.
 
 command line, file, configuration --> crawl/seeds.py: canonical, in pieces
     one process, or a node         Seeds                     every seed is treated like any link

@@ -52,7 +52,7 @@ class SiteKnowledge:
     # -- scope ---------------------------------------------------------------
 
     def widen(self, change: Change, urls: Sequence[str]) -> list[str]:
-        """Add URLs (request forms) to the scope; return those that widened it."""
+        """Add URLs (request forms) to the scope; return the URLs that widened it."""
         return self._keep_scope(change, [url for url in urls if self._filter.widen(url)])
 
     def _keep_scope(self, change: Change, grown: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ _REFRESH_URL = re.compile(r"url[\t\n\f\r ]*+=[\t\n\f\r ]*+", re.IGNORECASE)
 
 
 def link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield (raw URL, relation types in lower case) of each link in `Link` fields about this document.
+    """Yield the raw URL and the relation types (lower case) of each link in `Link` fields about this document.
 
     Links with an `anchor` are about another resource and are skipped. An unreadable part
     ends its field; the links before it are used.

@@ -153,7 +153,7 @@ def _is_html(node: LexborNode) -> bool:
 
 
 def early_title(utf8: bytes) -> str | None:
-    """Return the title that `parse` would find, from a page's first bytes; None if they do not determine it.
+    """Return the title that `parse` would find, from a page's first bytes; None if these do not determine the title.
 
     A title in the head remains the first one, and it is complete once anything follows it.
     """

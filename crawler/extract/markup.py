@@ -26,7 +26,7 @@ _DECORATION = ("presentation", "none")
 
 
 def read_markup(tree: LexborHTMLParser, page: Context) -> Markup:
-    """Return the page's markup. Linear in the page."""
+    """Return the page's markup; the time is linear in the size of the page."""
     found = Markup(words=count_words(tree))
     for raw_url, relations in link_headers(page.link_values):
         _add_canonical(found, raw_url, relations)

@@ -94,7 +94,7 @@ class Client:
         self._unexpected = unexpected or Unexpected()
         check_proxy(fetch.proxy)
         self._connector: Connector
-        self._connectors: dict[str, Connector] = {}  # one for each proxy that a request has named
+        self._connectors: dict[str, Connector] = {}  # one connector for each proxy that a request has named
         self._proxy_health: ProxyHealth | None = None
 
     async def start(self) -> None:

@@ -146,7 +146,7 @@ class CookieJars:
         self._domains_max = domains_max
 
     def of(self, name: str) -> CookieJar:
-        """Return the jar with that name; a new one is empty."""
+        """Return the jar with that name; make an empty jar if there is none."""
         jar = self._jars.pop(name, None)
         if jar is None:
             jar = CookieJar(self._domains_max, lasts=True)

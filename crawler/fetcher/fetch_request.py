@@ -128,7 +128,7 @@ class FetchRequest(msgspec.Struct):
 
 
 class Target(NamedTuple):
-    """The parts of a canonical URL; `host` as in the Host header (with brackets and port), `hostname` without."""
+    """The parts of a canonical URL; `host` as in the Host header (with brackets and port), `hostname` without them."""
 
     scheme: str
     host: str

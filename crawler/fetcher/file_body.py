@@ -29,7 +29,7 @@ _STRONG_AGE = 2.0  # seconds by which Last-Modified must be older than Date to b
 
 
 class FileRule(msgspec.Struct, frozen=True):
-    """The rule for one request.
+    """The rule by which the answer to one request is received as a file.
 
     `parses(media type, first bytes)` tells whether a body is parsed; then it is not a file.
     `is_asked(URL, media type)` tells whether the user asked for this file. `bytes_max` limits such a
@@ -152,7 +152,7 @@ class FileBody:
         self.part = None
 
     def drop(self) -> None:
-        """Delete the part, if there is one: the server has another body now."""
+        """Delete the part on disk, if there is one, because the server has another body now."""
         if self.part is not None:
             self.part.drop()
             self.part = None

@@ -91,10 +91,10 @@ class _Peer:
 
     def __init__(self) -> None:
         self.heard: Counters | None = None
-        self.echo = 0  # the number of the last of our messages that it has echoed
+        self.echo = 0  # the number of our last message that the peer has echoed
         self.heard_at = float("-inf")
-        self.rest: tuple[bytes, int, int] | None = None  # (boot, appended, applied) if it is idle
-        self.held: _Told | None = None  # the last of our messages that it has echoed
+        self.rest: tuple[bytes, int, int] | None = None  # (boot, appended, applied) if the peer is idle
+        self.held: _Told | None = None  # our last message that the peer has echoed
         self.outstanding: deque[_Told] = deque()  # our messages sent after `held`
 
     def least_work(self) -> int:
@@ -140,7 +140,7 @@ class Coordination:
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
         self._at_work = len(self._peers)  # peers that have work, or were never heard
-        self._changes = 0  # number of changes of `rest`, of any peer
+        self._changes = 0  # how often the `rest` of any peer has changed
         self._round: _Round | None = None
 
     # -- input ------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ class Inbox:
         # Peers with newly durable entries (at first all peers); the caller clears it after sending acks.
         self.news: dict[str, None] = dict.fromkeys(self._sources)
         self._queue: deque[Received] = deque()
-        self._writing: list[Received] = []  # writer thread, between write and stage
+        self._writing: list[Received] = []  # used by the writer thread, between `write` and `stage`
         self._staged: deque[list[Received]] = deque()
 
     # -- the connections --------------------------------------------------------------------------

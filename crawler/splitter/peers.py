@@ -203,7 +203,7 @@ class _Connection(asyncio.Protocol):
         return True
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 

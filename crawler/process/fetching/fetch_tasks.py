@@ -596,7 +596,9 @@ class FetchTasks:
         config = self._config
         gap, gap_factor = self._frontier.under_way.gap_terms(fetch_task)
         keep_alive = gap + config.fetch.keep_alive_extra
-        if self._frontier.under_way.has_more(fetch_task):  # the connection will be used again, even if late
+        if self._frontier.under_way.has_more(
+            fetch_task
+        ):  # the host has more URLs, so its connection will be used again
             keep_alive = max(keep_alive, config.fetch.keep_alive_max)
         request = FetchRequest(
             url=fetch_task.url,

@@ -13,7 +13,9 @@ class Tasks:
     def __init__(self, fail: Fail, ended: Callable[[], None] = lambda: None) -> None:
         self._fail = fail
         self._ended = ended
-        self._running: dict[asyncio.Task[None], None] = {}  # ordered, so that a simulated run can be repeated
+        self._running: dict[
+            asyncio.Task[None], None
+        ] = {}  # a dict is ordered, so a simulated run can be repeated
 
     def __len__(self) -> int:
         return len(self._running)

@@ -29,7 +29,7 @@ _GROWING = ("links", "*.log")
 
 @contextmanager
 def private_copy(process: Path) -> Iterator[Path]:
-    """Yield a folder with a copy of the store and the DUE in the folder `process`; it is deleted at the end.
+    """Yield a folder with a copy of the store and the DUE in the folder `process`; the copy is deleted at the end.
 
     Raises:
         DirectoryError: there is no store, this user may not read it, or it changes too fast.
@@ -85,6 +85,6 @@ def _copy(source: Path, linked: Path) -> None:
     draft = linked.with_suffix(".copy")
     try:
         shutil.copyfile(source, draft)
-    except FileNotFoundError:  # deleted after it was linked
+    except FileNotFoundError:  # the process deleted the file after it was linked
         shutil.copyfile(linked, draft)
     os.replace(draft, linked)

@@ -75,7 +75,7 @@ class Owners:
         return self._partition.split(fingerprints)
 
     def foreign(self, fingerprints: np.ndarray) -> np.ndarray:
-        """Return which fingerprints belong to other processes: bool (n,)."""
+        """Return, as bool (n,), which fingerprints belong to other processes."""
         return self._partition.owners(fingerprints) != self._index
 
     def unsent(self, fingerprints: np.ndarray) -> list[int]:

@@ -178,7 +178,7 @@ class ResultProcessor:
         self._pages.digest_ahead(fetch)
 
     def known_content(self, fetch_task: FetchTask) -> bytes:
-        """Return the stored content of a page that is refetched; b"" if none can be read."""
+        """Return the stored content of a page that is refetched; b"" if no content can be read."""
         try:
             copy = self._pages.get(fetch_task.fingerprint, with_noarchive=True)
         except DamageError:
@@ -186,7 +186,7 @@ class ResultProcessor:
         return b"" if copy is None else copy.content
 
     def stored_answer(self, url: str) -> Fetch | None:
-        """Return the newest complete answer of a URL in the archive; None if none can be read."""
+        """Return the newest complete answer of a URL in the archive; None if no answer can be read."""
         form = canonical(url)
         try:
             copy = self._pages.answer_of(form) if form is not None else None
@@ -240,7 +240,7 @@ class ResultProcessor:
     def _keep_earlier(
         self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float, *, final: bool
     ) -> None:
-        """Store the earlier answers of a chain under the fingerprint of its first URL, each at a different instant."""
+        """Store the earlier answers of a chain under the fingerprint of its first request, each at another instant."""
         hops, next_at = [], fetch.began or now
         for hop in reversed(fetch.earlier):
             next_at = hop.began = min(hop.began, next_at - _APART)

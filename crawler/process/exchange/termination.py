@@ -101,8 +101,8 @@ class Termination:
         """Return whether the stored end still applies; call this often.
 
         The end applies if all processes heard since this start are idle, none knows of later work, some processes are
-        missing, and one of the processes heard waits without knowing of the end. After a crash, the last condition is
-        not required once the others have held for `silence_max`.
+        missing, and one of the processes heard has the same numbers as at the end but does not know of it. After a
+        crash, the last condition is not required once the others have held for `silence_max`.
         """
         work = any(not each.idle or each.outbox or each.past_end is PastEnd.VOID for each in said.values())
         if len(said) == processes or work or not self.holds:

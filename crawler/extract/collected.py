@@ -1,6 +1,6 @@
 """Collects what is found on a page, and applies the rules on which of it is used.
 
-Filled by the parser (`links.py`), by the scanner (`link_scanner.py`) or by the plain scan (`scan.py`): element by
+The parser (`links.py`), the scanner (`link_scanner.py`) or the plain scan (`scan.py`) fills a `Collected`: element by
 element, in document order, after the links of the header.
 """
 
@@ -16,10 +16,10 @@ from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
 
 TITLE_CHARACTERS_MAX = 1000
 # Statements about uses, for `consent/`, which reads 64 statements, 8 licences and 8,192 characters of each. One more
-# is kept, so that it sees that there was more.
+# of each is kept, so that `consent/` sees that there were more.
 STATEMENTS_KEPT, LICENSES_KEPT, STATEMENT_CHARACTERS = 65, 9, 8193
 _LICENSE_TYPE = "application/rsl+xml"
-BASES_MAX = 16  # <base> elements examined per page, at most
+BASES_MAX = 16  # maximum number of <base> elements examined per page
 # Relations and names on most pages that are neither links nor directives: skipped quickly.
 _COMMON_OTHERS = frozenset(
     [

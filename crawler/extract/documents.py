@@ -25,7 +25,7 @@ class DocumentKind(StrEnum):
 
 
 class Document(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Instructions for reading a document: `began` is the time of its request, `charset` that of its Content-Type.
+    """Says how to read a document: `began` is the time of its request, `charset` the charset in its Content-Type.
 
     The limits are those of the configuration section for sitemaps.
     """
@@ -63,7 +63,7 @@ def _sitemap(content: bytes, document: Document) -> Extracted:
 
 
 def found_in_map(found: Sitemap, document: Document) -> Extracted:
-    """Return the result for a sitemap."""
+    """Return what was extracted from a sitemap."""
     return Extracted(
         document.url,
         hrefs=[entry.loc for entry in found.entries],
@@ -85,5 +85,5 @@ def _feed(content: bytes, document: Document, config: ExtractConfig) -> Extracte
 
 
 def dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
-    """Return (URL, instant) of the entries with an informative date; none if all dates are the same."""
+    """Return a pair (URL, instant) for each entry with an informative date; no pair if all dates are the same."""
     return [(entry.loc, entry.lastmod) for entry in signals(entries, now) if entry.lastmod is not None]

@@ -42,7 +42,7 @@ def is_feed(content_type: str, content: bytes) -> bool:
 
 
 def read_feed(body: bytes, links_max: int) -> Feed:
-    """Return the links of a feed, at most `links_max` items."""
+    """Return the links of a feed, from at most `links_max` items."""
     reader = _FeedReader(links_max)
     stream = XmlStream(reader.on_start, reader.on_end, links_max * ELEMENTS_PER_LINK)
     body = body.lstrip(BLANK).removeprefix(BOM).lstrip(BLANK)

@@ -8,7 +8,7 @@ this module, which follows only the tags that begin and end such parts (WHATWG H
     p, div, table ...            end a foreign part without an end tag
     template                     its contents are not in the document
 
-It is called only for pages with a `<base>` and one of these elements. Linear in any input.
+This module is called only for pages with a `<base>` and one of these elements. Linear in any input.
 """
 
 import re

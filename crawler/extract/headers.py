@@ -15,7 +15,7 @@ _REFRESH_URL = re.compile(r"url[\t\n\f\r ]*+=[\t\n\f\r ]*+", re.IGNORECASE)
 
 
 def link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield (raw URL, relation types in lower case) of each link in `Link` fields about this document.
+    """Yield the raw URL and the relation types (lower case) of each link in `Link` fields about this document.
 
     Links with an `anchor` are about another resource and are skipped. An unreadable part
     ends its field; the links before it are used.
@@ -36,7 +36,7 @@ def typed_link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[s
 
 
 def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
-    """Return (the parameters from `at` on, the position after them); of equal names the first wins (RFC 8288 3.3)."""
+    """Return the parameters from `at` on, and the position after them; of equal names the first wins (RFC 8288 3.3)."""
     found: dict[str, str] = {}
     while match := _PARAMETER.match(value, at) or _EMPTY_PARAMETER.match(value, at):
         if match.re is _PARAMETER:
@@ -47,9 +47,9 @@ def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
 
 
 def refresh(content: str) -> tuple[int, str] | None:
-    """Return (seconds, raw URL) of a refresh; the URL is "" for the document itself. None if it is invalid.
+    """Return the seconds and the raw URL of a refresh ("" for the document itself); None if the refresh is invalid.
 
-    The standard's "shared declarative refresh steps", for the header and
+    This follows the standard's "shared declarative refresh steps", for the header and
     for `<meta http-equiv=refresh content=...>`.
     """
     time = _REFRESH_TIME.match(content)

@@ -2,11 +2,11 @@
 
     links.py, scan.py, repeated_links.py    the rows that are followed
     link_scanner.py                         the same rows, as a compiled kernel; a test holds it to this table
-    requisites.py                           those of requisites and frames; with `all_attributes` all others too
+    requisites.py                           the rows of requisites and frames; with `all_attributes` all other rows too
     rewrite.py                              every row
 
-`extract/README.md`, "Links", prints the table. A `<meta>` with a refresh and the text of `<style>`
-hold URLs too, but not as the value of an attribute.
+`extract/README.md`, "Links", prints the table. Two more places hold URLs, but are
+not in the table: the text of `<style>`, and the `content` of a `<meta>` with a refresh.
 """
 
 from enum import StrEnum

@@ -71,7 +71,7 @@ class LinkScanner(TagReader):
         self.skips_nofollow = found.skips_nofollow
 
     def scan(self) -> bool:
-        """Scan the page; return False if it must be parsed, and what was found so far is void."""
+        """Scan the page; return False if it must be parsed: then discard what was found so far."""
         tag: cython.int
         self.is_whole = False
         while True:
@@ -288,7 +288,7 @@ class LinkScanner(TagReader):
         return True
 
     def _foreign_end(self, element: cython.int) -> cython.bint:
-        """Close foreign elements up to the one of this name; the end tag of an HTML element is not followed."""
+        """Close foreign elements up to the element of this name; the end tag of an HTML element is not followed."""
         name: bytes = self.content[self.tag_at : self.tag_end].lower()
         foreign = self.foreign
         if element in (tags.BR, tags.P) or name not in foreign:

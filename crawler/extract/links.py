@@ -72,7 +72,7 @@ def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extrac
 
 
 def prepare(content: bytes, page: Context) -> tuple[bytes, str]:
-    """Return (the bytes for the parser, the page's encoding). Linear in the content."""
+    """Return the bytes for the parser, and the page's encoding. The time is linear in the content."""
     utf8, encoding = to_utf8(content, page.charset)
     utf8 = open_shadow_roots(utf8)
     return _open_self_closed(utf8) if page.xhtml else utf8, encoding
@@ -153,7 +153,7 @@ def _is_html(node: LexborNode) -> bool:
 
 
 def early_title(utf8: bytes) -> str | None:
-    """Return the title that `parse` would find, from a page's first bytes; None if they do not determine it.
+    """Return the title that `parse` would find, from a page's first bytes; None if these do not determine the title.
 
     A title in the head remains the first one, and it is complete once anything follows it.
     """

@@ -30,7 +30,7 @@ class LoopShare:
         return len(self._waiting)
 
     async def mine(self) -> None:
-        """Wait until time is left in a turn, after the tasks that wait already."""
+        """Wait until a turn has time left for this task; tasks that wait already come first."""
         if self._left > 0.0 and not self._waiting:
             return
         waiter = asyncio.get_running_loop().create_future()

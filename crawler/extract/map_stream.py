@@ -21,7 +21,7 @@ from crawler.records import Extracted
 
 STREAMS_MAX = 8  # maps read by a child at once, at up to 10 MB each; others are sent when they are complete
 PIECE_BYTES = 64 << 10
-# Bytes of a map that has begun to arrive and wait for the child; they are copies, because the fetcher holds them, too.
+# Maximum number of bytes of a map that wait for the child; they are copies of bytes that the fetcher holds, too.
 _WAITING_BYTES_MAX = 256 << 10
 
 
@@ -101,7 +101,7 @@ class MapStream:
             self._waiting.clear()
 
     def rest(self, content: bytes, *, again: bool) -> Iterator[MapPiece]:
-        """Yield the pieces of the whole `content` not yet sent, or all (`again`), ending with the last one."""
+        """Yield the pieces of the whole `content` not yet sent, or with `again` all of them, ending with the last one."""
         begin = 0 if again else self.sent
         for at in range(begin, len(content), PIECE_BYTES):
             yield MapPiece(self.number, content[at : at + PIECE_BYTES], self._document)

@@ -1,6 +1,6 @@
 """Reads the markup of a page that the audit checks: description, headings, canonical and alternate links, images, words.
 
-It is read from the same tree as the links (`links.py`), so each page is parsed once. All lists are
+The markup is read from the same tree as the links (`links.py`), so each page is parsed once. All lists are
 bounded. Words are those outside of scripts, navigation and footer; a page of Chinese, Japanese or Thai has
 about one word for two characters.
 """
@@ -18,7 +18,7 @@ _ALTERNATES_MAX = 500  # alternate links kept
 _HEADING_CHARACTERS_MAX = 200
 _SELECTOR = "meta[name],h1,link[rel],img:not([alt])"
 _ASIDE = "script,style,noscript,template,nav,footer"
-_ASIDE_MAX = 2000  # such elements examined; a page with more has an unknown number of words
+_ASIDE_MAX = 2000  # elements of _ASIDE examined; the number of words of a page with more is unknown
 _ANCESTORS_MAX = 100  # ancestors examined to find out whether an element is inside another
 # Scripts written without blanks.
 _DENSE = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -26,7 +26,7 @@ _DECORATION = ("presentation", "none")
 
 
 def read_markup(tree: LexborHTMLParser, page: Context) -> Markup:
-    """Return the page's markup. Linear in the page."""
+    """Return the page's markup; the time is linear in the size of the page."""
     found = Markup(words=count_words(tree))
     for raw_url, relations in link_headers(page.link_values):
         _add_canonical(found, raw_url, relations)

@@ -38,7 +38,7 @@ from crawler.records import Extracted
 NICE = 5  # niceness: the fetch loop, which all pages wait for, has priority over the child
 LENGTH = struct.Struct(">I")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
-# After a page larger than this, memory is returned to the system; one in a hundred of the pages parsed here is.
+# After a page larger than this, memory is returned to the system; one in a hundred of the pages parsed here is so large.
 _LARGE_BYTES = 2 << 20
 
 
@@ -140,7 +140,7 @@ def read_here(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) 
 
 
 def program() -> tuple[list[str], dict[str, str]]:
-    """Return (command, environment) to start this module as a program."""
+    """Return the command and the environment that start this module as a program."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     return [sys.executable, "-m", "crawler.extract.parser_child"], {**os.environ, "PYTHONPATH": path}

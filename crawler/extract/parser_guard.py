@@ -39,7 +39,7 @@ from crawler.extract.survey import FORMATTING_NAMES, survey
 
 # Elements that reopening may create, at 0.42 us and 320 bytes each.
 REOPENED_MAX = 250_000
-# Up to this number of tags the cost is bounded: at worst half stay open, and each other reopens all of them.
+# Up to this number of tags the cost is bounded: at worst half of them stay open, and each other tag reopens all of these.
 TAGS_HARMLESS = 1000
 # Bytes per distinct attribute: 3.4 on average (two-letter names run out at some 4,000).
 ATTRIBUTE_BYTES = 3

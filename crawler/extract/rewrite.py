@@ -97,7 +97,7 @@ def rewrite_html(content: bytes, encoding: str, base: str, map_url: MapUrl, *, x
     Args:
         content: without content coding.
         encoding: the page's encoding, as `decode.to_utf8` names it.
-        base: URL of the page; a `<base>` in the page is found here.
+        base: URL of the page; this function finds a `<base>` in the page by itself.
         xhtml: whether `<script/>` is a complete element.
     """
     codec = _codec(encoding)
@@ -125,7 +125,7 @@ def rewrite_css(text: str, base: str, map_url: MapUrl) -> str:
 
 
 def rewrite_css_bytes(content: bytes, charset: str, base: str, map_url: MapUrl) -> bytes:
-    """Like `rewrite_css`, for a body; `charset` is that of its Content-Type, "" if there is none."""
+    """Like `rewrite_css`, for a body; `charset` is the charset in its Content-Type, "" if there is none."""
     text, codec = css.decode(content, charset)
     changed = rewrite_css(text, base, map_url)
     return content if changed is text else css.encode(changed, codec)
@@ -297,7 +297,7 @@ class _Page:
 def _with_changes(
     text: bytes, found: list[re.Match[bytes]], changes: list[tuple[re.Match[bytes], bytes]]
 ) -> bytes:
-    """Return the attributes with some values changed, without those that would block the new URLs."""
+    """Return the attributes with some values changed, and without the attributes that would block the new URLs."""
     edits = [(each.start(2), each.end(2), value) for each, value in changes]
     edits += [(each.start(), each.end(), b"") for each in found if each[1].lower() in _DROPPED]
     parts: list[bytes] = []

@@ -167,7 +167,7 @@ class TagReader:
         return at >= 0
 
     def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
-        """Skip a comment or CDATA section: up to two of `character` and `>`, or with `bang` and `!>`."""
+        """Skip a comment or CDATA section: up to two of `character` and `>`; with `bang`, `!>` may follow the two."""
         text = self.text
         begin: cython.Py_ssize_t = self.at
         at: cython.Py_ssize_t = begin

@@ -32,7 +32,9 @@ from crawler.records import Extracted
 WALL_FACTOR = 10.0
 # Bytes scanned in the event loop; at worst 0.2 us per byte, if everything is tags.
 SCAN_INLINE_BYTES = 128 << 10
-_BEHIND_BYTES = 1 << 20  # bytes that the child has not read yet; further pieces wait in the stream
+_BEHIND_BYTES = (
+    1 << 20
+)  # maximum number of bytes that the child has not read yet; further pieces wait in the stream
 # Bytes of memory for parsing per byte of a page: its copies on both sides and its tree.
 PARSED_FACTOR = 16
 START_SECONDS = 30.0  # wall time added for starting a child
@@ -95,7 +97,9 @@ class Worker:
         self._turn = asyncio.Lock()
         self._scanning = asyncio.Lock()
         self._waiting = 0
-        self._streams: dict[int, _Child | None] = {}  # number -> the child that has the map's first pieces
+        self._streams: dict[
+            int, _Child | None
+        ] = {}  # number of a map -> the child that has the map's first pieces
         self._stream_number = 0
         self.holding: Holding | None = None  # accounts for the memory of parsing
         self.share = LoopShare() if share is None else share  # limits all reading in the event loop
@@ -193,7 +197,7 @@ class Worker:
         return await self._beside(content, scan, content, page, self._config)
 
     async def _beside(self, content: bytes, call: Callable[..., Extracted], *arguments: object) -> Extracted:
-        """Return `call` of `content`: run it at once, or in a thread if it could block the event loop.
+        """Return `call(content)`: call it at once, or in a thread if it could block the event loop.
 
         Threads take the interpreter lock from the loop, so only one runs at a time.
         """
@@ -287,7 +291,7 @@ def _put(child: _Child, data: bytes) -> None:
     """Write to a child.
 
     Raises:
-        EOFError: it has ended.
+        EOFError: the child has ended.
     """
     try:
         child.writer.write(data)

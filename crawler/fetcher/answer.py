@@ -20,7 +20,7 @@ from crawler.fetcher.held_body import HeldBody
 from crawler.records import Outcome
 from crawler.storage.parts import Part
 
-INTERIM_MAX = 16  # 1xx answers before the final one (RFC 9110 15.2 sets no limit)
+INTERIM_MAX = 16  # maximum number of 1xx answers before the final answer (RFC 9110 15.2 sets no limit)
 _PREFIX = b"HTTP/"
 _FRAMING_MAX = 256 << 10  # bytes by which chunk sizes, extensions and headers may exceed the payload
 # Chunks allowed in any answer, plus one for each 64 bytes: a chunk costs as much time as a kilobyte of payload.
@@ -118,7 +118,7 @@ class Answer:
         return self._held_content.joined()
 
     def join(self) -> None:
-        """Join the pieces of body and content; otherwise the first access to them does."""
+        """Join the pieces of body and content now, rather than at the first access to them."""
         self._held.joined()
         self._held_content.joined()
 
@@ -130,7 +130,7 @@ class Answer:
             if data and self.state is AnswerState.BODY:
                 self._take_body(data)
             elif data:
-                self.reusable = False  # bytes after the end (RFC 9112 9.2)
+                self.reusable = False  # these bytes came after the end of the answer (RFC 9112 9.2)
         except BadAnswer as error:
             self._fail(error.outcome, str(error))
         return self.state is AnswerState.DONE
@@ -198,7 +198,7 @@ class Answer:
         self._check_start(block)
         self._check_size(len(block))
         if not block.strip(b"\r\n"):
-            self._count_interim()  # blank lines before the status line
+            self._count_interim()  # skip blank lines before the status line
             return False
         head = framing.parse_head(
             block, fields_max=limits.header_fields_max, field_bytes_max=limits.header_field_bytes_max
@@ -272,7 +272,7 @@ class Answer:
     def _take_chunks(self, chunks: framing.ChunkDecoder, data: bytes) -> None:
         try:
             pieces = chunks.feed(data)
-            if pieces:  # join them: a bytes object of two bytes takes forty
+            if pieces:  # join the pieces: a bytes object of two bytes takes forty
                 self._take_payload(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except BadAnswer as error:
             self._fail(error.outcome, str(error))

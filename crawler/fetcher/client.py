@@ -43,10 +43,10 @@ from crawler.signing.request_signer import make_signer
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
-_CLOSED_MAX = 32  # idle connections closed in one such check, some 10 ms with TLS
-_DESCRIPTORS = 1024  # file descriptors kept for files, peers and requests, besides those of idle connections
+_CLOSED_MAX = 32  # idle connections closed in one check of the time limits: some 10 ms with TLS
+_DESCRIPTORS = 1024  # file descriptors kept for files, peers and requests; idle connections get the others
 _LARGE_BYTES = 1 << 20  # joining the pieces of an answer of this size takes a millisecond
-_BROKEN_MAX = 10_000  # remembered hosts whose certificates cannot be verified
+_BROKEN_MAX = 10_000  # maximum number of remembered hosts whose certificates cannot be verified
 
 
 class Client:
@@ -94,7 +94,7 @@ class Client:
         self._unexpected = unexpected or Unexpected()
         check_proxy(fetch.proxy)
         self._connector: Connector
-        self._connectors: dict[str, Connector] = {}  # one for each proxy that a request has named
+        self._connectors: dict[str, Connector] = {}  # one connector for each proxy that a request has named
         self._proxy_health: ProxyHealth | None = None
 
     async def start(self) -> None:
@@ -218,7 +218,7 @@ class Client:
     async def _exchange(
         self, request: FetchRequest, target: Target, limits: FetchLimits, sent: bytes, started: float
     ) -> tuple[Connection, Answer, str]:
-        """Return (the connection, the answer received on it, how the request was carried: `Fetch.connection`)."""
+        """Return the connection, the answer received on it, and how the request got the connection."""
         mode = request.tls or self._config.tls
         key = (target.scheme, target.hostname, target.port, mode)
         deadline = started + limits.total_timeout

@@ -26,7 +26,9 @@ ACCEPTED = "gzip, deflate, br"  # Accept-Encoding: exactly the codings decoded h
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_HEADER_MAX = 64 << 10
 _GZIP_TRAILER = 8
-_MEMBERS_MAX = 1024  # enough for 64 MiB in bgzip's blocks of 64 KiB; bounds the cost of many empty members
+_MEMBERS_MAX = (
+    1024  # enough gzip members for 64 MiB in bgzip's blocks of 64 KiB; bounds the cost of empty members
+)
 _BROTLI_STEP = 64 << 10  # bytes; brotli's output grows in blocks: asked for 64 KiB, it returns at most 96 KiB
 _RECOVERY_PIECES = (4096, 64, 1)
 _ERRORS: Any = (isal_zlib.error, brotli.error)
@@ -192,7 +194,7 @@ class _Zlib(_Layer):
             self._wrapped, self._inflation = (
                 False,
                 _Inflation(_Deflate),
-            )  # those bytes only resembled a wrapper
+            )  # the first bytes only resembled a zlib wrapper
             yield from self._inflation.decode(self._head, step)
 
 
@@ -292,7 +294,7 @@ class Decoder:
         self.full = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the content that `data` decodes to, in pieces; nothing once `full`."""
+        """Return a list of pieces: the content that `data` decodes to; nothing once `full`."""
         return list(self._through(0, data))
 
     def finish(self) -> list[bytes]:
@@ -327,7 +329,7 @@ class Decoder:
 def decoder_for(codings: Sequence[bytes], *, layers_max: int, limit: int, step: int) -> Decoder | None:
     """Return the decoder of a body with these codings (lower case, in the order applied).
 
-    None if there is nothing to decode.
+    Return None if there is nothing to decode.
 
     Raises:
         UnknownCoding: the body must be kept as received and not parsed.

@@ -19,7 +19,7 @@ delayed acknowledgement of the first, 40 ms later: 50 pages of such a server tak
 0.2 s instead of 2.2.
 
 The measured time of an exchange is that of the server and the network: from the sending
-of the request to the arrival of the last byte. It is taken from the kernel, because a
+of the request to the arrival of the last byte. The time is taken from the kernel, because a
 busy event loop sees both instants late.
 """
 
@@ -301,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
             self.on_close()
 
     def fail(self, error: Exception) -> None:
-        """Make `exchange` raise `error`; if a callback raised it, it would be lost, and the fetch would hang."""
+        """Make `exchange` raise `error`; an error raised by a callback would be lost, and the fetch would hang."""
         self._error = self._error or error
         self._done()
 

@@ -148,7 +148,9 @@ class Connector:
         try:
             proxy = socks.async_.asyncio.Proxy.from_url(self._socks, rdns=True)
             made = await proxy.connect(target.hostname, target.port)
-        except socks.ProxyError as error:  # some of its errors mean that the target, not the proxy, failed
+        except (
+            socks.ProxyError
+        ) as error:  # some of the proxy's errors mean that the target, not the proxy, failed
             of_target = getattr(error, "error_code", None) in _SOCKS_TARGET
             failed = Outcome.CONNECT_ERROR if of_target else Outcome.PROXY_ERROR
             raise ConnectionNotOpened(failed, one_line(error)) from error
@@ -222,7 +224,7 @@ def _denied_or(outcome: Outcome, error: BaseException) -> Outcome:
 
 
 def check_proxy(text: str) -> "tuple[URL | None, str]":
-    """Return (the proxy's URL without credentials, the Proxy-Authorization value made from them).
+    """Return the proxy's URL without its credentials, and the Proxy-Authorization value made from them.
 
     Raises:
         ConfigError: the text is not a proxy URL, or the SOCKS library is not installed.

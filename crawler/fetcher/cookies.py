@@ -146,7 +146,7 @@ class CookieJars:
         self._domains_max = domains_max
 
     def of(self, name: str) -> CookieJar:
-        """Return the jar with that name; a new one is empty."""
+        """Return the jar with that name; make an empty jar if there is none."""
         jar = self._jars.pop(name, None)
         if jar is None:
             jar = CookieJar(self._domains_max, lasts=True)
@@ -188,7 +188,7 @@ def load_cookies(path: str, now: float, domains_max: int = DOMAINS_MAX) -> Cooki
 def _of_line(line: str) -> Cookie | None:
     """Read a line: domain, subdomains (TRUE or FALSE), path, secure, expiry (0 = end of session), name, value."""
     fields = line.rstrip("\r\n").split("\t")
-    if len(fields) == 6:  # an empty value, from which an editor has removed the tab before it
+    if len(fields) == 6:  # the value is empty, and an editor has removed the tab before it
         fields.append("")
     if len(fields) != 7:
         return None
@@ -255,7 +255,7 @@ def _apply(cookie: Cookie, attributes: list[str], target: Target, now: float) ->
 
 
 def _keeps_prefix(cookie: Cookie, domain: str) -> bool:
-    """Return whether the cookie keeps its name prefix's promise (RFC 6265bis 4.1.3).
+    """Return whether the cookie meets the conditions of its name's prefix (RFC 6265bis 4.1.3).
 
     The value of a cookie without a name is checked like a name.
     """
@@ -278,7 +278,7 @@ def _set_domain(cookie: Cookie, domain: str, hostname: str) -> bool:
 
 
 def _domain_matches(hostname: str, domain: str) -> bool:
-    """Return whether `hostname` matches (RFC 6265 5.1.3); an address matches only itself."""
+    """Return whether `hostname` matches `domain` (RFC 6265 5.1.3); an address matches only itself."""
     if hostname == domain:
         return True
     return (
@@ -287,7 +287,7 @@ def _domain_matches(hostname: str, domain: str) -> bool:
 
 
 def _path_matches(path: str, cookie_path: str) -> bool:
-    """Return whether `path` matches (RFC 6265 5.1.4)."""
+    """Return whether `path` matches `cookie_path` (RFC 6265 5.1.4)."""
     return path == cookie_path or (
         path.startswith(cookie_path) and (cookie_path.endswith("/") or path[len(cookie_path)] == "/")
     )

@@ -86,7 +86,7 @@ def not_found(hostname: str, config: NetworkConfig, now: float) -> Resolution:
 
 
 def _family(address: str) -> int:
-    return 6 if ":" in address else 4  # IPv4 first: most crawl machines reach it better
+    return 6 if ":" in address else 4  # IPv4 first: most crawl machines reach IPv4 addresses better
 
 
 def literal(hostname: str) -> str:

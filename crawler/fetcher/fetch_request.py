@@ -116,7 +116,7 @@ class FetchRequest(msgspec.Struct):
         return bool(self.etag or self.last_modified)
 
     def limits(self, default: FetchLimits) -> FetchLimits:
-        """Return the limits of this request: its own where it has any, else those of `default`."""
+        """Return the limits of this request: where it has no limit of its own, the limit in `default` applies."""
         if self.body_bytes_max is None and self.total_timeout is None and self.wire_bytes_max is None:
             return default
         own = {
@@ -128,7 +128,7 @@ class FetchRequest(msgspec.Struct):
 
 
 class Target(NamedTuple):
-    """The parts of a canonical URL; `host` as in the Host header (with brackets and port), `hostname` without."""
+    """The parts of a canonical URL; `host` as in the Host header (with brackets and port), `hostname` without them."""
 
     scheme: str
     host: str

@@ -37,7 +37,7 @@ class Fetcher(Protocol):
         """The number of tasks accepted at once; 0 if only `crawl.concurrency` limits it."""
 
     async def start(self) -> None:
-        """Prepare for fetching; called in the event loop that fetches."""
+        """Prepare for fetching; call this in the event loop that fetches."""
 
     async def close(self) -> None:
         """End all tasks in progress and release every resource."""
@@ -99,7 +99,7 @@ FETCHERS: dict[str, MakeFetcher] = {HTTP: _http}
 
 
 def named_fetchers(table: Mapping[str, MakeFetcher], config: Config) -> list[str]:
-    """Return the names of the fetchers that a crawl needs: "http" and those that overrides name.
+    """Return the names of the fetchers that a crawl needs: "http", and every name in an `[[override]]` table.
 
     Raises:
         ConfigError: an override names an unknown fetcher.
@@ -112,7 +112,7 @@ def named_fetchers(table: Mapping[str, MakeFetcher], config: Config) -> list[str
 
 
 def make_fetcher(table: Mapping[str, MakeFetcher], needs: FetcherNeeds) -> Fetcher:
-    """Make the fetcher of a process: "http", and those that overrides name.
+    """Make the fetcher of a process: "http", and every fetcher that an `[[override]]` table names.
 
     Raises:
         ConfigError: an override names an unknown fetcher, or one cannot be made from this configuration.

@@ -29,11 +29,11 @@ _STRONG_AGE = 2.0  # seconds by which Last-Modified must be older than Date to b
 
 
 class FileRule(msgspec.Struct, frozen=True):
-    """The rule for one request.
+    """The rule by which the answer to one request is received as a file.
 
     `parses(media type, first bytes)` tells whether a body is parsed; then it is not a file.
     `is_asked(URL, media type)` tells whether the user asked for this file. `bytes_max` limits such a
-    file, 0 means none; without `any_length` the limit of a page applies unless the answer states
+    file, 0 means no limit; without `any_length` the limit of a page applies unless the answer states
     its length. `rate_min` is the minimum rate, in bytes per second, at which it must arrive.
     """
 
@@ -46,7 +46,7 @@ class FileRule(msgspec.Struct, frozen=True):
 
 
 class FileBody:
-    """The body that a fetch task receives, over all of its requests; `identity` names its part.
+    """The body that a fetch task receives, over all of its requests; `identity` names the body's part on disk.
 
     `part` holds what has arrived so far, if it is on disk. `is_asked`: the user asked for this file.
     `resumable`: the request is a plain GET.
@@ -108,7 +108,7 @@ class FileBody:
         return _head_of(self.part.head)
 
     def begin(self, url: str, head: Head, held: bytes, kind: str, start: bytes) -> bool:
-        """Move a body to a part; return False if it is parsed, as its type or its decoded `start` show."""
+        """Move a body to a part on disk; return False if its type or its decoded `start` show that it must be parsed."""
         if self.rule.parses(kind, start):
             return False
         length = head.known.get(b"content-length", b"")
@@ -138,7 +138,7 @@ class FileBody:
         )
 
     def bytes_max(self, page_max: int) -> int:
-        """Return the limit of the file's size; `page_max` is that of a page."""
+        """Return the limit of the file's size; `page_max` is the limit for a page."""
         return (self.rule.bytes_max or sys.maxsize) if self.is_asked else page_max
 
     def end(self, *, resumed_later: bool) -> None:
@@ -152,7 +152,7 @@ class FileBody:
         self.part = None
 
     def drop(self) -> None:
-        """Delete the part, if there is one: the server has another body now."""
+        """Delete the part on disk, if there is one, because the server has another body now."""
         if self.part is not None:
             self.part.drop()
             self.part = None

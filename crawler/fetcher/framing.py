@@ -132,7 +132,7 @@ def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
 
 
 def body_of(head: Head) -> tuple[Body, int]:
-    """Return (how the body of an answer to a GET ends, its length if given) (RFC 9112 6.3).
+    """Return how the body of an answer to a GET ends, and its length if the answer states one (RFC 9112 6.3).
 
     Raises:
         BadAnswer: FRAMING; the lengths contradict each other or are not numbers.
@@ -223,7 +223,7 @@ class ChunkDecoder:
         return pieces
 
     def _take_plain(self, data: bytes, position: int, pieces: list[bytes]) -> int:
-        """Take complete chunks in their plainest form, in a tenth of the time; return the position after them."""
+        """Take complete chunks in their plainest form, ten times as fast as others; return the position after them."""
         find, size_of, begun = data.find, _SIZES.get, len(pieces)
         while (end := find(b"\r\n", position, position + 6)) > 0 and (size := size_of(data[position:end])):
             behind = end + 2 + size

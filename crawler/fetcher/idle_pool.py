@@ -34,7 +34,7 @@ class IdlePool(Generic[_C]):
         self._entries_max = entries_max
 
     def add(self, connection: _C, now: float, keep: float) -> None:
-        """Hold `connection` for `keep` seconds; if the pool is full, close the one held longest."""
+        """Hold `connection` for `keep` seconds; if the pool is full, close the connection held longest."""
         hostname = connection.key[1]
         self._close(hostname)
         connection.idle_until = now + keep
@@ -43,7 +43,7 @@ class IdlePool(Generic[_C]):
             self._close(next(iter(self._by_hostname)))
 
     def take(self, key: Authority, addresses: tuple[str, ...], now: float) -> _C | None:
-        """Take the host's connection, if it is alive, of the same authority and to one of `addresses`."""
+        """Take the host's connection if it is alive, has the same authority, and leads to one of `addresses`."""
         connection = self._by_hostname.pop(key[1], None)
         if connection is None:
             return None

@@ -102,7 +102,7 @@ def location_of(head: Head) -> str:
 
 
 def content_type_of(head: Head) -> tuple[str, str]:
-    """Return (essence in lower case, charset) of the last usable Content-Type, as browsers do; "" if none."""
+    """Return the essence (in lower case) and the charset of the last usable Content-Type, as browsers do; "" if none."""
     return media_type(head.values(b"content-type"))
 
 

@@ -42,7 +42,7 @@ def redacted_fields(fields: Fields) -> Fields:
 
 
 def redacted_request(head: bytes, body: bytes, secrets: Collection[str]) -> tuple[bytes, bytes]:
-    """Return head and body of a request without the values of secret fields: those in `secrets` or with a secret name.
+    """Return head and body of a request without the values of fields that `secrets` lists or that have a secret name.
 
     The head's Content-Length is that of the returned body.
     """

@@ -27,7 +27,7 @@ _KINDS = {"A": pycares.QUERY_TYPE_A, "AAAA": pycares.QUERY_TYPE_AAAA}
 _HOSTS_FILE = Path("/etc/hosts")
 _HOSTS_FILE_MAX = 16 << 20
 _RESOLUTION_DELAY = 0.25  # seconds to wait for AAAA after A (RFC 8305: 0.05), as many servers drop the query
-_ABANDONED = 4  # look-ups whose caller has given up may be this many times those with a caller
+_ABANDONED = 4  # maximum ratio of look-ups whose caller has given up to look-ups whose caller still waits
 
 
 _Found = tuple[list[tuple[str, float]], str]  # (addresses with their TTL, the reason if there is no answer)
@@ -46,7 +46,7 @@ class Resolver:
         self._hosts = dns_cache.local_names(_lines(hosts_file))
         self._running: dict[str, asyncio.Task[Resolution]] = {}
         self._slots = asyncio.Semaphore(_ABANDONED * network.dns_concurrency)
-        self._servers: dict[int, aiodns.DNSResolver] = {}  # one for each number of tries
+        self._servers: dict[int, aiodns.DNSResolver] = {}  # one resolver for each number of tries
 
     def cached(self, hostname: str, now: float) -> Resolution | None:
         """Return the resolution if it is known without a look-up, else None."""
@@ -126,7 +126,7 @@ class Resolver:
             second.cancel()
 
     async def _ask(self, hostname: str, kind: str, tries: int) -> _Found:
-        """Return (addresses with their TTL, why there was no answer); both are empty if the name has no address."""
+        """Return the addresses with their TTL, and why there was no answer; both are empty if the name has no address."""
         try:
             result: Any = await self._asking(tries).query_dns(hostname, kind)
         except aiodns.error.DNSError as error:

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-# Bytes that an idle BIO keeps: with this size a connection holds 56 KiB, with 16 KiB 71, at the same CPU
+# Bytes that an idle BIO keeps: with this size a connection holds 56 KiB, with 16 KiB 71, for the same CPU time
 # time.
 _SLICE = 4 << 10
 HANDSHAKES = 0.006  # seconds of handshakes per turn of the loop
@@ -193,7 +193,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return default if self._transport is None else self._transport.get_extra_info(name, default)
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         self._protocol = None
         transport, self._transport = self._transport, None
         if transport is not None:

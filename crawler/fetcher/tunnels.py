@@ -89,7 +89,7 @@ class Tunnels:
     async def open(
         self, connection: Connection, target: Target, limits: FetchLimits, deadline: float, verify: bool
     ) -> None:
-        """Open `connection`; the arguments are those of `Connector.open`.
+        """Open `connection`; the arguments are the same as for `Connector.open`.
 
         Raises:
             ConnectionNotOpened: the proxy refused or failed, or the TLS handshake failed.

@@ -184,7 +184,7 @@ class LiveServices:
             self._process.queue(lambda: self._counted(counts, now))
 
     def _counted(self, counts: Mapping[int, float], now: float) -> Change:
-        """Make the change for `counts` in queue order, so that it keeps what earlier changes learned about a page."""
+        """Build the `Change` for `counts`; this runs in queue order, so it keeps what earlier changes learned."""
         change = Change()
         if self._refresh is not None:
             self._refresh.outcomes.renew_importance(counts, self._now(), change)
@@ -231,7 +231,7 @@ class LiveServices:
     async def _key_file(self, url: str, key: str) -> bytes | None:
         """Fetch the key file of a site like any link, in the crawl's order; return None if it does not arrive in time.
 
-        A stored copy of the last day suffices if it contains the key, others only if they are a few minutes old.
+        A stored copy that contains the key may be a day old; any other copy only a few minutes.
 
         Raises:
             KeyUnreadError: the crawl stops.
@@ -391,7 +391,7 @@ class LiveServices:
         } | recent_requests(self._counters)
 
     async def _watch_lag(self) -> None:
-        """Measure the lag of the event loop: the largest value of the last second, which then decays."""
+        """Measure the lag of the event loop: keep the largest recent value, which decays."""
         loop, looks = asyncio.get_running_loop(), 0
         while True:
             if looks % _GROWTH_LOOKS == 0:

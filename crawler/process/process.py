@@ -53,7 +53,7 @@ log = logging.getLogger("crawler")
 SEEDS_GRACE = 5.0
 COUNTED = ("max_pages", "max_bytes")  # the limits that depend on counted results
 KEPT_WAIT = 30.0  # seconds that a client waits for its request to become durable
-SEEDS_AHEAD = 2  # changes of seeds that may wait for their commit
+SEEDS_AHEAD = 2  # number of changes with seeds that may wait for their commit
 
 
 class Process:
@@ -180,7 +180,7 @@ class Process:
             raise self.failure
 
     def queue(self, change: Change | Maker) -> None:
-        """Queue a change, or a function that makes it; after the run has ended, commit it at once."""
+        """Queue a `Change`, or a function that builds one; after the run has ended, commit it at once."""
         self.commits.queue(change)
         if self._over:
             self.commit_rest()
@@ -225,7 +225,7 @@ class Process:
         self.commits.look_at_flight()
 
     def fail(self, error: BaseException, *, of_user: bool = False) -> None:
-        """End the run with `error`; acknowledge nothing more. An unexpected error not `of_user` code is logged here."""
+        """End the run with `error`; acknowledge nothing more. Log an unexpected error, unless user code raised it."""
         if self.failure is None and not of_user and not isinstance(error, CrawlerError):
             log.error("the run ends because of a bug in the crawler; please report this", exc_info=error)
         self.failure = self.failure or error
@@ -422,7 +422,7 @@ class Process:
 
 
 def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:
-    """Yield functions that make the changes which queue, in this order, known pages to refetch and the seeds."""
+    """Yield functions that build changes: these queue first the known pages to refetch, then the seeds."""
     fingerprinter, topology = stages.fingerprinter, stages.topology
     own = partial(own_seeds, fingerprinter, topology.partition, stages.name) if shared else None
     crawl = stages.config.crawl

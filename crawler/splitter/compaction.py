@@ -9,8 +9,8 @@ that they join the entries appended meanwhile:
     after                     [boundary-N+1 . boundary][boundary+1 ...]   new generation | generation 0
 
 The new entries are not referenced until one batch makes boundary, generation and a
-fresh epoch current. An opening before that batch sweeps the new entries, an opening
-after it sweeps the replaced ones, so the swap happens exactly once. Batches of new
+fresh epoch current. If the outbox is opened before that batch is written, the new entries are swept;
+if it is opened afterwards, the replaced ones are. So the swap happens exactly once. Batches of new
 entries are synced: once LevelDB has begun another log file, a later synced write
 does not make an earlier one durable.
 
@@ -123,7 +123,7 @@ class Compaction:
         return np.frombuffer(found, dtype=np.uint64) if found else np.zeros(0, np.uint64)
 
     def _links(self, number: int) -> tuple[list[Link], int]:
-        """Return (the links of an entry, the size of the entry in bytes)."""
+        """Return the links of an entry, and the size of the entry in bytes."""
         key = entry_key(self.peer, self.state.generation_of(number), number)
         entry = self._store.get(key)
         if entry is None:

@@ -16,7 +16,7 @@ A peer that was not heard for `silence_max` is missing. It may be dead, or cut o
 and still fetching. In both cases 1/N of the rate is reserved for it, and the c processes
 that still hear one another divide c/N by their work. A process drops to such a share at
 once and rises to it only after another `silence_max`, when the missing process has
-dropped its own. A process that has heard no peer takes 1/N. So the sum can exceed 1 only for one interval, while
+dropped its own share. A process that has heard no peer takes 1/N. So the sum can exceed 1 only for one interval, while
 processes start or after a network cut has ended.
 
 **Known pages.** Their part of the rate is shared in the same way by the `weight` of
@@ -43,11 +43,13 @@ import msgspec
 
 from crawler.splitter.wire import Counters, PastEnd
 
-_OUTSTANDING_MAX = 256  # counters sent to a peer and not echoed yet; more are merged into the oldest
+_OUTSTANDING_MAX = (
+    256  # maximum number of counters sent to a peer and not echoed yet; more are merged into the oldest
+)
 
 
 class Progress(msgspec.Struct, gc=False):
-    """The progress of a process at this moment; the fields have the meaning of those of `Counters`."""
+    """The progress of a process at this moment; the fields mean the same as in `Counters`."""
 
     idle: bool = False
     outbox: int = 0
@@ -67,7 +69,7 @@ _SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
-    """The values, in a message to a peer, by which rates are shared; `number` is the number of the message."""
+    """The values in a message to a peer by which the rate is divided; `number` is the number of the message."""
 
     number: int
     work: int
@@ -75,7 +77,7 @@ class _Told(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Round(msgspec.Struct):
-    """A good round: its evidence, our message number at its completion, the peers that have not echoed a later number."""
+    """A good round: its evidence, our message number when it was complete, the peers yet to echo a later number."""
 
     said: tuple[int, int, int]
     number: int
@@ -89,18 +91,18 @@ class _Peer:
 
     def __init__(self) -> None:
         self.heard: Counters | None = None
-        self.echo = 0  # the number of the last of our messages that it has echoed
+        self.echo = 0  # the number of our last message that the peer has echoed
         self.heard_at = float("-inf")
-        self.rest: tuple[bytes, int, int] | None = None  # (boot, appended, applied) if it is idle
-        self.held: _Told | None = None  # the last of our messages that it has echoed
-        self.outstanding: deque[_Told] = deque()  # those since
+        self.rest: tuple[bytes, int, int] | None = None  # (boot, appended, applied) if the peer is idle
+        self.held: _Told | None = None  # our last message that the peer has echoed
+        self.outstanding: deque[_Told] = deque()  # our messages sent after `held`
 
     def least_work(self) -> int:
-        """Return the least `work` of ours that the peer may hold; 0 if it has echoed none."""
+        """Return the least of our `work` values that the peer may hold; 0 if it has echoed none of our messages."""
         return min((told.work for told in self._may_hold()), default=0)
 
     def least_weight(self) -> float:
-        """Return the least weight of our known pages that the peer may hold; 0 if it has echoed none."""
+        """Return the least of our `weight` values that the peer may hold; 0 if it has echoed none of our messages."""
         return min((told.weight for told in self._may_hold()), default=0.0)
 
     def _may_hold(self) -> list[_Told]:
@@ -138,7 +140,7 @@ class Coordination:
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
         self._at_work = len(self._peers)  # peers that have work, or were never heard
-        self._changes = 0  # number of changes of `rest`, of any peer
+        self._changes = 0  # how often the `rest` of any peer has changed
         self._round: _Round | None = None
 
     # -- input ------------------------------------------------------------------------------------
@@ -250,7 +252,7 @@ class Coordination:
         return [name for name, peer in self._peers.items() if not self._is_present(peer, now)]
 
     def _portion(self, peers: Sequence[_Peer]) -> float:
-        """Return our part of the work of `peers` and ourselves, using the least value that any of them may hold."""
+        """Return this process's part of the work that it and `peers` have, by the least value that any peer may hold."""
         mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
         return (
             mine / (mine + sum(peer.heard.work for peer in peers if peer.heard is not None)) if mine else 0.0
@@ -309,7 +311,7 @@ class Coordination:
 
     @property
     def process_count(self) -> int:
-        """The number of processes; gaps per address are multiplied by it, because each may have hosts there."""
+        """The number of processes; gaps per address are multiplied by it, because each process may have hosts there."""
         return len(self._peers) + 1
 
     def __contains__(self, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 Per peer the store holds `i/<peer>` = (outbox epoch, durable sequence number, number of
 links ever applied, `wire.chained` of the epoch's entries). `accepted`, kept only in memory, is
-ahead of it and orders the input; the peer is told only `durable`.
+ahead of the durable number and orders the input; the peer is told only `durable`.
 
     entry --accept--> queue --take--> cache, DUE, committer
                                           write, stage (i/), committed --> durable: the session acks
@@ -101,7 +101,7 @@ class Inbox:
         # Peers with newly durable entries (at first all peers); the caller clears it after sending acks.
         self.news: dict[str, None] = dict.fromkeys(self._sources)
         self._queue: deque[Received] = deque()
-        self._writing: list[Received] = []  # writer thread, between write and stage
+        self._writing: list[Received] = []  # used by the writer thread, between `write` and `stage`
         self._staged: deque[list[Received]] = deque()
 
     # -- the connections --------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Inbox:
         return source.durable.sequence if source.durable.epoch == source.epoch else 0
 
     def applied_from(self, peer: str) -> int:
-        """Return the number of the peer's links that were ever durable here; a store of an earlier state has fewer."""
+        """Return the number of the peer's links that were ever durable here; a store restored from a backup has fewer."""
         return self._sources[peer].durable.applied
 
     def accepted(self, peer: str) -> int:

@@ -70,7 +70,9 @@ class Outbox:
         self._config = config
         self._rng = rng
         self._compacting: Compaction | None = None
-        self._encoded: dict[str, list[tuple[bytes, int]]] = {}  # writer thread, between write and stage
+        self._encoded: dict[
+            str, list[tuple[bytes, int]]
+        ] = {}  # used by the writer thread, between `write` and `stage`
         self._staged: deque[list[Spool]] = deque()
         self.spools: dict[str, Spool] = {}
         self._totals = Totals()
@@ -135,7 +137,7 @@ class Outbox:
     # -- the connections --------------------------------------------------------------------------
 
     def welcome(self, peer: str, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
-        """Return the meaning of the Welcome to a Hello with `epoch`; every meaning except GO_ON ends the connection."""
+        """Return what the peer's Welcome to a Hello with `epoch` means; any meaning but GO_ON ends the connection."""
         spool = self.spools[peer]
         greeting = spool.greet(epoch, durable, chain, applied)
         if greeting is Greeting.TAIL_LOST:

@@ -140,7 +140,7 @@ class Partition:
         return self.owner_of_bucket.take((fingerprints >> _BUCKET_SHIFT).view(np.int64))
 
     def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
-        """Return the positions of fingerprints, uint64 (n,), by the name of their owner (100 of one owner: 6 us)."""
+        """Return the positions of fingerprints, uint64 (n,), by the name of their owner (6 us for 100 of one owner)."""
         if len(self.names) == 1:
             return {self.names[0]: list(range(len(fingerprints)))} if len(fingerprints) else {}
         owners = self.owners(fingerprints).tolist()

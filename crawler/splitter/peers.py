@@ -78,7 +78,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def tls_contexts(config: SplitterConfig) -> tuple[ssl.SSLContext, ssl.SSLContext] | tuple[None, None]:
-    """Return the contexts (for listening, for dialling) of mutual TLS, (None, None) if it is not configured.
+    """Return the contexts of mutual TLS for listening and for dialling; (None, None) if TLS is not configured.
 
     Raises:
         ConfigError: a file is missing or cannot be read.
@@ -175,7 +175,7 @@ class _Connection(asyncio.Protocol):
             reach(step)
 
     def _close(self, transport: asyncio.Transport) -> None:
-        """Close after the last bytes are sent; abort if the peer does not read them."""
+        """Close the connection after the last bytes are sent; abort it if the peer does not read them."""
         self._closing = True
         transport.close()
         if self._timer is not None:
@@ -203,7 +203,7 @@ class _Connection(asyncio.Protocol):
         return True
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -242,7 +242,7 @@ class Strangers:
         self._said_at = -STRANGERS_EVERY
 
     def note(self, ending: str, now: float) -> str:
-        """Count such a connection when it ends; return the line to log, "" if none is due."""
+        """Count an unidentified connection when it ends; return the line to log, "" if none is due."""
         self._unsaid += 1
         if now - self._said_at < STRANGERS_EVERY:
             return ""
@@ -442,7 +442,7 @@ class Peers:
             await asyncio.sleep(backoff.next())
 
     async def _attempt(self, peer: str) -> bool:
-        """Connect once, until the connection ends; return whether it was in use and ended without an error."""
+        """Connect once and wait until the connection ends; return whether it was in use and ended without an error."""
         connection: _Connection | None = None
         host, port = self._addresses[peer]
 

@@ -59,6 +59,6 @@ def crawl_name(secret: bytes) -> str:
 
 
 def connection_keys(secret: bytes, dialler_nonce: bytes, listener_nonce: bytes) -> tuple[bytes, bytes]:
-    """Return (the key for what the dialler sends, the key for what the listener sends)."""
+    """Return two keys: the first for what the dialler sends, the second for what the listener sends."""
     challenges = dialler_nonce + listener_nonce
     return derive(secret, b"dialler" + challenges), derive(secret, b"listener" + challenges)

@@ -94,7 +94,7 @@ class Identity(msgspec.Struct, frozen=True):
 class Ending(msgspec.Struct, frozen=True):
     """The reason why a session ended; `by_peer` if the other side sent it or closed the connection.
 
-    `newest` is that of the peer's `Refuse`.
+    `newest` is the field of that name in the peer's `Refuse`.
     """
 
     reason: Reason | None
@@ -147,10 +147,10 @@ class Common(msgspec.Struct):
     shares_directory: bool = False  # whether all processes are in one crawl directory
 
     def lost_by(self, peer: str, boot: bytes, applied: int) -> str:
-        """Return the message to a peer that has lost links, by its count `applied` of links from here; "" if none.
+        """Return the message to a peer whose count `applied` shows that it has lost links from here; "" if it has not.
 
         The count in a Hello may be older than what the same start of the peer has confirmed meanwhile on the other
-        connection. So only another start of the peer can have lost links.
+        connection. So links count as lost only after another start of the peer.
         """
         spool = self.outbox.spools[peer]
         missing = 0 if spool.peer_boot == boot else spool.missing(applied)
@@ -533,7 +533,7 @@ class Doorkeeper:
     the folder). An older start is refused, and learns of the newest one; another start of the same age is
     refused while the first is connected. Two processes with one name would lose links and
     send requests to the same hosts. A process that has lost links which it had confirmed
-    replaces none.
+    replaces no session.
     """
 
     def __init__(self, *, sessions_max: int) -> None:
@@ -576,7 +576,7 @@ class Doorkeeper:
         return None
 
     def take_parted(self) -> list[Listener]:
-        """Return the sessions ended for others since the last call; their last messages are still to be sent."""
+        """Return the sessions replaced or rejected since the last call; their last messages are still to be sent."""
         parted, self._parted = self._parted, []
         return parted
 

@@ -23,8 +23,8 @@ A fresh epoch begins (`splitter/README.md`, "Protocol")
 The epoch is `wanted` until it is durable, and the peer is not dialled until then.
 
 Both ends count the links that were ever durable at the peer (`Confirmed.applied`). If the
-peer counts fewer than it had confirmed, its store is of an earlier state or its disk was
-lost: the entries are deleted here, so nothing is sent until `crawler recover` has run.
+peer counts fewer than it had confirmed, its store was put back to an earlier version or its disk
+was lost: the entries are deleted here, so nothing is sent until `crawler recover` has run.
 
 Threads: `stage` runs in the writer thread and owns the fields it sets; everything
 else runs in the loop thread. Memory: at most `window_bytes` of entries for a peer that
@@ -50,10 +50,10 @@ APPENDED = 0  # the generation of entries that were not compacted
 
 
 class Greeting(StrEnum):
-    """The meaning of a peer's Welcome for its queue."""
+    """The meanings that a peer's Welcome can have for the queue of its links."""
 
     GO_ON = "go on"
-    TAIL_LOST = "tail lost"  # the peer has entries of this process that the queue does not have
+    TAIL_LOST = "tail lost"  # the peer has entries from this process that are not in the queue
     BEHIND = "behind"  # the peer has lost entries that it had confirmed
     STALE = "stale"  # the queue was renumbered after the Hello
 
@@ -108,7 +108,7 @@ class _Sent(NamedTuple):
 
 
 class Totals(msgspec.Struct, gc=False):
-    """Sums over the queues of a process, updated with every change; `wanting` queues wait for a fresh epoch.
+    """Sums over the queues of a process, updated with every change; `wanting` is how many wait for a fresh epoch.
 
     Every message to a peer contains them, so reading them must not require a loop over all queues.
     """
@@ -149,7 +149,7 @@ def entry_key(peer: str, generation: int, number: int) -> bytes:
 
 
 def split_entry_key(key: bytes) -> tuple[int, int]:
-    """Return (generation, number) from an entry's key."""
+    """Return the generation and the number that an entry's key contains."""
     return int.from_bytes(key[-12:-8], "big"), int.from_bytes(key[-8:], "big")
 
 
@@ -207,7 +207,7 @@ class Spool:
         self._written = state  # writer thread: the state of the last group
 
     def _load(self) -> None:
-        """Count the stored entries, sweep those that no state references, and detect missing ones."""
+        """Count the stored entries, delete entries that no state refers to, and detect missing entries."""
         swept, count = [], 0
         for key, value in scan_prefix(self._store, entries_prefix(self.peer)):
             generation, number = split_entry_key(key)
@@ -299,7 +299,7 @@ class Spool:
     # -- the connection ---------------------------------------------------------------------------
 
     def missing(self, applied: int) -> int:
-        """Return the number of confirmed links that are missing at the peer, which counts `applied`."""
+        """Return the number of confirmed links that are missing at the peer, which has counted `applied` links."""
         return max(0, self.confirmed.applied - applied)
 
     def greet(self, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -360,7 +360,7 @@ class Spool:
         self._totals.wanting += 1
 
     def take_unsent(self, bytes_max: int = 1 << 62) -> tuple[int, list[bytes]]:
-        """Return (sequence number of the first, entries) for the entries that fit into the window, now in flight.
+        """Put the entries that fit into the window in flight; return their first sequence number, and the entries.
 
         At most `bytes_max` bytes are returned, or one entry.
 

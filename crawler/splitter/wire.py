@@ -104,11 +104,11 @@ Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
 class PastEnd(IntEnum):
-    """The knowledge that a process has of an end of the crawl before its start."""
+    """The knowledge of a process about an end of the crawl before the process started."""
 
     NONE = 0  # no end
-    HOLDS = 1  # an end, after which it has done nothing
-    VOID = 2  # an end that later work or other limits have voided
+    HOLDS = 1  # the crawl had ended, and this process has done nothing since
+    VOID = 2  # the crawl had ended, but later work or other limits mean that this end no longer applies
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
@@ -185,7 +185,7 @@ class Counters(_Message, frozen=True):
     received from the addressee, whose boot id was then `echo_boot`. `outbox` is the
     number of links not yet confirmed by their owners; `appended` and `applied` count the
     links ever appended to its outboxes and applied from others. `work` is the number of
-    hosts with URLs to fetch. `level`, `weight` and `busy` are those of the refresh
+    hosts with URLs to fetch. `level`, `weight` and `busy` are values of the refresh
     schedule, 0 in a process that has no known pages to refetch. `past_end` tells
     what the process knew of an end when it started.
     """
@@ -346,7 +346,9 @@ def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, i
     entry = seal(_ENCODER.encode(links))
     if len(entry) <= bytes_max or len(links) == 1:
         return [(entry, len(links))]
-    pieces = -(-len(entry) * 9 // (bytes_max * 8))  # an eighth is left free, because links differ in length
+    pieces = -(
+        -len(entry) * 9 // (bytes_max * 8)
+    )  # an eighth of each entry is left free, because links differ in length
     step = max(1, len(links) // max(2, pieces))
     return [
         piece

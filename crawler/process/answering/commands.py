@@ -36,7 +36,7 @@ from crawler.urls.canonical import canonical, hostname
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
-AUTHORITIES_SHOWN = 100  # authorities in the answer about a host, at most
+AUTHORITIES_SHOWN = 100  # maximum number of authorities in the answer about a host
 CHANGING = (
     "seed",
     "block",
@@ -47,13 +47,15 @@ CHANGING = (
 )  # commands that answer once their change is durable
 _SEED = LinkFlag.SEED
 RECORDS_LOOKED_AT = 100_000  # records of tried URLs that `retire` searches for a stored page: about 1 s
-HOSTS_AT_ONCE = 100  # hosts examined between two pauses; reading the queue of one from the store costs 13 us
+HOSTS_AT_ONCE = (
+    100  # hosts examined between two pauses; reading the queue of one host from the store costs 13 us
+)
 
 
 class Commands:
     """The commands of one process.
 
-    `commit` queues a change, which becomes durable later; `peers` returns the
+    `commit` queues a `Change`, which becomes durable later; `peers` returns the
     connection state of the other processes, None if this process is not running.
     """
 
@@ -77,7 +79,9 @@ class Commands:
         self._peers = peers or stages.views.waiting_for_peers
         self._explainer = Explainer.of(stages)
         self.prospect = self._explainer.prospect
-        self.running: Callable[[], dict[str, Any]] = dict  # returns what a running process adds to its status
+        self.running: Callable[[], dict[str, Any]] = (
+            dict  # returns what a running process adds to its status fields
+        )
         commands = (
             self.host, self.hosts, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire,
             self.signal, self.signals, self.consent,
@@ -116,7 +120,7 @@ class Commands:
         return answer.plain() if isinstance(answer, Status) else answer
 
     def status(self, hosts: int = 20) -> Status:
-        """Return the counters, the queues, the DUE, and `hosts` hosts with the reason why each waits."""
+        """Return the counters, the state of the queues and of the DUE, and for each of `hosts` hosts why it waits."""
         status: Status = _end_of(self._status(hosts))
         return status
 
@@ -152,7 +156,7 @@ class Commands:
         return msgspec.structs.asdict(status) | {"robots": [_plain_robots(*copy) for copy in copies]}
 
     def hosts(self, order: str = "busy", limit: int = 100, search: str = "", cause: str = "") -> Steps:
-        """Return the first `limit` hosts in `order`, of those that match `search` and `cause`; see `HostList.page`."""
+        """Return the first `limit` hosts, in `order`, that match `search` and `cause`; see `HostList.page`."""
         if order not in ORDERS:
             raise UsageError(f"hosts: the order must be one of {', '.join(ORDERS)}")
         if limit < 0:
@@ -217,7 +221,9 @@ class Commands:
                     good.append(judged.url)
             yield
         if places.grown:
-            places.restrict(directory.seed_places())  # another request may have changed them during a pause
+            places.restrict(
+                directory.seed_places()
+            )  # another request may have changed the noted places during a pause
             directory.note_places(places.names)
         if good:
             self._commit(partial(self._admission.seeds, good))
@@ -240,7 +246,7 @@ class Commands:
         return rows
 
     def consent(self, pages: int = 100_000) -> Steps:
-        """Count the first `pages` stored pages by host, use and answer (`consent/summary.py`)."""
+        """Count the first `pages` stored pages by host, use, and the site's answer for the use: see `Summary`."""
         if pages < 0:
             raise UsageError("consent: pages must not be negative")
         summary = Summary()
@@ -299,7 +305,7 @@ class Commands:
         return {"retired": gone, "stored": stored}
 
     def _stores(self, pattern: re.Pattern[str]) -> Steps:
-        """Return whether the URL of a stored page matches; look at `RECORDS_LOOKED_AT` records at most."""
+        """Return whether the URL of any stored page matches `pattern`; examine at most `RECORDS_LOOKED_AT` records."""
         for number, (_, record) in enumerate(islice(self._pages.all_records(), RECORDS_LOOKED_AT)):
             if record.state is PageState.STORED and pattern.search(record.url):
                 return True
@@ -318,7 +324,7 @@ def _end_of(steps: Generator[None, None, T]) -> T:
 
 
 def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Wrap `command` to take its arguments as a mapping; raise a UsageError if they do not fit its signature."""
+    """Wrap `command` to take a mapping of arguments; raise a UsageError if they do not fit the command's signature."""
     name = command.__name__.removeprefix("_")
     fields = [
         (each.name, each.annotation, msgspec.NODEFAULT if each.default is each.empty else each.default)

@@ -1,6 +1,6 @@
 """The verdict on a URL: the first sentence of `crawler why`, and whether the URL may be fetched.
 
-Both are derived from the same facts (`Commands.why`), so `why`, `refresh=1`, signals and the dashboard agree.
+`why`, `refresh=1`, signals and the dashboard agree about a URL, because all use the same facts (`Commands.why`).
 """
 
 from collections.abc import Mapping
@@ -127,7 +127,7 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
 
 
 def _shown(record: Mapping[str, Any]) -> str:
-    """Return the clause about a page that a browser showed: why, and what that cost; "" for others."""
+    """Return the clause that says why a browser showed the page, and at what cost; "" if no browser showed it."""
     if not record.get("rendered"):
         return ""
     text, facts = "; its content is what a browser showed", record.get("shown")
@@ -152,7 +152,7 @@ def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
 
 
 def _now(record: Mapping[str, Any], robots: Mapping[str, Any], kept: str) -> str:
-    """Return the clause about a stored page that its site now restricts: how, and what happens to the copy."""
+    """Return the clause that says how the site now restricts a stored page; "" if the site does not restrict it."""
     if robots.get("denied"):
         return f"; {_robots(robots)} now, so it is not fetched again{kept}"
     return kept if record.get("noarchive") else ""

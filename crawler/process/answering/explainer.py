@@ -95,7 +95,7 @@ class Explainer:
             answer["waiting"] = waiting = self._frontier.views.explain(request_form, now)
             if record is None and answer["known"] and not queued and not self._due.waits(fingerprint):
                 length = waiting.get("todo", 0) + waiting.get("parked", 0)
-                answer["dropped"] = length <= EXPLAINED_MAX  # True only if the whole queue was read
+                answer["dropped"] = length <= EXPLAINED_MAX  # this is True only if the whole queue was read
             if self._frontier.pauses.reasons:
                 answer["paused"] = list(self._frontier.pauses.reasons)
             _say_times(answer, now)

@@ -13,7 +13,7 @@ from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.records import HostStatus
 
-HOSTS_MAX = 200  # hosts examined per pass, beginning with those in memory
+HOSTS_MAX = 200  # maximum number of hosts examined per pass; the hosts in memory come first
 LONG_WAIT = 5.0  # seconds from which a gap, or a wait for an address or a look-up, is logged
 _REMEMBERED_MAX = 4096
 _LINES = ("waits", "waits_for_address", "waits_for_look_up")

@@ -38,15 +38,17 @@ _STEPS = {
     "detach": ("copies",),
     "erase": ("pages", "copies", "bytes"),
 }
-COPIES_AT_ONCE = 64  # copies written again by one change
-OPERATIONS_AT_ONCE = 2000  # puts and deletes in one change
+COPIES_AT_ONCE = 64  # maximum number of copies that one `Change` writes again
+OPERATIONS_AT_ONCE = 2000  # maximum number of puts and deletes in one `Change`
 BLOCK_BYTES = 4096
-BYTES_AT_ONCE = 32 << 20  # bytes overwritten by one change: about 0.1 s in the writer thread
+BYTES_AT_ONCE = (
+    32 << 20
+)  # maximum number of bytes that one `Change` overwrites: about 0.1 s in the writer thread
 PAUSE_ENTRIES = 500  # entries examined between two pauses: about 5 ms
 
 
 class Withdrawing:
-    """Takes the steps of a withdrawal in one process; `commit` queues a change, `making` makes all queued changes."""
+    """Takes the steps of a withdrawal in one process; `commit` queues a `Change`, `making` builds all queued ones."""
 
     def __init__(
         self,
@@ -81,9 +83,9 @@ class Withdrawing:
         begin: dict[str, str] | None = None,
         entries: int = 0,
     ) -> Steps:
-        """Take one step for `rule`; examine about `entries` entries, from this process's key in `begin` on.
+        """Take one step for `rule`: examine about `entries` entries, beginning at this process's key in `begin`.
 
-        With 0 entries there is no limit. This is for a crawl at rest, in which every change is durable at once.
+        If `entries` is 0, there is no limit. This is for a crawl at rest, in which every change is durable at once.
         """
         if step == "apply":
             return (yield from self._apply())
@@ -107,7 +109,7 @@ class Withdrawing:
         pages, copies, size, next_key = 0, 0, 0, ""
         last = b""
         for number, (key, capture) in enumerate(self._part(rule, begin)):
-            if number >= entries and key[:10] != last:  # a URL's copies are counted in one request
+            if number >= entries and key[:10] != last:  # all copies of a URL are counted in the same request
                 next_key = key.hex()
                 break
             if covers(rule, capture):
@@ -130,7 +132,7 @@ class Withdrawing:
     # -- erasure
 
     def _detach(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
-        """Queue changes that write again the copies stored as repetitions of a covered copy; count these copies."""
+        """Rewrite the copies that are stored as repetitions of a covered copy: queue the changes, count the copies."""
         erasing, copies, next_key = Erasing(self._pages, rule), 0, ""
         change = Change(sync=True)
         for number, (key, capture) in enumerate(self._pages.stored_captures(begin)):
@@ -228,7 +230,7 @@ class Withdrawing:
         return next_key
 
     def _erase_places(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
-        """Erase the noted places of covered responses that another process held before a reshard."""
+        """Delete the entries that say where another process stored covered responses before a reshard."""
         erasing, change = Erasing(self._pages, rule), Change(sync=True)
         for number, (key, value) in enumerate(scan_prefix(self._pages.store, keys.ELSEWHERE)):
             capture = unpack_capture(key, value)

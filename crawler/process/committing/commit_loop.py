@@ -1,11 +1,11 @@
 """The commit loop: repeatedly asks the committer for the next step and takes it.
 
-    loop thread     decisions, adoption of written groups; small groups, if the loop would only wait otherwise
-    writer thread   other groups, DUE runs
-    merger thread   merges of runs, one at a time
+    loop thread     decides results, notes that groups are durable; writes small groups if it would only wait otherwise
+    writer thread   writes other groups and DUE runs
+    merger thread   merges runs, one merge at a time
 
-`committer.py` chooses the steps. A flush and a merge each end in a change, which
-goes through the queue like the change of any result.
+`committer.py` chooses the steps. A flush and a merge each end in a `Change`, which
+goes through the queue like the `Change` of any result.
 """
 
 import asyncio
@@ -117,13 +117,13 @@ class CommitLoop:
     # -- from outside ----------------------------------------------------------
 
     def queue(self, change: Change | Maker) -> None:
-        """Queue a change, or a function that makes it, for the next group."""
+        """Queue a `Change`, or a function that builds one, for the next group."""
         self._point.add(change)
         self._news.set()
         self.look_at_flight()
 
     def queue_heavy(self, maker: Maker) -> None:
-        """Queue a function that takes long; at most one of these runs before the queue gets another turn."""
+        """Queue a function that takes long to build its `Change`; at most one of these runs per turn of the queue."""
         self._point.add_heavy(maker)
         self._news.set()
         self.look_at_flight()
@@ -133,7 +133,7 @@ class CommitLoop:
         self._news.set()
 
     def look_at_flight(self) -> None:
-        """End the gathering if few fetches are in flight; call this when a fetch task ends and when the process stops."""
+        """Stop gathering results if few fetches are in flight; call this when a task ends and when the process stops."""
         if self._run.fetching() <= SIBLINGS or self._run.stopping():
             self._few_in_flight.set()
 
@@ -261,7 +261,7 @@ class CommitLoop:
             self.observe("flush", self._clock.now() - began)
             if self._compacting:
                 reach("flush during compaction")
-        except StoreError as error:  # nothing depends on the run yet: its links wait for the next attempt
+        except StoreError as error:  # nothing refers to the new run yet: its links wait for the next attempt
             log.error("DUE: cannot flush: %s; will retry later", error)
             self._due.flush_failed(plan, self._clock.now())
         else:
@@ -302,7 +302,7 @@ class CommitLoop:
 
 
 def _is_small(group: Sequence[Change]) -> bool:
-    """Return whether writing a group takes little time, apart from the wait for the disk; an erasure does not."""
+    """Return whether writing a group takes little time, apart from the wait for the disk; an erasure takes long."""
     if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
         return False
     captures = [each for change in group for each in change.captures]

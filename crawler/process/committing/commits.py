@@ -29,14 +29,14 @@ class Commits:
     # -- at rest ---------------------------------------------------------------
 
     def commit_now(self, change: Change | Maker) -> None:
-        """Commit one change and flush the DUE, in the caller's thread; for a directory at rest."""
+        """Commit one `Change` and flush the DUE, in the caller's thread; use this for a directory at rest."""
         self.commit(change)
         while (plan := self.flush_begin(dry=True)) is not None:
             plan.run()
             self.commit(partial(self.flush_change, plan))
 
     def commit(self, change: Change | Maker) -> None:
-        """Commit one change in the caller's thread; for a directory at rest."""
+        """Commit one `Change` in the caller's thread; use this for a directory at rest."""
         self.point.add(change)
         self.commit_queued()
 
@@ -54,10 +54,10 @@ class Commits:
         return self.due.begin_flush(now) if self.due.wants_flush(now, dry=dry) else None
 
     def flush_change(self, plan: FlushPlan) -> Making:
-        """Make the change that records the plan's new URLs as known and adds them to the frontier.
+        """Build the `Change` that records the plan's new URLs as known and adds them to the frontier.
 
-        It goes through the queue of the commit point like any other change, because the
-        host records that it writes count pages whose changes wait in that queue.
+        It goes through the queue of the commit point like any other change: it writes host
+        records, and these count pages whose changes still wait in that queue.
         """
         reach("flush ran")
         change = Change(sync=True)
@@ -75,7 +75,7 @@ class Commits:
         reach("flush done")
 
     def compaction_change(self, plan: CompactionPlan) -> Change:
-        """Make the change that replaces the input runs by the merged run."""
+        """Build the `Change` that replaces the input runs of a merge by the merged run."""
         reach("compaction ran")
         change = Change(sync=True)
         self.due.stage_compaction(plan, change)
@@ -90,7 +90,7 @@ class Commits:
     # -- finished URLs queued again ------------------------------------------------
 
     def queue_again(self, links: Sequence[Link]) -> Change:
-        """Make the change that puts finished URLs back into the queues."""
+        """Build the `Change` that puts finished URLs back into the queues."""
         change = Change(sync=True)
         change.count("urls.done", -len(links))
         self.frontier.enqueue(links, change, self.clock.now())

@@ -44,7 +44,7 @@ class Step(Enum):
 
 
 class CommitterState(msgspec.Struct, frozen=True, gc=False):
-    """The state of the loop: queued changes, queued changes not made yet, running fetches.
+    """The state of the loop: the numbers of queued changes, of those not built yet, and of running fetches.
 
     `flush`: the DUE needs a flush. `hurry`: a group must not wait for more results.
     """
@@ -67,7 +67,7 @@ class Committer:
     def __init__(self, config: StoreConfig, concurrency: int) -> None:
         self._delay = config.commit_delay
         self._large = min(config.group_entries_max, concurrency // 2)
-        self._gather_until: float | None = None  # None while no group is gathering
+        self._gather_until: float | None = None  # None while no group waits for more results
         self._decide_at = 0.0
         # The instant from which a dry frontier may be flushed while fetches are in flight.
         self.early_flush_at = 0.0
@@ -88,7 +88,7 @@ class Committer:
         return Step.COMMIT
 
     def _gather(self, state: CommitterState, now: float) -> Step | None:
-        """Return the step that lets the group grow; None once it is complete."""
+        """Return the step that lets the group grow; None once the group is complete."""
         if self._gather_until is None:
             self._gather_until = now + self._delay
             self._decide_at = now + min(self._delay, DECISION_DELAY)

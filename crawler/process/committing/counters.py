@@ -6,7 +6,7 @@ Within a process:
     to_due              = pending + known + new
     new                 = done + todo + parked          (URLs in flight count as todo)
 
-The numbers of keys of two kinds, so that a lost key is noticed:
+The counted and the stored numbers of two kinds of keys, so that a lost key is noticed:
 
     stored.records      = page records in the store (u/)
     stored.captures     = captures in the store (c/)
@@ -43,7 +43,7 @@ _NO_FAILURE = frozenset(
         Outcome.WITHDRAWN,
     }
 )
-# The links that other processes have sent: together as many as were applied from the inbox.
+# Counters of the links that other processes have sent; their sum is the number applied from the inbox.
 FROM_PEERS = ("urls.received", "splitter.scope_heard", "splitter.signals_heard", "splitter.credits_heard")
 _KEPT_IF_CUT = (Outcome.FETCHED, Outcome.TRUNCATED)
 _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
@@ -96,7 +96,7 @@ def count_rendering(change: Change, rendering: Rendering) -> None:
 
 
 def count_connection(change: Change, fetch: Fetch) -> None:
-    """Count the connection of a request: reused, opened without TLS, or by a full or resumed handshake."""
+    """Count how a request got its connection: reused, opened without TLS, or with a full or a resumed handshake."""
     if fetch.connection:
         change.count(f"connections.{fetch.connection}")
 

@@ -7,13 +7,13 @@ to the event loop if its turn is over (`storage/commit.py`).
 
 from collections.abc import Iterator, Sequence
 
-# Takes about 5 ms for links never seen before, or for URLs of maximal length.
+# A portion takes about 5 ms if its links were never seen before, or if its URLs have the maximal length.
 PORTION_LINKS = 256
 PORTION_CHARS = 64 << 10
 
 
 def portions(hrefs: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield `hrefs` in order, in pieces of at most `PORTION_LINKS` and about `PORTION_CHARS`; no piece is empty."""
+    """Yield `hrefs` in order, in portions of at most `PORTION_LINKS` and about `PORTION_CHARS`; none is empty."""
     if len(hrefs) <= PORTION_LINKS and sum(map(len, hrefs)) < PORTION_CHARS:
         if hrefs:
             yield hrefs

@@ -70,7 +70,7 @@ class Loops(msgspec.Struct, frozen=True):
 
 
 class ExchangeParts(msgspec.Struct, frozen=True):
-    """The parts of the process's stages that the exchange uses; `counters_before` are the counters at its start.
+    """The parts of the process's stages that the exchange uses; `counters_before` are the counters at process start.
 
     `clean` says that the last run of this process ended cleanly.
     """
@@ -86,7 +86,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
     fingerprinter: Fingerprinter
     admission: Admission
     clean: bool
-    received: Callable[[Received], Making]  # makes the change for an entry that another process sent
+    received: Callable[[Received], Making]  # builds the `Change` for an entry that another process sent
 
     @classmethod
     def of(cls, stages: Stages) -> "ExchangeParts":
@@ -151,7 +151,7 @@ class Exchange:
         """Note that a peer has moved to `address`."""
 
     def stop_listening(self) -> None:
-        """Accept nothing more: later messages remain unconfirmed, so the peers keep them."""
+        """Accept no more messages from peers: later messages remain unconfirmed, so the peers keep them."""
 
     def committed(self) -> None:
         """Note that a group is durable: confirm and send the messages that waited for it."""
@@ -228,7 +228,7 @@ def pages_of(counters: Mapping[str, int]) -> int:
 
 
 def _run_before(store: KeyValue, counters_before: Mapping[str, int], run: str) -> dict[str, int]:
-    """Return the counters at the start of `run`, stored so that its limits span restarts of this process."""
+    """Return the counters from when `run` began; they are stored, so that its limits span restarts of this process."""
     if not run:
         return dict(counters_before)
     value = store.get(RUN)

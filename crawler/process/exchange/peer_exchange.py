@@ -1,6 +1,6 @@
 """The exchange of a process with its peers: connections, shares of the rate, and an end that all agree upon.
 
-    received    the inbox becomes one change per entry, in order, even while nothing is fetched
+    received    each entry of the inbox becomes one change, in order, even while nothing is fetched
     committed   acknowledgements and outbox entries are sent; a long queue is rewritten
     heartbeat   the share of the rate and the end of the crawl are updated
 
@@ -37,7 +37,7 @@ from crawler.urls.suffixes import suffix_list_version
 
 log = logging.getLogger("crawler")
 
-LAST_WORDS = 2  # heartbeats that a process stays after the end or a limit, so that the others learn of it
+LAST_WORDS = 2  # number of heartbeats for which a process stays after the end or a limit, so that the others learn of it
 
 
 class PeerExchange(Exchange):
@@ -137,7 +137,7 @@ class PeerExchange(Exchange):
             )
 
     def _patience(self) -> float:
-        """Return how many seconds to wait for uninformed peers; short if the end was known before this start."""
+        """Return how many seconds to wait for uninformed peers: fewer if the end was known before this start."""
         silence_max = self._config.silence_max
         return (
             silence_max
@@ -146,7 +146,7 @@ class PeerExchange(Exchange):
         )
 
     async def _keep_end(self) -> None:
-        """Store the end, because after a crash the peers that know of it may be gone."""
+        """Store that the crawl has ended, because after a crash the peers that know this may be gone."""
         kept = asyncio.Event()
         said = self.coordination.rates_stated()
         change = self._known_termination.keep(
@@ -170,7 +170,7 @@ class PeerExchange(Exchange):
         )
 
     def _progress(self) -> Progress:
-        """Return this process's progress; report an empty outbox if it only repeats seeds after a known end."""
+        """Return this process's progress; if its outbox only repeats seeds after a known end, report it as empty."""
         own = super()._progress()
         if own.outbox and self._known_termination.holds and not self.coordination.heard_all:
             own.outbox = 0
@@ -202,7 +202,9 @@ class PeerExchange(Exchange):
         """Queue the accepted entries, in order; commit at once if a peer waits for an epoch to become durable."""
         if not self._taking:
             return
-        if not self._parts.due.full:  # while it is full, entries wait in the inbox, and soon at the sender
+        if (
+            not self._parts.due.full
+        ):  # while the DUE is full, entries wait in the inbox, and soon at the sender
             for received in self._inbox.take():
                 self._loops.queue(partial(self._parts.received, received))
         if self._outbox.urgent and not self._urgent:
@@ -215,7 +217,7 @@ class PeerExchange(Exchange):
         self._urgent = False
 
     def _overtake(self, newest: int) -> None:
-        """Take a later number than any start that a peer knows: this machine's clock is behind."""
+        """Give this start a later number than any that a peer knows, because this machine's clock is behind."""
         if self._common.identity.incarnation > newest:
             return
         log.warning(
@@ -284,7 +286,7 @@ class PeerExchange(Exchange):
         self._level = refresh.portion.exchange_levels(reports, waited, now)
 
     def _both_shares(self, refresh: Refresh, now: float) -> float:
-        """Return this process's share of the rate for new and known pages; tell `refresh` how it is divided."""
+        """Return this process's share of the rate for new and known pages; tell `refresh` the two parts."""
         said = self.coordination.rates_stated().values()
         discovery, known = portions(
             self.coordination.share(now),
@@ -308,7 +310,7 @@ def make_exchange(context: ProcessContext, parts: ExchangeParts, member: Member,
 
 
 def _check(urls: UrlsConfig, fingerprinter: Fingerprinter) -> bytes:
-    """Return 16 bytes that differ between processes which compute other fingerprints or buckets for URLs."""
+    """Return 16 bytes that differ between two processes if they compute different fingerprints or buckets of URLs."""
     parts = (fingerprinter.check_value, urls.partition, urls.strip_session_ids, suffix_list_version())
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
 

@@ -3,10 +3,11 @@
 A process that announces the end may be left alone by all peers that it has told. So it first
 stores the end (`m/ended`) with its extent: the links that it had sent and applied, the pages
 that it had fetched, the seeds that it was given, the limits in force. Later work, such as the
-seeds of a new run, changes these numbers, and then the stored end is void. A change of the limits voids it, too, because
-URLs that were parked or had to wait too long may now be fetched, here
-or in a process that starts later. Each process tells its peers what it knows of an end (`PastEnd`); while the stored
-end of one peer is void, no process relies on its own. A restarted process is given the seeds of its run again and
+seeds of a new run, changes these numbers, and then the stored end no longer applies. Nor does it after a change of the
+limits, because URLs that were parked or had to wait too long may now be fetched, here
+or in a process that starts later. Each process tells its peers whether it has stored an end, and whether that still
+applies (`PastEnd`). While any peer has a stored end that no longer applies, no process relies on the end that it has
+stored itself. A restarted process is given the seeds of its run again and
 sends those of other processes again; these seeds are not counted, because the other processes had them before the end.
 
 A stored end applies in two cases. After a crash, the process may have been killed while it left, so it leaves once
@@ -33,8 +34,8 @@ class Extent(msgspec.Struct, frozen=True):
     """The work of a process over all runs: links appended to outboxes, links applied from inboxes, pages fetched.
 
     `seeds` is the number of those links that are seeds of this start, `digest` the sum of the seeds' fingerprints.
-    `limits` describes the settings that decide which known URLs are not fetched. `peers` is the
-    (appended, applied) of each peer that was last heard at rest.
+    `limits` describes the settings that decide which known URLs are not fetched. `peers` holds the
+    numbers (appended, applied) of each peer that was at rest when it was last heard.
     """
 
     appended: int
@@ -46,7 +47,7 @@ class Extent(msgspec.Struct, frozen=True):
     peers: dict[str, tuple[int, int]] = {}
 
     def is_beyond(self, kept: "Extent") -> bool:
-        """Return whether limits differ from `kept`, or there is more work, not counting the same seeds again."""
+        """Return whether the limits differ from those in `kept`, or more work was done; repeated seeds do not count."""
         before = (kept.appended, kept.applied, kept.pages, kept.digest, kept.limits)
         return (self.appended - self.seeds, self.applied, self.pages, self.digest, self.limits) != before
 
@@ -75,7 +76,7 @@ class Termination:
 
     @property
     def past_end(self) -> PastEnd:
-        """The knowledge of an end that this process had when it started."""
+        """The knowledge of an end of the crawl that this process had when it started."""
         if self._kept is None:
             return PastEnd.NONE
         return PastEnd.VOID if self._extent().is_beyond(self._kept) else PastEnd.HOLDS
@@ -86,7 +87,7 @@ class Termination:
         return self.past_end is PastEnd.HOLDS
 
     def keep(self, peers: Mapping[str, Progress | Counters]) -> Change:
-        """Make the change that stores the end for a later start; `peers` are the values received last."""
+        """Build the `Change` that stores the end for a later start; `peers` are the values received last."""
         at_rest = {
             name: (each.appended, each.applied)
             for name, each in peers.items()
@@ -99,10 +100,9 @@ class Termination:
     def recalls(self, said: Mapping[str, Progress | Counters], processes: int, now: float) -> bool:
         """Return whether the stored end still applies; call this often.
 
-        It applies if all processes heard since this start are idle, none knows of later work, some processes are missing,
-        and one of those heard waits without knowing of the end. After a crash, it also applies, even if none waits so,
-        once the
-        rest has been true for `silence_max`.
+        The end applies if all processes heard since this start are idle, none knows of later work, some processes are
+        missing, and one of the processes heard has the same numbers as at the end but does not know of it. After a
+        crash, the last condition is not required once the others have held for `silence_max`.
         """
         work = any(not each.idle or each.outbox or each.past_end is PastEnd.VOID for each in said.values())
         if len(said) == processes or work or not self.holds:
@@ -128,7 +128,7 @@ class MissingPeers:
         self._told: Sequence[str] = ()
 
     def check(self, missing: Sequence[str], idle: bool, now: float) -> Sequence[str]:
-        """Return `missing` if it is to be reported now, else (): once, after `silence_max` seconds without work."""
+        """Return `missing` once, to be reported, after `silence_max` seconds without work; at other calls return ()."""
         if not idle or not missing:
             self._since, self._told = None, ()
             return ()

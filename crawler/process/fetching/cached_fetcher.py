@@ -39,7 +39,7 @@ class CachedFetcher:
         await self._fetcher.close()
 
     async def fetch(self, task: FetchRequest) -> Fetch:
-        """Return the stored answer for a plain GET, or else that of the server."""
+        """Return the stored answer to a plain GET if there is one, else the server's answer."""
         plain = task.method == "GET" and not (task.conditional or task.headers or task.jar)
         found = self._answers.find(task.url, self._bytes_max) if plain else None
         if found is None:

@@ -11,13 +11,15 @@ from crawler.process.fetching.fetch_tasks import FetchTasks
 from crawler.process.lifecycle.background_tasks import Fail, Tasks
 
 STARTS_MAX = 16  # fetch tasks started in one turn of the event loop: about 5 ms with their first steps
-START_TURN = 0.008  # seconds per turn for starts: a verdict takes long if robots.txt has many rules
+START_TURN = (
+    0.008  # seconds per turn for starting tasks: a verdict on a URL takes long if robots.txt has many rules
+)
 
 
 class FetchSlots:
     """Starts the fetch tasks that the frontier gives out; reports to `time` how long that takes.
 
-    `room` returns how many of a number of free slots may start a fetch now, by the
+    `room(n)` returns in how many of n free slots a fetch may start now, by the
     limits of the crawl; `ended` is called whenever a fetch task has ended.
     """
 
@@ -57,7 +59,7 @@ class FetchSlots:
         return self.concurrency - self._frontier.requests - self._fetch_tasks.in_sink
 
     def room(self) -> int:
-        """Return how many requests may start now; none if it is 0 or negative. A full DUE blocks all slots."""
+        """Return how many requests may start now: none if the result is 0 or negative. A full DUE blocks all slots."""
         return 0 if self._due.full else self._room(self.free)
 
     def start(self, now: float) -> bool:

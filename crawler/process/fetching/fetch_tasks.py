@@ -67,12 +67,17 @@ _SITEMAP, _REFRESH, _RENDER = LinkFlag.SITEMAP, LinkFlag.REFRESH, LinkFlag.RENDE
 _EXTERNAL = LinkFlag.EXTERNAL
 HOP_BODY_BYTES_MAX = 64 << 10  # bytes kept of the body of each earlier answer of a redirect chain
 HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
-HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # bytes and links of an answer; one in a hundred has more
-HEAVY_ROBOTS = 64 << 10  # bytes; ten times the size that one robots.txt in a thousand exceeds
+HEAVY_BYTES, HEAVY_LINKS = (
+    2 << 20,
+    1_000,
+)  # bytes and links above which an answer is heavy; one answer in a hundred is
+HEAVY_ROBOTS = (
+    64 << 10
+)  # bytes above which a robots.txt is heavy: ten times the size that one in a thousand exceeds
 _STRING_BYTES, _DATE_BYTES = (
     57,
     150,
-)  # overhead of a str in a list beyond its characters; size of a dated pair
+)  # bytes of a str in a list besides its characters; bytes of a dated pair
 HOP_ASKS_MAX = 2.0  # seconds between two attempts to take the slot of a busy host
 
 
@@ -106,7 +111,7 @@ class FetchTaskSlot:
 
 
 class FetchTasks:
-    """Runs the fetch tasks of one process; each ends with a change, passed to `queue`."""
+    """Runs the fetch tasks of one process; each task ends by passing a `Change` to `queue`."""
 
     def __init__(
         self,
@@ -142,7 +147,7 @@ class FetchTasks:
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
-        # Adds to a page's change the note that the sink must receive the page.
+        # Adds to a page's `Change` the note that the sink must receive the page.
         self.promise: Promise | None = None
         self.request_options_of: RequestOptionsOf | None = (
             None  # the request options of a fetch task with the flag OWN_REQUEST
@@ -176,7 +181,7 @@ class FetchTasks:
         self.in_sink = 0  # fetch tasks whose page is durable and being handled by the sink
 
     async def run(self, fetch_task: FetchTask) -> None:
-        """Run a fetch task to its end; its slot is free once its change is committed."""
+        """Run a fetch task to its end; the task's slot becomes free once the `Change` of the task is committed."""
         await self._run[fetch_task.kind](fetch_task)
 
     def _rendering(self, fetch_task: FetchTask) -> "PageRendering | None":
@@ -277,7 +282,9 @@ class FetchTasks:
         )
 
     async def _robots_txt(self, fetch_task: FetchTask) -> None:
-        owner = object()  # charged for the bytes, which may still be held when the host's next fetch begins
+        owner = (
+            object()
+        )  # it is charged for the bytes, which may still be held when the host's next fetch begins
         fetch = await self._ended(
             fetch_task,
             self._fetch_robots(fetch_task, owner),
@@ -301,7 +308,7 @@ class FetchTasks:
 
     async def _page(self, fetch_task: FetchTask) -> None:
         reach("fetch begun")
-        owner = object()  # charged for the bytes, as above
+        owner = object()  # it is charged for the bytes of the answer
         fetch, extracted, file = await self._ended(
             fetch_task,
             self._fetch_page(fetch_task, owner),
@@ -336,7 +343,7 @@ class FetchTasks:
         make: Maker,
         queue: Callable[[Maker], None],
     ) -> None:
-        """Queue the change of a page; if there is a sink, pass it the page once it is durable."""
+        """Queue the `Change` of a page; once that is durable, pass the page to the sink, if there is one."""
         if self.sink is None or fetch_task.flags & _EXTERNAL:
             return queue(make)
         self.awaiting_commit += 1
@@ -357,7 +364,7 @@ class FetchTasks:
     def _promised(
         self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float
     ) -> Making:
-        """Make the page's change; add what its rendering taught, and the promise that the sink will receive it."""
+        """Build the page's `Change`, with what its rendering taught and the promise that the sink will get the page."""
         change = yield from self._results.page(fetch_task, fetch, extracted, now)
         if fetch.rendering is not None and self._made_rendering is not None:
             self._made_rendering.learn(fetch_task, fetch, change)
@@ -390,7 +397,7 @@ class FetchTasks:
         return fetch, extracted, request.file
 
     async def _answer(self, fetch_task: FetchTask, request: FetchRequest) -> tuple[Fetch, MapStream | None]:
-        """Return the last answer to a page's request, and the stream that has read it if it is a sitemap."""
+        """Return the last answer to a page's request, and for a sitemap the stream that has read it."""
         if fetch_task.flags & _OWN_REQUEST and self.request_options_of is not None:
             options = self.request_options_of(fetch_task)
             _going(request, options)
@@ -428,7 +435,7 @@ class FetchTasks:
         await committed
 
     async def _read(self, fetch_task: FetchTask, fetch: Fetch, stream: MapStream | None) -> Extracted | None:
-        """Return the content extracted from an answer; None if it shows nothing new or reading it raised an error."""
+        """Return the content extracted from an answer; None if it shows nothing new or cannot be read."""
         try:
             if not self._results.shows_news(fetch_task, fetch):
                 self._reader.drop(stream)
@@ -457,7 +464,7 @@ class FetchTasks:
     ) -> Fetch:
         """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer.
 
-        With `keeps_all`, its field `earlier` holds the answers before it.
+        With `keeps_all`, the field `earlier` of the last answer holds the answers before it.
         """
         fetch = await self._fetcher.fetch(request)
         fetch = await self._signed(fetch_task, request, fetch, options)
@@ -493,7 +500,7 @@ class FetchTasks:
         return await self._hop(fetch_task, request, fetch.url, fetch, options)
 
     async def _whole(self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch) -> Fetch:
-        """Resume a file that broke off, as long as each request brings more of it; return the last answer."""
+        """Resume a file whose transfer broke off, as long as each request brings more of it; return the last answer."""
         file = request.file
         for _ in range(self._config.fetch.resumes_max):
             if file is None or fetch.outcome is not Outcome.TRUNCATED or not file.can_resume():
@@ -520,7 +527,7 @@ class FetchTasks:
         return resolve(fetch.url, fetch.location) or ""
 
     def _own_key_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
-        """Return the target if it has the duplicate key of a URL of the chain, else "".
+        """Return the redirect's target if it has the duplicate key of a URL of the chain, else "".
 
         As a link, such a target would be dropped as a duplicate. A request that was already
         made with the same cookies is a loop, because the answer would be the same.
@@ -535,7 +542,7 @@ class FetchTasks:
         return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 
     def _any_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
-        """Return the target if it is in scope; used for a user's own request, because its caller waits for the answer."""
+        """Return the redirect's target if it is in scope. A user's own request needs this, because its caller waits."""
         target = resolve(fetch.url, fetch.location)
         if target is None or not self._results.in_scope(target):
             return ""
@@ -575,7 +582,7 @@ class FetchTasks:
                 self._frontier.hops.give_back(name, self._clock.now(), took)
 
     async def _borrow(self, fetch_task: FetchTask, name: str, address: str) -> bool:
-        """Wait for the turn of a hop; return False if that takes too long."""
+        """Wait until a hop may be requested; return False if that takes too long."""
         give_up = self._clock.now() + HOP_WAIT_MAX
         least = 0.01
         while (at := self._frontier.hops.borrow(name, self._clock.now(), fetch_task, address)) > 0.0:
@@ -589,7 +596,9 @@ class FetchTasks:
         config = self._config
         gap, gap_factor = self._frontier.under_way.gap_terms(fetch_task)
         keep_alive = gap + config.fetch.keep_alive_extra
-        if self._frontier.under_way.has_more(fetch_task):  # the connection will be used again, even if late
+        if self._frontier.under_way.has_more(
+            fetch_task
+        ):  # the host has more URLs, so its connection will be used again
             keep_alive = max(keep_alive, config.fetch.keep_alive_max)
         request = FetchRequest(
             url=fetch_task.url,
@@ -614,7 +623,7 @@ class FetchTasks:
         return request
 
     def _allow_secrets(self, request: FetchRequest, name: str) -> None:
-        """Send only the headers that are configured for this URL, wherever a redirect leads."""
+        """Let the request carry only the headers that are configured for its URL, also after a redirect."""
         request.credentials = self._trusts(request.url)
         if self._overrides:
             request.headers = self._overrides.for_url(request.url, name).headers or ()

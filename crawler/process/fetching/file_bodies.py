@@ -29,7 +29,7 @@ class FileBodies:
         self._chosen = bool(config.filter.accept)
 
     def body(self, request: FetchRequest, fetch_task: FetchTask) -> FileBody | None:
-        """Return the body for a file at the URL of a page's request; None if it must stay in memory."""
+        """Return the `FileBody` that receives the answer to a page's request; None if every answer stays in memory."""
         if self._off or fetch_task.flags & (_SITEMAP | LinkFlag.EXTERNAL):
             return None
         plain = request.method == "GET" and not request.conditional and not fetch_task.flags & _OWN_REQUEST

@@ -2,7 +2,7 @@
 
     static answer -> its links and text -> is it worth a browser? (`render/deciding.py`)
     yes -> the browser shows it; the requests that this needs are made politely (`subresources.py`)
-        -> links, title and directives of the DOM, and the links of the static answer that it lost
+        -> links, title and directives of the DOM, and the links of the static answer that the DOM lost
 
 If no browser can show a new page, its static answer is stored. A page that a browser showed before keeps its stored
 copy, because the static answer, usually a shell, would look like a change. This module, and with it the browser's
@@ -93,7 +93,7 @@ class PageRendering:
         return merged(static, shown, rendering.left_for)
 
     def _when_of(self, fetch_task: FetchTask, fetch: Fetch) -> str:
-        """Return whether a page is rendered: "never", "auto", "always", or "request" if its request says so."""
+        """Return when a page is rendered: "never", "auto", "always", or "request" if its own request demands it."""
         flags = fetch_task.flags
         if flags & NO_PAGE or flags & LinkFlag.STATIC:
             return "never"
@@ -121,7 +121,7 @@ class PageRendering:
         return rendering, shown
 
     def _not_shown(self, fetch_task: FetchTask, fetch: Fetch, static: Extracted) -> Extracted | None:
-        """Return the links of the static answer; turn the fetch of a page that a browser showed before into a failure."""
+        """Return the links of the static answer; if a browser showed the page before, make the fetch fail instead."""
         if not self._was_rendered(fetch_task):
             return static
         fetch.outcome, fetch.blame = Outcome.NOT_RENDERED, blame_of(Outcome.NOT_RENDERED)
@@ -129,7 +129,7 @@ class PageRendering:
         return None
 
     def learn(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Learn from a rendered page whether rendering pages of its kind adds something; the change stores that."""
+        """Learn from a rendered page whether rendering pages of its kind adds something; store that with the change."""
         if (shown := fetch.shown) is not None:
             self._deciding.learn(
                 fetch_task.host, fetch.url, candidate=shown.candidate, added=shown.added, batch=change

@@ -141,7 +141,7 @@ class Reader:
         return await self._documents.read(fetch.content, self._context(fetch_task, fetch), document)
 
     async def news(self, extracted: Extracted, fetch: Fetch, known_content: Callable[[], bytes]) -> None:
-        """Keep only the dates that the stored copy of the document, read by `known_content`, lacks."""
+        """Keep only the dates that differ from those in the document's stored copy, which `known_content` reads."""
 
         def compare() -> list[tuple[str, float]]:
             entries = self._entries(extracted.told_by, known_content())

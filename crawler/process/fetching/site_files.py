@@ -27,7 +27,7 @@ _PLAIN = RequestOptions()
 
 
 class SiteFiles:
-    """Fetches these files for the fetch tasks of a process.
+    """Fetches tdmrep.json and licence documents for the fetch tasks of a process.
 
     `hop` makes a request on the host of a fetch task when its gap is over; `queue` takes the changes.
     """
@@ -51,7 +51,7 @@ class SiteFiles:
     async def fetch(
         self, fetch_task: FetchTask, request: FetchRequest, page: Fetch, extracted: Extracted | None
     ) -> None:
-        """Fetch the files that are missing for a page, and note the new state of its site in it."""
+        """Fetch the site's files that a page still needs, and note in the page's answer what the site now says."""
         urls = self._results.site_files(page, extracted, self._clock.now())
         if not urls:
             return

@@ -5,8 +5,8 @@
     other hosts     each request waits for its host's slot and gap, like the hop of a redirect, within the page's time
     limit
 
-robots.txt applies to them as to pages; if a host's robots.txt is not known yet, it is fetched first. The address guard,
-the limits and the cookies are those of the fetcher; a crawl without cookies still keeps a page's cookies for the
+robots.txt applies to subresources as to pages; if a host's robots.txt is not known yet, it is fetched first. The address
+guard, the limits and the cookies are those of the fetcher; a crawl without cookies still keeps a page's cookies for the
 requests of that page.
 """
 
@@ -146,7 +146,7 @@ class Subresources:
         return await self._fetch(url, method, headers) if fetch.challenged else fetch
 
     async def _take(self, name: str, address: str, *, own: bool) -> None:
-        """Wait for the turn of a request."""
+        """Wait until the request may be sent."""
         hops, least = self._frontier.hops, ASKS_MIN
         while True:
             now = self._clock.now()

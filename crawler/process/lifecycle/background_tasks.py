@@ -13,7 +13,9 @@ class Tasks:
     def __init__(self, fail: Fail, ended: Callable[[], None] = lambda: None) -> None:
         self._fail = fail
         self._ended = ended
-        self._running: dict[asyncio.Task[None], None] = {}  # ordered, so that a simulated run can be repeated
+        self._running: dict[
+            asyncio.Task[None], None
+        ] = {}  # a dict is ordered, so a simulated run can be repeated
 
     def __len__(self) -> int:
         return len(self._running)
@@ -44,7 +46,7 @@ class Tasks:
 
 
 async def wait_for(event: asyncio.Event, delay: float | None) -> None:
-    """Wait for the event, and set it after `delay` seconds (None: never); always yield to other tasks."""
+    """Wait for the event, which is set after `delay` seconds at the latest (None: no limit); always yield to others."""
     if event.is_set():
         return await asyncio.sleep(0)
     timer = None if delay is None else asyncio.get_running_loop().call_later(delay, event.set)

@@ -42,7 +42,7 @@ def frozen() -> Iterator[None]:
 def freeze() -> None:
     """Exclude existing objects (modules, settings, opened stages) and survivors of full collections from collection.
 
-    This lasts until `thaw` has been called as often, because a crawl may be only a part of a user's program.
+    This lasts until `thaw` has been called as often as `freeze`, because a crawl may be only a part of a user's program.
     """
     gc.collect()
     gc.freeze()

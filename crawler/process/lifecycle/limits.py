@@ -1,4 +1,4 @@
-"""Decides when a run is over and whether disk space allows it to continue, from values that the shell measures."""
+"""Decides when a run is over and whether disk space allows it to continue, from values that the caller measures."""
 
 from enum import Enum
 
@@ -7,16 +7,16 @@ import msgspec
 from crawler.config import CrawlConfig, StoreConfig
 
 STOP_GRACE = (
-    2.5  # seconds after a stop for fetches in flight, decisions on large answers and flushes of the DUE
+    2.5  # seconds that fetches in flight, decisions on large answers and flushes of the DUE get after a stop
 )
 WATCH_INTERVAL = 1.0  # seconds between checks of time and disk space
 
 
 class RunProgress(msgspec.Struct, frozen=True, gc=False):
-    """The progress of a run: seconds since its start, and facts about its end.
+    """The progress of a run: the seconds since its start, and the facts that decide whether the run is over.
 
     `limit` is a limit that all processes together have reached; `ended` says that
-    no process has work left; `busy` that something is in flight, queued or
+    no process has work left; `busy` says that something is in flight, queued or
     pending here; `finished` is the frontier's reason for having no more URLs.
     """
 

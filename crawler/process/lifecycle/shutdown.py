@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 log = logging.getLogger("crawler")
 
-TASKS_SHOWN = 20  # tasks shown in a log entry with all stacks
-FRAMES_SHOWN = 20  # frames shown per task and thread
+TASKS_SHOWN = 20  # maximum number of tasks shown in a log entry with all stacks
+FRAMES_SHOWN = 20  # maximum number of frames shown per task and thread
 LEAVE_LIMIT = 2.0  # seconds to wait for threads of executors that are already shut down
 _left_alone: list[str] = []  # shutdown steps of this process that were abandoned
 LOOKS = 4  # checks that the watchdog makes within its limit

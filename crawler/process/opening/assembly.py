@@ -43,7 +43,7 @@ log = logging.getLogger("crawler")
 
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
-    """Open the store; return (the store, a description of what had to be cut off to open it, "" if nothing)."""
+    """Open the store; return it, and a description of what had to be cut off to open it ("" if nothing)."""
     store, mended = context.environment.open_store(context.opened / "store", context.config.store)
     if mended and context.copy is None:
         log.error("store: %s", mended)

@@ -76,7 +76,9 @@ class Decisions:
             credentials=has_credentials(config.identity.headers),
         )
         bits = config.cache.bits
-        sent = ClockCache(bits if topology.peers else 1)  # minimal without peers, because it is never used
+        sent = ClockCache(
+            bits if topology.peers else 1
+        )  # without peers this cache is never used, so it is minimal
         self.admission = Admission(
             self.link_filter,
             self.knowledge,
@@ -114,7 +116,7 @@ class Decisions:
         )
 
     def received(self, received: Received) -> Making:
-        """Make the change for an entry of another process: links, signals, credits for hubs."""
+        """Build the `Change` for an entry of another process: links, signals, credits for hubs."""
         credits = [link for link in received.links if link.flags & _CREDIT]
         rest = [link for link in received.links if not link.flags & _CREDIT] if credits else received.links
         change = yield from self.signal_intake.received(received, rest)
@@ -123,7 +125,7 @@ class Decisions:
 
 
 def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Change], None]:
-    """Return a function that gives waiting URLs the better classes of some links, as part of the links' change."""
+    """Return a function that moves waiting URLs to the better classes of given links, in the links' own `Change`."""
 
     def improve(links: Sequence[Link], change: Change) -> None:
         if frontier.intake.improve(links, change, clock.now()):
@@ -133,7 +135,7 @@ def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Ch
 
 
 def _validators(context: ProcessContext, store: KeyValue, refresh: Refresh | None) -> Validators:
-    """Return the trust in validators: that of the refresh schedule, if there is one."""
+    """Return the object that tells which validators to trust: the refresh schedule's, if there is a schedule."""
     if refresh is not None:
         return refresh.validators
     validators = Validators(context.config.refresh)

@@ -42,7 +42,7 @@ class Environment:
         return os.urandom(count)
 
     def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
-        """Open the store in a folder; return (the store, what had to be cut off to open it)."""
+        """Open the store in a folder; return it, and a description of what had to be cut off to open it."""
         store = open_store(
             path,
             config.engine,

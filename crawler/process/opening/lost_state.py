@@ -2,7 +2,7 @@
 
 Every opening and every clean end write a state number to the store, synced. The number is
 then also written outside the folder (`DIR/p0.begun`). So a missing log, a log cut off before
-that number, and a store of an earlier state are all detected.
+that number, and a store that was put back to an earlier version are all detected.
 """
 
 from pathlib import Path
@@ -34,7 +34,7 @@ def state_of(store: KeyValue, folder: Path) -> int:
     """Return the number of the state in which the process in `folder` was left.
 
     Raises:
-        DamageError: a later number was noted, so the store is of an earlier state.
+        DamageError: a later number was noted, so the store has lost later writes.
     """
     state = load(store, STATE, int, 0)
     if state < CrawlDirectory(folder.parent).state(folder.name):
@@ -43,7 +43,7 @@ def state_of(store: KeyValue, folder: Path) -> int:
 
 
 def stage_state(batch: Batch, state: int, *, clean: bool) -> None:
-    """Add to `batch`, the first or the last of a run, the number of the state that begins with it."""
+    """Add the number of a new state to `batch`, which is the first or the last batch of a run and begins the state."""
     if clean:
         batch.put(CLEAN, b"1")
     else:

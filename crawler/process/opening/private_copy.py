@@ -5,10 +5,10 @@
     DIR/p0/snapshot-PID-.../links     copies of the links log
     DIR/p0/warc                       is read in place: committed bytes never change
 
-The store decides what is committed. All files that it may name are linked before it is
-copied, and those that are new are linked after that. So they exist, even if the process
-merges or deletes them meanwhile. A reader opens the copy as a process opens its own files after a crash: recovery then
-cuts or deletes only copies.
+The store decides what is committed. All files that the store may name are linked before the store is
+copied, and files that have appeared since are linked afterwards. So all files that the copy names exist,
+even if the process merges or deletes its own meanwhile. A reader opens the copy as a process opens its own files
+after a crash: recovery then cuts or deletes only copies.
 
 If the file system of the crawl is read-only or full, the copy is in the system's temporary folder. Cost: a hard link for
 each table and run; the logs are copied.
@@ -29,7 +29,7 @@ _GROWING = ("links", "*.log")
 
 @contextmanager
 def private_copy(process: Path) -> Iterator[Path]:
-    """Yield a folder with a copy of the store and the DUE in the folder `process`; it is deleted at the end.
+    """Yield a folder with a copy of the store and the DUE in the folder `process`; the copy is deleted at the end.
 
     Raises:
         DirectoryError: there is no store, this user may not read it, or it changes too fast.
@@ -85,6 +85,6 @@ def _copy(source: Path, linked: Path) -> None:
     draft = linked.with_suffix(".copy")
     try:
         shutil.copyfile(source, draft)
-    except FileNotFoundError:  # deleted after it was linked
+    except FileNotFoundError:  # the process deleted the file after it was linked
         shutil.copyfile(linked, draft)
     os.replace(draft, linked)

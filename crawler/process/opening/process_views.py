@@ -54,7 +54,7 @@ class ProcessViews:
         )
 
     def frontier_counts(self) -> FrontierCounts:
-        """Return the numbers of to-do URLs (including those in flight), of parked URLs by rule, and of hosts by state."""
+        """Return the numbers of to-do URLs (including URLs in flight), of parked URLs by rule, and of hosts by state."""
         counts = self._frontier.views.counters()
         parked = sum(n for name, n in counts.items() if name.startswith("parked_"))
         todo = counts.pop("todo") + counts["in_flight"]
@@ -101,7 +101,7 @@ class ProcessViews:
 
     @cached_property
     def freshness(self) -> Refresh | None:
-        """Return the refresh schedule, which knows how fresh copies are; at rest, also that of an earlier run."""
+        """Return the refresh schedule, which knows how fresh copies are; at rest, also the schedule of an earlier run."""
         if self._refresh is not None or not self._brief:
             return self._refresh
         context = self._context

@@ -53,7 +53,7 @@ _LEAD_SAID = 60.0  # seconds; a smaller step of the clock is not logged
 
 BALLAST = "ballast"
 _READING_TRIES = 5  # a process may change its files while a reader copies them
-_NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page, which receives the credit for it
+_NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; this page gets the credit for the link
 
 
 class Stages:
@@ -237,7 +237,7 @@ class Stages:
             reserve(ballast, size)
 
     def _restore_lost(self) -> int:
-        """Queue the pages of missing or short WARC segments again; return how many there are."""
+        """Queue the pages of missing or short WARC segments again; return the number of pages."""
         lost = self.pages.lost
         if not lost:
             return 0
@@ -312,7 +312,7 @@ def at_rest(
 ) -> Iterator[Stages]:
     """Open the stages of one process of a crawl that is not running, under its lock.
 
-    `restore` and `lasting` as for `Stages`.
+    `restore` and `lasting` mean the same as for `Stages`.
     """
     stages = _stages(config, directory, name, clock, restore=restore, lasting=lasting)
     clean = False

@@ -8,7 +8,7 @@
 
 The caches are volatile, and a look-up also adds the URL. So links are admitted in the order of
 the commit queue, and the caches never get ahead of it. Long lists are admitted in portions
-(`process/committing/portions.py`); the generator pauses after each.
+(`process/committing/portions.py`); the generator pauses after each portion.
 `process/committing/counters.py` says how links are counted.
 """
 
@@ -36,11 +36,11 @@ from crawler.urls.trace import TraceWriter
 _SEED = LinkFlag.SEED
 _MASK = (1 << 64) - 1
 Pauses = Generator[None, None, None]
-Counted = Generator[None, None, int]  # pauses, then returns the number of accepted links
+Counted = Generator[None, None, int]  # a generator that pauses, then returns the number of accepted links
 
 
 class LinkContext(msgspec.Struct, frozen=True, gc=False):
-    """The attributes of a link besides its URL; the fields have the meaning of those of `records.Link`."""
+    """The attributes of a link besides its URL; the fields mean the same as in `records.Link`."""
 
     depth: int = 0
     via: int = 0
@@ -75,7 +75,7 @@ class Owners:
         return self._partition.split(fingerprints)
 
     def foreign(self, fingerprints: np.ndarray) -> np.ndarray:
-        """Return which fingerprints belong to other processes: bool (n,)."""
+        """Return, as bool (n,), which fingerprints belong to other processes."""
         return self._partition.owners(fingerprints) != self._index
 
     def unsent(self, fingerprints: np.ndarray) -> list[int]:
@@ -133,7 +133,7 @@ class Admission:
         encoding: str = "utf-8",
         source: LinkSource = NO_PAGE,
     ) -> int:
-        """Filter raw links and queue those not seen recently; return the number accepted. `source` serves the order."""
+        """Filter raw links and queue those not seen recently; return the number accepted. The order reads `source`."""
         change.count("urls.links", len(hrefs))
         scores = None
         if self._ordering is None:
@@ -158,7 +158,7 @@ class Admission:
     ) -> Counted:
         """Queue raw links that are out of scope, to be checked; pause after each portion; return their number.
 
-        Each accepted one counts as a link again: it was counted as filtered by scope.
+        Each accepted link is counted again, because it was first counted as filtered by scope.
         """
         found = 0
         for portion in portions(hrefs):
@@ -171,7 +171,7 @@ class Admission:
     def _queue(
         self, change: Change, accepted: Accepted, link_context: LinkContext, scores: Scores | None
     ) -> int:
-        """Queue those accepted links that were not seen recently, each at its owner; return the number accepted."""
+        """Queue those accepted links that were not seen recently, each for its owner; return the number accepted."""
         urls, fingerprints = accepted.urls, accepted.fingerprints
         change.count("urls.accepted", len(urls))
         for owner, places in self._owners.split(fingerprints).items():
@@ -185,7 +185,7 @@ class Admission:
         return len(urls)
 
     def one(self, change: Change, url: str, fingerprint: int, link_context: LinkContext) -> None:
-        """Filter a URL (request form) and queue it under `fingerprint`, unless that was seen recently.
+        """Filter a URL (request form) and queue it under `fingerprint`, unless this fingerprint was seen recently.
 
         This is for URLs that are requested rather than linked, in a crawl of one process.
         """
@@ -248,7 +248,7 @@ class Admission:
     # -- seeds -----------------------------------------------------------------
 
     def seeds(self, urls: Sequence[str]) -> Making:
-        """Widen the scope by the user's seeds (request forms, at least one), and make the change that queues them."""
+        """Widen the scope by the user's seeds (request forms, must not be empty); build the `Change` that queues them."""
         change = Change()
         yield from self.given(change, urls)
         yield from self.portions(change, urls[0], urls, LinkContext(flags=_SEED))
@@ -275,7 +275,7 @@ class Admission:
     # -- links from other processes ----------------------------------------------
 
     def received(self, received: Received, links: list[Link]) -> Making:
-        """Make the change for an entry of another process; `links` are its links without signals."""
+        """Build the `Change` for an entry of another process; `links` are its links without signals."""
         change = Change()
         change.received = received
         links = self._knowledge.apply_notice(change, links)

@@ -143,7 +143,7 @@ class LinkPolicy:
     def robots(self, change: Change, fetch_task: FetchTask) -> Counted:
         """Follow the sitemaps that a robots.txt names, and /sitemap.xml if guessing is configured.
 
-        Only for hosts in scope: a host outside the scope names pages outside it.
+        This is done only for hosts in scope, because a host outside the scope names pages outside the scope.
         """
         if not self._sitemaps.robots or not self._admission.in_scope(fetch_task.url):
             return 0

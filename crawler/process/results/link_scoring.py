@@ -6,7 +6,7 @@
 
 The process that finds a link scores it, and the score travels as the class in the link's flags.
 Another process is sent what a link adds to the scores sent to it before: the growth of the sum if the order
-adds scores, else the best score. There it is treated like any link. The target of a redirect has the score
+adds scores, else the best score. There the link is treated like any other. The target of a redirect has the score
 of the redirecting page; a sitemap named by robots.txt or an index comes first.
 """
 
@@ -47,7 +47,7 @@ class LinkScoring:
     """Applies the order of new URLs in one process.
 
     Args:
-        bits: 2^bits URLs are remembered, for this process's own links and again for links sent.
+        bits: 2^bits URLs are remembered for links to this process, and as many for links sent to others.
         improve: called with better links to own URLs, and the change that they belong to.
     """
 
@@ -72,7 +72,7 @@ class LinkScoring:
     def scores(
         self, source: LinkSource, urls: Sequence[str], anchors: Sequence[str], depth: int, flags: int
     ) -> Scores:
-        """Return the scores of a page's links, (n,)."""
+        """Return the scores of a page's links, as an array of shape (n,)."""
         page = source.page
         if flags & _SITEMAP:
             return np.ones(len(urls))
@@ -83,12 +83,12 @@ class LinkScoring:
         return np.fromiter((score(link, page) for link in links), np.float64, len(urls))
 
     def own(self, fingerprints: np.ndarray, scores: Scores) -> tuple[list[int], list[int]]:
-        """Return (classes, positions of news) for links to URLs of this process."""
+        """Return the classes of links to URLs of this process, and the positions of links that improve a score."""
         worth, _, news = self._own.add(fingerprints, scores)
         return _classes(worth), np.flatnonzero(news).tolist()
 
     def sent(self, fingerprints: np.ndarray, scores: Scores) -> tuple[list[int], list[int]]:
-        """Return (classes, positions of news) for links to another process, with the classes of what they add there."""
+        """Return the classes to send with links to another process, and the positions of links that improve a score."""
         worth, told, news = self._sent.add(fingerprints, scores)
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 
@@ -99,12 +99,12 @@ class LinkScoring:
 
     @staticmethod
     def scores_in(links: Sequence[Link]) -> Scores:
-        """Return the scores of links that another process sent, (n,)."""
+        """Return the scores of links that another process sent, as an array of shape (n,)."""
         return np.fromiter((score_of(class_in(link.flags)) for link in links), np.float64, len(links))
 
 
 def _classes(worth: Scores) -> list[int]:
-    """Return the classes of scores, as `orders.classes.class_of` computes them."""
+    """Return the class of each score, computed as in `orders.classes.class_of`."""
     places = np.rint(-PER_OCTAVE * np.log2(np.maximum(worth, LEAST)))
     found: list[int] = np.clip(places, 0, WORST).astype(np.intp).tolist()
     return found

@@ -39,7 +39,7 @@ class StoredNotices:
         self._intake = intake
         self._queue, self._kept = queue, kept
         self._keys: dict[_Name, list[bytes]] = {}
-        self._number = 0  # the highest number in use
+        self._number = 0  # the highest number of a notice
 
     def load(self) -> list[Notice]:
         """Return the notices of earlier runs; damaged ones are left for `crawler check`."""

@@ -7,7 +7,7 @@
 
 A *refresh* (a fetch task with the flag REFRESH, for a known page) differs in two points.
 It is counted separately, under `refresh.`, because its URL is done already; the same holds
-for a known page that was queued again (AGAIN). And if its content is unchanged, its
+for a known page that was queued again (AGAIN). And if the content of the page is unchanged, its
 links are not followed again (`shows_news`).
 
 A change is made in one step, or by a generator that pauses between portions of
@@ -60,7 +60,7 @@ _AGAIN = LinkFlag.AGAIN
 _NEWS = LinkFlag.NEWS
 _KNOWN = _REFRESH | _AGAIN
 _EXTERNAL = LinkFlag.EXTERNAL
-_APART = 0.002  # seconds between two captures of one fingerprint: keys have milliseconds
+_APART = 0.002  # seconds between two captures of one fingerprint: their keys contain the time in milliseconds
 # Answers that contain the site's statements; they get no receipt.
 _ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)
 Pauses = Generator[None, None, None]
@@ -141,7 +141,7 @@ class ResultProcessor:
         return not self._pages.shows_known(fetch, fetch_task)
 
     def note_site(self, fetch: Fetch) -> None:
-        """Note in an answer what its site now says about the use of its pages."""
+        """Note in an answer what the site that sent it now says about the use of the site's pages."""
         if self._stamping is not None:
             fetch.site = self._stamping.book.note(authority(fetch.url))
 
@@ -152,7 +152,7 @@ class ResultProcessor:
         return self._stamping.wanted_files(fetch, extracted, now)
 
     def site_file(self, page: Fetch, url: str, fetch: Fetch, now: float) -> Callable[[], Change]:
-        """Take the answer to the request for a file about a page's site; return the function that makes its change."""
+        """Learn from the answer to a request for a site's file; return the function that builds its `Change`."""
         assert self._stamping is not None
         item = self._stamping.book.learn(authority(page.url), url, fetch, now)
 
@@ -178,7 +178,7 @@ class ResultProcessor:
         self._pages.digest_ahead(fetch)
 
     def known_content(self, fetch_task: FetchTask) -> bytes:
-        """Return the stored content of a page that is refetched; b"" if none can be read."""
+        """Return the stored content of a page that is refetched; b"" if no content can be read."""
         try:
             copy = self._pages.get(fetch_task.fingerprint, with_noarchive=True)
         except DamageError:
@@ -186,7 +186,7 @@ class ResultProcessor:
         return b"" if copy is None else copy.content
 
     def stored_answer(self, url: str) -> Fetch | None:
-        """Return the newest complete answer of a URL in the archive; None if none can be read."""
+        """Return the newest complete answer of a URL in the archive; None if no answer can be read."""
         form = canonical(url)
         try:
             copy = self._pages.answer_of(form) if form is not None else None
@@ -204,10 +204,10 @@ class ResultProcessor:
         )
 
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
-        """Make the change for the fetch of a page, final or to be retried."""
+        """Build the `Change` for the fetch of a page; the fetch may be final, or may be tried again later."""
         change = Change()
         decision = self._settle(fetch_task, fetch, now)
-        # Before the links, because they may move URLs of the same host.
+        # The decision is staged before the links, because they may move URLs of the same host.
         self._frontier.stage(decision, change)
         fetch.final = decision.end is End.DONE
         before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
@@ -240,7 +240,7 @@ class ResultProcessor:
     def _keep_earlier(
         self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float, *, final: bool
     ) -> None:
-        """Store the earlier answers of a chain under the fingerprint of its request, each at an instant of its own."""
+        """Store the earlier answers of a chain under the fingerprint of its first request, each at another instant."""
         hops, next_at = [], fetch.began or now
         for hop in reversed(fetch.earlier):
             next_at = hop.began = min(hop.began, next_at - _APART)
@@ -284,7 +284,7 @@ class ResultProcessor:
                 self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
-        """Follow a page's links, and record their number in its page record; a failure keeps that of the stored copy."""
+        """Follow a page's links and note their number in its record; after a failure, the stored copy's number stays."""
         fetch_task, fetch = capturing.fetch_task, capturing.fetch
         if fetch.outcome is Outcome.INTERNAL_ERROR:
             extracted = None
@@ -314,14 +314,14 @@ class ResultProcessor:
     # -- hosts -----------------------------------------------------------------
 
     def robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:
-        """Make the change for the answer to a robots.txt request, at the end of its redirects."""
+        """Build the `Change` for the answer to a robots.txt request, at the end of its redirects."""
         change = yield from self.hop_robots(fetch_task, fetch, now)
         yield from self._as_far_as_possible(change, fetch_task, self._link_policy.robots(change, fetch_task))
         self._release(change, self._settle(fetch_task, fetch, now))
         return change
 
     def hop_robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:
-        """Make the change for a robots.txt fetched for a request outside the queues; its host's state does not change."""
+        """Build the `Change` for a robots.txt fetched for a request outside the queues; its host's state stays."""
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
         yield from self._read_robots(change, fetch_task, fetch, now)
@@ -358,7 +358,7 @@ class ResultProcessor:
         )
 
     def unresolved(self, fetch_task: FetchTask, failure: Fetch, now: float) -> Change:
-        """Make the change for a host whose addresses could not be found."""
+        """Build the `Change` for a host whose addresses could not be found."""
         change = Change()
         change.count(f"hosts.{failure.outcome}")
         self._release(change, self._settle(fetch_task, failure, now))
@@ -372,7 +372,7 @@ class ResultProcessor:
         return gone
 
     def retiring(self, matches: Callable[[str], object], commit: Callable[[Change], None]) -> Counted:
-        """Retire the URLs that match, in portions; pass the change of each to `commit`, pause, return their number."""
+        """Retire matching URLs in portions: pass each one's `Change` to `commit`, then pause; return how many URLs."""
         count, begin = 0, PARKED
         while begin:
             change = Change()
@@ -414,7 +414,7 @@ class ResultProcessor:
         *,
         final: bool = True,
     ) -> Capturing:
-        """Capture a fetch for storage, with its receipt; if that raises, capture only the fact that it was made."""
+        """Capture a fetch for storage, with its receipt; if that raises, capture only the fact that a fetch was made."""
         try:
             tags = header_directives(fetch.headers, self._token)
             before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None

@@ -1,4 +1,4 @@
-"""Brings the seeds, which are given in pieces, to the frontier by a sequence of changes.
+"""Brings the seeds, which are given as a series of lists, to the frontier by a sequence of changes.
 
 command line, file, configuration --> crawl/seeds.py: canonical, in pieces
     one process, or a node         Seeds                     every seed is treated like any link
@@ -26,8 +26,8 @@ Pieces = Iterable[Sequence[str]]
 Own = Callable[[Sequence[str]], Sequence[str]]
 KNOWN_AT_ONCE = 1000  # known pages queued per commit
 _AGAIN, _OWN_REQUEST = LinkFlag.AGAIN, LinkFlag.OWN_REQUEST
-# RETIRED is included: these URLs lost copies erased by date, or their withdrawal was undone. Withdrawn URLs have no
-# # record.
+# RETIRED is included: the copies of these URLs were erased by date, or their withdrawal was undone. URLs that are still
+# withdrawn have no record.
 _ASKED_AGAIN = frozenset(
     {PageState.STORED, PageState.REDIRECTED, PageState.GONE, PageState.FAILED, PageState.RETIRED}
 )
@@ -36,7 +36,7 @@ _ASKED_AGAIN = frozenset(
 def seed_changes(
     pieces: Pieces, admission: Admission, knowledge: SiteKnowledge, *, scope: str, own: Own | None
 ) -> Iterator[Maker]:
-    """Yield functions that make the changes which queue the canonical seeds, in order.
+    """Yield functions that build changes: these queue the canonical seeds, in order.
 
     `own` selects the seeds of this process if all processes read the same pieces, which must then be
     readable more than once; None if the pieces are for this process alone. The scope (`crawl.scope`)
@@ -60,7 +60,7 @@ def known_changes(
     all_records: Callable[[], Iterable[tuple[int, PageRecord]]],
     queue_again: Callable[[Sequence[Link]], Change],
 ) -> Iterator[Maker]:
-    """Yield functions that make the changes which queue known pages again, unless they are queued already."""
+    """Yield functions that build changes: these queue known pages again, unless the pages are queued already."""
     queued = np.unique(np.fromiter(queued_fingerprints(), np.uint64))
     asked = (
         _again(fingerprint, record)

@@ -85,7 +85,7 @@ class SignalIntake:
         self._now = now
 
     def decide(self, raw_urls: Sequence[str], source: str, said: Signalled) -> Making:
-        """Make the change for URLs that `source` ("name" or "name:who") reports as changed; `said` receives the fates."""
+        """Build the `Change` for URLs that `source` ("name" or "name:who") reports as changed; note fates in `said`."""
         change = Change()
         number, met = source_number(source), set[str]()
         for portion in portions(raw_urls):
@@ -95,7 +95,7 @@ class SignalIntake:
         return change
 
     def received(self, received: Received, links: list[Link]) -> Making:
-        """Make the change for `links` from another process: links to follow, and signals for URLs of this process."""
+        """Build the `Change` for `links` from another process: links to follow, and signals for URLs of this process."""
         signals = [link for link in links if link.flags & _SIGNAL]
         if not signals:
             return (yield from self._admission.received(received, links))
@@ -122,7 +122,7 @@ class SignalIntake:
         self._refresh.changes.note_dated(fetch_task.fingerprint, own, extracted.told_by, now, change)
 
     def _forms(self, raw_urls: Sequence[str], met: set[str], said: Signalled) -> list[str]:
-        """Return the request forms of valid URLs, each once; `met` holds those of earlier calls."""
+        """Return the request forms of valid URLs, each once; `met` holds the forms that earlier calls returned."""
         forms = []
         for raw_url in raw_urls:
             form, rule = self._intake.form(raw_url) if len(raw_url) <= RAW_CHARS_MAX else ("", TOO_LONG)

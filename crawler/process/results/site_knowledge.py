@@ -3,7 +3,7 @@
     scope          widened by seeds and by the targets of their redirects; the same in all processes
     equivalences   http -> https, www <-> apex, proven by redirects; each process has its own
 
-Both are stored with the change that taught them. The other processes learn of a wider scope
+Scope and equivalences are stored with the change that taught them. The other processes learn of a wider scope
 by notices: links with the flag SCOPE, sent through the outbox, because the loss of a notice
 would lose links.
 """
@@ -52,7 +52,7 @@ class SiteKnowledge:
     # -- scope ---------------------------------------------------------------
 
     def widen(self, change: Change, urls: Sequence[str]) -> list[str]:
-        """Add URLs (request forms) to the scope; return those that widened it."""
+        """Add URLs (request forms) to the scope; return the URLs that widened it."""
         return self._keep_scope(change, [url for url in urls if self._filter.widen(url)])
 
     def _keep_scope(self, change: Change, grown: list[str]) -> list[str]:
@@ -77,7 +77,7 @@ class SiteKnowledge:
             self._tell(change, self._give(change, urls), self._peers, _SCOPE | _SEED)
 
     def _give(self, change: Change, urls: Sequence[str]) -> list[str]:
-        """Allow credentials for `urls`, and store the scope with the change; return the URLs that are new to it."""
+        """Allow credentials for `urls`, and store the scope with the change; return the URLs that the scope lacked."""
         return self._keep_scope(change, [url for url in urls if self._filter.scope.give(url)])
 
     def trusts(self, url: str) -> bool:
@@ -91,7 +91,7 @@ class SiteKnowledge:
     def _tell(self, change: Change, urls: Sequence[str], peers: Sequence[str], flags: int = _SCOPE) -> None:
         if not urls:
             return
-        # Not the fingerprint of the link itself, because a compaction of the outbox would keep only one of the two.
+        # A notice needs another fingerprint than the link: a compaction of the outbox keeps only one of two equal ones.
         kind = _LOW_48 if flags == _SCOPE else _LOW_48 >> 1
         notices = [Link(self._fingerprint(url) ^ kind, url, flags=flags) for url in urls]
         change.foreign += [(peer, list(notices)) for peer in peers]
@@ -111,7 +111,7 @@ class SiteKnowledge:
     # -- equivalences ----------------------------------------------------------
 
     def redirected(self, change: Change, fetch: Fetch) -> None:
-        """Note the target of an authority's redirect; enough equal ones prove that two authorities are one site."""
+        """Note the target of an authority's redirect; enough equal redirects prove that both are one site."""
         target = resolve(fetch.url, fetch.location)
         if target is not None and self._equivalences.redirected(fetch.url, target):
             change.put(EQUIVALENCES, seal(_encode_json(self._equivalences.state())))

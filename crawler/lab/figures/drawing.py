@@ -97,7 +97,7 @@ MARKERS = {
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The user's options; `instances` 0: use the figure's own number."""
+    """The user's options; with `instances` 0, each figure uses its own number of instances."""
 
     seed: int = 1
     instances: int = 0
@@ -161,7 +161,7 @@ def draw(
     form: str = picture_format.FORMATS[0],
     dpi: int = picture_format.DPI,
 ) -> None:
-    """Draw one figure and write NAME.png or NAME.pdf, and NAME.csv, to `folder`."""
+    """Draw one figure; write it to `folder` as NAME.png or NAME.pdf, and its data as NAME.csv."""
     require("matplotlib")
     module, function = FIGURES[name]
     options = msgspec.structs.replace(options, report=ProgressLine(name, SystemClock()))
@@ -176,7 +176,7 @@ def draw(
 
 
 def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> tuple[Any, Any]:
-    """Return a figure with a size in inches and its axes, without a window system."""
+    """Return a figure of a size in inches, and its axes; no window system is needed."""
     require("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -242,7 +242,7 @@ def _spread(values: np.ndarray) -> bool:
 def grouped_bars(
     axes: Any, groups: list[str], series: dict[str, list[tuple[float, float]]], labels: Callable[[str], str]
 ) -> None:
-    """Draw bars of (height, standard error) side by side for each group, in the policies' colours."""
+    """Draw for each group bars side by side, each a (height, standard error), in the colours of the policies."""
     width = 0.8 / len(series)
     for k, (name, values) in enumerate(series.items()):
         places = np.arange(len(groups)) + (k - (len(series) - 1) / 2) * width

@@ -22,7 +22,7 @@ from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.urls.canonical import resolve
 
 NEIGHBOURS = 8  # number of other hosts that each host's first page links to
-PAGES_LEAST = 8  # the least number of pages of a host
+PAGES_LEAST = 8  # a host must have at least this number of pages
 
 
 class LinkGraph(msgspec.Struct):
@@ -60,7 +60,7 @@ def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDAr
 
 
 def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
-    """Return the graph of a documentation folder, with the `pages_max` pages of each host nearest to its first page.
+    """Read the graph of a documentation folder: per host the `pages_max` pages that are nearest to its first page.
 
     Raises:
         UsageError: no host has `PAGES_LEAST` pages.

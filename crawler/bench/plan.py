@@ -223,7 +223,7 @@ def read_units(path: Path) -> UnitCosts:
 
 
 def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
-    """Return a plan as a table, with ranges for figures that depend on measurements, and the assumptions."""
+    """Return a plan as a table with its assumptions; figures that depend on measurements are ranges."""
     rows = [
         ("pages per second", f"{found.rate:,.1f}, bounded by {found.bottleneck}"),
         ("time", _scaled(found.days * DAY, _TIMES)),
@@ -248,7 +248,7 @@ def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
 
 
 def _rendering(found: Plan, goal: Goal) -> str:
-    """Return a line with the cost of showing pages in a browser; "" if none is shown."""
+    """Return a line with the cost of showing pages in a browser; "" if no page is shown."""
     if not goal.rendered:
         return ""
     return (
@@ -268,7 +268,7 @@ def _assumed(goal: Goal) -> str:
 
 
 def _scaled(cost: CostRange, units: Scale) -> str:
-    """Return a range in the largest unit that its middle reaches, otherwise in the smallest."""
+    """Format a range in the largest unit that its middle value reaches, or else in the smallest unit."""
     size, name = next((unit for unit in units if cost.mid >= unit[0]), units[-1])
     return _range(cost * (1 / size), name)
 

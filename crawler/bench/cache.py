@@ -131,9 +131,8 @@ def _one_by_one(add: Add, keys: Iterable[int]) -> tuple[float, int]:
 
 def measure(bits: int, links: streams.Fingerprints) -> list[tables.Row]:
     """Return a row per cache of 2^`bits` keys: CPU time per request, its ratio to the first row's, miss rate."""
-    keys = np.bitwise_or(
-        links << np.uint64(16), links >> np.uint64(48)
-    )  # rotated by 16 bits, as a crawl does
+    # rotated by 16 bits, as a crawl does
+    keys = np.bitwise_or(links << np.uint64(16), links >> np.uint64(48))
     numbers = keys.tolist()
     cache = ClockCache(bits)
     began = time.process_time()

@@ -140,9 +140,8 @@ ROUNDED = 1e-9  # a rounding error up to this size does not add a process
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,000 links of 400 pages)
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
-LINKS_LOG_MAX = float(
-    _DEFAULT.due.log_bytes_max
-)  # a consumed file of the links log is deleted when the next file begins
+# a consumed file of the links log is deleted when the next file begins
+LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)
 WRITE_BUFFER = float(
     _DEFAULT.store.write_buffer_bytes
 )  # data that is not yet in a table: at most two buffers in memory

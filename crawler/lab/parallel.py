@@ -23,9 +23,8 @@ def results(play: Callable[[Task], Result], tasks: Sequence[Task], processes: in
     if min(processes, len(tasks)) <= 1:
         yield from map(play, tasks)
         return
-    context = multiprocessing.get_context(
-        "spawn"
-    )  # a forked process would share LevelDB and threads with the caller
+    # a forked process would share LevelDB and threads with the caller
+    context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(processes, len(tasks)), mp_context=context) as pool:
         try:
             yield from pool.map(play, tasks)

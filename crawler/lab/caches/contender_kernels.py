@@ -84,9 +84,8 @@ def s3fifo_misses(ids, distinct, size, bins):
     small_size = max(1, size // 10)
     main_size = size - small_size
     uses = np.full(distinct, _NONE, np.int8)  # _NONE: the item is not in the cache
-    left = np.full(
-        distinct, -(1 << 62), np.int64
-    )  # sequence number that an item got when it left the small queue
+    # sequence number that an item got when it left the small queue
+    left = np.full(distinct, -(1 << 62), np.int64)
     small = np.empty(size + 1, np.int32)  # rings
     main = np.empty(size + 1, np.int32)
     small_head = small_count = main_head = main_count = departures = 0
@@ -186,14 +185,12 @@ def wtinylfu_misses(ids, distinct, size, bins):
     sketch = np.zeros(4 * width, np.uint8)
     place = np.full(distinct, _NONE, np.int32)
     held = np.empty(size, np.int32)
-    part = np.zeros(
-        size, np.int8
-    )  # part of the cache that holds the item: 0 window, 1 probation, 2 protected
+    # part of the cache that holds the item: 0 window, 1 probation, 2 protected
+    part = np.zeros(size, np.int8)
     counts = np.zeros(3, np.int64)
     heads = np.array([size, size + 1, size + 2])
-    before = np.arange(
-        size + 3
-    )  # circular lists; the predecessor of a list's head is its least recently used item
+    # circular lists; the predecessor of a list's head is its least recently used item
+    before = np.arange(size + 3)
     after = np.arange(size + 3)
     misses = np.zeros(bins, np.int64)
     requests = count = 0
@@ -208,9 +205,8 @@ def wtinylfu_misses(ids, distinct, size, bins):
             slot = place[item]
             if slot != _NONE:
                 _unlink(before, after, slot)
-                if (
-                    part[slot] == 1
-                ):  # the item was requested again: it moves from probation to the protected part
+                # the item was requested again: it moves from probation to the protected part
+                if part[slot] == 1:
                     counts[1] -= 1
                     counts[2] += 1
                     part[slot] = 2

@@ -63,9 +63,8 @@ def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUN
         if not inside:
             continue
         share = sum(each.fresh for each in inside) / len(inside)
-        left: dict[int, float] = defaultdict(
-            float
-        )  # by page: the number of fresh answers beyond the number expected
+        # by page: the number of fresh answers beyond the number expected
+        left: dict[int, float] = defaultdict(float)
         for each in inside:
             left[each.page] += each.fresh - share
         error = math.sqrt(sum(value * value for value in left.values())) / len(inside)

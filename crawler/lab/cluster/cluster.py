@@ -35,9 +35,8 @@ from crawler.lab.cluster.virtual_network import VirtualNetwork
 from crawler.storage.faults import reach
 
 ENDING_MAX = 7_200.0  # a finite crawl must end within this number of virtual seconds after the last fault
-LOOK_EVERY = (
-    10.0  # virtual seconds between two checks of the outboxes, which also check whether the run has ended
-)
+# virtual seconds between two checks of the outboxes, which also check whether the run has ended
+LOOK_EVERY = 10.0
 LOOKS = 5_000  # the number of checks in a long run
 MEMORY = Path("/dev/shm")
 

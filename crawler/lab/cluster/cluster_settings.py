@@ -80,15 +80,13 @@ class Observed(msgspec.Struct):
     cloned_at: float = 0.0
     restored: dict[str, float] = {}  # name -> the last instant at which its disk was restored from a backup
     told_to_stop: dict[int, float] = {}  # life -> the instant at which TERM told it to stop
-    limits: dict[
-        int, int
-    ] = {}  # life -> the limit on pages per host and depth under which it ran, if there was one
+    # life -> the limit on pages per host and depth under which it ran, if there was one
+    limits: dict[int, int] = {}
     begun: dict[int, float] = {}  # life -> seconds from the start of the run to its beginning
     survivors: dict[str, str] = {}  # name -> machine on which the process of that name finished
     wire_writes: int = 0
-    levels: dict[
-        str, list[float]
-    ] = {}  # label of a machine -> the value of the next page of its process, at each check
+    # label of a machine -> the value of the next page of its process, at each check
+    levels: dict[str, list[float]] = {}
     outbox_max: int = 0  # the largest number of links that waited in all outboxes at the same time
     counters: dict[str, int] = {}  # the final counters, summed over all processes
 

@@ -14,14 +14,8 @@ from crawler.lab.cluster.operator_acts import OperatorActs
 from crawler.lab.cluster.population import PORT, Population
 
 POINT_WAIT = 60.0  # seconds for which a kill waits for its point; after that it happens anywhere
-OF_LIVES = (
-    "kill",
-    "power",
-    "clock",
-    "stop",
-    "clone",
-    "restore",
-)  # kinds of faults that need a running process
+# kinds of faults that need a running process
+OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore")
 
 
 class FaultInjector:

@@ -90,10 +90,8 @@ ROOM_MAX = (
 )
 BACKUP_MAX = 30.0  # the most seconds from a copy of a disk to its start, or from a backup to its restoration
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
-BEHIND = (
-    0.001,
-    0.3,
-)  # seconds from a point to a kill, log-uniform: about as long as a message, a sync or a group takes
+# seconds from a point to a kill, log-uniform: about as long as a message, a sync or a group takes
+BEHIND = (0.001, 0.3)
 BOOT = 5.0  # seconds until a machine is back; by then the servers have answered the requests of its last life
 AT_ONCE = 0.2  # seconds until a service manager restarts a process
 

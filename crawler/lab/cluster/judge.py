@@ -44,13 +44,8 @@ SLACK = 1e-3  # seconds of tolerance, because clocks and floating-point sums dif
 RATE_WINDOW = 20.0  # seconds over which the rate is measured
 RATE_SLACK = 1.15  # tolerated factor on the rate: shares of the rate change while messages are on their way
 CLONE_MAX = 120.0  # seconds within which one of two processes of the same name must stop
-CUT_OFF = (
-    "partition",
-    "stop",
-    "loss",
-    "reset",
-    "rerun",
-)  # faults after which a process may wait for ended ones
+# faults after which a process may wait for ended ones
+CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")
 AWAY = ("kill", "power", "partition", "stop", "clock", "loss")  # faults that keep messages from a process
 STALL_MAX = 900.0  # in seconds; a host that is down is retried after 60, 120 and 240 seconds
 STALE_AFTER = 4.0  # tolerated factor on the configured maximum age

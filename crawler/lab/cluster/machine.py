@@ -186,9 +186,8 @@ class SystemCalls:
             self._kept.add(descriptor)
         life.descriptors.clear()
         for descriptor in _open_below(life.machine.folder):
-            os.dup2(
-                self._null, descriptor, inheritable=False
-            )  # the object that holds this descriptor may close it later
+            # the object that holds this descriptor may close it later
+            os.dup2(self._null, descriptor, inheritable=False)
 
     # -- the calls ------------------------------------------------------------------
 

@@ -45,9 +45,8 @@ RESTART = 3.0  # seconds until a failed process is restarted
 # Seconds until the operator looks at a waiting process: more than a patience and a silence.
 VISIT_AFTER = 400.0
 STOPPED = "signal"  # the reason with which TERM stops a process
-FRUITLESS_MAX = (
-    60  # after this many failed starts in a row without any request in between, the crawl makes no progress
-)
+# after this many failed starts in a row without any request in between, the crawl makes no progress
+FRUITLESS_MAX = 60
 
 
 class Population:
@@ -75,9 +74,8 @@ class Population:
         self.running: dict[str, tuple[Life, Process]] = {}
         self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
         self.stored: dict[str, Stored] = {}  # the data that the last life on each machine has stored
-        self._to_recover: dict[
-            str, str
-        ] = {}  # machine -> the process whose lost links its own process must find first
+        # machine -> the process whose lost links its own process must find first
+        self._to_recover: dict[str, str] = {}
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
         self.first_commands: dict[
             str, list[dict[str, Any]]

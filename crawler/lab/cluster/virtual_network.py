@@ -89,9 +89,8 @@ class VirtualNetwork:
                 break
             if listening is None:
                 raise ConnectionRefusedError("connection refused")
-            await asyncio.sleep(
-                RETRANSMIT
-            )  # wait as TCP does, which repeats the SYN until the caller gives up
+            # wait as TCP does, which repeats the SYN until the caller gives up
+            await asyncio.sleep(RETRANSMIT)
         near, far = VirtualTransport(self, life), VirtualTransport(self, listening.life)
         near.other, far.other = far, near
         protocol = factory()

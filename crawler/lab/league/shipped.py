@@ -25,10 +25,8 @@ SHIPPED: dict[str, dict[str, object]] = {
     "interval": {"policy": "interval"},
     "azar-lds": {"policy": "azar-lds"},
 }
-DEAF = {
-    "uniform",
-    "interval",
-}  # the policies that ignore signals; the other policies learn rates from signals, too
+# the policies that ignore signals; the other policies learn rates from signals, too
+DEAF = {"uniform", "interval"}
 
 
 class PolicyView(Protocol):

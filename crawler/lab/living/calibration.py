@@ -61,9 +61,8 @@ class Calibration:
     ) -> None:
         self._policy, self._changes, self._died = policy, changes, died
         self._next, self._step = begin, (end - begin) / LOOKS
-        self.sums = np.zeros(
-            (len(KINDS), DECILES, 3)
-        )  # by decile: copies, their stated probabilities, current copies
+        # by decile: copies, their stated probabilities, current copies
+        self.sums = np.zeros((len(KINDS), DECILES, 3))
 
     def sample(self, seen: Sequence[int], now: float) -> None:
         """If a sample is due, compare stated probabilities with the truth; page k's copy includes `seen[k]` changes."""

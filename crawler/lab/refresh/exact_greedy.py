@@ -52,9 +52,8 @@ CERTAIN = cython.declare(cython.Py_ssize_t, CERTAIN_FORM)
 SIGNALS_ONLY = cython.declare(cython.Py_ssize_t, SIGNALS_ONLY_FORM)
 INFINITY = cython.declare(cython.double, float("inf"))
 
-_BIT_MORE = cython.declare(
-    cython.double, 1.0 + 1e-12
-)  # margin on bounds, so that rounding does not hide an equal value
+# margin on bounds, so that rounding does not hide an equal value
+_BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)
 _STRIDE = cython.declare(cython.double, 64.0)  # ticks between two sortings of the candidates
 _RECENT = cython.declare(cython.Py_ssize_t, 256)  # the most crossings and signals between two sortings
 # The level is raised after sorting this many candidates per page, which costs as much as recomputing all crossings.

@@ -25,7 +25,7 @@ from crawler.pages.formats.text import text_of
 
 
 def _bare(directory: Path) -> tuple[int, float]:
-    """Return (HTML pages, CPU seconds to parse them and extract their text)."""
+    """Parse all HTML pages and extract their text; return the number of pages and the CPU seconds."""
     with opened(directory) as crawled:
         stored = (page for _, page in newest_pages(crawled.archives, Selection()))
         html = (page for page in stored if is_html(page.capture.content_type))

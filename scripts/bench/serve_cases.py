@@ -67,7 +67,7 @@ GZIP = "Accept-Encoding: gzip"
 
 class Case(NamedTuple):
     connections: int = 16
-    few: bool = False  # True: requests only pages that the cache holds
+    few: bool = False  # whether only pages that the cache holds are requested
     fields: str = ""
     tags: bool = False
     coded: bool = False
@@ -118,7 +118,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def ports_of(folder: Path) -> list[int]:
-    """Return the ports of the three sites, kept with the crawl, since its URLs contain them."""
+    """Return the ports of the three sites; they are stored with the crawl, because its URLs contain them."""
     kept = folder / "ports"
     if not kept.exists():
         kept.write_text(" ".join(map(str, free_ports(3))))

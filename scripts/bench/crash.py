@@ -14,8 +14,7 @@ stays lost. The server's log and the WARC files are the evidence. Rows:
     seeds                a list of seeds instead of a tree, killed while the list is read
     seeds loaded         33 times as many seeds as pages (a million), loaded with kills but not fetched
     planted bugs         a page is marked as done before its links are stored; WARC files are not truncated: the script
-    must
-                         detect these bugs
+                         must detect these bugs
     around               events around a crawl (`tests/faults/around.py`): readers beside it, wrong clocks, a process
                          restored from a backup, killed repairs, cut segments, reshards, hostile directories; and a
                          planted bug that each scenario must detect. At most 1,000 pages, with --processes and --engine.

@@ -1,7 +1,7 @@
 """The judge's rules about the stores: what their records say about the archive and the path to a page.
 
-misfiled          a capture does not lead to its record in the archive, or a revisit does not lead to a response with its
-payload
+misfiled          a capture does not lead to its record in the archive, or a revisit does not lead to a response with
+                  its payload
 misrecorded       the depth of a page is more than that of a page that links to it plus one, or less than the
                   shortest path from the seed; or the target of a redirect is deeper than the redirect, or has a wrong
                   number of hops

@@ -95,7 +95,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     host_memory: CostRange
     refreshed_memory: CostRange  # bytes per known page in the schedule
     machine: str = ""
-    # Costs of a page shown in a browser, with the answers to its requests, and of the browser (`render/README.md`, "Cost")
+    # Costs of a page shown in a browser with its subresources, and of the browser (`render/README.md`, "Cost")
     render_cpu: CostRange = CostRange(0.1, 0.2, 0.5)
     browser_memory: CostRange = CostRange(200e6, 320e6, 1074e6)  # up to `render.memory_bytes_max`
 

@@ -6,9 +6,10 @@
     crawler crawl https://example.org/ --dir sample --max-pages 5000 && crawler plan --sample sample --pages 1e6
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
-The estimate is computed from unit costs (crawler/bench/planning.py): those of a reference machine,
-or those that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. With --sample,
-arguments that are not given are taken from a small crawl: hosts, pages of the largest host, sizes, links, times.
+The estimate is computed from unit costs (crawler/bench/planning.py): the costs of a reference machine,
+or the costs that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. With
+--sample, arguments that are not given are taken from a small crawl: hosts, pages of the largest host, sizes, links,
+times.
 """
 
 import argparse
@@ -36,7 +37,7 @@ from crawler.config import PolitenessConfig
 from crawler.errors import UsageError
 
 POLITENESS = PolitenessConfig()
-Scale = tuple[tuple[float, str], ...]  # (size of the unit, its name), the largest first
+Scale = tuple[tuple[float, str], ...]  # pairs (size of a unit, its name), the largest unit first
 _TIMES: Scale = ((DAY, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "s"))
 _SIZES: Scale = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
 _SPEEDS: Scale = ((125e3, "Mbit/s"), (125.0, "kbit/s"))

@@ -1,7 +1,7 @@
 """Reads from a sample crawl the arguments of `crawler plan`, such as links per page, in the units of these arguments.
 
 These facts are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl. The crawl may be
-running. The distribution of pages over hosts is that of the sample: the largest host of a larger crawl is assumed to
+running. Pages are assumed to be distributed over hosts as in the sample: the largest host of a larger crawl is assumed to
 have the same share of the pages.
 """
 

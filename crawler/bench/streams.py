@@ -1,4 +1,4 @@
-"""Streams of link fingerprints like those of crawls (Broder, Najork, Wiener 2003, section 5.2).
+"""Streams of link fingerprints such as crawls produce (Broder, Najork, Wiener 2003, section 5.2).
 
 T hosts are crawled at the same time, one page after another in random order, each
 for some hundreds of pages. The links of a page are consecutive. A link is

@@ -11,7 +11,7 @@ live page, and the same share among the answers that stated P[fresh] = p. `--cha
 over all pages.
 
 By Zipf's law a sixth of all requests go to one page of 300, so one page's freshness affects the result strongly, and
-figures of one web differ by .03 from those of another. The printed errors therefore treat pages as drawn at random.
+figures of two webs differ by .03. The printed errors therefore treat pages as drawn at random.
 `--webs` runs that many pairs at once, each on its own web with its own readers, and adds up their results.
 `--exponent` 0 requests all pages equally often.
 

@@ -49,7 +49,7 @@ def files_by_kind(directory: Path) -> dict[str, Path]:
 
 
 def damage(path: Path, how: str) -> None:
-    """Damage the file (or folder, which can only be deleted)."""
+    """Damage this file; if it is a folder, delete it, the only damage that a folder can have."""
     if path.is_dir():
         shutil.rmtree(path)
         return

@@ -3,7 +3,7 @@
     python scripts/bench/export.py DIR
 
 The reference parses each page and extracts its text in one process, and does nothing else.
-An export with text cannot be cheaper. CPU is that of all processes.
+An export with text cannot be cheaper. The CPU time is the sum over all processes.
 """
 
 import sys

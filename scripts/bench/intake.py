@@ -3,7 +3,7 @@
     python scripts/bench/intake.py DIR... [--pages N] [--memo BYTES] [--rounds N]
 
 Each DIR stands for a host: its .html files are parsed once, outside the
-measurement, and their hrefs are processed as in a crawl, one page of each host in turn.
+measurement, and their hrefs are processed as in a crawl, which takes one page of each host in turn.
 The script prints microseconds per page and per link for the intake with scope `any` and a memo, for a second pass in
 which all links are known, for the intake without a memo, and, as the reference in the same run, for a bare
 `ada_url.join_url` of every href; then the cost of the single steps.

@@ -12,7 +12,7 @@ server must run. The server's log is the evidence:
     extra     pages that are not in the truth: the truth of a set knows only <a href>, not frames
 
 Whatever their number of processes, crawls must fetch the same pages, each once, and end without help.
-CPU is that of the whole process tree, user and system, including start and end.
+CPU is the user and system time of the whole process tree, including start and end.
 `marginal` excludes these: it subtracts a crawl of the seeds alone, because the start of a
 process costs the same however many pages it fetches. The numbers of processes
 take turns; the cheapest of the repeats counts, because other load can only add to it.
@@ -25,8 +25,8 @@ with the most.
 On a shared core even the cheapest repeat is disturbed. `--constant` (needs
 linux-perf) samples the crawls, and compares the CPU of all repeats in units of the
 CPU spent in SHA-1 and deflate: this work is the same for any number of processes,
-and slows down like the rest. The error is that of the mean over the repeats.
-The CPU in the table includes that of perf.
+and slows down like the rest. The printed error is the error of the mean over the repeats.
+The CPU in the table includes the CPU of perf.
 """
 
 import argparse

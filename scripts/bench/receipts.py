@@ -3,7 +3,7 @@
     python scripts/bench/receipts.py [--pages 20000] [--hosts 200] [--rounds 5]
 
 Each round stores the same pages twice in one process, in directories that are removed afterwards: without receipts and
-with them, in alternating order. Bytes in the store are those of keys and values, before compression. There are three
+with them, in alternating order. Bytes in the store are counted in keys and values, before compression. There are three
 webs: `silent` has no statements; `spoken` has statements in robots.txt; `paths` has statements for parts of the site in
 robots.txt, and in headers and meta elements of one page in four. The script prints medians over the rounds; a page's
 receipts should take at most 30 us, and 40 bytes in the store.
@@ -58,7 +58,7 @@ class Cost(NamedTuple):
 
 
 def pages(web: str, count: int, hosts: int) -> list[tuple[Fetch, Extracted]]:
-    """Return the answers, host by host in turn as a crawl fetches them."""
+    """Return the answers in the order of a crawl, which takes one page of each host in turn."""
     found = []
     for number in range(count):
         own = web == "paths" and number // hosts % 4 == 0

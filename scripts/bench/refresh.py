@@ -4,7 +4,7 @@
 
 PAGES (default 1,000,000; try 1e7) in directories of 33 and hosts of 1,000 are added a
 thousand at a time, as on opening. PICKS (200,000) are timed, each with two signals
-(found by fingerprint) and the crawl's own learning. The reference of the same run is a heapq of (deadline, page)
+(found by fingerprint) and the crawl's own learning. The reference in the same run is a heapq of pairs (deadline, page)
 that only pops and pushes, with the same look-ups. Next, the script measures the longest calls (CPU time), also while a
 signal to all pages is processed, and the time to reopen the schedule from LevelDB.
 Finally, 10,000 hosts with a gap of 5 s run on a virtual clock, with the schedule alone and through frontier, gates and

@@ -5,8 +5,8 @@
 `FOLDER` is a `node_modules` with docsify@4, swagger-ui-dist, redoc, vue, vue-router, react@18 and
 react-dom@18; without this folder, sites made of these packages are left out. The sites are crawled three times: without
 rendering, with `auto`, and with `always`. Recall is the share of the URLs reached by `always` that `auto` reached, too;
-an oracle renders exactly the pages that gained links or text. CPU is that of the crawl with its
-browsers, wall time includes the gaps between requests.
+an oracle renders exactly the pages that gained links or text. CPU is the time of the crawl with its browsers, wall time
+includes the gaps between requests.
 """
 
 import argparse

@@ -5,7 +5,7 @@
 Every host gets one URL first; the other URLs are assigned to hosts by a skewed draw (the
 square of a uniform number, so the busiest tenth of the hosts gets a third of the
 URLs). One link in five repeats an earlier one. URLs have 77 bytes on average.
-The stages are those of a process and are driven in the same way: groups
+The script opens the stages of a process and drives them in the same way: groups
 of results with their links are committed and synced, and the DUE flushes when it
 needs to. Each phase runs in a separate process:
 

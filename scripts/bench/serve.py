@@ -6,11 +6,11 @@
 
 Needs nginx and wrk (Debian: nginx-light, wrk). Pages are written, served by
 nginx, crawled, and requested in turn from both servers, on kept-alive connections, without a
-content coding. CPU is that of the serving process, read from /proc, so the load
+content coding. CPU is the time of the serving process, read from /proc, so the load
 of the machine and of wrk does not count. The first round warms both up.
 
 At full speed, wrk sends a request as soon as the last one is answered, so the mean latency of any server
-is connections / (requests per second). With `--rate`, the latency is that of a server
+is connections / (requests per second). With `--rate`, the printed latency is the latency of a server
 that keeps up.
 
 With `--crawl` there are three spans of `--seconds`: the crawl alone, under load, and

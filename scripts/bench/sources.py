@@ -3,7 +3,7 @@
     python scripts/bench/sources.py --data histories
     python scripts/bench/sources.py --data histories --arms honest --budgets 1 --rules none,pays,20,40
 
-The world, arms and budgets are those of `crawler lab league`, but the signals of a site are received only when its
+World, arms and budgets are the same as in `crawler lab league`, but the signals of a site are received only when its
 sitemap is read. Each sitemap is a page of the shipped schedule, outside the score.
 
     none     sitemaps are not read

@@ -5,7 +5,8 @@
 The server takes 0.5 s per answer; there are 60 hosts with one connection each. So the web, not the machine, bounds the
 speed of every process. Two links of three cross between processes. A stopped process keeps its connections open and
 answers nothing, which is worse than a dead one. From the log of the server, the script prints the pages per second on
-the hosts of the other processes and on those of the stopped one; then the crawl is stopped and its pages are counted.
+the hosts of the other processes and on the hosts of the stopped process; then the crawl is stopped and its pages are
+counted.
 """
 
 import argparse

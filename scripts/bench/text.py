@@ -46,7 +46,7 @@ def chosen(folder: Path, per_site: int, seed: int) -> list[Path]:
 
 
 def marked_content(page: bytes) -> str:
-    """Return the text of the element that the page marks as its content; "" if there is none."""
+    """Return the text of the element that the page marks as its content; "" without such an element."""
     tree = LexborHTMLParser(page)
     for selector in MARKED:
         node = tree.css_first(selector)

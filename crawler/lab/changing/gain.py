@@ -44,7 +44,7 @@ class Arm(msgspec.Struct, frozen=True):
     told: bool = True
     settings: Mapping[str, Mapping[str, Any]] = msgspec.field(
         default_factory=dict
-    )  # settings in addition to those of the game
+    )  # settings of the crawl that this arm adds to the settings of the game
 
 
 UNIFORM = Arm("uniform", policy="uniform", told=False)

@@ -20,11 +20,11 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     """The settings of one run.
 
     `rate`: pages per second, over all processes.
-    `length`: seconds; 0 means until the crawl ends by itself.
+    `length`: the length of the run in seconds; with 0, the run lasts until the crawl ends by itself.
     `points`: the points of the code at which kills may happen; empty means all.
     `slow`: process 0 has a tenth of the fetch slots of the others and ten times their gaps.
     `pieces`: messages between processes arrive in pieces.
-    `changes_of`: pages change as those of real sites did, instead of by `web.change_rate`.
+    `changes_of`: pages change as pages of real sites did, instead of at `web.change_rate`.
     """
 
     seed: int = 1

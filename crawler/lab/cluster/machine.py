@@ -237,7 +237,7 @@ class SystemCalls:
 
 
 def _open_below(folder: Path) -> list[int]:
-    """Return this process's descriptors of files below a folder, including those of memory maps and file objects."""
+    """Return this process's descriptors of files below a folder, also descriptors of memory maps and file objects."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # the descriptor of the listing itself

@@ -36,7 +36,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = start
         self._numbers = 0
-        # (instant, number, timer); timers of equal instants fire in order of creation.
+        # A heap of (instant, number, timer); timers of equal instants fire in order of creation.
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._wire = wire
         self._busy_until: dict[object, float] = {}  # executor -> the instant until which it is busy

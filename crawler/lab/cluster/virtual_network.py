@@ -176,7 +176,7 @@ class VirtualTransport(asyncio.Transport):
         self.closed = False  # once this is True, no data is received or written
         self._protocol: asyncio.Protocol | None = None
         self._context: Context | None = None
-        # Data on its way to this end, as (instant, bytes); None instead of bytes closes the connection.
+        # Data on its way to this end, as pairs (instant, bytes); None instead of bytes closes the connection.
         self._on_way: deque[tuple[float, bytes | None]] = deque()
         self._pumping = False
         self._lost = False

@@ -207,7 +207,7 @@ def _per_thread(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
 
 
 def _locality(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
-    """Print the link-locality model whose miss rates are closest to those of the trace."""
+    """Print the link-locality model whose miss rates are closest to the miss rates of the trace."""
     fit = link_locality.fit(trace, threads=int(trace.info.get("threads", 0)), seed=args.seed + 1)
     rates = {"trace": fit.measured, "fitted model": fit.fitted}
     print(f"{trace.name}: misses of LRU, % of requests\n" + _table(range(len(fit.measured)), rates))

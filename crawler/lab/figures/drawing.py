@@ -8,8 +8,8 @@ Figures ncis-3 to ncis-14 are from Busa-Fekete et al. (2025), azar-1 and azar-2 
 Azar et al. (2018), and broder-2 to broder-11 from Broder, Najork, Wiener
 (2003), with four more on the same traces. The figure `estimators` compares naive, batch and
 running estimates of signal quality. Seed and command are in the caption, in the PNG's
-metadata and in the first lines of the CSV. --quick makes few, short runs; otherwise the
-sizes are those of the papers, unless the caption says something else.
+metadata and in the first lines of the CSV. --quick makes few, short runs; otherwise runs have the sizes that the papers
+use, unless the caption says something else.
 
 A figure is a function (Options) -> Drawing; `FIGURES` lists them all.
 """
@@ -36,7 +36,7 @@ _SCATTER = "crawler.lab.figures.rates"
 _AZAR = "crawler.lab.figures.azar"
 _BIAS = "crawler.lab.figures.bias"
 _BRODER = "crawler.lab.figures.broder"
-# Figure -> (module, function).
+# Name of a figure -> (module, function) that draws it.
 FIGURES = {
     "ncis-3": (_NCIS, "without_signals"),
     "ncis-4": (_NCIS, "perfect_signals"),

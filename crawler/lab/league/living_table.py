@@ -1,6 +1,6 @@
 """Rows and tables of the living league: scores with their errors, delays from birth to copy, fetches of hubs.
 
-The errors are those of `scores.py`: a jackknife over sites; differences to the first policy are paired by site.
+Errors are computed as in `scores.py`: a jackknife over sites; differences to the first policy are paired by site.
 """
 
 from collections.abc import Sequence

@@ -55,7 +55,7 @@ def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
 
 
 def error_of(without: np.ndarray) -> float:
-    """Return the jackknife standard error from the values with each site left out; nan if there is one site."""
+    """Compute the jackknife standard error from the values without each site; nan if there is only one site."""
     count = len(without)
     if count < 2:
         return math.nan

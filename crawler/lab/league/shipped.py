@@ -1,6 +1,6 @@
 """The crawler's own refresh frontier as a policy of the league, on a virtual clock.
 
-A site of the world is a host, and its directories are those of the schedule. The adapter does what the
+A site of the world is a host of the schedule, and directories of the site are its directories. The adapter does what the
 crawl does around the schedule: it drops a signal dated before the page's last fetch, removes
 a page that is gone (by the rules of the league's world), and blocks a host for politeness.
 """

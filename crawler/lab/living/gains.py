@@ -22,7 +22,8 @@ ERRORS = 2.0  # a policy may be below uniform, or below the aim, by at most this
 class Gain(msgspec.Struct, frozen=True):
     """The gain of a policy in a world; values that need two seeds are nan if only one was played.
 
-    possible: freshness of `true` minus that of uniform. difference: freshness of the policy minus that of uniform.
+    possible: freshness of `true` minus freshness of uniform. difference: freshness of the policy minus freshness of
+    uniform.
     largest, span: means over seeds of the values in `WorldRun`.
     """
 

@@ -2,8 +2,8 @@
 
 A folder of documentation is read in the same way as the crawler reads pages (`extract/`). Each subfolder
 is a host and each file a page. Links to missing files are left out, as are absolute links
-between hosts, because the original addresses are unknown. The first page of a host is the one with the
-shortest path. Each first page links to eight other first pages, like the hubs of the speed bench.
+between hosts, because the original addresses are unknown. The first page of a host is the page with the shortest path.
+Each first page links to eight other first pages, like the hubs of the speed bench.
 """
 
 import random

@@ -22,10 +22,9 @@ candidates are not even examined: every `_STRIDE` ticks they are sorted by the v
 they can reach until the next sorting. A tick examines only the candidates that can
 exceed the best known value, and those that have crossed or got a signal since the
 sorting. If the winner is below the level, the level was too high: it is lowered, all
-crossings are computed again, and the tick is repeated. When the cost of scanning
-candidates exceeds that of computing all crossings, the level is raised to just below
-recent winners. Among equal values the smallest page number wins. The scheduler works for
-every value of `KINDS`.
+crossings are computed again, and the tick is repeated. When scanning candidates costs more than computing all crossings,
+the level is raised to just below recent winners. Among equal values the smallest page number wins. The scheduler works
+for every value of `KINDS`.
 
 Cython pure-Python mode (see `freshness/value_kernel.py`).
 """

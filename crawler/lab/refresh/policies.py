@@ -207,9 +207,9 @@ def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) ->
     """Yield pages without end; page k is yielded in a share `rates[k]` of the steps (Algorithm 3).
 
     After t steps every page has been chosen t rates[k] times, within 1. Job j of page k may run from step
-    floor((j-1)/rate) + 1 on and must run by ceil(j/rate). Among the released jobs the one with the earliest deadline
-    runs: two heaps, O(log m) per step. Rates are divided by their sum; Fractions stay exact. Among equal deadlines the
-    smallest page number comes first. Pages of rate 0 are never chosen.
+    floor((j-1)/rate) + 1 on and must run by ceil(j/rate). The released job with the earliest deadline runs: two heaps,
+    O(log m) per step. Rates are divided by their sum; Fractions stay exact. Among equal deadlines the smallest page
+    number comes first. Pages of rate 0 are never chosen.
     """
     total = sum(rates)
     shares = [(rate / total, k) for k, rate in enumerate(rates) if rate > 0]

@@ -66,7 +66,7 @@ def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") 
 
 
 def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray | None = None) -> Pages:
-    """Draw pages similar to those of Kolobov et al. (2019), with signals as in Busa-Fekete et al., Figure 1.
+    """Draw pages like the data of Kolobov et al. (2019), with signals as in Busa-Fekete et al., Figure 1.
 
     Change rates are log-normal with median 0.1 per day and sigma 1.3, within 0.0005 and 7; precision ~ Beta(1.3, 2.83),
     recall ~ Beta(1.3, 3.75). 5 % of the pages are labelled and have 26.4 % of the importance; their precision and
@@ -249,7 +249,7 @@ class Learner:
 
     @classmethod
     def first_belief(cls, pages: Pages, prior: Prior) -> Pages:
-        """Return the initial parameters: every page has those of the prior, and its known importance."""
+        """Return the initial parameters: every page has the parameters of the prior, and its known importance."""
         start = RunningEstimate(prior).estimate(signal_rate=0.0)
         return Pages(pages.importance, np.full(len(pages), start.change_rate))
 

@@ -121,7 +121,7 @@ REFERENCES: dict[str, Any] = {
 
 
 def _one_by_one(add: Add, keys: Iterable[int]) -> tuple[float, int]:
-    """Look up `keys` one by one; return (CPU seconds, misses)."""
+    """Look up `keys` one by one; return the CPU seconds and the number of misses."""
     misses = 0
     began = time.process_time()
     for key in keys:
@@ -130,8 +130,9 @@ def _one_by_one(add: Add, keys: Iterable[int]) -> tuple[float, int]:
 
 
 def measure(bits: int, links: streams.Fingerprints) -> list[tables.Row]:
-    """Return a row for each cache of 2^`bits` keys: CPU time per request, multiples of the first row's, miss rate."""
-    keys = np.bitwise_or(links << np.uint64(16), links >> np.uint64(48))  # rotated by 16 bits, as in a crawl
+    """Return a row per cache of 2^`bits` keys: CPU time per request, its ratio to the first row's, miss rate."""
+    # rotated by 16 bits, as a crawl does
+    keys = np.bitwise_or(links << np.uint64(16), links >> np.uint64(48))
     numbers = keys.tolist()
     cache = ClockCache(bits)
     began = time.process_time()

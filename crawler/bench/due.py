@@ -6,9 +6,9 @@ durably if it stores on disk. All work is measured: flushes, compactions and syn
 cache is warm.
 
 runs      the known set of a crawl: sorted, coded runs on disk, merged in powers of two
-whole     the same inside `Eliminator`: links go through the links log, flushes are part of store batches
+whole     the same runs inside `Eliminator`: links go through the links log, flushes are part of store batches
 one_file  the paper's single sorted file: every flush rewrites it
-memory    runs in memory, 5.2 bytes per fingerprint
+memory    runs kept in memory, 5.2 bytes per fingerprint
 leveldb   a look-up per URL, a bloom filter of 10 bits, a synced batch per buffer
 sqlite    INSERT OR IGNORE into a table by key, a synced transaction per buffer
 set       a Python set, a look-up per URL, nothing durable
@@ -52,9 +52,9 @@ from crawler.storage.kv import seal
 
 CHUNK_BYTES = 4 << 20
 _LOAD = 1 << 20
-_CHUNKS = 32  # a set of runs is built from this many chunks, each of _LOAD to _CHUNK_MAX fingerprints
+_CHUNKS = 32  # a set of runs is built from this many chunks, of _LOAD to _CHUNK_MAX fingerprints each
 _CHUNK_MAX = 1 << 25
-_TOLD_MIN = 100_000_000  # with this many known URLs or more, building prints its progress
+_TOLD_MIN = 100_000_000  # with at least this many known URLs, the building of a set prints its progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,16 +87,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Contender(Protocol):
-    """A set that separates new URLs from known ones; created with `mixed(0 .. known - 1)` known."""
+    """A set that separates new URLs from known ones; at first it contains `mixed(0 .. known - 1)`."""
 
     def prepare(self, fingerprints: Fingerprints) -> Any:
-        """Convert a buffer to the form that this contender takes; not timed."""
+        """Convert a buffer to the form that this contender takes; this step is not timed."""
 
     def submit(self, buffer: Any) -> int:
         """Add a buffer, durably if the contender stores on disk; return the number of new fingerprints."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the contender's own figures, by name."""
+        """Return further figures of this contender, by name."""
 
     def close(self) -> None:
         """Release all resources; no other method is called afterwards."""
@@ -182,7 +182,7 @@ class Memory(Runs):
 
 
 class Whole:
-    """`Eliminator` with links, links log and store, in the steps of the crawl's commits."""
+    """`Eliminator` with links, links log and store, driven in the same steps as in the commits of a crawl."""
 
     def __init__(self, directory: Path, known: int) -> None:
         held = built(DiskRuns(directory / "due", []), known)
@@ -235,7 +235,7 @@ class Whole:
 
 
 class Level:
-    """LevelDB: a look-up per URL, a synced batch per buffer; set up for hashed keys, loaded in sorted order."""
+    """LevelDB with a look-up per URL and a synced batch per buffer, set up for hashed keys, loaded in sorted order."""
 
     def __init__(self, directory: Path, known: int) -> None:
         import plyvel
@@ -251,7 +251,7 @@ class Level:
             compression=None,  # hashes cannot be compressed
         )
         ascending = built(DiskRuns(directory.with_name("ascending"), []), known)
-        # In this order, every table is written once, so the store is compacted.
+        # Keys arrive in sorted order, so every table is written once and the store is compacted.
         for chunk in ascending.slice(0, 1 << 16):
             with self._store.write_batch() as batch:
                 for number in chunk.tolist():
@@ -279,7 +279,7 @@ class Level:
 
 
 class Sqlite:
-    """SQLite: a table by key, a synced transaction per buffer."""
+    """SQLite with a table by key and a synced transaction per buffer."""
 
     def __init__(self, directory: Path, known: int) -> None:
         directory.mkdir(parents=True)
@@ -375,7 +375,7 @@ def built(store: RunStore, known: int) -> KnownSet:
 
 
 def buffers(arguments: argparse.Namespace, flushes: int) -> Iterator[Fingerprints]:
-    """Yield the submissions, the same for every contender."""
+    """Yield the buffers to submit, which are the same for every contender."""
     generator = np.random.default_rng(arguments.seed)
     next_new = arguments.known
     for _ in range(flushes):
@@ -390,7 +390,7 @@ def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[s
     """Measure one contender and return its row."""
     flushes = min(arguments.flushes, arguments.slow_flushes) if name == "one_file" else arguments.flushes
     contender = CONTENDERS[name](directory, arguments.known)
-    os.sync()  # so that the measured part does not include writes of the loading
+    os.sync()  # sync first, so that the measured part does not include writes of the loading
     cpu = wall = longest = 0.0
     new = 0
     for fingerprints in buffers(arguments, flushes):
@@ -417,7 +417,7 @@ def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[s
 
 
 def _with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows, each with its time as a multiple of the first row's."""
+    """Return the rows, each with the ratio of its time to the time of the first row."""
     first = rows[0]
     return [
         {

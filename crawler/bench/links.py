@@ -1,8 +1,8 @@
 """Measures the cost of a link: filter, URL cache, DUE, frontier and store take in the same pages three times.
 
-    new         never met before: DUE, queue and their commits, for a group of pages at a time unformed    met before,
-    but not in this memo: canonical form, filter, fingerprint, URL cache met         met before, and in the memo of its
-    directory
+    new         the links were never met before: DUE, queue and their commits, for a group of pages at a time
+    unformed    the links were met before but are not in this memo: canonical form, filter, fingerprint, URL cache
+    met         the links were met before and are in the memo of their directory
 
 The pipeline runs in one thread; time in the storage engine's own threads is included. Between two pages the
 processor's caches are flushed, because in a crawl a page is parsed there; that time is not included.
@@ -28,13 +28,13 @@ GROUP = 30  # pages per commit
 ELSEWHERE = 5  # one link in this many leads to another host
 PATH = "word-other-time"
 
-OTHER_WORK = bytes(2 << 20)  # bytes copied between two pages; more than the caches of a core
+OTHER_WORK = bytes(2 << 20)  # bytes copied between two pages; more than the caches of a core hold
 
 Page = tuple[str, list[str]]
 
 
 class LinkCosts(NamedTuple):
-    """CPU seconds of a link in the memo; the additional seconds of a link without a form; those of a new link."""
+    """CPU seconds of a link in the memo; the additional seconds of a link not in the memo, and of a new link."""
 
     met: float
     form: float
@@ -42,7 +42,7 @@ class LinkCosts(NamedTuple):
 
 
 def link_costs() -> LinkCosts:
-    """Measure the three costs, as means over some thousand links."""
+    """Measure the three costs of a link, as means over some thousand links."""
     pages = _pages()
     config = convert({"crawl": {"scope": "any"}})
     with (
@@ -70,7 +70,7 @@ class LinkIntake:
         self._links = LinkFilter(UrlFilter(Scope("any")), self._fingerprinter)
 
     def take(self, base: str, hrefs: list[str]) -> Change:
-        """Return the change made by a page's links."""
+        """Return the `Change` that the links of a page make."""
         found = self._links.filter_links(base, hrefs)
         return self._loader.admit(found.urls, found.fingerprints)
 

@@ -48,7 +48,7 @@ def tail(number: int, head: int) -> str:
 
 
 def numbers(begin: int, urls: int) -> Iterator[list[int]]:
-    """Yield groups of URL numbers: `urls` numbers from `begin` on, and repeats of earlier ones."""
+    """Yield groups of URL numbers: `urls` numbers from `begin` on, and repeats of earlier numbers."""
     rng = random.Random(SEED)
     group: list[int] = []
     for number in range(begin, begin + urls):
@@ -87,7 +87,7 @@ class Loader:
         self.links = 0
 
     def take_in(self, urls: list[str]) -> None:
-        """Load one group of links: cache, pending set, commit; then a flush if the DUE needs one."""
+        """Load one group of links: look up cache and pending set, commit, then flush if the DUE needs it."""
         self.links += len(urls)
         fingerprints = self.watch("fingerprint", self.stages.fingerprinter.fingerprints, urls)
         change = self.watch("cache", self.admit, urls, fingerprints)
@@ -95,7 +95,7 @@ class Loader:
         self.flush(dry=False)
 
     def admit(self, urls: Sequence[str], fingerprints: np.ndarray) -> Change:
-        """Return the change made by the links that the cache has not met."""
+        """Return a `Change` that holds the links which the cache has not met."""
         change = Change()
         missed = np.flatnonzero(np.frombuffer(self.cache.add_many(cache_keys(fingerprints)), np.uint8))
         fresh = missed[self.stages.due.admit(fingerprints[missed])]
@@ -106,7 +106,7 @@ class Loader:
         return change
 
     def commit(self, *changes: Change, step: str = "commit") -> None:
-        """Make a group of changes durable."""
+        """Commit a group of changes durably."""
         point = self.stages.point
         for change in changes:
             point.add(change)
@@ -125,7 +125,7 @@ class Loader:
 
 
 def whole(making: Making) -> Change:
-    """Make the change without a pause and return it."""
+    """Run the steps that build a `Change` without a pause; return this change."""
     while True:
         try:
             next(making)

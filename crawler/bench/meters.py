@@ -1,4 +1,4 @@
-"""Meters for benchmarks: CPU, memory, races. Those of processes read /proc (Linux); on other systems they return 0."""
+"""Meters for benchmarks: CPU, memory, races. Meters of processes read /proc (Linux) and return 0 on other systems."""
 
 import os
 import resource
@@ -44,7 +44,7 @@ def anonymous_bytes() -> int:
 
 
 def memory_below(pid: int) -> int:
-    """Return the resident bytes of a process and its descendants, shared pages counted once; 0 if it has ended."""
+    """Return the resident bytes of a process and its descendants, counting shared pages once; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         below = children(pid)
@@ -93,7 +93,7 @@ def cpu_of(work: Callable[[], object]) -> float:
 
 
 def race(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the least CPU seconds of each contender; the contenders take turns, so other load affects all alike."""
+    """Return the least CPU seconds of each contender; contenders take turns, so other load affects all alike."""
     best = dict.fromkeys(contenders, float("inf"))
     for _ in range(rounds):
         for name, work in contenders.items():

@@ -4,7 +4,7 @@
     todo_disk         bytes per waiting URL of 77 characters, in a compacted store
     host_memory       bytes per known host
     refreshed_memory  bytes per known page in the refresh schedule
-    pick_cpu          seconds per pick from the schedule, including its settling and two signals
+    pick_cpu          seconds per pick from the schedule, including the recording of its result and two signals
 
 Each state is built in its own process, which prints its figures as a line of JSON.
 """
@@ -44,7 +44,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def measured() -> dict[str, float]:
-    """Measure each part once, in some twenty seconds; return the figures by name.
+    """Measure each of these costs once, in some twenty seconds; return the figures by name.
 
     Raises:
         CrawlerError: a measuring process failed.
@@ -73,7 +73,7 @@ def _of(part: str, *numbers: int) -> dict[str, float]:
 
 
 def run_bits(folder: Path) -> dict[str, float]:
-    """Measure the bits per key of a run of KEYS keys that are distributed like fingerprints."""
+    """Measure the bits per key of a run with KEYS keys, which are distributed like fingerprints."""
     keys = np.sort(mixed(np.arange(KEYS)))
     run = DiskRuns(folder, []).write([keys], len(keys), step="flush")
     return {"bits": 8.0 * run.byte_count / KEYS - math.log2(2.0**64 / KEYS)}
@@ -115,7 +115,7 @@ def queues(folder: Path, *_: int) -> dict[str, float]:
 
 
 def schedule(_folder: Path) -> dict[str, float]:
-    """Measure the bytes per page of a schedule with some history, and the seconds per pick."""
+    """Measure the bytes per page of a schedule whose pages have some history, and the seconds per pick."""
     rng = np.random.default_rng(1)
     keys = np.arange(1, PAGES + 1, dtype=np.uint64) * GOLDEN
     directories = np.arange(PAGES, dtype=np.uint64) // np.uint64(DIRECTORY)

@@ -6,9 +6,10 @@
     crawler crawl https://example.org/ --dir sample --max-pages 5000 && crawler plan --sample sample --pages 1e6
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
-The estimate is computed from unit costs (crawler/bench/planning.py): those of a reference machine,
-or those that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. With --sample,
-arguments that are not given are taken from a small crawl: hosts, pages of the largest host, sizes, links, times.
+The estimate is computed from unit costs (crawler/bench/planning.py): the costs of a reference machine,
+or the costs that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. With
+--sample, arguments that are not given are taken from a small crawl: hosts, pages of the largest host, sizes, links,
+times.
 """
 
 import argparse
@@ -36,7 +37,7 @@ from crawler.config import PolitenessConfig
 from crawler.errors import UsageError
 
 POLITENESS = PolitenessConfig()
-Scale = tuple[tuple[float, str], ...]  # (size of the unit, its name), the largest first
+Scale = tuple[tuple[float, str], ...]  # pairs (size of a unit, its name), the largest unit first
 _TIMES: Scale = ((DAY, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "s"))
 _SIZES: Scale = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
 _SPEEDS: Scale = ((125e3, "Mbit/s"), (125.0, "kbit/s"))
@@ -223,7 +224,7 @@ def read_units(path: Path) -> UnitCosts:
 
 
 def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
-    """Return a plan as a table, with ranges for figures that depend on measurements, and the assumptions."""
+    """Return a plan as a table with its assumptions; figures that depend on measurements are ranges."""
     rows = [
         ("pages per second", f"{found.rate:,.1f}, bounded by {found.bottleneck}"),
         ("time", _scaled(found.days * DAY, _TIMES)),
@@ -248,7 +249,7 @@ def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
 
 
 def _rendering(found: Plan, goal: Goal) -> str:
-    """Return a line with the cost of showing pages in a browser; "" if none is shown."""
+    """Return a line with the cost of showing pages in a browser; "" if no page is shown."""
     if not goal.rendered:
         return ""
     return (
@@ -268,7 +269,7 @@ def _assumed(goal: Goal) -> str:
 
 
 def _scaled(cost: CostRange, units: Scale) -> str:
-    """Return a range in the largest unit that its middle reaches, otherwise in the smallest."""
+    """Format a range in the largest unit that its middle value reaches, or else in the smallest unit."""
     size, name = next((unit for unit in units if cost.mid >= unit[0]), units[-1])
     return _range(cost * (1 / size), name)
 

@@ -3,7 +3,7 @@
     CPU             processes x start + hosts x host + pages x CPU per page
     CPU per page    page + KiB x kilobyte + links x link + unformed links x form + new URLs x new
                     + TLS handshakes x handshake + TLS fetches x secure + idle share x lone
-    CPU per refresh   unchanged page, plus KiB and links for pages that changed, plus idle share x lone
+    CPU per refresh   the cost of an unchanged page, plus KiB and links of changed pages, plus idle share x lone
     unformed links  new URLs, and on the first page of a directory all other links: they miss the memo
     idle share      the part of a process's time in which it sleeps. The same share of the fetches finds the loop
                     asleep and shares neither its turn nor its commit with another fetch
@@ -41,7 +41,7 @@ _DEFAULT = Config()
 
 
 class CostRange(msgspec.Struct, frozen=True):
-    """The range of a measured cost: the least, middle and greatest value."""
+    """The range of a measured cost: its least, middle and greatest value."""
 
     low: float
     mid: float
@@ -71,15 +71,13 @@ class UnitCosts(msgspec.Struct, frozen=True):
     process_cpu: CostRange  # starting and ending a process
     page_cpu: CostRange
     kilobyte_cpu: CostRange
-    link_cpu: CostRange  # a link that was on an earlier page of the directory
-    form_cpu: CostRange  # additional for any other link: canonical form, filter, fingerprint
-    new_cpu: CostRange  # additional for a new link: DUE, queue, their commits
+    link_cpu: CostRange  # a link that was also on an earlier page of the directory
+    form_cpu: CostRange  # additional cost of any other link: canonical form, filter, fingerprint
+    new_cpu: CostRange  # additional cost of a new link: DUE, queue, their commits
     host_cpu: CostRange  # a new host: connection, robots.txt, record
     handshake_cpu: CostRange  # a new connection with a full handshake, including connecting
-    secure_cpu: CostRange  # additional for a fetch over TLS, without the handshake
-    lone_cpu: (
-        CostRange  # additional for a fetch that finds the loop asleep: turns, wake-ups and its own commit
-    )
+    secure_cpu: CostRange  # additional cost of a fetch over TLS, without the handshake
+    lone_cpu: CostRange  # additional cost of a fetch that finds the loop asleep: turns, wake-ups and a commit of its own
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
     page_store: CostRange  # record, capture and entry of a page, without its URL, in a compacted store
     page_store_log: CostRange  # record, capture and entry of a page before compaction
@@ -97,7 +95,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     host_memory: CostRange
     refreshed_memory: CostRange  # bytes per known page in the schedule
     machine: str = ""
-    # Of a page that a browser shows, with the answers to its requests (`render/README.md`, "Cost"), and of the browser
+    # Costs of a page shown in a browser with its subresources, and of the browser (`render/README.md`, "Cost")
     render_cpu: CostRange = CostRange(0.1, 0.2, 0.5)
     browser_memory: CostRange = CostRange(200e6, 320e6, 1074e6)  # up to `render.memory_bytes_max`
 
@@ -130,28 +128,29 @@ REFERENCE = UnitCosts(
     tag_memory=CostRange(350.0, 450.0, 700.0),
     connection_memory=CostRange(45e3, 61e3, 75e3),  # `fetch.idle_connections_max`: 60 KiB
     host_memory=CostRange(64.0, 90.0, 160.0),
-    # Measured with 1e6 pages: added one by one; reopened from the store.
+    # Measured with 1e6 pages, first added one by one, then reopened from the store.
     refreshed_memory=CostRange(62.0, 62.0, 109.0),
     machine="a sketch of a reference machine; `crawler bench units` measures yours",
 )
 
-# The number of times a page's URL is in a store before compaction (queue entry, record), and in the journal.
+# How often a store before compaction contains the URL of a page (queue entry, record), and how often the journal does.
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
 ROUNDED = 1e-9  # a rounding error up to this size does not add a process
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,000 links of 400 pages)
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
-LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)  # a consumed file is deleted when the next one begins
+# a consumed file of the links log is deleted when the next file begins
+LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)
 WRITE_BUFFER = float(
     _DEFAULT.store.write_buffer_bytes
-)  # data not yet in a table; at most two buffers in memory
+)  # data that is not yet in a table: at most two buffers in memory
 TABLES_MAPPED = float(
     _DEFAULT.store.tables_max * _DEFAULT.store.table_bytes + _DEFAULT.store.block_cache_bytes
 )
 TABLES_RESIDENT = 0.15  # share of the mapped tables that a crawl touches
 MEMO_MAX = float(_DEFAULT.filter.memo_bytes_max)
 MEMO_ENTRY = 150.0  # bytes per remembered link, besides two forms of the URL
-# Bytes of the tree of the largest page parsed in the process.
+# Bytes that the tree of the largest page parsed in the process takes.
 TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0
 TAGS_MAX = float(_DEFAULT.extract.tags_max)  # no tree is built for a page with more tags
 BODY_MAX = float(_DEFAULT.fetch.body_bytes_max)
@@ -161,10 +160,10 @@ NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts remembered by name: fingerpri
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """The crawl to plan. `rate` 0: as fast as `machines` allow (then at least 1).
+    """The crawl to plan. With `rate` 0, it is as fast as `machines` allow, which must then be at least 1.
 
     `known_hosts` is the number of hosts that links lead to (if larger than `hosts`), `largest_host` the share of the
-    pages that the largest host has (if larger than the mean).
+    pages that the largest host has (if larger than the mean share).
     `compressed` is the size of a page after gzip (level 6) as a share of its decoded size, `coded` the share of pages
     sent compressed, `secure` the share of pages over TLS; `handshakes` are full TLS handshakes per page, `urls` distinct
     new URLs per page, `directories` the directories with pages per host. `refresh` is the additional fetches of known
@@ -254,7 +253,7 @@ def render_cpu(goal: Goal, units: UnitCosts) -> CostRange:
 
 
 def unformed(goal: Goal) -> float:
-    """Return the links per page that miss the memo: new ones, and those of directories not met or forgotten."""
+    """Return the links per page that miss the memo: new links, and links of directories not met yet or forgotten."""
     met = max(0.0, goal.links - goal.urls)
     directories = max(1.0, goal.directories * goal.hosts)
     kept = MEMO_MAX / (MEMO_ENTRY + 2.0 * goal.url_bytes) / max(1.0, goal.links)
@@ -264,8 +263,8 @@ def unformed(goal: Goal) -> float:
 def idle_share(busy: float, lone: float, processes: float) -> float:
     """Return the share of the time that processes sleep.
 
-    `busy` is the number of cores kept busy by fetches that find the loop awake; `lone` is the additional number if
-    every fetch found it asleep. The share of fetches that find it asleep equals the share of time that it sleeps:
+    Fetches that find the loop awake keep `busy` cores busy. If every fetch found the loop asleep, `lone` more cores
+    would be busy. The share of the fetches that find the loop asleep equals the share of the time in which it sleeps:
     idle = 1 - (busy + lone x idle) / processes.
     """
     return max(0.0, processes - busy) / (processes + lone)
@@ -279,12 +278,12 @@ def host_rate(goal: Goal) -> float:
 
 
 def skewed_rate(goal: Goal) -> float:
-    """Return the mean pages per second until the largest host is done, as politeness allows for it alone."""
+    """Return the mean pages per second until the largest host is done, if only its politeness limits the crawl."""
     return host_rate(goal) / goal.hosts / goal.largest_host
 
 
 def plan(goal: Goal, units: UnitCosts) -> Plan:
-    """Return the resources of a crawl, and the bound that limits its rate."""
+    """Return the plan of a crawl: its resources, and the bound that limits its rate."""
     busy, rendering = page_cpu(goal, units), render_cpu(goal, units)
     wire = goal.page_bytes * (goal.coded * goal.compressed + 1.0 - goal.coded) + HEADER_BYTES
     bounds = {"hosts: politeness": host_rate(goal)}
@@ -341,7 +340,7 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
 
 
 def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -> CostRange:
-    """Return the mean additional CPU seconds per fetch because some fetches find the loop asleep."""
+    """Return the CPU seconds that fetches which find the loop asleep add to the mean fetch."""
     return CostRange(*(
         each * idle_share(busy, rate * each, n)
         for busy, each, n in zip(_three(load), _three(lone), _three(processes), strict=True)
@@ -349,7 +348,7 @@ def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -
 
 
 def _in_flight(goal: Goal, rate: float) -> float:
-    """Return the number of connections with a request in flight, plus half as many for slow hosts."""
+    """Return the number of connections with a request in flight, and half as many again for slow hosts."""
     return rate * goal.latency * 1.5
 
 
@@ -366,7 +365,7 @@ def _product(one: CostRange, other: CostRange) -> CostRange:
 
 
 def refresh_cpu(goal: Goal, units: UnitCosts) -> CostRange:
-    """Return the CPU seconds per refresh: an unchanged page, plus the cost per KiB and per link of changed pages."""
+    """Return the CPU seconds per refresh: the cost of an unchanged page, plus KiB and links of changed pages."""
     more = units.kilobyte_cpu * (goal.page_bytes / KIB) + units.link_cpu * goal.links
     return units.unchanged_cpu + units.secure_cpu * goal.secure + more * goal.changed
 
@@ -403,7 +402,7 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 
 
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
-    """Return the bytes of pages and waiting URLs: a part, up to the log's bound, is not compacted yet, the rest is."""
+    """Return the bytes of pages and waiting URLs in the store; as much as its log may hold is not compacted yet."""
     waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages
     written += exactly((TODO_LOG + goal.url_bytes) * waiting)
@@ -441,6 +440,6 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
 
 
 def _largest_page(goal: Goal, units: UnitCosts) -> CostRange:
-    """Return the memory of the child that parses the largest page: some copies of its bytes, and its tree."""
+    """Return the memory of the child that parses the largest page, for some copies of the page's bytes and its tree."""
     size, tags = min(goal.largest_bytes, BODY_MAX), min(goal.largest_tags, TAGS_MAX)
     return units.large_memory * size + units.tag_memory * tags

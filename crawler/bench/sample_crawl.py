@@ -1,8 +1,8 @@
-"""Reads the facts of a sample crawl, in the units of the arguments of `crawler plan`.
+"""Reads from a sample crawl the arguments of `crawler plan`, such as links per page, in the units of these arguments.
 
-They are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl. The crawl may be running. The
-distribution of pages over hosts is that of the sample: the largest host of a larger crawl is assumed to have the same
-share of the pages.
+These facts are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl. The crawl may be
+running. Pages are assumed to be distributed over hosts as in the sample: the largest host of a larger crawl is assumed to
+have the same share of the pages.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from crawler.errors import UsageError
 from crawler.records import Outcome
 from crawler.storage.rotating_file import generations
 
-# Lines read at most, in some ten seconds; their hosts and directories take at most 300 MB.
+# The most lines to read, which takes some ten seconds; their hosts and directories take at most 300 MB.
 LINES_MAX = 1_000_000
 _DEFLATED = 0.2  # size of a compressed page as a share of its decoded size, unless the sample shows less
 
@@ -54,7 +54,7 @@ def _report(directory: CrawlDirectory) -> dict[str, Any]:
 
 
 def _of_lines(journal: Path) -> dict[str, float]:
-    """Return the facts in the lines of fetches that got an answer; {} if there are none."""
+    """Return the facts that the journal lines of answered fetches show; an empty dict if there are no such lines."""
     hosts: Counter[str] = Counter()
     directories: set[int] = set()
     count = secure = length = largest = 0
@@ -99,7 +99,7 @@ def _lines(journal: Path) -> Any:
 
 
 def _of_report(report: dict[str, Any]) -> dict[str, float]:
-    """Return the facts in the counters of a run; {} if it has not ended yet."""
+    """Return the facts that the counters of a run show; an empty dict if the run has not ended yet."""
     pages = float(sum(report.get("pages", {}).get(str(ended), 0) for ended in Outcome))
     if not pages:
         return {}

@@ -34,7 +34,7 @@ from crawler.splitter.wire import encode_entries
 from crawler.storage.engines import open_store
 
 NAMES = ("receiver", "sender")
-GROUP_LINKS = 1600  # the links of 16 pages, if all were foreign
+GROUP_LINKS = 1600  # as many links as 16 pages have, if all links were foreign
 SECRET = b"benchmark secret"
 
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure both and print their rows."""
+    """Measure the splitter and the bare loop, and print their rows."""
     with tempfile.TemporaryDirectory(dir=arguments.directory, prefix="splitter-bench-") as folder:
         rows = [
             _measure("bare loop", _bare_receiver, _bare_sender, Path(folder, "bare"), arguments.links),
@@ -159,7 +159,7 @@ class _Process:
         self._news.set()
 
     async def commit(self, links: list[Link]) -> None:
-        """Commit one group: links for the peer, and all links received."""
+        """Commit one group of changes: links for the peer, and all links received."""
         received = self.inbox.take()
         items = [(NAMES[0], links)] if links else []
         await asyncio.to_thread(self._write, items, received)
@@ -193,7 +193,7 @@ def _receiver(pipe: Connection, folder: Path, links: int) -> None:
         cpu = time.process_time()
         while process.inbox.applied < links:
             await process.commit_received()
-        await asyncio.sleep(0.1)  # gives the last ack time to arrive
+        await asyncio.sleep(0.1)  # wait, so that the last ack can arrive
         pipe.send({"cpu": time.process_time() - cpu, "commits": process.commits, "peak": _peak()})
         await process.peers.close()
 
@@ -215,7 +215,7 @@ def _sender(pipe: Connection, folder: Path, links: int) -> None:
         await process.peers.start()
         while process.outbox.links:
             await asyncio.sleep(0.02)
-            await process.commit([])  # deletes confirmed entries, which a crawl does with its groups
+            await process.commit([])  # delete confirmed entries, as a crawl does with its groups
         drain = time.monotonic() - began
         cpu = time.process_time() - cpu
         await process.peers.close()

@@ -56,10 +56,10 @@ from crawler.storage.files import atomic_write
 HOSTS, HOSTS_MAX = 50, 2000
 # Links per page; with fewer links a web is deep, and its crawl waits for pages that are not yet known.
 LINKS = 40
-PIECE = 16 << 10  # bytes of a segment decompressed at a time
-SAMPLE = 50  # bodies that are compressed to estimate the compressed size
-AGAIN_RATE = 100_000  # refreshes per second, more than a process can do
-LONE_RATE = 100  # refreshes per second, at which the loop sleeps four fifths of the time
+PIECE = 16 << 10  # number of bytes of a segment that are decompressed at a time
+SAMPLE = 50  # number of bodies that are compressed to estimate the compressed size
+AGAIN_RATE = 100_000  # refreshes per second; a process cannot do as many
+LONE_RATE = 100  # at this number of refreshes per second, the loop sleeps four fifths of the time
 LONG = 100_000
 PEAK_EVERY = 0.005  # seconds between memory samples: a child parses a page of 4 MB in 0.1 s
 LARGE = 4_000_000  # bytes of a page that a child process parses
@@ -70,8 +70,8 @@ FEW_TAGS = ("--phrases", "200")
 class CrawlShape(NamedTuple):
     """The properties of a crawl: pages, bytes of text besides links, links per page, hosts.
 
-    `again` is the number of refreshes that follow, at most `rate` per second. `web` are further arguments of
-    `crawler lab web`; `secure`: over TLS.
+    `again` is the number of refreshes that follow, at most `rate` per second. `web` holds further arguments of
+    `crawler lab web`; `secure` means that the pages are served over TLS.
     """
 
     pages: int
@@ -87,9 +87,9 @@ class CrawlShape(NamedTuple):
 class CrawlCost(NamedTuple):
     """The costs of a crawl, and the properties of its pages.
 
-    CPU seconds; peak resident bytes of all its processes; bytes of WARC, journal, store before and after
-    compaction; fetches, hosts, seconds, full handshakes; and means per fetch: bytes, links, bytes after gzip,
-    length of a URL, new URLs found.
+    The costs: CPU seconds; peak resident bytes of all processes of the crawl; bytes of WARC and journal, and of the
+    store before and after compaction; fetches, hosts, seconds and full handshakes. Means per fetch: bytes, links, bytes
+    after gzip, length of a URL, and new URLs found.
     """
 
     cpu: float
@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, predict a crawl that is not used for the costs, and print the prediction error."""
+    """Measure the costs, predict a crawl that is not used for them, and print the prediction error."""
     if not 100 <= arguments.pages <= 1_000_000 or not 1 <= arguments.repeats <= 100:
         raise UsageError("--pages must be 100 to 1,000,000 and --repeats 1 to 100")
     rounds, links, partly = [], [], []
@@ -144,7 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def shapes(pages: int) -> dict[str, CrawlShape]:
-    """Return the crawls of a round by name; `last` is predicted from the others."""
+    """Return the crawls of a round by name; the crawl `last` is predicted from the others."""
     return {
         "few": CrawlShape(pages // 5, 0, LINKS),
         "many": CrawlShape(pages, 0, LINKS),
@@ -154,7 +154,7 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
         "closed": CrawlShape(pages, 0, LINKS, web=("--close",), secure=True),
         "scattered": CrawlShape(pages, 0, LINKS, min(pages, HOSTS_MAX)),
         "large": CrawlShape(2, LARGE, LINKS, 1),
-        # One host, so pages are fetched one at a time.
+        # The web has one host, so pages are fetched one at a time.
         "untagged": CrawlShape(2, LARGE, LINKS, 1, web=FEW_TAGS),
         "again": CrawlShape(pages // 2, 0, LINKS, again=2 * pages),
         "lone": CrawlShape(pages // 2, 0, LINKS, again=pages, rate=LONE_RATE),
@@ -175,7 +175,7 @@ MEASURED = (
 def units_of(
     rounds: list[dict[str, CrawlCost]], links: list[LinkCosts], partly: Sequence[Mapping[str, float]] = ()
 ) -> UnitCosts:
-    """Return unit costs: the middle from the medians of each crawl, the range from the costs of each round."""
+    """Return unit costs: middle values from the median of each crawl, ranges from the costs of each round."""
     medians = {
         name: CrawlCost(*map(statistics.median, zip(*(costs[name] for costs in rounds), strict=True)))
         for name in rounds[0]
@@ -204,7 +204,7 @@ def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
     host /= scattered.hosts - many.hosts
 
     def more(cost: CrawlCost, than: CrawlCost) -> float:
-        """Return the seconds that `cost` took more than `than`, not counting additional fetches and hosts."""
+        """Return by how many seconds `cost` exceeds `than`, without the cost of additional fetches and hosts."""
         return cost.cpu - than.cpu - fetch * (cost.fetches - than.fetches) - host * (cost.hosts - than.hosts)
 
     kilobyte = max(0.0, more(long, many) / long.fetches) / ((long.page_bytes - many.page_bytes) / KIB)
@@ -269,7 +269,7 @@ def _whole(units: UnitCosts, cost: CrawlCost) -> float:
 
 
 def _certified(folder: Path) -> bool:
-    """Create a certificate for the hosts' addresses in the folder; return False if that is not possible."""
+    """Create in the folder a certificate for the addresses of the hosts; return False if that is not possible."""
     try:
         make_chain(folder, [f"IP:127.64.0.{number}" for number in range(1, HOSTS + 1)])
     except (OSError, subprocess.CalledProcessError):
@@ -278,7 +278,7 @@ def _certified(folder: Path) -> bool:
 
 
 def measure(shape: CrawlShape, certificates: Path) -> CrawlCost:
-    """Crawl a web of this shape in a separate process; with `again`, return only the cost of the refreshes after it.
+    """Crawl a web of this shape in a separate process; with `again`, return only the cost of the refreshes that follow.
 
     Raises:
         CrawlerError: the crawl failed.
@@ -317,7 +317,7 @@ def _served(shape: CrawlShape, certificates: Path) -> Iterator[str]:
 
 
 def _crawl(arguments: list[str], certificates: Path) -> tuple[float, float]:
-    """Run a crawl; return (CPU seconds, peak resident bytes of all its processes)."""
+    """Run a crawl; return its CPU seconds and the peak resident bytes of all its processes."""
     authority = certificates / "ca.pem"
     trust = {"SSL_CERT_FILE": str(authority)} if authority.exists() else {}
     crawling = subprocess.Popen(
@@ -365,7 +365,7 @@ def _cost_of(directory: Path, shape: CrawlShape, cpu: float, memory: float) -> C
 
 
 def packed(segment: bytes) -> float:
-    """Estimate the bytes that gzip leaves of all bodies of a WARC segment, from `SAMPLE` evenly spaced ones."""
+    """Estimate the size after gzip of all bodies of a WARC segment, from `SAMPLE` evenly spaced bodies."""
     bodies, position = [], 0
     while position < len(segment):
         member, record = zlib.decompressobj(31), b""

@@ -11,7 +11,7 @@ import sys
 from crawler.cli.parsing import Parser, suggestion
 from crawler.errors import CrawlerError, UsageError
 
-# Command -> (module, one line).
+# Name of a command -> (its module, its description in one line).
 COMMANDS = {
     "cache": ("crawler.lab.commands.cache", "compare replacement policies for the URL cache on a trace"),
     "trace": ("crawler.lab.commands.trace", "make, import and describe URL traces"),

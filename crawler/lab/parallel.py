@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
-PROCESSES_MAX = 16  # each process holds the worlds of one or two tasks, some 50 MB
+PROCESSES_MAX = 16  # each process holds the worlds of one or two tasks, which take some 50 MB
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -19,11 +19,12 @@ def cores() -> int:
 
 
 def results(play: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
-    """Yield `play(task)` for each task, in order; `play` is a module-level function. One process means this one."""
+    """Yield `play(task)` for each task, in order. `play` must be a module-level function; 1 process means this one."""
     if min(processes, len(tasks)) <= 1:
         yield from map(play, tasks)
         return
-    context = multiprocessing.get_context("spawn")  # a fork would share LevelDB and the threads of the caller
+    # a forked process would share LevelDB and threads with the caller
+    context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(processes, len(tasks)), mp_context=context) as pool:
         try:
             yield from pool.map(play, tasks)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from crawler.clock import Clock
 
-FIRST = 2.0  # seconds until the first line; after a longer silence, users think that the program hangs
+FIRST = 2.0  # seconds until the first line; if it took longer, users would think that the program hangs
 EVERY = 10.0  # seconds between lines
 
 OnProgress = Callable[[float], None]
@@ -39,7 +39,7 @@ class ProgressLine:
 
 
 def part(report: OnProgress, begin: float, end: float) -> OnProgress:
-    """Return a report function for a part of the work: its shares 0 to 1 become `begin` to `end` of the whole."""
+    """Return a report function for a part of the work, which is the range `begin` to `end` of the whole work."""
     return lambda share: report(begin + (end - begin) * share)
 
 

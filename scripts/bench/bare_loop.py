@@ -2,8 +2,10 @@
 
     python scripts/bench/bare_loop.py SEEDS PATTERN [--concurrency 64] [--per-host 8]
 
-aiohttp fetches, lexbor finds `<a href>`, ada-url joins, a set of fingerprints holds what was found; one queue per host.
-URLs that match PATTERN are followed. No robots.txt, no delay, nothing on disk. Prints the number of pages.
+aiohttp fetches pages, lexbor finds `<a href>`, ada-url joins URLs, a set of fingerprints holds the URLs that were found;
+there is one queue per host.
+URLs that match PATTERN are followed. The loop uses no robots.txt and no delay, and stores
+nothing on disk. It prints the number of pages.
 """
 
 import argparse
@@ -22,7 +24,7 @@ from yarl import URL
 
 
 class Queues:
-    """The URLs that were found and not yet fetched, by host; a host has at most `per_host` places in `ready`."""
+    """The URLs that were found but not yet fetched, by host; a host occurs at most `per_host` times in `ready`."""
 
     def __init__(self, follows: Callable[[str], object], per_host: int) -> None:
         self._follows = follows
@@ -71,7 +73,7 @@ def links(url: str, body: bytes) -> Iterator[str]:
 
 
 async def fetch(session: aiohttp.ClientSession, queues: Queues) -> int:
-    """Fetch until cancelled; return the number of pages."""
+    """Fetch until this task is cancelled; return the number of pages."""
     pages = 0
     try:
         while True:

@@ -2,12 +2,12 @@
 
     BENCH_DATA=... python scripts/bench/beside_loop.py [--set small] [--rounds 5] [--tree ../before ...] [--cpu 1]
 
-A set of the crawl bench (sets/NAME/seeds.txt, whose server runs) is crawled by `bare_loop.py`, by this checkout and by
-each `--tree`, another checkout with its kernels built. In this way a change is compared with the code before it. CPU is
-user and system of the whole process tree, start and end included. Ratios are computed within a round, so that other
+A set of the crawl bench (sets/NAME/seeds.txt), whose server must run, is crawled by `bare_loop.py`, by this checkout and
+by each `--tree`, another checkout with its kernels built. In this way a change is compared with the code before it. CPU
+is user and system of the whole process tree, start and end included. Ratios are computed within a round, so that other
 load affects both sides alike; the table shows the median over the rounds, with the least and the greatest. 1.0 means as
-cheap as the bare loop, 2.0 half as expensive. If a contender fetches another number of pages than in its first round,
-the run fails.
+cheap as the bare loop, 2.0 half as expensive. If a contender does not fetch as many pages as in its first round, the run
+fails.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def run(name: str, root: Path, pages: Set, cpu: str, folder: Path) -> Cost:
 
 
 def table(runs: dict[str, list[Cost]]) -> str:
-    """Return a line for each contender, with its ratios to the bare loop and to the checkout of this script."""
+    """Return a line for each contender: its ratios to the bare loop and to the checkout of this script."""
     names = list(runs)
     lines = [f"{'':24}{'pages':>8}{'us a page':>10}{'MiB':>6}  {'to the bare loop':<20}  to {names[1]}"]
     for name, costs in runs.items():

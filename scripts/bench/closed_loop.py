@@ -7,11 +7,11 @@ A web of four hosts changes; `crawler refresh --serve` keeps its copies fresh at
 send `--readers` requests per second by Zipf's law. Two crawls of equal webs run side by side at equal rates. In one the
 requests count. In the other, the readers identify themselves as robots, whose requests do not count, so all pages have
 equal weight. After `--learn` seconds, two things are measured for `--seconds`: the share of answers that equalled the
-live page, and that share among the answers that stated P[fresh] = p. `--changes` is the number of changes per fetch,
+live page, and the same share among the answers that stated P[fresh] = p. `--changes` is the number of changes per fetch,
 over all pages.
 
 By Zipf's law a sixth of all requests go to one page of 300, so one page's freshness affects the result strongly, and
-figures of one web differ by .03 from those of another. The printed errors therefore treat pages as drawn at random.
+figures of two webs differ by .03. The printed errors therefore treat pages as drawn at random.
 `--webs` runs that many pairs at once, each on its own web with its own readers, and adds up their results.
 `--exponent` 0 requests all pages equally often.
 
@@ -51,12 +51,12 @@ speed = 86400
 
 
 class Run(NamedTuple):
-    """Readers and their User-Agent, the start of the measurement, pages fetched since, and the crawl's own figures."""
+    """Readers and their User-Agent, the start of the measurement, pages fetched since then, and figures of the crawl."""
 
     readers: Readers
     since: float
     fetched: int
-    popular: int  # fetches of the tenth of the pages that is requested most
+    popular: int  # number of fetches of the tenth of the pages that readers request most
     calibration: list[dict[str, float]]
 
 
@@ -134,7 +134,7 @@ async def both(options: argparse.Namespace) -> None:
 
 
 def show(title: str, runs: Sequence[Run]) -> None:
-    """Print the combined figures of runs of one kind; pages of different webs count as different pages."""
+    """Print the combined figures of runs of the same kind; pages of different webs count as different pages."""
     readings = [
         each._replace(page=each.page * len(runs) + k)
         for k, run in enumerate(runs)

@@ -7,19 +7,19 @@ restarted each time, and finally runs to the end. Every URL of the web has
 exactly one in-link, bodies are distinct, and budgets are lifted, so a lost page
 stays lost. The server's log and the WARC files are the evidence. Rows:
 
-    named points         every step of a group, a flush, a compaction, a segment roll, a clean stop
-    power cuts           the same; then every file loses all bytes that were not synced
+    named points         points at every step of a group, a flush, a compaction, a segment roll, a clean stop
+    power cuts           killed at the same points; then every file loses all bytes that were not synced
     random instants      killed from outside at random times
     stopped for 60 s     SIGSTOP, SIGCONT: only fetches that timed out meanwhile are repeated
     seeds                a list of seeds instead of a tree, killed while the list is read
     seeds loaded         33 times as many seeds as pages (a million), loaded with kills but not fetched
-    planted bugs         a page is marked as done before its links are stored; WARC files are not truncated: these must be
-                         detected
+    planted bugs         a page is marked as done before its links are stored; WARC files are not truncated: the script
+                         must detect these bugs
     around               events around a crawl (`tests/faults/around.py`): readers beside it, wrong clocks, a process
                          restored from a backup, killed repairs, cut segments, reshards, hostile directories; and a
                          planted bug that each scenario must detect. At most 1,000 pages, with --processes and --engine.
 
-A kill may cost as many fetches as were in flight (`worst` is the largest cost of one kill).
+A kill may cost as many fetches as were in flight (`worst` is the largest number of fetches that one kill cost).
 """
 
 import argparse
@@ -127,7 +127,7 @@ def stopped(folder: Path, pages: int) -> tuple[Judgement, int]:
 
 
 def seeds(folder: Path, pages: int) -> tuple[Judgement, int]:
-    """Crawl a web in which every page is a seed and there are no links; judge the result."""
+    """Crawl a web in which every page is a seed and no page has links; judge the result."""
     with TreeWeb(folder, pages, "--fanout", "0", hosts=HOSTS) as web:
         listed = folder / "seeds"
         listed.write_text("".join(f"{web.url(page)}\n" for page in range(pages)))

@@ -5,7 +5,7 @@
 `--living`: new pages appear, shown by hubs, a feed and sitemaps; `tests/faults/living.py` lists the additional checks.
 
 Kills alternate between named points of the write path and kills from outside after some requests.
-`tests/faults/refreshing.py` lists the checks, which use the web's own log. At the end
+`tests/faults/refreshing.py` lists the checks, which read the log of the web. At the end
 `crawler refresh` runs undisturbed, and its predictions are compared with the changes it found.
 """
 

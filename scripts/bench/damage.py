@@ -2,10 +2,10 @@
 
     .venv/bin/python scripts/bench/damage.py [--pages N] [--only PATTERN] [--engine leveldb|rocksdict]
 
-A small tree-shaped web is crawled once. For each kind of file and each damage a
-copy of the directory is damaged, checked, repaired, checked again, and crawled further.
+A small tree-shaped web is crawled once. For each kind of file and each kind of damage, a copy of the directory is
+damaged, checked, repaired and checked again, and its crawl is continued.
 `lost` counts pages of the web without a whole response record at the end (according to
-FastWARC), `again` those that were fetched a second time. A row is `SILENT` if
+FastWARC), `again` counts pages that were fetched a second time. A row is `SILENT` if
 something was lost and no command reported it.
 """
 
@@ -49,7 +49,7 @@ def files_by_kind(directory: Path) -> dict[str, Path]:
 
 
 def damage(path: Path, how: str) -> None:
-    """Damage the file (or folder, which can only be deleted)."""
+    """Damage this file; if it is a folder, delete it, the only damage that a folder can have."""
     if path.is_dir():
         shutil.rmtree(path)
         return
@@ -86,7 +86,7 @@ def main() -> None:
         whole = Path(temporary) / "whole"
         ended = crawl(whole, web.seed, *flags)
         assert ended.code == 0, ended.err
-        crawl(whole, web.seed, *flags)  # open the store a second time, which moves its log into a table
+        crawl(whole, web.seed, *flags)  # open the store a second time: this moves its log into a table
         print(f"{'file':34} {'damage':8} check repair check crawl  lost again  first report")
         silent = 0
         for kind, path in files_by_kind(whole).items():

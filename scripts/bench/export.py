@@ -3,7 +3,7 @@
     python scripts/bench/export.py DIR
 
 The reference parses each page and extracts its text in one process, and does nothing else.
-An export with text cannot be cheaper. CPU is that of all processes.
+An export with text cannot be cheaper. The CPU time is the sum over all processes.
 """
 
 import sys
@@ -25,7 +25,7 @@ from crawler.pages.formats.text import text_of
 
 
 def _bare(directory: Path) -> tuple[int, float]:
-    """Return (HTML pages, CPU seconds to parse them and extract their text)."""
+    """Parse all HTML pages and extract their text; return the number of pages and the CPU seconds."""
     with opened(directory) as crawled:
         stored = (page for _, page in newest_pages(crawled.archives, Selection()))
         html = (page for page in stored if is_html(page.capture.content_type))

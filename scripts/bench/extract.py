@@ -2,7 +2,7 @@
 
     python scripts/bench/extract.py [--pages 200] [--least 20000] [--most 100000] DIR...
 
-Reads HTML files below the directories, and prints for each part the CPU time per
+The script reads HTML files below the directories, and prints for each part of extraction the CPU time per
 page (the least of several rounds) and its ratio to the bare parse in the same run.
 """
 

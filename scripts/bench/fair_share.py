@@ -3,12 +3,12 @@
     python scripts/bench/fair_share.py [--kind KIND ...] [--hosts 600] [--seconds 30] [--load N] [--stacks]
 
 600 healthy hosts are crawled together with 600 hosts of one kind
-(`tests/end_to_end/hostile_server.py` describes the kinds), and alone before and after each such run. All hosts
-have their own addresses in 127/8. One row per run:
+(`tests/end_to_end/hostile_server.py` describes the kinds), and are crawled alone before and after each such run. All
+hosts have their own addresses in 127/8. One row per run:
 
     pages/min    requests to the healthy hosts, counted by their server, and the ratio to the mean of the neighbouring
                  runs "alone"; `late` is the same for the second half of the run, when each host has been met
-    asked        requests per minute to the hosts of the other kind
+    asked        requests per minute to the hosts of KIND
     took         the time in ms within which nine in ten answers of healthy hosts arrived in the second half, as the crawl
                  measured it; the hosts answer after 20 ms, and the delay is ten times the answer time
     busy, kept   share of the time in which the loop's thread ran, and in which it was ready but other threads of
@@ -21,7 +21,8 @@ have their own addresses in 127/8. One row per run:
 `--load N` runs N busy processes meanwhile. The gap depends on --delay: without --load and other hosts, it is about as
 long as the delay if all hosts were met at once; use --delay 1.
 
-Targets: ratio .8, 600 MiB, 100 ms of CPU, and also with --load 10 a gap of 3 s and an exit within 5 s.
+Targets: a ratio of .8, a peak of 600 MiB, and turns of at most 100 ms of CPU; even with --load 10, a gap of at most 3 s
+and an exit within 5 s.
 A turn is one iteration of
 the loop, with all callbacks that were ready, or 5 ms if that is longer. On a busy
 machine its wall time is meaningless. `--stacks` prints the stack of the loop's thread
@@ -75,7 +76,7 @@ SETTLED = 3.0  # seconds after the start from which the gap is measured
 
 
 class Turns:
-    """Measures the turns of the loop in which it is started: the loop beats; another thread samples the loop's thread."""
+    """Measures the turns of the loop in which it is started: the loop beats, and another thread samples its thread."""
 
     def __init__(self, *, stacks: bool) -> None:
         self.cpu = self.wall = 0.0
@@ -162,7 +163,7 @@ def server(kind: str, hosts: int, port: int, counts: Path | str = "") -> Iterato
 
 
 def loop_time(pid: int) -> tuple[float, float, float]:
-    """Return the seconds for which a process's first thread ran, was ready but waited, and for which children ran."""
+    """Return the seconds for which a process's first thread ran, was ready but waited, and for which its children ran."""
     try:
         ran, kept, _ = map(int, Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split())
         return ran / 1e9, kept / 1e9, sum(map(cpu, children(pid)))
@@ -171,25 +172,25 @@ def loop_time(pid: int) -> tuple[float, float, float]:
 
 
 def pages_between(counts: Path, begin: float, end: float) -> float:
-    """Return the requests per minute that a server counted between two instants."""
+    """Return the requests per minute that a server counted from `begin` to `end`."""
     within = [(at, pages) for at, pages, _ in rows_of(counts) if begin <= at <= end]
     first, last = within[0], within[-1]
     return 60.0 * (last[1] - first[1]) / (last[0] - first[0])
 
 
 def rows_of(counts: Path) -> list[list[float]]:
-    """Return the rows that a server has counted: [monotonic seconds, pages, longest gap since the row before]."""
+    """Return the rows that a server has written: [monotonic seconds, pages so far, longest gap since the row before]."""
     return [[float(word) for word in line.split()] for line in counts.read_text().splitlines()]
 
 
 def gap_between(counts: Path, begin: float, end: float) -> float:
-    """Return the longest time between two requests, in seconds."""
+    """Return the longest time without a request from `begin` to `end`, in seconds."""
     return max((gap for at, _, gap in rows_of(counts) if begin <= at <= end), default=end - begin)
 
 
 @contextmanager
 def loaded(processes: int) -> Iterator[None]:
-    """Keep this many processes busy."""
+    """Run this many busy processes meanwhile."""
     started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield

@@ -2,8 +2,8 @@
 
     python scripts/bench/fetch.py [--rounds 5] [--fetches 4000] [--profile]
 
-The server is nginx in separate processes, 16 hosts from 127.0.0.1 upwards; the
-figure is this process's CPU time. Rounds alternate, and the median is printed.
+The server is nginx in separate processes, with 16 hosts from 127.0.0.1 upwards; the figure is the CPU time
+of this process. Rounds of the two alternate, and the median is printed.
 """
 
 import argparse

@@ -28,7 +28,7 @@ from crawler.urls.suffixes import registrable_domain
 BATCH = 5000  # keys
 PRIORITY, DEPTH = 128, 1
 MIX = 0x9E3779B97F4A7C15
-PAGE_LINKS = 3300  # number of consecutive URLs that were found on the same page
+PAGE_LINKS = 3300  # this many consecutive URLs were found on the same page
 CHUNK = 1 << 22
 _LOW_48 = (1 << 48) - 1
 
@@ -52,7 +52,7 @@ def fill(
     tail: Tail,
     told: Callable[[str], None],
 ) -> None:
-    """Write URLs 0 to `urls` - 1 to the closed, empty store and DUE of the folder `process`."""
+    """Write URLs 0 to `urls` - 1 to the store and DUE of the folder `process`, which must be closed and empty."""
     begun = time.perf_counter()
     names = [name(host) for host in range(hosts)]
     keys = np.array([fingerprinter.host_key(each) for each in names], np.uint64)
@@ -94,7 +94,7 @@ def _put(store: KeyValue, items: Iterator[tuple[bytes, bytes]], told: Callable[[
 def _host_records(
     by_rank: list[tuple[str, int]], order: np.ndarray, ends: list[int], fingerprinter: Fingerprinter
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield records of hosts that were never asked, in the order of their keys."""
+    """Yield records of hosts that have never been asked, in the order of their keys."""
     for (name, key), (begin, end) in zip(by_rank, pairwise(ends), strict=True):
         if begin == end:
             continue
@@ -130,7 +130,7 @@ def _entries(
 def _metas(
     store: KeyValue, process: Path, fingerprints: np.ndarray, fingerprinter: Fingerprinter
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Write the known set as one run; yield the store's records of it, of links and of sequence numbers."""
+    """Write the known set as one run; yield the store's records of this run, of links and of sequence numbers."""
     count = len(fingerprints)
     chunks = (fingerprints[start : start + CHUNK] for start in range(0, count, CHUNK))
     run = DiskRuns(process / "due", []).write(chunks, count, step="flush")

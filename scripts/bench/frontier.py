@@ -2,8 +2,8 @@
 
     python scripts/bench/frontier.py [pages]
 
-The reference of the run is the cost of the same number of heap pushes and
-pops, so figures of different machines can be compared.
+The reference in the same run is the cost of as many heap pushes and pops, so figures of different machines can
+be compared.
 """
 
 import heapq
@@ -20,7 +20,7 @@ from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.suffixes import registrable_domain
 
 HOSTS = 62
-FLUSH = 2_000  # new links per flush
+FLUSH = 2_000  # number of new links per flush
 
 
 def make(store: MemoryStore) -> Frontier:
@@ -46,7 +46,7 @@ def links(start: int, count: int) -> list[Link]:
 
 
 def run(pages: int) -> dict[str, float]:
-    """Return the CPU microseconds per link and per page, by step; changes are only recorded, nothing is stored."""
+    """Return the CPU microseconds per link and per page, by step; changes are only recorded, and nothing is stored."""
     frontier, clock = make(MemoryStore()), time.process_time
     frontier.open(1e9, True)
     spent = dict.fromkeys(("enqueue", "claim_next", "record_outcome", "stage", "release"), 0.0)

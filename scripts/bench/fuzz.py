@@ -3,7 +3,8 @@
     .venv/bin/python scripts/bench/fuzz.py [--cpu SECONDS] [--seed N] [--only NAME] [--keep DIR]
 
 Each target (`tests/fuzz/targets.py`) gets the same CPU time. A turn is the time for which an input would block the loop.
-The worst turn is printed: CPU time of the thread, the least of three measurements.
+The worst turn is printed, as CPU time of the thread, the least of
+three measurements.
 With --keep the inputs that failed, and the slowest of each target, are written
 to DIR. The exit code is 1 if anything raised, or a turn took over 100 ms.
 """
@@ -56,7 +57,7 @@ def show(tally: Tally) -> None:
 
 
 def keep(tally: Tally, folder: Path) -> None:
-    """Write the inputs that failed, and the slowest one."""
+    """Write the inputs that failed, and the slowest input."""
     folder.mkdir(parents=True, exist_ok=True)
     name = tally.target.replace(" ", "-")
     (folder / f"{name}.{tally.seed}.slowest").write_bytes(tally.slowest)

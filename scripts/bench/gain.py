@@ -17,8 +17,8 @@ lower --rate.
 
     gain: uniform, oracle (true parameters), learned, deaf (learned, no signals), oracle-only (no exploration)
     validators: learned, on hosts whose validators are right or false in different ways (`lab/changing/web.py`),
-        and on hosts with right ones except for one page, or one directory of ten pages
-    noise: deaf, and learned with 2 false signals per change and no true one
+        and on hosts whose validators are right except on one page, or in one directory of ten pages
+    noise: deaf; and learned, with 2 false signals and no true signal per change
     daily: a web of 400 pages that change about once a day, importance Pareto, each fetched every 16 hours on average
         for ten days (30 requests per second, 200 s): uniform, learned, greedy, without the neighbourhood clock, oracle
     news: 600 pages and 4.2 articles a day on ten hubs, 150 days of 16 requests (15 per second, 160 s); the first 40
@@ -142,7 +142,7 @@ def played(game: GainGame, arm: Arm) -> Played:
 
 
 def _gain(one: Played, table: dict[str, Played]) -> str:
-    """Return the gain over the table's uniform, as a share of the gain of its oracle."""
+    """Return the gain over the arm `uniform` of the table, as a share of the gain of its arm `oracle`."""
     if not {"oracle", "uniform"} <= set(table):
         return ""
     uniform = table["uniform"].freshness
@@ -150,7 +150,7 @@ def _gain(one: Played, table: dict[str, Played]) -> str:
 
 
 def _late(delays: list[float]) -> str:
-    """Return the median and 90 % quantile of the delays, the share without a copy, and the number of articles."""
+    """Return the median and 90 % quantile of the delays, the share of articles without a copy, and their number."""
     sorted_delays = np.sort(delays)
     half, most = (sorted_delays[int(share * (len(delays) - 1))] for share in (0.5, 0.9))
     return f"{half:8.2f}{most:8.2f}{np.isinf(sorted_delays).mean():7.3f}{len(delays):9,}"

@@ -1,10 +1,11 @@
-"""Attack a crawl that serves with slow and half-open clients, then with junk signals; measure its memory and speed.
+"""Attack a crawl that serves its pages: with slow and half-open clients, then junk signals; measure memory and speed.
 
     scripts/bench/hostile_clients.py [--clients 10000] [--signals 1000000] [--rate 10]
 
-A crawl of a small tree runs at `--rate` pages per second and serves. First, `--clients` clients connect and send
-nothing, half a request line, or half a header; meanwhile an honest client sends a request from time to time. Then
-`--signals` URLs of foreign hosts are sent by `POST /signal`, ten thousand at a time, each time from another source.
+A crawl of a site without end, whose pages have two links each, runs at `--rate` pages per second and serves its copies.
+First, `--clients` clients connect and send nothing, half a request line, or half a header; meanwhile an honest client
+sends a request from time to time. Then `--signals` URLs of foreign hosts are sent by `POST /signal`, ten thousand at a
+time, each time from another source.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from crawler.cli.loopback import free_port
 
 CRAWLER = [sys.executable, "-m", "crawler"]
 HALVES = (b"", b"GET /page?ur", b"GET / HTTP/1.1\r\nHost: a\r\nX: ")
-AT_ONCE = 10_000  # URLs per notification
+AT_ONCE = 10_000  # number of URLs per notification
 
 
 class Besieged:
@@ -72,7 +73,7 @@ async def site(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def besiege(crawl: Besieged, clients: int) -> None:
-    """Open half connections, and send honest requests meanwhile."""
+    """Open connections that send only part of a request; meanwhile send honest requests."""
     before, pages, began = crawl.memory(), crawl.pages(), time.monotonic()
     writers, answers, most = [], [], before
     for number in range(clients):

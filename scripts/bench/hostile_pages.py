@@ -3,8 +3,8 @@
     python scripts/bench/hostile_pages.py [--kills 10] [--seed 1]
 
 Each hostile page is on a host of its own; one crawl visits all of them, with `render.cpu_max` 5 s and
-`render.wall_max` 20 s. It then checks whether the page was stored as shown or as answered, which limit cut it, whether
-its link was followed, and whether a server at a forbidden address received a request. The second part
+`render.wall_max` 20 s. The script then checks whether the page was stored as shown or as answered, which limit cut it
+off, whether its link was followed, and whether a server at a forbidden address received a request. The second part
 kills the browser or the crawler (SIGKILL) again and again while a site is crawled, then finishes the
 crawl, and looks for lost pages, pages that are not whole, damage, orphans and zombies.
 """
@@ -67,7 +67,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def browsers(folder: str) -> list[int]:
-    """Return the processes of browsers whose profile is below a folder."""
+    """Return the processes of browsers whose profiles are below a folder."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -94,7 +94,7 @@ def zombies() -> int:
 
 
 def left_over(folder: str) -> int:
-    """Return the number of browsers that are left, at most 10 s after the crawl."""
+    """Wait up to 10 s after the crawl for browsers to end; return the number that still run."""
     until = time.monotonic() + 10
     while browsers(folder) and time.monotonic() < until:
         time.sleep(0.1)
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)  # readable for the browser, which does not run as root
+        os.chmod(folder, 0o755)  # the browser, which does not run as root, must be able to read it
         os.environ["TMPDIR"] = folder
         hostile(folder)
         kills(folder, args.kills, random.Random(args.seed))

@@ -3,11 +3,10 @@
     python scripts/bench/intake.py DIR... [--pages N] [--memo BYTES] [--rounds N]
 
 Each DIR stands for a host: its .html files are parsed once, outside the
-measurement, and their hrefs are processed as in a crawl, one page of each host in turn.
-Printed are microseconds per page and per link for the intake with scope `any` and a
-memo, for a second pass in which all links are known, for the intake without a memo,
-and, as the reference in the same run, for a bare `ada_url.join_url` of every href;
-then the cost of the single steps.
+measurement, and their hrefs are processed as in a crawl, which takes one page of each host in turn.
+The script prints microseconds per page and per link for the intake with scope `any` and a memo, for a second pass in
+which all links are known, for the intake without a memo, and, as the reference in the same run, for a bare
+`ada_url.join_url` of every href; then the cost of the single steps.
 """
 
 import argparse
@@ -62,7 +61,7 @@ def bare_join(pages: list[Page]) -> None:
 
 
 def race(pages: list[Page], memo_bytes_max: int, rounds: int) -> dict[str, float]:
-    """Return the least CPU seconds of each contender for all pages; they take turns, and each round starts empty."""
+    """Return the least CPU seconds of each contender for all pages; contenders take turns, each round starts empty."""
     best: dict[str, float] = {}
     for _ in range(rounds):
         kept = intake(memo_bytes_max)

@@ -2,10 +2,11 @@
 
     scripts/bench/levels.py [--processes 1,2,4] [--pages 480] [--rate 40] [--seconds 240]
 
-For each number of processes there is an identical web of twelve hosts, whose pages change at rates that differ
-tenfold. `crawler refresh --processes N --rate R` keeps each web fresh, all at once. Every two seconds the level of each
-process is read from its control socket. Printed per quarter of the time: the ratio of the highest to the lowest level,
-each averaged over the quarter; then the fetches and the freshness over the second half, from the servers' logs.
+For each number of processes there is an identical web of twelve hosts; the pages of the fastest host change ten times
+as often as those of the slowest. `crawler refresh --processes N --rate R` keeps each web fresh; all these crawls run at
+once. Every two seconds the level of each process is read from its control socket. The script prints for each quarter of
+the time the ratio of the highest to the lowest level, both averaged over the quarter, and then the fetches and the
+freshness in the second half, from the logs of the servers.
 
 Levels move by a quarter of their difference in a mean time between two crawls of a page (pages / rate, 12 s here),
 so after `--seconds` a difference has shrunk to about exp(-seconds rate / (4 pages)): .7 % here.
@@ -41,7 +42,7 @@ speed = 86400
 
 
 class Seen(NamedTuple):
-    """Levels of each sample, (samples, processes); fetches and freshness of the second half, from the log."""
+    """The levels in each sample, (samples, processes), and fetches and freshness in the second half, from the log."""
 
     levels: np.ndarray
     pages: list[int]
@@ -50,7 +51,7 @@ class Seen(NamedTuple):
 
 
 def look(folder: Path) -> list[tuple[float, int]]:
-    """Return (level, known pages) of each running process; [] if no process runs."""
+    """Return a pair (level, known pages) for each running process; an empty list if no process runs."""
     try:
         answers = access.ask_running(folder, {"command": "status", "hosts": 0})
     except CrawlerError:

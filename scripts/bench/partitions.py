@@ -16,8 +16,8 @@ with two cables: one to the web, one to the other nodes, which it finds by name
 During each fault, a random node is killed at a random instant and restarted. The
 server's log and the WARC files are compared with the truth. Rows:
 
-    as shipped           nothing may be lost or stored twice; a kill may cost the fetches in flight
-    ack-before-commit    planted bugs (tests.faults.planted.py): these must lose pages
+    as shipped           nothing may be lost or stored twice; a kill may make the fetches in flight repeat
+    ack-before-commit    a planted bug (tests.faults.planted.py), which must lose pages
     outbox-in-memory
 
 All traffic stays in the namespaces (198.18.0.0/15, for benchmarks: RFC 2544),
@@ -47,7 +47,7 @@ WEB = "crawl-web"
 HOSTS = 40
 PORT = 7077
 FAULT_SECONDS, HEAL_SECONDS = 2.5, 1.0
-END_SECONDS_MAX = 120  # seconds in which the crawl must end after the last fault
+END_SECONDS_MAX = 120  # within this many seconds after the last fault the crawl must end
 PLANTED = ("ack-before-commit", "outbox-in-memory")
 
 
@@ -96,7 +96,7 @@ class Network:
 
     @staticmethod
     def _plug(name: str, bridge: str, address: str) -> None:
-        """Connect a cable: interface `bridge` of the node, interface <bridge>-<name> of the bridge."""
+        """Connect the interface `bridge` of the node to the interface <bridge>-<name> of the bridge by a cable."""
         cable = ("link", "add", f"{bridge}-{name}", "type", "veth", "peer", "name", bridge)
         ip("-n", WEB, *cable, "netns", space(name))
         ip("-n", WEB, "link", "set", f"{bridge}-{name}", "master", bridge, "up")
@@ -181,7 +181,7 @@ class Nodes:
             return subprocess.Popen(line, cwd=ROOT, env=environ, stdout=output, stderr=output)
 
     def kill(self, name: str) -> bool:
-        """Send kill -9 and restart; `ip netns exec` has replaced itself by the process, so its pid is the node's."""
+        """Kill and restart a node; `ip netns exec` was replaced by the process, so its pid is the node's."""
         node = self._running[name]
         if node.poll() is not None:
             return False
@@ -237,7 +237,7 @@ def rehearse(nodes: Nodes, faults: int, rng: random.Random, *, verbose: bool) ->
 
 
 def partitioned(folder: Path, args: argparse.Namespace, bug: str) -> tuple[Judgement, int, int]:
-    """Run one crawl with all the faults; return (the judgement, the faults, the kills)."""
+    """Run one crawl with all the faults; return the judgement, and the numbers of faults and kills."""
     web = TreeWeb(folder, args.pages, "--fanout", "4", hosts=HOSTS, inside=inside(WEB))
     with Network(), web:
         nodes = Nodes(folder, web.seed, bug, args.rate)

@@ -4,15 +4,15 @@
     BENCH_DATA=... python scripts/bench/processes.py --set mid
 
 The web is a tree in which every URL has one in-link, served by a separate process,
-or a set of the crawl bench (sets/NAME/{seeds,truth}.txt, access.log)
-whose server runs. The server's log is the evidence:
+or a set of the crawl bench (sets/NAME/{seeds,truth}.txt, access.log), whose
+server must run. The server's log is the evidence:
 
     recall    share of the true pages that were answered 200
-    again     answers 200 beyond a page's first, including pages that two processes both fetched
+    again     answers 200 beyond the first for each page, including pages that two processes both fetched
     extra     pages that are not in the truth: the truth of a set knows only <a href>, not frames
 
-Crawls with any number of processes must fetch the same pages, each once, and end without help.
-CPU is that of the whole process tree, user and system, including start and end.
+Whatever their number of processes, crawls must fetch the same pages, each once, and end without help.
+CPU is the user and system time of the whole process tree, including start and end.
 `marginal` excludes these: it subtracts a crawl of the seeds alone, because the start of a
 process costs the same however many pages it fetches. The numbers of processes
 take turns; the cheapest of the repeats counts, because other load can only add to it.
@@ -25,8 +25,8 @@ with the most.
 On a shared core even the cheapest repeat is disturbed. `--constant` (needs
 linux-perf) samples the crawls, and compares the CPU of all repeats in units of the
 CPU spent in SHA-1 and deflate: this work is the same for any number of processes,
-and slows down like the rest. The error is that of the mean over the repeats.
-The CPU in the table includes that of perf.
+and slows down like the rest. The printed error is the error of the mean over the repeats.
+The CPU in the table includes the CPU of perf.
 """
 
 import argparse
@@ -56,7 +56,7 @@ from crawler.urls.fingerprint import Fingerprinter  # noqa: E402
 from tests.faults.harness import TreeWeb, settings  # noqa: E402
 
 HOSTS = 200
-LOG_DELAY = 1.5  # seconds after which a server has written its log
+LOG_DELAY = 1.5  # after this many seconds a server has written its log
 SAMPLER = ("perf", "record", "--quiet", "--event", "cpu-clock", "--freq", "1499", "--output")
 _SAMPLES = re.compile(r"^ *[\d.]+% +(\d+) +(.*)$", re.MULTILINE)  # number of samples, object file
 _SET_LINE = re.compile(r'^\S+ (\S+) (\d+) \d+ \d+ \d+ "text/html[^"]*" "([^"]*)" .*"([^"]*)"$')
@@ -69,13 +69,13 @@ class Web(Protocol):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Return the flags that a crawl of it needs."""
+        """Return the command-line flags that a crawl of this web needs."""
 
     def answered(self) -> Counter[str]:
-        """Return the number of answers 200 of each page since the last call."""
+        """Return the number of answers 200 for each page since the last call."""
 
     def times(self) -> list[tuple[float, str]]:
-        """Return (instant, host) of each of these answers in the order of time; [] if unknown."""
+        """Return a pair (instant, host) for each of these answers, in the order of time; empty if unknown."""
 
 
 class Tree:
@@ -139,9 +139,10 @@ class BenchSet:
 
 
 class Run(NamedTuple):
-    """The cost of one crawl, and the server's view of it; `units` is CPU per constant work, 0 = unknown.
+    """The cost of one crawl, and what the server saw; `units` is CPU per unit of constant work, 0 if unknown.
 
-    `times` are the instants of answers in order; `last` is the index of the earliest final answer of any process.
+    `times` are the instants of all answers in order. Of the last answers that each process got, `last` is the index of
+    the earliest.
     """
 
     cpu: float
@@ -154,11 +155,11 @@ class Run(NamedTuple):
     largest: float
 
     def seconds(self, answers: int) -> float:
-        """Return the seconds until the answer number `answers`."""
+        """Return the seconds from the first answer to the answer with the index `answers`."""
         return self.times[answers] - self.times[0]
 
     def ahead(self, alone: "Run") -> str:
-        """Return the columns `ahead` and `largest`, measured while all processes have work."""
+        """Return the columns `ahead` and `largest`; `ahead` is measured while all processes have work."""
         if not self.times or not alone.times:
             return ""
         return f"{alone.seconds(self.last) / self.seconds(self.last):8.2f}x{self.largest:8.0%}"
@@ -170,7 +171,7 @@ class Run(NamedTuple):
         return f"{recall:8.4f}{again:7}{extra:7}"
 
     def right(self, web: Web, first: "Run") -> bool:
-        """Return whether all true pages were fetched, the same as in the `first` run, once each, to the end."""
+        """Return whether the run ended and fetched all true pages once each, and the same pages as the `first` run."""
         report, pages = self.report, self.answered.keys()
         whole = web.truth <= pages == first.answered.keys() and self.answered.total() == len(pages)
         return whole and report["stopped_by"] == "done" and report["conservation"] == "holds"
@@ -200,7 +201,7 @@ def crawl(
 
 
 def shares(times: list[tuple[float, str]], seed: bytes, processes: int) -> tuple[list[float], int, float]:
-    """Return (instants of answers, the index of the earliest final answer of a process, the largest process's share)."""
+    """Return the instants of answers, the index of the earliest last answer of a process, the largest process's share."""
     fingerprinter = Fingerprinter(seed)
     table = Partition.equal_ranges([f"p{n}" for n in range(processes)]).owner_of_bucket
     owners = [int(table[fingerprinter.bucket(host)]) for _, host in times]
@@ -210,7 +211,7 @@ def shares(times: list[tuple[float, str]], seed: bytes, processes: int) -> tuple
 
 
 def units_of(samples: Path) -> float:
-    """Return the ratio of all samples to the samples in SHA-1 and deflate."""
+    """Return the number of all samples divided by the number of samples in SHA-1 and deflate."""
     command = ["perf", "report", "--input", str(samples), "--sort", "dso", "--stdio", "--show-nr-samples"]
     found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     counts = [(int(count), name) for count, name in _SAMPLES.findall(found)]
@@ -230,7 +231,7 @@ def bench_set(name: str) -> Iterator[Web]:
 
 
 def row(processes: int, run: Run, start: float, one: tuple[float, float], web: Web, alone: Run) -> str:
-    """Return a line of the table; `one` is the cost per page of a single process, total and marginal, `alone` its run."""
+    """Return a line of the table; `alone` is the run of a single process, `one` its total and marginal cost per page."""
     pages = run.answered.total()
     each, marginal = run.cpu / pages * 1e6, (run.cpu - start) / pages * 1e6
     splitter = run.report.get("splitter") or {}
@@ -243,7 +244,7 @@ def row(processes: int, run: Run, start: float, one: tuple[float, float], web: W
 
 
 def in_units(runs: dict[int, list[Run]]) -> str:
-    """Return the CPU of each number of processes per constant work, relative to the first."""
+    """Return for each number of processes the CPU per unit of constant work, relative to the first number."""
     first = statistics.mean(run.units for run in next(iter(runs.values())))
     lines = []
     for processes, some in runs.items():

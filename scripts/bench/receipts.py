@@ -3,10 +3,10 @@
     python scripts/bench/receipts.py [--pages 20000] [--hosts 200] [--rounds 5]
 
 Each round stores the same pages twice in one process, in directories that are removed afterwards: without receipts and
-with them, in alternating order. Bytes in the store are those of keys and values, before compression. There are three
+with them, in alternating order. Bytes in the store are counted in keys and values, before compression. There are three
 webs: `silent` has no statements; `spoken` has statements in robots.txt; `paths` has statements for parts of the site in
-robots.txt, and in headers and meta elements of one page in four. Printed are medians over the rounds; the aims are 30 us
-and 40 bytes in the store.
+robots.txt, and in headers and meta elements of one page in four. The script prints medians over the rounds; a page's
+receipts should take at most 30 us, and 40 bytes in the store.
 """
 
 import argparse
@@ -48,7 +48,7 @@ OWN = ((b"Content-Usage", b"search=y"), (b"TDM-Reservation", b"1"))
 
 
 class Cost(NamedTuple):
-    """CPU microseconds per page, in all and for making receipts; bytes per page; number of receipts in the store."""
+    """CPU microseconds per page, in total and for making receipts; bytes per page; number of receipts in the store."""
 
     all_us: float
     stamp_us: float
@@ -58,7 +58,7 @@ class Cost(NamedTuple):
 
 
 def pages(web: str, count: int, hosts: int) -> list[tuple[Fetch, Extracted]]:
-    """Return the answers, host by host in turn as a crawl fetches them."""
+    """Return the answers in the order of a crawl, which takes one page of each host in turn."""
     found = []
     for number in range(count):
         own = web == "paths" and number // hosts % 4 == 0
@@ -132,7 +132,7 @@ def store_pages(
 
 
 def _bytes(store: KeyValue) -> tuple[int, int]:
-    """Return (bytes of keys and values of pages, captures and receipts, without compression; number of receipts)."""
+    """Return the bytes of keys and values of pages, captures and receipts before compression; number of receipts."""
     total, receipts = 0, 0
     for prefix in (PAGE, CAPTURE, RECEIPT):
         for key, value in scan_prefix(store, prefix):

@@ -3,10 +3,10 @@
     python scripts/bench/render.py [--packages FOLDER] [--pages 20]
 
 `FOLDER` is a `node_modules` with docsify@4, swagger-ui-dist, redoc, vue, vue-router, react@18 and
-react-dom@18; sites made of them are left out without it. The sites are crawled three times: without
+react-dom@18; without this folder, sites made of these packages are left out. The sites are crawled three times: without
 rendering, with `auto`, and with `always`. Recall is the share of the URLs reached by `always` that `auto` reached, too;
-an oracle renders exactly the pages that gained links or text. CPU is that of the crawl with its
-browsers, wall time includes the gaps between requests.
+an oracle renders exactly the pages that gained links or text. CPU is the time of the crawl with its browsers, wall time
+includes the gaps between requests.
 """
 
 import argparse
@@ -122,7 +122,7 @@ def _file(packages: Path, name: str, kind: str = "text/javascript") -> Route:
 
 
 def docsify(packages: Path, pages: int) -> Site:
-    """docsify: Markdown that a script shows, with paths of the history API."""
+    """A site made with docsify: a script shows Markdown, at paths of the history API."""
     shell = (
         '<!doctype html><title>docs</title><div id="app"></div><script>window.$docsify = '
         "{routerMode: 'history', basePath: '/', loadSidebar: true, alias: {'/.*/_sidebar.md': '/_sidebar.md'}}"
@@ -161,7 +161,7 @@ def _guides(pages: int) -> Site:
 
 
 def swagger(packages: Path, pages: int) -> Site:
-    """Swagger UI: one page that shows a description of an API."""
+    """A site made with Swagger UI: one page that shows a description of an API."""
     shell = (
         '<!doctype html><title>API</title><div id="swagger-ui"></div><script src="/ui.js"></script>'
         "<script>SwaggerUIBundle({url: '/openapi.json', dom_id: '#swagger-ui'})</script>"
@@ -175,7 +175,7 @@ def swagger(packages: Path, pages: int) -> Site:
 
 
 def redoc(packages: Path, pages: int) -> Site:
-    """Redoc: one page that shows a description of an API."""
+    """A site made with Redoc: one page that shows a description of an API."""
     shell = '<!doctype html><title>API</title><redoc spec-url="/openapi.json"></redoc><script src="/redoc.js"></script>'
     files: Site = {
         "/": shell,
@@ -186,7 +186,7 @@ def redoc(packages: Path, pages: int) -> Site:
 
 
 def vue(packages: Path, pages: int) -> Site:
-    """Vue with its router, with paths of the history API."""
+    """A site made with Vue and its router, at paths of the history API."""
     app = """
     const Shown = {data: () => ({page: {links: []}}), template: '<p>{{page.text}}</p>' +
         '<router-link v-for="l in page.links" :key="l" :to="l">{{l}}</router-link>',
@@ -207,7 +207,7 @@ def vue(packages: Path, pages: int) -> Site:
 
 
 def react(packages: Path, pages: int) -> Site:
-    """React, which fetches its data in an effect."""
+    """A site made with React, which fetches its data in an effect."""
     app = """
     const {createElement: e, useEffect, useState} = React;
     function Shown() {
@@ -244,7 +244,7 @@ def sites(pages: int, packages: Path | None) -> dict[str, Site]:
 
 
 class Crawled(NamedTuple):
-    """A crawl of all sites: pages by host, rendered pages, rendered pages that gained something, CPU and wall seconds."""
+    """A crawl of all sites: pages by host, rendered pages, rendered pages that gained from it, CPU and wall time."""
 
     pages: Mapping[str, set[str]]
     rendered: Mapping[str, int]
@@ -274,7 +274,7 @@ def crawl(web: Web, names: list[str], when: str) -> Crawled:
 
 
 class Account:
-    """Measures the CPU time of a command with all its descendants: a control group, which needs root."""
+    """Measures the CPU time of a command with all its descendants, by a control group; this needs root."""
 
     def __init__(self) -> None:
         self._folder = Path("/sys/fs/cgroup/cpuacct/crawler-bench")

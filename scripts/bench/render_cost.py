@@ -2,11 +2,11 @@
 
     python scripts/bench/render_cost.py [--pages 1000] [--playwright PYTHON --compared 100]
 
-Each page is empty until its scripts run. It asks for two libraries, a style sheet and an application, which all pages
-share, and for data of its own. PYTHON is the Python of an environment with the package playwright, which shows the
-first pages in the same browser, two at a time, until the network is idle. CPU is that of all processes of the crawl, or
-of Playwright; memory is the largest sum of their proportional set sizes, measured twice a second. Both measurements
-need control groups, and root.
+Each page is empty until its scripts run. It requests two libraries, a style sheet and an
+application, which all pages share, and data of its own. PYTHON is the Python of an environment with the package
+playwright, which shows the first pages in the same browser, two at a time, until the network is idle. CPU is that of all
+processes of the crawl, or of Playwright; memory is the largest sum of their proportional set sizes, measured twice a
+second. Both measurements need control groups, and root.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def shop(pages: int) -> dict[str, Route]:
 
 
 class Memory:
-    """The largest memory of the processes of an account while it is open, in bytes."""
+    """The largest memory, in bytes, that the processes of an account take while this context is open."""
 
     def __init__(self, account: Account) -> None:
         self._account, self._over = account, threading.Event()

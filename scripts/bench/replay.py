@@ -27,7 +27,7 @@ from crawler.render.browser import find_program  # noqa: E402
 from tests.end_to_end.web import FAST, Web  # noqa: E402
 
 PAGES = 6
-_START_MAX = 60.0  # seconds within which pywb must answer
+_START_MAX = 60.0  # pywb must answer within this many seconds
 
 
 def crawl(folder: Path) -> list[str]:

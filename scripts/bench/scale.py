@@ -5,7 +5,7 @@
 Every host gets one URL first; the other URLs are assigned to hosts by a skewed draw (the
 square of a uniform number, so the busiest tenth of the hosts gets a third of the
 URLs). One link in five repeats an earlier one. URLs have 77 bytes on average.
-The stages are those of a process and are driven in the same way: groups
+The script opens the stages of a process and drives them in the same way: groups
 of results with their links are committed and synced, and the DUE flushes when it
 needs to. Each phase runs in a separate process:
 
@@ -13,8 +13,8 @@ needs to. Each phase runs in a separate process:
     open    seconds to open the directory after the kill, and after a clean stop
     pages   CPU to take and finish 20,000 pages of hosts that are all outside the front
 
-Each prints the resident memory, the part of it that is not file pages
-(LevelDB maps its tables), and the disk space of the queues. `--minutes` bounds the load; the URLs loaded by then count.
+Each phase prints the resident memory, the part of this memory that is not file pages (LevelDB maps its tables), and
+the disk space of the queues. `--minutes` bounds the load; figures then refer to the URLs loaded by that time.
 """
 
 import argparse
@@ -111,7 +111,7 @@ def disk(path: Path) -> int:
 
 
 def tell_disk(folder: Path, stages: Stages) -> None:
-    """Print the bytes per URL of the whole folder and, if the engine is LevelDB, of the tables of queues and hosts."""
+    """Print the bytes per URL of the whole folder; if the engine is LevelDB, also of the tables of queues and hosts."""
     urls = stages.due.new
     text = f"disk: {disk(folder) / urls:.1f} bytes per URL"
     if (engine := getattr(stages.store, "_db", None)) is not None and hasattr(engine, "approximate_size"):

@@ -2,10 +2,10 @@
 
     python scripts/bench/scanner.py [--soups 100000] [--first 0] [--pages 2000] [DIR...]
 
-Draws `--soups` pages (`tests/extract/soup.py`), then reads up to `--pages` HTML files below the directories. Prints
-for each kind how many differ, how many the scanner leaves to the parser, and the CPU time of both per page. A soup that
-differs is printed in its shortest form. The exit code is 1 if any page differs. Each file is also read cut off, and
-with its bytes taken for windows-1252 and for UTF-16.
+The script draws `--soups` pages (`tests/extract/soup.py`), then reads up to `--pages` HTML files below the directories.
+It prints for each kind of page how many differ, how many the scanner leaves to the parser, and the CPU time per page of
+both. A soup that differs is printed in its shortest form. The exit code is 1 if any page differs. Each file is also read
+cut off, and with its bytes taken for windows-1252 and for UTF-16.
 """
 
 import argparse
@@ -29,7 +29,7 @@ CONFIG = ExtractConfig()
 URL = "http://h.example/dir/page.html"
 PAGES = [Context(URL, token="me", obey_robots=obey) for obey in (True, False)]
 SHOWN_MAX = 10
-STEPS = (64, 16, 4, 1)  # bytes left out at a time, to shorten a page that differs
+STEPS = (64, 16, 4, 1)  # number of bytes to leave out at a time, to shorten a page that differs
 
 
 class Tally:
@@ -69,7 +69,7 @@ class Tally:
 
 
 def differs(content: bytes) -> bool:
-    """Return whether scanner and parser disagree on a page."""
+    """Return whether the scanner and the parser give different results for a page."""
     results = ((scanned(content, "utf-8", page, CONFIG), page) for page in PAGES)
     return any(
         found is not None and found != parse(content, "utf-8", page, CONFIG) for found, page in results

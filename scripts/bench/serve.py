@@ -6,11 +6,11 @@
 
 Needs nginx and wrk (Debian: nginx-light, wrk). Pages are written, served by
 nginx, crawled, and requested in turn from both servers, on kept-alive connections, without a
-content coding. CPU is that of the serving process, read from /proc, so the load
+content coding. CPU is the time of the serving process, read from /proc, so the load
 of the machine and of wrk does not count. The first round warms both up.
 
 At full speed, wrk sends a request as soon as the last one is answered, so the mean latency of any server
-is connections / (requests per second). With `--rate`, the latency is that of a server
+is connections / (requests per second). With `--rate`, the printed latency is the latency of a server
 that keeps up.
 
 With `--crawl` there are three spans of `--seconds`: the crawl alone, under load, and
@@ -57,7 +57,8 @@ http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000
  server {{ listen {site}; root {folder}/www; sub_filter <title> "<title>$host "; }} }}
 """
 HOSTS = 40  # number of hosts of the crawl that runs meanwhile
-ASKED_HOSTS, ASKED_PAGES = 8, 40  # the hosts and pages that are requested: those fetched first
+# the hosts and pages that wrk requests, which are those that the crawl fetched first
+ASKED_HOSTS, ASKED_PAGES = 8, 40
 
 
 class Load(NamedTuple):
@@ -81,7 +82,7 @@ class Load(NamedTuple):
 def write_pages(folder: Path, count: int, size: int, text: str = "words") -> None:
     """Write linked pages: `words` are equally frequent words, `html` is markup with words by Zipf's law.
 
-    Deflate reduces `words` to 52 %, which is much for a page, and `html` to 30 %, like the pages of manuals.
+    Deflate reduces `words` to 52 % of their size, more than most pages, and `html` to 30 %, as it does pages of manuals.
     """
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(3000)]
@@ -98,7 +99,7 @@ def write_pages(folder: Path, count: int, size: int, text: str = "words") -> Non
 
 
 def _marked_up(rng: random.Random, words: list[str]) -> str:
-    """Return a piece of a page, as templates write it."""
+    """Return a piece of marked-up text such as templates write."""
     first, rest = words[0], " ".join(words[1:])
     return rng.choice((
         f'<p class="text">{first} {rest}</p>',
@@ -120,7 +121,7 @@ def load(
     hosts: int = 1,
     more: Mapping[str, str] = {},
 ) -> Load:
-    """Let wrk send requests to the server `pid`; `more` is passed to its script."""
+    """Let wrk send requests to the server process `pid`; wrk passes `more` to its script."""
     pause = 1000.0 * connections / options.rate if options.rate else 0.0
     said_by = {"BASE": base, "PAGES": str(pages or options.pages), "HOSTS": str(hosts), "PAUSE": str(pause)}
     wrk = ["wrk", "--latency", "-t1", f"-c{connections}", f"-d{options.seconds}", "-s", str(script), url]

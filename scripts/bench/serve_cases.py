@@ -13,7 +13,7 @@
 | `decoded` | pages stored with gzip, for clients that accept none (nginx: the same bodies as plain files) |
 | `encoded` | the same pages for clients that accept gzip (nginx: gzip_static) |
 
-Needs nginx and wrk (Debian: nginx-light, wrk). CPU is that of the serving process, from /proc. Each case has a page
+Needs nginx and wrk (Debian: nginx-light, wrk). CPU is the time of the serving process, from /proc. Each case has a page
 server of its own. First every page is requested once. Then there are rounds, in each of which both servers get the same
 load, one after the other; each continues with the page where its last round ended. The median of the rounds is printed,
 with the memory of the page server.
@@ -67,7 +67,7 @@ GZIP = "Accept-Encoding: gzip"
 
 class Case(NamedTuple):
     connections: int = 16
-    few: bool = False  # True: requests only pages that the cache holds
+    few: bool = False  # whether only pages that the cache holds are requested
     fields: str = ""
     tags: bool = False
     coded: bool = False
@@ -118,7 +118,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def ports_of(folder: Path) -> list[int]:
-    """Return the ports of the three sites, kept with the crawl, since its URLs contain them."""
+    """Return the ports of the three sites; they are stored with the crawl, because its URLs contain them."""
     kept = folder / "ports"
     if not kept.exists():
         kept.write_text(" ".join(map(str, free_ports(3))))
@@ -126,7 +126,7 @@ def ports_of(folder: Path) -> list[int]:
 
 
 def measure(folder: Path, ports: list[int], nginx: int, name: str, options: argparse.Namespace) -> None:
-    """Measure one case and print the result; `ports` are those of nginx's sites."""
+    """Measure one case and print the result; `ports` are the ports of nginx's sites."""
     case = CASES[name]
     plain, coded, zipped = (f"http://127.0.0.1:{port}" for port in ports)
     site = coded if case.coded else plain

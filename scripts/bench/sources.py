@@ -3,7 +3,7 @@
     python scripts/bench/sources.py --data histories
     python scripts/bench/sources.py --data histories --arms honest --budgets 1 --rules none,pays,20,40
 
-The world, arms and budgets are those of `crawler lab league`, but the signals of a site are received only when its
+World, arms and budgets are the same as in `crawler lab league`, but the signals of a site are received only when its
 sitemap is read. Each sitemap is a page of the shipped schedule, outside the score.
 
     none     sitemaps are not read
@@ -29,8 +29,8 @@ from crawler.lab.league import world as worlds
 from crawler.lab.league.shipped import Shipped
 
 DAY = worlds.DAY
-FIRST_MAP = 1 << 40  # first of the fingerprints of sitemaps
-SETTLED = 200  # number of pages claimed before the level is meaningful and sitemaps are added
+FIRST_MAP = 1 << 40  # the first of the fingerprints that stand for sitemaps
+SETTLED = 200  # after this many claimed pages the level is meaningful, and sitemaps are added
 
 
 class Maps(Shipped):
@@ -40,7 +40,7 @@ class Maps(Shipped):
         super().__init__(world, rate, Settings())
         self._world, self._rule, self._readings = world, rule, Readings()
         self._every = float(rule) * DAY if rule[0].isdigit() else 0.0
-        # Page -> date, for changes since the last reading.
+        # Page -> date of its signal, for changes since the sitemap was last read.
         self._told: list[dict[int, float]] = [{} for _ in world.sites]
         self._read_at = [0.0] * len(world.sites)
         self._maps: dict[int, int] = {}  # the sitemap's number in the schedule -> its site
@@ -103,7 +103,7 @@ class Maps(Shipped):
         self.schedule.set_importance(number, 1.0, now)
 
     def _say(self, site: int, now: float) -> None:
-        """Pass on the signals of a site's sitemap."""
+        """Pass the signals of a site's sitemap on to the schedule."""
         for page, at in self._told[site].items():
             if self._number[page] >= 0:
                 super().note_change(page, self._world.sources[site], at, now)
@@ -111,7 +111,7 @@ class Maps(Shipped):
 
 
 def difference(current: np.ndarray, first: np.ndarray, there: np.ndarray) -> tuple[float, float]:
-    """Return (difference of two scores, its standard error)."""
+    """Return the difference of two scores and its standard error."""
     lost = current - first
     left = (lost.sum() - lost) / (there.sum() - there)
     error = math.sqrt((len(lost) - 1) / len(lost) * float(((left - left.mean()) ** 2).sum()))

@@ -2,11 +2,11 @@
 
     python scripts/bench/stopped_peer.py [--seconds 60] [--around 20]
 
-The server takes 0.5 s per answer; there are 60 hosts with one connection each. So the web,
-not the machine, bounds every process. Two links of three cross between
-processes. A stopped process keeps its connections open and answers nothing,
-which is worse than a dead one. Printed are, from the server's log, the pages per second on the hosts
-of the others and on its own; then the crawl is stopped and its pages are counted.
+The server takes 0.5 s per answer; there are 60 hosts with one connection each. So the web, not the machine, bounds the
+speed of every process. Two links of three cross between processes. A stopped process keeps its connections open and
+answers nothing, which is worse than a dead one. From the log of the server, the script prints the pages per second on
+the hosts of the other processes and on the hosts of the stopped process; then the crawl is stopped and its pages are
+counted.
 """
 
 import argparse
@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 from tests.faults.harness import TreeWeb, end, settings, start  # noqa: E402
 
 HOSTS, ANSWER_SECONDS, PROCESSES = 60, 0.5, 3
-EDGE = 1.0  # seconds at both ends of a phase that do not count
+EDGE = 1.0  # the first and last seconds of a phase, this many each, do not count
 
 
 def pid_of(folder: Path) -> int:
@@ -39,7 +39,7 @@ def pid_of(folder: Path) -> int:
 
 def phases(directory: Path, seconds: float, around: float) -> list[float]:
     """Let time pass, with p0 stopped in the middle; return the instants between the phases."""
-    time.sleep(around / 2)  # seconds until all processes have work
+    time.sleep(around / 2)  # after this many seconds all processes have work
     instants = [time.time()]
     stopped = pid_of(directory / "p0")
     for step, length in ((0, around), (signal.SIGSTOP, seconds), (signal.SIGCONT, around)):
@@ -51,12 +51,12 @@ def phases(directory: Path, seconds: float, around: float) -> list[float]:
 
 
 def rates(web: TreeWeb, instants: list[float]) -> Iterator[tuple[float, float]]:
-    """Yield the pages per second of (the others, the stopped process) in each phase."""
+    """Yield for each phase the pages per second of the other processes, and of the stopped process."""
     counts = []
     for begin, finish in pairwise(instants):
         ended = (row for row in web.requests() if begin + EDGE <= row[1] < finish - EDGE)
         counts.append((Counter(row[2] for row in ended), finish - begin - 2 * EDGE))
-    others = counts[1][0].keys()  # the hosts that still receive requests during the stop
+    others = counts[1][0].keys()  # the hosts that still receive requests while the process is stopped
     for found, length in counts:
         of_others = sum(n for host, n in found.items() if host in others)
         yield of_others / length, (found.total() - of_others) / length

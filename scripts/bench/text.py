@@ -46,7 +46,7 @@ def chosen(folder: Path, per_site: int, seed: int) -> list[Path]:
 
 
 def marked_content(page: bytes) -> str:
-    """Return the text of the element that the page marks as its content; "" if there is none."""
+    """Return the text of the element that the page marks as its content; "" without such an element."""
     tree = LexborHTMLParser(page)
     for selector in MARKED:
         node = tree.css_first(selector)
@@ -109,7 +109,7 @@ def compare_main_content(files: list[Path]) -> None:
 
 
 def plant(files: list[Path], seed: int) -> None:
-    """Print the recall of planted near-duplicates by their share of replaced words, and the false pairs."""
+    """Print the recall of planted near-duplicates by share of replaced words, and the number of false pairs."""
     draw = random.Random(seed)
     texts = [words(text.text_of(file.read_bytes(), tame=True, main_content=True)) for file in files]
     texts = list({" ".join(each): each for each in texts if len(each) >= 100}.values())

@@ -3,10 +3,9 @@
     python scripts/bench/values.py
 
 For each nu/Delta, the worst and the median time over recalls, states and levels are
-printed. The reference of the same run sums the printed series term by term (compiled, at
-most 20,000 terms), so the ratio shows what the closed forms
-save. Then all corners follow: recall and precision 0 to 1, nu/Delta 1e-12 to 1e12, elapsed
-0 to infinity. Bounds: 20 us per value, 200 us per inverse.
+printed. The reference in the same run sums the series of the paper term by term (compiled, at most
+20,000 terms), so the ratio shows how much time the closed forms save. Then all corners of the domain are measured:
+recall and precision 0 to 1, nu/Delta 1e-12 to 1e12, elapsed 0 to infinity. Bounds: 20 us per value, 200 us per inverse.
 """
 
 import itertools
@@ -28,7 +27,7 @@ REFERENCE_TERMS_MAX = 20_000
 
 
 def least(call: Callable[[], object], times: int = 3) -> float:
-    """Return the least of some times in microseconds: the cost of the call when nothing disturbs it."""
+    """Return the least of some times of the call in microseconds: its cost when nothing disturbs it."""
     best = math.inf
     for _ in range(times):
         started = time.perf_counter()
@@ -128,7 +127,7 @@ def learning() -> None:
     counts, count = np.zeros(8), 100_000
 
     def a_crawl() -> float:
-        """Return the microseconds per crawl."""
+        """Return the microseconds that learning from one crawl takes."""
         started = time.perf_counter()
         for crawl in range(count):
             site, directory = sites[crawl % 1_000], directories[crawl % 10_000]

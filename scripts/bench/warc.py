@@ -55,7 +55,7 @@ def bodies(files: list[Path], count: int, size: int) -> list[bytes]:
 
 
 def ours(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
-    """Return the CPU seconds of each phase of the page cache."""
+    """Store the bodies in the page cache; return the CPU seconds of each phase."""
     store = MemoryStore()
     cache = PageCache(folder, store, PagesConfig(gzip_level=level), process="p0")
     extracted = Extracted(base="http://site.example/")
@@ -102,7 +102,7 @@ def ours(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
 
 
 def theirs(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
-    """Return the CPU seconds of warcio writing the same records (its level is zlib's default)."""
+    """Return the CPU seconds that warcio takes to write the same records, at the default level of zlib."""
     folder.mkdir(parents=True)
     began = time.process_time()
     with (folder / "warcio.warc.gz").open("wb") as file:
@@ -125,7 +125,7 @@ def theirs(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
 def best(
     run: Callable[[list[bytes], Path, int], dict[str, float]], pages: list[bytes], level: int, rounds: int = 3
 ):
-    """Return (CPU microseconds per page by phase, stored bytes per page) of the fastest of some runs."""
+    """Return the CPU microseconds per page by phase, and the stored bytes per page, of the fastest of some runs."""
     results = []
     for _ in range(rounds):
         folder = Path(tempfile.mkdtemp(prefix="bench-warc-"))

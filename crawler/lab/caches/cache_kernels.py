@@ -47,7 +47,7 @@ def _find(table, fingerprints, fingerprint):
 
 @_jit
 def dense_ids(words):
-    """Return (ids, number of distinct words) of uint64 words (n,): ids are assigned in order of first appearance."""
+    """Number uint64 words (n,) in order of first appearance; return their ids and the number of distinct words."""
     n = len(words)
     ids = np.empty(n, np.int32)
     table = np.full(1 << 12, _NONE, np.int32)
@@ -72,7 +72,7 @@ def dense_ids(words):
 
 @_jit
 def next_uses(ids, distinct):
-    """Return N_t of the paper's section 5.1: the time of the next request for the item of request t; n if none."""
+    """Return for each request the time of the next request for its item (N_t in section 5.1); n if there is none."""
     n = len(ids)
     following = np.full(distinct, n, np.int32)
     result = np.empty(n, np.int32)
@@ -84,7 +84,7 @@ def next_uses(ids, distinct):
 
 @_jit
 def _compact(slot_of, owner, used):
-    """Compact the live slots, keeping their order; return their number."""
+    """Move the live slots together, keeping their order; return their number."""
     live = 0
     for slot in range(used):
         item = owner[slot]
@@ -97,13 +97,13 @@ def _compact(slot_of, owner, used):
 
 @_jit
 def lru_misses(ids, distinct, sizes, bins):
-    """Return the misses of LRU at every size of `sizes` (ascending), int64 (sizes, bins)."""
+    """Return the misses of LRU for every cache size in `sizes`, which must ascend; int64 (sizes, bins)."""
     n = len(ids)
     capacity = max(2 * min(distinct, n), 1 << 10)
     slot_of = np.full(distinct, _NONE, np.int32)
     owner = np.empty(capacity, np.int32)
-    holes = np.zeros(capacity + 1, np.int32)  # Fenwick tree over slots, from 1
-    hits = np.zeros((len(sizes) + 1, bins), np.int64)  # row i: hits at sizes[i] and above only
+    holes = np.zeros(capacity + 1, np.int32)  # Fenwick tree over slots, which are numbered from 1
+    hits = np.zeros((len(sizes) + 1, bins), np.int64)  # row i: hits only in caches of sizes[i] or more
     used = hole_count = 0
     for b in range(bins):
         for t in range(b * n // bins, (b + 1) * n // bins):
@@ -187,7 +187,7 @@ def _lowest_bit(tree, starts):
 
 @_jit
 def min_misses(next_use, size, bins):
-    """Return the misses of MIN. Positions run from the last request to the first, so the latest is the lowest."""
+    """Return the misses of MIN. Bit positions run from the last request to the first: the latest is the lowest."""
     n = len(next_use)
     starts = np.zeros(5, np.int64)
     words = 0
@@ -224,7 +224,7 @@ def min_misses(next_use, size, bins):
 
 @_jit
 def clock_misses(ids, distinct, size, bins):
-    """Return the misses of CLOCK over an array (section 3.4); a new item is unmarked."""
+    """Return the misses of CLOCK over an array (section 3.4); a new item enters the cache unmarked."""
     n = len(ids)
     size = min(size, distinct)
     place = np.full(distinct, _NONE, np.int32)

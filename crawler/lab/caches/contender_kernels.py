@@ -11,8 +11,8 @@
   LRU, if a count-min sketch counts more requests for it than for the victim. Counters have 4 bits and are halved each
   time the number of requests reaches ten times the cache size.
 
-All take more memory per item than CLOCK's one bit. Arguments and results are
-those of `cache_kernels`.
+All three take more memory per item than CLOCK's one bit. The functions take the same arguments and return
+the same results as those of `cache_kernels`.
 """
 
 import numpy as np
@@ -83,8 +83,9 @@ def s3fifo_misses(ids, distinct, size, bins):
     size = min(size, distinct)
     small_size = max(1, size // 10)
     main_size = size - small_size
-    uses = np.full(distinct, _NONE, np.int8)  # _NONE: not in the cache
-    left = np.full(distinct, -(1 << 62), np.int64)  # sequence number at which the item left the small queue
+    uses = np.full(distinct, _NONE, np.int8)  # _NONE: the item is not in the cache
+    # sequence number that an item got when it left the small queue
+    left = np.full(distinct, -(1 << 62), np.int64)
     small = np.empty(size + 1, np.int32)  # rings
     main = np.empty(size + 1, np.int32)
     small_head = small_count = main_head = main_count = departures = 0
@@ -151,7 +152,7 @@ def _push(before, after, head, slot):
 
 @_jit
 def _sketch_add(sketch, width, item):
-    """Count one more request in the four rows (4 bits per counter)."""
+    """Count one more request in the four rows of the sketch (4 bits per counter)."""
     word = mixed(item)
     for row in range(4):
         cell = row * width + np.int64(word & np.uint64(width - 1))
@@ -184,10 +185,12 @@ def wtinylfu_misses(ids, distinct, size, bins):
     sketch = np.zeros(4 * width, np.uint8)
     place = np.full(distinct, _NONE, np.int32)
     held = np.empty(size, np.int32)
-    part = np.zeros(size, np.int8)  # 0 window, 1 probation, 2 protected
+    # part of the cache that holds the item: 0 window, 1 probation, 2 protected
+    part = np.zeros(size, np.int8)
     counts = np.zeros(3, np.int64)
     heads = np.array([size, size + 1, size + 2])
-    before = np.arange(size + 3)  # circular lists; a head's predecessor is the least recently used
+    # circular lists; the predecessor of a list's head is its least recently used item
+    before = np.arange(size + 3)
     after = np.arange(size + 3)
     misses = np.zeros(bins, np.int64)
     requests = count = 0
@@ -202,7 +205,8 @@ def wtinylfu_misses(ids, distinct, size, bins):
             slot = place[item]
             if slot != _NONE:
                 _unlink(before, after, slot)
-                if part[slot] == 1:  # requested again: it moves from probation to the protected part
+                # the item was requested again: it moves from probation to the protected part
+                if part[slot] == 1:
                     counts[1] -= 1
                     counts[2] += 1
                     part[slot] = 2

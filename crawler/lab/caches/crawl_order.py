@@ -5,12 +5,12 @@ orders; the links of each page stay together. A real crawl that ends early would
 meet other pages in another order; this effect is ignored.
 
     as crawled          the trace
-    host after host     each host to its end, as in a depth-first crawl, or with T = 1
+    host after host     each host is crawled to its end, as in a depth-first crawl, or with T = 1
     all hosts in turn   one page of every host, then the next page of every host: breadth-first, no locality of hosts
     random              pages in random order
 
 *One cache per thread, or a global one?* Each thread gets its own cache of
-k/T entries; the misses of all are compared with those of one CLOCK of k entries. If the
+k/T entries; the misses of all caches together are compared with the misses of one CLOCK of k entries. If the
 trace does not record the thread of each page, hosts are assigned to T threads by their names.
 
 The third question, which model of the web produces such traces, is answered by `link_locality.fit`.
@@ -66,7 +66,7 @@ def reordered(trace: Trace, order: Order) -> NDArray[np.uint64]:
 def by_order(
     trace: Trace, sizes: Sequence[int], *, policy: str = "CLOCK", stream: str = "full", seed: int = 1
 ) -> dict[str, Misses]:
-    """Return the misses (sizes,) of a policy under each order of `ORDERS`."""
+    """Return for each order of `ORDERS` the misses of a policy, (sizes,)."""
     found = {}
     for name, order in ORDERS.items():
         words = reordered(trace, order(trace, seed))

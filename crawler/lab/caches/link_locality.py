@@ -5,7 +5,7 @@ some size. T threads crawl, each on one host for some hundreds of pages; the lin
 a page are consecutive. Each link is
 
     repeat             already on the page, nearly always the link just before
-    of the others:
+    of the links that do not repeat:
     global  (alpha)    from a set common to all hosts, by Zipf's law
     popular (beta, L') one of few URLs that all pages of the host link to: home page, copyright
     wide    (beta, L'') from the host's wider set, in order from a random position, none twice per page
@@ -45,10 +45,10 @@ _FIT_SIZES = 2 ** np.arange(21)
 
 @dataclass(frozen=True)
 class LinkLocality:
-    """The model's parameters; shares except `repeat` and `adjacent` are of the links that are not repeats."""
+    """The model's parameters. Except for `repeat` and `adjacent`, shares refer to the links that are not repeats."""
 
     repeat: float = 0.29
-    adjacent: float = 0.97  # share of the repeats that repeat the link just before
+    adjacent: float = 0.97  # share of the repeats that copy the link just before
     global_share: float = 0.02
     popular_share: float = 0.05
     wide_share: float = 0.74
@@ -96,7 +96,7 @@ class LinkLocality:
 
     @property
     def links_sigma(self) -> float:
-        """The sigma of the lognormal law of links per page; its mean is median * exp(sigma^2 / 2)."""
+        """The sigma of the lognormal number of links per page; the mean of that number is median * exp(sigma^2 / 2)."""
         return math.sqrt(max(0.0, 2 * math.log(self.links_mean / self.links_median)))
 
     @property
@@ -158,7 +158,7 @@ class Fit:
 
 
 def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
-    """Return (the model with all parameters that can be counted in the trace, the number of threads)."""
+    """Return the model with all parameters that can be counted in the trace, and the number of threads."""
     kernels, simulation = compiled("locality_kernels"), compiled("cache_kernels")
     ids, distinct = simulation.dense_ids(trace.words())
     repeats, adjacent = kernels.repeats_on_pages(ids, distinct, trace.starts)
@@ -204,7 +204,7 @@ def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120
 
 
 def _point(model: LinkLocality) -> NDArray[np.float64]:
-    """Return free coordinates: log odds of the shares against the other links, logs of the sizes of L' and L''."""
+    """Return the parameters to fit as free coordinates: log odds of the shares, logs of the sizes of L' and L''."""
     other = 1 - model.global_share - model.popular_share - model.wide_share
     shares = np.array([model.global_share, model.popular_share, model.wide_share])
     return np.concatenate([np.log(shares / other), np.log([model.popular_urls, model.wide_urls])])

@@ -13,7 +13,7 @@ from crawler.lab.caches.cache_kernels import mixed
 
 _jit = njit(cache=True, nogil=True, boundscheck=False)
 
-PAGE_LINKS_MAX = 20_000  # links per page at most, as in the crawler's extract.links_max
+PAGE_LINKS_MAX = 20_000  # the most links of a page, as in the crawler's extract.links_max
 _HOST_URLS = 1 << 20  # URL numbers reserved per host
 _FIRST_HOST_URL = 1 << 40
 _FIRST_OTHER_URL = 1 << 62
@@ -36,13 +36,14 @@ def _page_size(state, median, sigma):
 
 @_jit
 def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_links, page_threads):
-    """Fill `links` with the words of whole pages; return (links made, pages made).
+    """Fill `links` with the words of whole pages; return the numbers of links and pages made.
 
     Args:
-        shares: repeat, adjacent, global, popular, wide, new, cross share of global, wide and other URLs.
-        sizes: global, popular, wide URLs, pages per host, median links, sigma.
+        shares: the shares repeat, adjacent, global, popular, wide and new; then the cross shares of global,
+            wide and other URLs.
+        sizes: the numbers of global, popular and wide URLs, pages per host, median links of a page, sigma.
         state: uint64 (2,): the state of the random numbers, and the salt of names.
-        counters: int64 (2,): hosts begun, other URLs made so far.
+        counters: int64 (2,): the numbers of hosts begun and of other URLs made so far.
         hosts: int64 (T,): the current host of each thread.
         page_hosts, page_links, page_threads: one entry per page, with room for the largest number of pages.
     """
@@ -85,7 +86,7 @@ def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_li
                     counters[1] += 1
                 cross_share = shares[8]
             name = mixed(np.uint64(number) ^ state[1])
-            # Ownership by another process is a property of the URL, so it is derived from the name.
+            # Which process owns a URL is a property of the URL, so it is derived from its name.
             is_cross = (mixed(name) >> np.uint64(11)) * (1.0 / (1 << 53)) < cross_share
             links[made + i] = (name & ~np.uint64(1)) | np.uint64(is_cross)
         page_hosts[pages] = mixed(np.uint64(hosts[thread]) ^ state[1])
@@ -98,7 +99,7 @@ def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_li
 
 @_jit
 def repeats_on_pages(ids, distinct, starts):
-    """Return (links that repeat an earlier link of their page, those among them that repeat the link just before)."""
+    """Return the number of links that repeat an earlier link of their page, and how many repeat the link just before."""
     page_of = np.full(distinct, -1, np.int64)
     repeats = adjacent = 0
     for page in range(len(starts) - 1):

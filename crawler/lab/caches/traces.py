@@ -42,7 +42,7 @@ class Trace:
         """Open the trace in a folder; bytes that a crash left after the last whole page are ignored.
 
         Args:
-            first: read at most this number of links, rounded up to whole pages; 0 = all.
+            first: read only this number of links, rounded up to whole pages; 0 = all.
 
         Raises:
             DirectoryError: the folder has no trace, or one of another format.
@@ -64,20 +64,20 @@ class Trace:
         return cls(np.concatenate(words), np.concatenate(pages), info, str(info.get("source", "")))
 
     def head(self, links: int) -> "Trace":
-        """Return a trace of the first pages, with at least `links` links if there are as many."""
+        """Return a trace of the first pages, just enough to have `links` links; all pages if the trace has fewer."""
         count = min(len(self.pages), int(np.searchsorted(self.starts, links)))
         return Trace(self.links[: self.starts[count]], self.pages[:count], self.info, self.name)
 
     @property
     def threads(self) -> int:
-        """Return the crawl's number of threads as its info or pages state it, else the hosts crawled at a time."""
+        """Return the number of threads by the trace's info or its pages, otherwise the mean hosts at a time."""
         if threads := int(self.info.get("threads", 0)):
             return threads
         by_pages = int(self.pages["thread"].max(initial=0)) + 1
         return by_pages if by_pages > 1 else max(1, round(hosts_at_a_time(self.pages["host"])))
 
     def words(self, stream: str = "full") -> NDArray[np.uint64]:
-        """Return the words of the full trace or its cross sub-trace, in memory."""
+        """Return the words of the full trace, or of its links to other processes (`cross`), in memory."""
         words = np.array(self.links, np.uint64)
         return words[is_cross(words)] if stream == "cross" else words
 
@@ -108,7 +108,7 @@ def _mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
 
 
 def hosts_at_a_time(hosts: NDArray[np.uint64]) -> float:
-    """Return the mean number of hosts crawled at a time (from first to last page); `hosts` is the host of each page."""
+    """Return the mean number of hosts crawled at a time, each from first to last page; `hosts`: each page's host."""
     if not len(hosts):
         return 0.0
     _, first, inverse = np.unique(hosts, return_index=True, return_inverse=True)
@@ -118,7 +118,7 @@ def hosts_at_a_time(hosts: NDArray[np.uint64]) -> float:
 
 
 def write(folder: Path, info: dict[str, Any], parts: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> Trace:
-    """Write a trace whose links already have their final names, from parts of (words, pages).
+    """Write a trace from parts (words, pages); the words must already be the final names of the links.
 
     Raises:
         UsageError: the folder exists or cannot be written.
@@ -149,7 +149,7 @@ def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key
 
     Consecutive lines with the same source are a page. Links to other hosts
     are cross links if another of `processes` processes would own them.
-    `key` (16 random bytes) names URLs for the writer, which renames them.
+    `key` (16 random bytes) determines the preliminary names of URLs; the writer gives them their final names.
 
     Raises:
         UsageError: a line has another form; the message names the line.
@@ -166,7 +166,7 @@ def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key
 
 
 def _pages_of(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (source, targets) of runs of lines with the same source; URLs that no crawl would follow are left out."""
+    """Yield (source, targets) for each run of lines with the same source, without URLs that no crawl would follow."""
     page, targets = "", list[str]()
     for number, line in enumerate(lines, 1):
         source, tab, target = line.rstrip("\r\n").partition("\t")

@@ -8,7 +8,7 @@ the misses of a cache of each size in each of `bins` equal windows of the stream
 pass covers all sizes if the algorithm allows it:
 
     policy     passes         description
-    INFINITE   one            each distinct URL misses once: a bound for all but STATIC
+    INFINITE   one            each distinct URL misses once: no policy but STATIC misses less
     STATIC     one            holds the k most requested URLs of the trace; loading them is free
     LRU        one            stack distances
     MIN        one per size   Belady's clairvoyant cache, the fewest misses possible
@@ -17,8 +17,8 @@ pass covers all sizes if the algorithm allows it:
     SIEVE S3-FIFO W-TINYLFU   one per size; contenders since 2017
     TABLE      one per size   the shipped `ClockCache`: CLOCK in a scatter table
 
-`check` asserts two laws: only STATIC may miss less than MIN or INFINITE; MIN and LRU
-never miss more when they are larger (CLOCK, RANDOM and the rest may).
+`check` asserts two laws: only STATIC may miss less than MIN or INFINITE; a larger MIN or LRU cache never misses more
+than a smaller one (CLOCK, RANDOM and the rest may).
 
 The *knee*: the miss rate stays on a plateau until the cache holds the URLs that the
 current hosts share, falls in the critical region, and stays on a floor. The region
@@ -67,20 +67,20 @@ class Stream:
 
     @cached_property
     def by_count(self) -> NDArray[np.int64]:
-        """Return the rank of each item, 0 for the most requested one; ties are ranked by first appearance."""
+        """Return the rank of each item by requests, 0 for the most requested; ties are ranked by first appearance."""
         order = np.argsort(-np.bincount(self.ids, minlength=self.distinct), kind="stable")
         ranks = np.empty(self.distinct, np.int64)
         ranks[order] = np.arange(self.distinct)
         return ranks
 
     def windows(self, bins: int) -> list[slice]:
-        """Return the `bins` windows of time, equal to within one request."""
+        """Return the `bins` windows of time; their lengths differ by at most one request."""
         n = len(self)
         return [slice(b * n // bins, (b + 1) * n // bins) for b in range(bins)]
 
 
 def _infinite(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """Count first requests: a request is the item's first exactly if its id is larger than all before."""
+    """Count first requests: a request is the first for its item exactly if its id is larger than all earlier ids."""
     before = [0, *(int(stream.ids[: window.stop].max(initial=-1)) + 1 for window in stream.windows(bins))]
     return np.tile(np.diff(before), (len(sizes), 1))
 
@@ -124,7 +124,7 @@ def _table(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses
     keys = cache_keys(stream.words & ~np.uint64(1))
     rows: list[Any] = []
     for size in sizes:
-        if size == 1:  # below the table's smallest size; with one key, all caches behave alike
+        if size == 1:  # smaller than the table can be; with one key, all policies behave alike
             rows.append(_lru(stream, [1], bins, seed)[0])
             continue
         cache = ClockCache(size.bit_length() - 1)
@@ -164,7 +164,7 @@ def check(found: dict[str, Misses], distinct: int) -> None:
 
 @dataclass(frozen=True)
 class Knee:
-    """The critical region of a curve of miss rates: exponents of sizes, and the rates before and after."""
+    """The critical region of a curve of miss rates: its ends (exponents of sizes), the rates before and after it."""
 
     begin_bits: int
     end_bits: int
@@ -184,7 +184,7 @@ def knee(bits: Sequence[int], rates: Sequence[float]) -> Knee | None:
 
 
 def advice(found: Knee | None, threads: int, rates: Mapping[int, float]) -> str:
-    """Return a recommendation in one to three lines; `rates` are CLOCK's miss rates by exponent of the size."""
+    """Recommend a cache size in one to three lines; `rates` are CLOCK's miss rates by exponent of the size."""
     if found is None:
         return "The miss rate hardly depends on the size here: a small cache is enough (cache.bits = 10)."
     size = 1 << found.end_bits

@@ -8,8 +8,8 @@ refreshes them by its policy; freshness and requests are measured after the warm
     learned     the shipped frontier: rates, neighbourhood and signal quality are learned during the crawl
         deaf        learned, but no signals are pushed
 
-If hosts have articles, the crawl begins at their first pages and must find the other pages itself. The delays from
-the birth of an article to its copy are measured for articles born after the warm-up and early enough before the end.
+If hosts have articles, the crawl begins at their first pages and must find the other pages itself. The delays from the
+birth of an article to its first copy are measured for articles born after the warm-up and early enough before the end.
 
 The web runs `speed` times as fast as wall time, and `refresh.speed` tells the crawl so: days of the web take
 milliseconds, and priors and time constants in days keep their meaning. Politeness, sockets and commits run in real
@@ -36,7 +36,7 @@ NEVER = 1e-12  # a rate that is practically 0: once in 30,000 years
 
 
 class Arm(msgspec.Struct, frozen=True):
-    """How a crawl refreshes: a policy with `true` or learned parameters; `told`: signals are pushed to it."""
+    """How a crawl refreshes: by a policy with `true` or learned parameters; if `told`, signals are pushed to it."""
 
     name: str
     policy: str = "ncis"
@@ -44,7 +44,7 @@ class Arm(msgspec.Struct, frozen=True):
     told: bool = True
     settings: Mapping[str, Mapping[str, Any]] = msgspec.field(
         default_factory=dict
-    )  # settings in addition to those of the game
+    )  # settings of the crawl that this arm adds to the settings of the game
 
 
 UNIFORM = Arm("uniform", policy="uniform", told=False)
@@ -57,8 +57,9 @@ class GainGame(msgspec.Struct, frozen=True):
     """A web and a budget: on average `visits` crawls per page, `rate` crawls per second, and `budget` crawls per change.
 
     `change_days` is the mean time between two changes of a page, in days of the web; the noise of a host is given
-    as a multiple of its change rate. With a `patience` above 1 the game ends with the last visit, even if that takes
-    longer. Articles of a host are born during the game. `pareto`: the shape of the pages' importance; 0: equal.
+    as a multiple of its change rate. With a `patience` above 1 the game ends with the last planned fetch, even if this
+    takes longer than planned. Articles of a host are born during the game. `pareto`: the shape of the pages' importance;
+    0: equal.
     """
 
     hosts: tuple[HostSpec, ...]
@@ -99,11 +100,11 @@ class GainGame(msgspec.Struct, frozen=True):
 class Played(msgspec.Struct, frozen=True):
     """The result of an arm after the warm-up.
 
-    freshness: share of page time current, weighted by importance.
-    requests, conditional: requests for pages; the conditional ones among them.
-    not_modified, repeated: requests answered 304; requests answered 200 with the version of the copy.
+    freshness: share of page time in which the copy was current, weighted by importance.
+    requests, conditional: all requests for pages, and how many of them were conditional.
+    not_modified: requests answered 304. repeated: requests answered 200 with the version that the copy already had.
     others: requests for listings, hubs, sitemaps and feeds.
-    delays: days from birth to copy of each article; infinite without a copy.
+    delays: days from the birth of each article to its first copy; infinite if it has no copy.
     """
 
     freshness: float
@@ -117,7 +118,7 @@ class Played(msgspec.Struct, frozen=True):
 
 
 def web_of(game: GainGame, start: float) -> ChangingWeb:
-    """Return the game's web; the rates of the hosts are multiples of the mean change rate."""
+    """Return the game's web; the rates of its hosts are defined as multiples of the mean change rate."""
     rate = game.speed / (game.change_days * DAY)
     horizon = game.patience * game.seconds + 60.0
     hosts = [
@@ -196,7 +197,7 @@ async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
 
 
 def _repeated(pages: list[WebRequest], begin: float, end: float) -> int:
-    """Return the number of 200 answers between the instants that repeat the version of the page's 200 answer before."""
+    """Count the answers 200 from `begin` to `end` that have the same version as the page's previous answer 200."""
     copies: dict[int, int] = {}
     repeated = 0
     for each in pages:
@@ -214,7 +215,7 @@ def _weights_file(directory: Path, urls: list[str], weights: list[float]) -> Pat
 
 
 async def _beside(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
-    """During the crawl, push signals of changes; give the oracle the true parameters of each page that it knows."""
+    """During the crawl, push signals of changes; give the oracle the true parameters of each page that it has found."""
     unknown = set(range(len(web))) if arm.true else set()
     until = web.start
     while True:
@@ -230,7 +231,7 @@ async def _beside(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, cloc
 
 
 def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: set[int], now: float) -> set[int]:
-    """Give the schedule the true parameters of pages; return the pages that the schedule knows."""
+    """Give the schedule the true parameters of the `pages` that it knows; return these pages."""
     stages = crawl.stages
     assert stages.refresh is not None
     told, weights = set(), game.weights()

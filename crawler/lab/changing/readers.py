@@ -28,7 +28,7 @@ LATE = 10.0  # seconds after which an answer counts as missed
 
 
 class ReaderAnswer(NamedTuple):
-    """One answer that contained a copy; `said` is the P[fresh] that it stated, None if it stated none."""
+    """One answer that contained a copy; `said` is the P[fresh] stated in the answer, None if none was stated."""
 
     at: float
     page: int
@@ -37,7 +37,7 @@ class ReaderAnswer(NamedTuple):
 
 
 class CalibrationRow(NamedTuple):
-    """The answers that stated at least `low` and less than the next row's: their number, mean statement and fresh share.
+    """The answers with a stated P[fresh] from `low` up to the next row's: number, mean P, share that was fresh.
 
     `error` is the standard error of `fresh` for this number of `pages` drawn at random: answers for one page are
     correlated, and by Zipf's law a few pages give most of the answers.
@@ -55,7 +55,7 @@ BOUNDS = (0.0, 0.15, 0.35, 0.55, 0.75, 0.85, 0.95)
 
 
 def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUNDS) -> list[CalibrationRow]:
-    """Group answers by their statement; `error` is that of a ratio of sums over pages (Cochran 1977, section 6.4)."""
+    """Group answers by the P[fresh] they state; `error` is that of a ratio of sums (Cochran 1977, section 6.4)."""
     told = [each for each in readings if each.said is not None]
     rows = []
     for low, high in zip(bounds, [*bounds[1:], 1.1], strict=True):
@@ -63,7 +63,8 @@ def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUN
         if not inside:
             continue
         share = sum(each.fresh for each in inside) / len(inside)
-        left: dict[int, float] = defaultdict(float)  # by page: excess of fresh answers
+        # by page: the number of fresh answers beyond the number expected
+        left: dict[int, float] = defaultdict(float)
         for each in inside:
             left[each.page] += each.fresh - share
         error = math.sqrt(sum(value * value for value in left.values())) / len(inside)
@@ -95,7 +96,7 @@ class Readers:
         self.ranked = self._random.sample(range(len(web)), len(web))
         self._weights = list(accumulate((rank + 1) ** -exponent for rank in range(len(web))))
         self.readings: list[ReaderAnswer] = []
-        self.missed = 0  # answers without a copy
+        self.missed = 0  # number of answers without a copy
 
     async def read(self, seconds: float) -> None:
         """Send requests for this many seconds."""
@@ -123,7 +124,7 @@ class Readers:
         self.note(page, answer.status, body, answer.headers.get("X-Fresh-Probability"))
 
     def note(self, page: int, status: int, body: bytes, said: str | None) -> None:
-        """Judge an answer that arrived at the clock's present time."""
+        """Check an answer that has arrived now against the live page."""
         if status != 200:
             self.missed += 1
             return
@@ -132,10 +133,10 @@ class Readers:
         self.readings.append(ReaderAnswer(now, page, token in body, None if said is None else float(said)))
 
     def freshness(self, since: float = 0.0) -> float:
-        """Return the share of the answers since `since` that equalled the live page; 0 if there are none."""
+        """Return the share of the answers since `since` that equalled the live page; 0 if there were no answers."""
         fresh = [reading.fresh for reading in self.readings if reading.at >= since]
         return sum(fresh) / len(fresh) if fresh else 0.0
 
     def calibration(self, since: float = 0.0) -> list[CalibrationRow]:
-        """Return the answers since `since`, grouped by their statement."""
+        """Return the answers since `since`, grouped by the P[fresh] that they stated."""
         return calibration(each for each in self.readings if each.at >= since)

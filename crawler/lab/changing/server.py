@@ -6,8 +6,8 @@
     web.freshness(begin, end)
 
 `FastClock` makes a day pass in a fraction of a second: give it to the server and to
-the crawl. The web's dates (Date, Last-Modified, lastmod) are those of the clock, so for a
-crawl on the same clock they are in the past.
+the crawl. The web's dates (Date, Last-Modified, lastmod) follow this clock, so a crawl on the same clock sees no dates
+in the future.
 """
 
 import asyncio

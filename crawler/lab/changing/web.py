@@ -12,14 +12,15 @@ host's rate. A host may offer
 
     lastmod     honest: a sitemap with the time of the last change; lying: the time of the last
                 change anywhere on the host; constant: never changes; none: no dates
-    feed        an Atom feed of the last changes noise       the rate of false signals, at which a page's lastmod moves
-    without a change recall      the share of its changes that it pushes (`signals`); false signals are pushed as well
+    feed        an Atom feed of the last changes
+    noise       the rate of false signals, at which a page's lastmod moves without a change
+    recall      the share of its changes that it pushes (`signals`); false signals are pushed as well
     validators  right: ETag and Last-Modified; always-304: 304 to every condition; bare-304: the same, without
                 validators in the 304; etag-fixed: an ETag that never changes; etag-new: a new one in each
                 answer; etag-unknown: an ETag that the server does not recognise, with a right date (like a
                 server that compresses); date-fixed: a right ETag and a date that never changes, either of which makes a
                 304; none: no validators
-    exceptions  other validators for some pages, by the first part of their path: one page, or a directory
+    exceptions  other validators for some pages (one page, or one directory), chosen by the first part of their path
     stamp       an HTML comment that differs in each answer: the raw bytes change, the text does not
     articles    pages born at random instants of the web's time (404 before). Each is shown by one of
                 `hubs`, among the hub's 20 newest, and by the hub's archive, which shows all its articles;
@@ -59,13 +60,13 @@ SHARED = 0.5  # share of the changes of `together` that come with the directory
 JOINS = 0.5  # probability that a page joins an event of its directory
 FEED_ENTRIES = 20
 ARCHIVE = "archive.html"
-NEWEST = 20  # articles that a hub shows; its archive shows all
+NEWEST = 20  # number of articles that a hub shows; its archive shows all its articles
 CHANGES_MAX = 10_000_000
-LOG_MAX = 10_000_000  # requests in the log; a longer run must read the log before it is full
+LOG_MAX = 10_000_000  # requests that the log can hold; a longer run must read the log before it is full
 
 
 class HostSpec(msgspec.Struct, frozen=True):
-    """The properties of a host; `rate` is changes per second and page, `noise` false signals per second and page."""
+    """The properties of a host: `rate` is its number of changes, `noise` of false signals, per second and page."""
 
     name: str
     pages: int = 100
@@ -121,10 +122,10 @@ class WebRequest(msgspec.Struct, frozen=True):
 
 
 class ChangingWeb:
-    """Hosts and pages, numbered from 0 over all hosts; the same seed makes the same web.
+    """A web of hosts and pages. Pages are numbered from 0 over all hosts; the same seed makes the same web.
 
-    `changes[page]` are the sorted instants of its changes until `start + horizon`. `born[page]` is when it
-    appears: at `start`, or later for an article. Articles are numbered after the other pages of their host.
+    `changes[page]` are the sorted instants of a page's changes until `start + horizon`. `born[page]` is the instant at
+    which the page appears: `start`, or later for an article. Articles are numbered after the other pages of their host.
     """
 
     def __init__(
@@ -218,7 +219,7 @@ class ChangingWeb:
         return [at for at in times if at < self.start + self.horizon]
 
     def _told(self) -> list[tuple[float, int]]:
-        """Return (instant, page) of all pushed signals, in the order of time."""
+        """Return all pushed signals as pairs (instant, page), in the order of time."""
         rng = random.Random(f"{self.seed}/told")
         told = [(at, page) for page in range(len(self)) for at in self.noise[page]]
         for page in range(len(self)):
@@ -227,12 +228,12 @@ class ChangingWeb:
         return sorted(told)
 
     def signals(self, begin: float, end: float) -> list[int]:
-        """Return the pages for which a signal, true or false, is pushed after `begin` and up to `end`."""
+        """Return the pages for which a true or false signal is pushed after `begin` and not after `end`."""
         after, by = (bisect_right(self._signals, (at, len(self))) for at in (begin, end))
         return [page for _, page in self._signals[after:by]]
 
     def _all(self, pages: Iterable[int]) -> Iterable[tuple[float, int]]:
-        """Yield (instant, page) of all entries of a feed: changes, and the births of articles."""
+        """Yield all entries of a feed as pairs (instant, page): changes, and the births of articles."""
         for page in pages:
             yield from ((at, page) for at in self.changes[page])
             if self.born[page] > self.start:
@@ -257,7 +258,7 @@ class ChangingWeb:
         return f"{self._folder(page)}p{page - self.first[self.host_of[page]]}.html"
 
     def _folder(self, page: int) -> str:
-        """Return the path of the listing that shows a page: its directory or, for an article, its hub."""
+        """Return the path of the listing that shows a page: the listing of its directory or, for an article, its hub."""
         hub = self.directory_of[page] - self.hosts[self.host_of[page]].directories
         return f"/d{self.directory_of[page]}/" if hub < 0 else f"/n{hub}/"
 
@@ -408,10 +409,10 @@ class ChangingWeb:
     # -- judgement
 
     def freshness(self, begin: float, end: float, weights: Sequence[float] | None = None) -> float:
-        """Return the share of page time between the instants in which the client's copy was the current version.
+        """Return the share of page time from `begin` to `end` in which the client's copy was the current version.
 
-        Computed from the log alone: a copy is the content of the last answer 200; a page never sent is not current.
-        Page time begins with a page's birth; `weights` are by page, 1 if not given.
+        The log alone decides: the copy of a page is its last answer 200; a page that was never sent is not current.
+        The time of a page begins with its birth; `weights` holds a weight per page, 1 for all if not given.
         """
         sent: list[list[WebRequest]] = [[] for _ in self.changes]
         for asked in self.log:
@@ -430,7 +431,7 @@ class ChangingWeb:
         return current / whole
 
     def delays(self, begin: float, end: float) -> list[float]:
-        """Return the seconds from birth to first copy of each article born between the instants; infinite if none."""
+        """Return the seconds from birth to first copy for each article born from `begin` to `end`; infinite: no copy."""
         copied: dict[int, float] = {}
         for asked in self.log:
             if asked.page >= 0 and asked.status == 200:
@@ -442,11 +443,11 @@ class ChangingWeb:
         ]
 
     def requests(self, begin: float, end: float) -> int:
-        """Return the number of requests for pages between the instants."""
+        """Return the number of requests for pages from `begin` to `end`."""
         return sum(begin <= asked.at < end for asked in self.log if asked.page >= 0)
 
     def world(self) -> World:
-        """Return the same pages and changes as a world of the league; signals are the sitemap's, read daily."""
+        """Return these pages and changes as a world of the league; its signals come from the sitemap, read daily."""
         days = max(1, int(self.horizon / DAY))
         starts = np.cumsum([0, *(host.directories + host.hubs for host in self.hosts)]).tolist()
         heard = []

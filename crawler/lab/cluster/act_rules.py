@@ -19,7 +19,7 @@ ROBOTS = "/robots.txt"
 
 
 def exempt(observed: Observed) -> set[str]:
-    """Return the URLs of pages that need not be fetched, or need no copy: retired and withdrawn ones."""
+    """Return the URLs of retired and withdrawn pages, which need not be fetched or need no copy."""
     return {act.target for act in observed.acts if act.kind in ("retire", "withdraw")}
 
 
@@ -36,7 +36,7 @@ def judge_commands(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> 
 
 
 def _lifted(acts: Sequence[Act], block: Act) -> float:
-    """Return when a host was unblocked that had been blocked, perhaps more than once."""
+    """Return the first instant after the start of `block` at which a block of the same host ended."""
     return min(act.until for act in acts if act.target == block.target and act.until > block.at)
 
 
@@ -63,7 +63,7 @@ def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observ
             continue
         where = f"{row.host}{row.path} at {row.at - START:.1f}"
         paths = known.setdefault(row.host, set())
-        is_hop = f"/r{row.path[1:]}" in paths  # the target of a redirect uses no budget
+        is_hop = f"/r{row.path[1:]}" in paths  # the target of a redirect does not count against the limit
         paths.add(row.path)
         if len(paths) > most and not is_hop:
             notes.add("over a limit", f"{where}: URL {len(paths)} of its host, the limit is {most:g}")
@@ -72,7 +72,7 @@ def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observ
 
 
 def judge_tries(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings, observed: Observed) -> None:
-    """Note pages that always fail and were tried too often, or given up too soon."""
+    """Note pages that always fail and that were tried too often or given up too soon."""
     tried: dict[str, int] = {}
     for row in rows:
         if row.path.startswith("/broken/") and row.status:

@@ -35,7 +35,8 @@ from crawler.lab.cluster.virtual_network import VirtualNetwork
 from crawler.storage.faults import reach
 
 ENDING_MAX = 7_200.0  # a finite crawl must end within this number of virtual seconds after the last fault
-LOOK_EVERY = 10.0  # virtual seconds between checks of the outboxes and of the end
+# virtual seconds between two checks of the outboxes, which also check whether the run has ended
+LOOK_EVERY = 10.0
 LOOKS = 5_000  # the number of checks in a long run
 MEMORY = Path("/dev/shm")
 
@@ -74,7 +75,7 @@ class Cluster:
         return self.population.owner(url)
 
     def run(self, progress: Callable[[float], None] = lambda share: None) -> Observed:
-        """Crawl until every process has ended or the time is up; return what was observed."""
+        """Crawl until every process has ended or the time is up; return the observations."""
         loop = VirtualLoop(self._wire, START)
         reach.visited = self._striker.visited
         asyncio.set_event_loop(loop)
@@ -133,7 +134,7 @@ class Cluster:
                 population.kill(machine.life, power=False)
 
     def _note(self, now: float) -> None:
-        """Record the length of the outboxes and the level (value of the next page) of each process."""
+        """Record the length of the outboxes, and for each process its level: the value of its next page."""
         opened = self.population.opened
         waiting = sum(stages.outbox.links for stages in opened.values())
         self.observed.outbox_max = max(self.observed.outbox_max, waiting)
@@ -142,7 +143,7 @@ class Cluster:
                 self.observed.levels.setdefault(label, []).append(stages.refresh.portion.price(now))
 
     async def _tick(self) -> None:
-        """Wait until something may have ended the run."""
+        """Wait for an event that may have ended the run."""
         self._news = asyncio.Event()
         await self._news.wait()
 
@@ -156,7 +157,7 @@ class Cluster:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Switch off garbage collection, which must not influence the run, and errors from tasks of dead lives."""
+    """Switch off garbage collection, which must not influence the run, and reports of errors in killed processes."""
     collecting, hook = gc.isenabled(), sys.unraisablehook
     gc.disable()
     sys.unraisablehook = lambda _: None  # tasks of killed processes cannot end cleanly

@@ -20,11 +20,11 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     """The settings of one run.
 
     `rate`: pages per second, over all processes.
-    `length`: seconds; 0 means until the crawl ends by itself.
+    `length`: the length of the run in seconds; with 0, the run lasts until the crawl ends by itself.
     `points`: the points of the code at which kills may happen; empty means all.
     `slow`: process 0 has a tenth of the fetch slots of the others and ten times their gaps.
     `pieces`: messages between processes arrive in pieces.
-    `changes_of`: pages change as those of real sites did, instead of by `web.change_rate`.
+    `changes_of`: pages change as pages of real sites did, instead of at `web.change_rate`.
     """
 
     seed: int = 1
@@ -45,7 +45,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
 
 
 class LifeEnd(msgspec.Struct, frozen=True):
-    """How and when a life ended; `killed` if a fault ended it."""
+    """How and when a life ended; `killed` is True if a fault ended it."""
 
     life: int
     machine: str
@@ -55,7 +55,7 @@ class LifeEnd(msgspec.Struct, frozen=True):
 
 
 class Act(msgspec.Struct, frozen=True):
-    """An act of the operator on a URL or host: its instant `at` and its end, in seconds from the start."""
+    """An act of the operator on a URL or host. It lasts from `at` to `until`, in seconds from the start of the run."""
 
     kind: str
     at: float
@@ -80,17 +80,19 @@ class Observed(msgspec.Struct):
     cloned_at: float = 0.0
     restored: dict[str, float] = {}  # name -> the last instant at which its disk was restored from a backup
     told_to_stop: dict[int, float] = {}  # life -> the instant at which TERM told it to stop
-    limits: dict[int, int] = {}  # life -> its limit on pages per host and depth, if there was one
+    # life -> the limit on pages per host and depth under which it ran, if there was one
+    limits: dict[int, int] = {}
     begun: dict[int, float] = {}  # life -> seconds from the start of the run to its beginning
     survivors: dict[str, str] = {}  # name -> machine on which the process of that name finished
     wire_writes: int = 0
-    levels: dict[str, list[float]] = {}  # the value of the next page of each process, at each check
+    # label of a machine -> the value of the next page of its process, at each check
+    levels: dict[str, list[float]] = {}
     outbox_max: int = 0  # the largest number of links that waited in all outboxes at the same time
     counters: dict[str, int] = {}  # the final counters, summed over all processes
 
 
 def config_of(settings: ClusterSettings, web: SyntheticWeb) -> Config:
-    """Return the configuration of the processes; all its limits are small, so that every case happens often."""
+    """Return the configuration of the processes, with small limits, so that every case happens often."""
     budget = budget_of(web)
     tree: dict[str, dict[str, Any]] = {
         "crawl": {
@@ -130,7 +132,7 @@ def limited(config: Config, web: SyntheticWeb, limit: int) -> Config:
 
 
 def budget_of(web: SyntheticWeb) -> int:
-    """Return a budget of pages per host that no host but a trap exceeds; redirects and errors use it, too."""
+    """Return a budget of pages per host that only traps exceed; redirects and errors count against it, too."""
     return 2 * max(len(host.pages) for host in web.hosts) + 40
 
 

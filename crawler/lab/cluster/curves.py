@@ -33,32 +33,32 @@ from crawler.lab.cluster.judge import by_page, freshness, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.splitter.wire import Frame
 
-FULL = 0.8  # at full speed, the rate over a window is at least this share of the best rate
+FULL = 0.8  # the crawl is at full speed while the rate in a window is at least this share of the best rate
 WINDOW = 5.0  # seconds over which the rate is measured
-PLACES = 10  # concurrent fetches of a process; a slow process has one
+PLACES = 10  # number of concurrent fetches of a process; a slow process has one
 REFRESHED = 4800.0  # length of the refresh run in seconds
 CHANGE_RATE = (
     1 / 600.0
 )  # changes per second and page in the refresh run; fetches are allowed at twice this rate
-LEAST_AGE = 3600.0  # seconds of site time, the default
+LEAST_AGE = 3600.0  # default of the setting, in seconds of site time
 # A page lives for ten days of site time, so that bursts, minimum ages and priors are in proportion.
 SPEED = 1440
 TENTHS = (0.1, 0.9)  # the quantiles of levels that a row holds
 LINKS = (Frame.ENTRIES, Frame.RESYNC)
-BEATS = (Frame.HEARTBEAT, Frame.ACK)  # an acknowledgement is the beat of the receiving end
+BEATS = (Frame.HEARTBEAT, Frame.ACK)  # the receiving end sends acknowledgements as its beats
 GROWING = ("pages_a_second", "connections", "hosts_in_flight")  # fields drawn on logarithmic axes
 HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
 
 class Scale(NamedTuple):
-    """The size of an affordable run: seconds between heartbeats in both runs, pages per process in the second."""
+    """The size of an affordable run: seconds between heartbeats in both runs, pages per process in the refresh run."""
 
     beat: float
     refresh_beat: float
     pages: int
 
 
-# By the smallest number of processes to which a scale applies.
+# Smallest number of processes to which a scale applies -> the scale.
 SCALES = {1: Scale(1.0, 30.0, 100), 17: Scale(10.0, 60.0, 40), 65: Scale(30.0, 120.0, 25)}
 
 
@@ -104,7 +104,7 @@ class CurveRow(msgspec.Struct, frozen=True):
 
 
 class Refreshed(msgspec.Struct, frozen=True):
-    """The result of a refresh run: freshness, and the mean level and the pages of each process, in its second half."""
+    """The freshness in the second half of a refresh run, and the mean level and number of pages of each process."""
 
     freshness: float
     levels: dict[str, float]
@@ -113,7 +113,7 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator[CurveRow]:
-    """Yield a row for each number of processes, with `pages` and `hosts` per process, and one with a slow process."""
+    """Yield a row for each number of processes, and one with a slow process; `pages` and `hosts` are per process."""
     for processes in sizes:
         one = refreshed(processes, seed=seed, alone=True)
         for slow in (False, True)[: min(2, processes)]:
@@ -124,7 +124,7 @@ def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator
 def measure(
     processes: int, many: Refreshed, one: Refreshed, *, slow: bool, seed: int, pages: int, hosts: int
 ) -> CurveRow:
-    """Run a crawl of `processes` and return its row, with their refresh run and that of `one` on the same web."""
+    """Run a crawl and a refresh by `processes` processes; return their row, with the refresh by one process, `one`."""
     beat = _scale(processes).beat
     settings = _settings(processes, pages, hosts, beat, seed=seed, slow=slow)
     began = time.process_time()
@@ -172,7 +172,7 @@ def measure(
 
 
 def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = False) -> Refreshed:
-    """Run a refresh by `processes`; with `alone`, by one process that has their web, rate and fetch slots."""
+    """Run a refresh by `processes` processes; with `alone`, by one process with the web, rate and slots of all."""
     _, beat, each = _scale(processes)
     settings = _settings(processes, each, each // 4, beat, seed=seed, slow=slow)
     settings = msgspec.structs.replace(
@@ -202,7 +202,7 @@ def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = Fa
 
 
 def level_parts(many: Refreshed, one: Refreshed) -> tuple[float, float]:
-    """Return the (low, high) quantiles, over pages, of the level of a page's process divided by the level of `one`."""
+    """Return two quantiles over pages, (low, high), of the level of a page's process divided by the level of `one`."""
     (true_level,) = one.levels.values()
     parts = sorted((many.levels[name] / true_level, many.pages[name]) for name in many.levels)
     reached = np.cumsum([pages for _, pages in parts])
@@ -211,7 +211,7 @@ def level_parts(many: Refreshed, one: Refreshed) -> tuple[float, float]:
 
 
 def _mean_level(told: Sequence[float]) -> float:
-    """Return the geometric mean of the level in the second half of the run."""
+    """Return the geometric mean of the levels in the second half of the run."""
     late = [level for level in told[len(told) // 2 :] if level > 0.0]
     return math.exp(sum(map(math.log, late)) / len(late))
 
@@ -247,7 +247,7 @@ def _scale(processes: int) -> Scale:
 
 
 def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> Any:
-    """Draw eight panels over the number of processes; dashed: with a slow process, dotted: one process, same web."""
+    """Draw eight panels by number of processes. Dashed lines: with a slow process; dotted: one process, same web."""
     panels = {
         "pages_a_second": "pages per second",
         "own_links": "share of links to own hosts",

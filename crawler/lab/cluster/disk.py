@@ -24,7 +24,7 @@ class _Batch(MemoryBatch):
 
     @property
     def byte_count(self) -> int:
-        """The bytes that this operation takes on disk; a delete takes bytes, too."""
+        """The number of bytes that this operation takes on disk; a delete takes some, too."""
         return sum(len(key) + len(value or b"") for key, value in self.operations)
 
 
@@ -34,7 +34,7 @@ class StoreDisk:
     def __init__(self) -> None:
         self.data: dict[bytes, bytes] = {}
         self.keys: list[bytes] = []
-        self.undo: list[list[tuple[bytes, bytes | None]]] = []  # one list per batch since the last synced one
+        self.undo: list[list[tuple[bytes, bytes | None]]] = []  # per unsynced batch: how to undo it
 
     def apply(self, operations: list[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
         """Apply a batch; return the operations that undo it."""
@@ -127,7 +127,7 @@ class Writable:
         """Raise `Killed` if the calling process is dead."""
 
     def take_room(self, nbytes: int, least: int) -> int:
-        """Take disk space; return the number of bytes that fit, at most `nbytes`, and 0 if it is less than `least`."""
+        """Take up to `nbytes` of disk space; return the bytes taken, or 0 if fewer than `least` are free."""
         return nbytes
 
 
@@ -153,7 +153,7 @@ class SyncedFiles:
     def lose_power(
         self, root: Path, rng: random.Random, *, spared: Callable[[Path], bool] = lambda _: False
     ) -> int:
-        """Change the files in `root` as a power cut may, except `spared` files; return the number of changes."""
+        """Change the files in `root` as a power cut may, but not the `spared` files; return the number of changes."""
         changed = 0
         for path in sorted(path for path in root.rglob("*") if path.is_file() and not spared(path)):
             changed += self._lose_tail(path, rng)

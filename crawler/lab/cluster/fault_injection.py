@@ -14,13 +14,14 @@ from crawler.lab.cluster.operator_acts import OperatorActs
 from crawler.lab.cluster.population import PORT, Population
 
 POINT_WAIT = 60.0  # seconds for which a kill waits for its point; after that it happens anywhere
-OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore")  # kinds that need a running process
+# kinds of faults that need a running process
+OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore")
 
 
 class FaultInjector:
     """Injects each fault at its instant, or when a process reaches the point of its code that the fault names."""
 
-    # kind -> method; these faults count as done immediately
+    # kind of fault -> method; these faults count as done immediately
     AT_ONCE = {
         "partition": "_part",
         "loss": "_lose",
@@ -36,8 +37,8 @@ class FaultInjector:
         self._population = population
         self._wire = population.world.wire
         self._done = population.observed.done
-        self._armed: dict[str, tuple[Fault, int]] = {}  # machine -> fault at a point, remaining visits
-        # machine -> kill at a point of its next life, so that starts fail, too
+        self._armed: dict[str, tuple[Fault, int]] = {}  # machine -> its fault, visits left until it
+        # machine -> a kill at a point of its next life, so that starts of processes fail, too
         self._next: dict[str, Fault] = {}
         self._operator = OperatorActs(population)
         population.on_begin, population.on_over = self._begun, self._over
@@ -58,7 +59,7 @@ class FaultInjector:
         """Record that the current life has reached a point of its code.
 
         Raises:
-            Killed: a fault ended the life here, or it was dead already.
+            Killed: a fault has ended the life at this point, or the life was dead already.
         """
         life = CURRENT.get()
         if life is None:
@@ -147,7 +148,7 @@ class FaultInjector:
     # -- the wires ------------------------------------------------------------------------
 
     def _break(self, machine: Machine, fault: Fault) -> None:
-        """Break the connections of a machine now, or when its process reaches a point."""
+        """Break the connections of a machine now, or when its process reaches the point that the fault names."""
         if fault.point:
             self._armed.setdefault(machine.label, (fault, fault.visits))
         else:
@@ -198,9 +199,9 @@ class FaultInjector:
     def _put_back(self, machine: Machine, fault: Fault, folder: Path, store: StoreDisk) -> None:
         """Restore a disk from its backup, which undoes what the process has done since.
 
-        The fault is skipped if the process knows that the crawl has ended, because the other processes leave then. Only
-        one name per run is restored: with two, links between them, and links that each had found, could be lost although
-        the crawler has no bug.
+        The fault is skipped if the process knows that the crawl has ended, because the other processes end then. Only one
+        name per run is restored: if two were, links between them, and links that each had found, could be lost
+        although the crawler has no bug.
         """
         population, life = self._population, machine.life
         running = population.running.get(machine.label)

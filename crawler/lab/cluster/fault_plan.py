@@ -1,7 +1,7 @@
 """The faults of a simulated cluster, drawn from a seed.
 
 kill        a process ends at a named point of its code (`storage/faults.py`), a moment after it, or at any instant
-power       the same, and its machine loses what was not synced
+power       a process ends in the same ways, and its machine loses what was not synced
 partition   two machines cannot reach each other for a while; or one machine is cut off from all others
 loss        a share of the messages must be sent again
 reset       the connections of a machine break; both ends notice, or only one
@@ -16,7 +16,7 @@ Acts of the operator are drawn in the same way (`operator_acts.py`):
 
 term        a process is stopped by TERM, with fetches in flight, and starts again
 rerun       all processes are stopped, by TERM or by a power cut, and start a second run, one of them later
-limits      the same, with other limits on pages per host and depth; the last such act lifts them
+limits      a second run as in `rerun`, with other limits on pages per host and depth; the last such act lifts them
 block       a host is blocked for a while
 retire      the waiting entry of a page is dropped
 withdraw    a page is withdrawn, and its copies are erased
@@ -82,15 +82,16 @@ POINTS = {
 }
 QUOTA = "quota"
 POWER_CUT = "power cut"
-# In half of the second runs, the late process starts this many seconds after the others.
+# In half of the second runs, one process is late: it starts this many seconds after the others.
 LATE = (150.0, 200.0)
 TIGHT = (2, 8)  # pages per host and depth under a limit
 ROOM_MAX = (
     10_000.0  # bytes that a full disk still accepts: a few groups, so that any step may be the first to fail
 )
-BACKUP_MAX = 30.0  # seconds from a copy to its start, or from a backup to its restoration, at most
+BACKUP_MAX = 30.0  # the most seconds from a copy of a disk to its start, or from a backup to its restoration
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
-BEHIND = (0.001, 0.3)  # seconds from a point to a kill, log-uniform: the time of a message, a sync or a group
+# seconds from a point to a kill, log-uniform: about as long as a message, a sync or a group takes
+BEHIND = (0.001, 0.3)
 BOOT = 5.0  # seconds until a machine is back; by then the servers have answered the requests of its last life
 AT_ONCE = 0.2  # seconds until a service manager restarts a process
 
@@ -101,7 +102,7 @@ class Fault(msgspec.Struct, frozen=True):
     A kill happens at the visit number `visits` of `point`. The meaning of `amount` depends on the kind:
     kill: seconds from the point to the end; reset: whether both ends notice; full-disk: the bytes that the disk still
     accepts (at the point QUOTA the disk does not report that it is full); clone and restore: the age of the copy;
-    limits: the new limit, 0 for none; other acts: their host or page, as a share of all.
+    limits: the new limit, 0 for none; other acts: a share that selects their host or page.
     """
 
     at: float
@@ -118,7 +119,7 @@ def draw(
 ) -> list[Fault]:
     """Draw `count` faults of these kinds within the first `within` seconds, in order of time.
 
-    Kills happen at one of `points`; if it is empty, at any known point or at any instant.
+    Kills happen at one of `points`; if `points` is empty, at any known point or at any instant.
 
     Raises:
         UsageError: a kind or a point is unknown.

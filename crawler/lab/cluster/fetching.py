@@ -25,7 +25,7 @@ HEADER_BYTES = 200
 
 
 class WebAsk(msgspec.Struct, frozen=True, gc=False):
-    """One request: its times, its URL, its answer, and the sender: life `life` of the process `name` on `machine`."""
+    """One request: its times, URL and answer, and its sender: the life number `life` of process `name` on `machine`."""
 
     at: float
     end: float
@@ -74,7 +74,7 @@ class VirtualClient:
         """Do nothing: memory is not accounted for here."""
 
     async def fetch(self, request: FetchRequest) -> Fetch:
-        """Ask the web, wait for the delay of the answer, and return it as a `Fetch`."""
+        """Ask the web, wait as long as the answer is delayed, and return the answer as a `Fetch`."""
         target = split(request.url)
         loop, began = asyncio.get_running_loop(), self._now()
         at = loop.time()

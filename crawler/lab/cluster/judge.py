@@ -6,7 +6,7 @@ unstored          an answered page is in no WARC file
 unrendered        the archive lacks what a browser showed of a page, or the data that the page showed
 stored twice      a version of a page is in the WARC files more than once
 torn              a WARC file cannot be read to its end
-fetched too often more fetches were repeated than kills can have voided; without kills, any fetch was repeated
+fetched too often more fetches were repeated than kills can have interrupted; without kills, any fetch was repeated
 impolite          a host was asked again during an answer, or before its gap had passed
 two owners        two processes asked a host, or two processes of one name asked it at the same time for too long
 forbidden         a page was requested that robots.txt forbids
@@ -40,14 +40,15 @@ from crawler.lab.cluster.judge_notes import TRIES, Notes
 from crawler.lab.cluster.population import STOPPED
 from crawler.lab.cluster.synthetic_web import DATA, MISSING_EVERY, SITEMAP, SyntheticWeb, is_subresource
 
-SLACK = 1e-3  # seconds by which clocks and floating-point sums may differ
+SLACK = 1e-3  # seconds of tolerance, because clocks and floating-point sums differ
 RATE_WINDOW = 20.0  # seconds over which the rate is measured
-RATE_SLACK = 1.15  # factor on the rate: shares change while messages are on their way
+RATE_SLACK = 1.15  # tolerated factor on the rate: shares of the rate change while messages are on their way
 CLONE_MAX = 120.0  # seconds within which one of two processes of the same name must stop
-CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")  # faults after which a process may wait for others
+# faults after which a process may wait for ended ones
+CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")
 AWAY = ("kill", "power", "partition", "stop", "clock", "loss")  # faults that keep messages from a process
-STALL_MAX = 900.0  # seconds without a request; a host that is down is retried after 60, 120 and 240 seconds
-STALE_AFTER = 4.0  # factor on the configured maximum age
+STALL_MAX = 900.0  # in seconds; a host that is down is retried after 60, 120 and 240 seconds
+STALE_AFTER = 4.0  # tolerated factor on the configured maximum age
 _RECORD = re.compile(rb"<p>(page|shown) (\d+) version (\d+)\.|<p>(data) of (\d+)\.")
 
 
@@ -78,7 +79,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     if over and not cloned:
         since = (
             math.inf if observed.ended else START + observed.elapsed / 2
-        )  # later links may still be crawled
+        )  # links found after this instant may still be waiting
         _judge_pages(notes, web, rows, asked, cluster, since)
     if observed.ended and cloned:
         _judge_survivors(notes, asked, cluster)
@@ -123,7 +124,7 @@ def judge(cluster: Cluster) -> RunVerdict:
 
 
 def by_page(web: SyntheticWeb, rows: Sequence[WebAsk]) -> list[list[WebAsk]]:
-    """Return the requests for each page, with any outcome."""
+    """Return the requests for each page, whatever their outcome."""
     found: list[list[WebAsk]] = [[] for _ in web.host_of]
     for row in rows:
         place = row.path[1:]
@@ -231,9 +232,9 @@ def _is_erased(observed: Observed, url: str) -> bool:
 
 
 def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """Note lost links that surviving processes found, for names with one machine.
+    """Note links that surviving processes found and that were lost, for names of processes with only one machine.
 
-    When a process stops in favour of a copy of its machine, the data stored only on its disk is lost. Nothing is lost
+    When a process stops because a copy of its machine runs, the data stored only on its disk is lost. Nothing is lost
     with a disk that is restored from a backup: its process fetches its own pages again, and recovers the links of others.
     """
     web, survivors = cluster.web, cluster.observed.survivors
@@ -249,7 +250,7 @@ def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) 
 
 
 def _records(path: Path) -> tuple[Iterator[tuple[str, int, int]], bool]:
-    """Return (a (kind, page, version) triple per record in a WARC file, True if it can be read to its end).
+    """Return a triple (kind, page, version) for each record of a WARC file, and whether it can be read to its end.
 
     The kind is "page" for an answer, "shown" for a DOM, "data" for the data of a page, whose version is 0.
     """
@@ -267,7 +268,7 @@ def _records(path: Path) -> tuple[Iterator[tuple[str, int, int]], bool]:
 def _judge_refetches(
     notes: Notes, settings: ClusterSettings, asked: list[list[WebAsk]], observed: Observed
 ) -> int:
-    """Return the number of answers 200 beyond the first of each page; each kill may void the fetches in flight."""
+    """Return the number of answers 200 beyond the first of each page; each kill may make fetches in flight repeat."""
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()
     for answers in asked:
@@ -296,7 +297,7 @@ def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) ->
 
 
 def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
-    """Note hosts that were asked by two processes or too soon.
+    """Note hosts that were asked by two processes, or again too soon.
 
     A request ends when its process ends, because the kernel closes the connections. If a name has copies, each machine
     must keep its own gaps.
@@ -336,7 +337,7 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
 
 
 def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
-    """Note requests of a process long after a newer one of its name began elsewhere, if the newer one still runs."""
+    """Note requests of a process long after a newer process of the same name began elsewhere and while that one runs."""
     lives = {row.life: row for row in rows}
     ends = {end.life: end.at for end in observed.lives}
     for row in rows:
@@ -356,7 +357,7 @@ def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> N
 
 
 def _hidden(observed: Observed, since: float, until: float) -> float:
-    """Return the seconds for which two processes of one name may overlap: longer after faults that cut them off."""
+    """Return the seconds for which two processes of one name may run at once: more after faults that cut them off."""
     away = (
         fault.length
         for fault in observed.done
@@ -380,7 +381,7 @@ def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings)
 
 
 def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """Note known pages that were not requested for much longer than their maximum age."""
+    """Note known pages that were left without a request for much longer than their maximum age."""
     most = STALE_AFTER * float(cluster.config.refresh.max_age)
     end = START + cluster.observed.elapsed
     if not most or end - START < 2 * most:
@@ -391,7 +392,7 @@ def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], clust
 
 
 def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float, *, since: float = 0.0) -> float:
-    """Return the share of time in which a page's last fetched version was current, from its first answer or `since`."""
+    """Return the share of time, from its first answer or `since`, in which a page's last copy was current."""
     current = whole = 0.0
     for page, answers in enumerate(asked):
         good = [row for row in answers if row.status in (200, 304)]

@@ -72,7 +72,7 @@ class Machine(Writable):
         self.life: Life | None = None
         self.has_power = True
         self.room = math.inf  # bytes that the disk still accepts
-        self.tells_room = True  # True if `statvfs` reports `room`; with a quota or a thin volume it does not
+        self.tells_room = True  # whether `statvfs` reports `room`; with a quota or a thin volume it does not
         self.slowness = 1.0
         self.wall_offset = 0.0  # seconds by which the wall clock is ahead of the true time
 
@@ -105,13 +105,13 @@ class Machine(Writable):
     # -- power cuts, copies and backups ---------------------------------------------
 
     def lose_power(self) -> int:
-        """Lose unsynced data; return the number of batches and files affected."""
+        """Lose unsynced data; return the number of batches and files that changed."""
         changed = self.store.lose_power(self.rng) + self.files.lose_power(self.folder, self.rng)
         self._settle()
         return changed
 
     def copy_disk(self, folder: Path) -> StoreDisk:
-        """Copy the files to a folder; return a copy of the store."""
+        """Copy the files of this machine to a folder; return a copy of its store."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return self.store.copy()
 
@@ -133,7 +133,7 @@ class Machine(Writable):
 
 
 class MachineClock(Clock):
-    """A clock like `SystemClock`: the wall time at the start of a life, plus the true seconds since then."""
+    """A clock like `SystemClock`: it shows the wall time at the start of a life plus the true seconds since then."""
 
     def __init__(self, time: Callable[[], float], wall_offset: float) -> None:
         self._time, self._offset = time, wall_offset
@@ -156,7 +156,7 @@ class SystemCalls:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Install the replacements for lives; all other code keeps the system's calls."""
+        """Install the replacements, which only lives use; all other code keeps the calls of the system."""
         calls = {
             "open": self._open,
             "close": self._close,
@@ -186,7 +186,8 @@ class SystemCalls:
             self._kept.add(descriptor)
         life.descriptors.clear()
         for descriptor in _open_below(life.machine.folder):
-            os.dup2(self._null, descriptor, inheritable=False)  # the object that holds it may close it later
+            # the object that holds this descriptor may close it later
+            os.dup2(self._null, descriptor, inheritable=False)
 
     # -- the calls ------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class SystemCalls:
 
 
 def _open_below(folder: Path) -> list[int]:
-    """Return this process's descriptors of files below a folder, including those of memory maps and file objects."""
+    """Return this process's descriptors of files below a folder, also descriptors of memory maps and file objects."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # the descriptor of the listing itself

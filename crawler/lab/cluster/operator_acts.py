@@ -18,7 +18,7 @@ from crawler.lab.cluster.population import Population
 from crawler.pages.withdrawals import RuleFile
 from crawler.process.process import Process
 
-PROMPT = (1.0, 5.0)  # seconds until the processes of a second run start, except for the late one
+PROMPT = (1.0, 5.0)  # seconds until the processes of a second run start, except the process that starts late
 
 
 class OperatorActs:
@@ -87,7 +87,7 @@ class OperatorActs:
         self._population.later(act.length, partial(self._unblock, host))
 
     def _unblock(self, host: str) -> None:
-        """Lift the block of a host at once or when its process starts again; if that has ended, start a second run."""
+        """Unblock a host now, or when its process starts again; if the process has ended, start a second run."""
         request, machine = {"command": "unblock", "host": host}, self._machine_of(host)
         if (process := self._owner(host)) is not None:
             self._command(process, request, lambda answer: None)
@@ -98,7 +98,7 @@ class OperatorActs:
                 self._population.run_again(each)
 
     def _retire(self, machine: Machine, act: Fault) -> None:
-        """Drop the waiting entry of one page at its owner."""
+        """Drop the waiting entry of one page in the process that owns it."""
         url = self._page(act)
         request = {"command": "retire", "pattern": f"^{url}$"}
         self._command(self._owner(url), request, partial(self._retired, act, url))
@@ -108,7 +108,7 @@ class OperatorActs:
             self._note(act, url)
 
     def _signal(self, machine: Machine, act: Fault) -> None:
-        """Report to any process that a page has changed."""
+        """Tell the process of the machine that a page has changed; another process may own the page."""
         url = self._page(act)
         running = self._population.running.get(machine.label)
         self._command(
@@ -116,7 +116,7 @@ class OperatorActs:
         )
 
     def _withdraw(self, machine: Machine, act: Fault) -> None:
-        """Withdraw a page, and erase its copies, at its owner."""
+        """Withdraw a page and erase its copies, in the process that owns it."""
         url = self._page(act)
         process = self._owner(url)
         if process is None:
@@ -160,7 +160,7 @@ class OperatorActs:
         return running[1] if running is not None else None
 
     def _command(self, process: Process | None, request: dict[str, Any], then: Callable[[Any], None]) -> None:
-        """Give a command to a process; call `then` with its answer once the change is durable."""
+        """Give a command to a process; call `then` with the answer once the change is durable."""
         if process is not None:
             machine = next(each for each in self._population.machines if each.name == process.stages.name)
             self._run_in(process, machine, partial(self._order, process, request, then))
@@ -171,7 +171,7 @@ class OperatorActs:
             then(answer)
 
     def _run_in(self, process: Process, machine: Machine, work: Callable[[], Any]) -> None:
-        """Run a coroutine as part of a life; if the life is killed meanwhile, the coroutine ends, too."""
+        """Run a coroutine as part of a life; a kill of the life ends the coroutine, too."""
         running = self._population.running.get(machine.label)
         if running is None or running[1] is not process:
             return
@@ -190,7 +190,7 @@ async def _answer(process: Process, request: dict[str, Any]) -> Any:
 
 
 async def _quietly(work: Any) -> None:
-    """Run a command; ignore an error of the crawl, which an operator would only see."""
+    """Run a command; ignore an error of the crawl, since an operator would only read its message."""
     try:
         await work
     except CrawlerError:

@@ -46,7 +46,7 @@ class RealChanges:
 
 
 def _times(history: SiteHistory, seconds: float) -> list[list[float]]:
-    """Return the changes of each page that existed throughout a site's last `seconds`, relative to their start."""
+    """Return, per page that existed throughout a site's last `seconds`, its changes in seconds from their start."""
     end = history.end
     begin = end - seconds
     lived = (history.born <= begin) & ((history.died == 0) | (history.died >= end))

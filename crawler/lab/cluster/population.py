@@ -1,10 +1,9 @@
 """The machines of a virtual world, and the lives of the processes on them.
 
 A process that has nothing left to do ends for good; one that failed is restarted
-after `RESTART`. Of two processes of the same name the older is told to stop
-(`DirectoryError`); its peers then find the newer one under that name. If a process has
-lost links that it had confirmed (`BehindError`), the peer that says so is restarted with
-`crawler recover`.
+after `RESTART`. Of two processes of the same name the older is told to stop (`DirectoryError`); its peers then find
+the newer process under that name. If a process has lost links that it had confirmed (`BehindError`), the peer
+that reports the loss is restarted with `crawler recover`.
 """
 
 import asyncio
@@ -46,13 +45,14 @@ RESTART = 3.0  # seconds until a failed process is restarted
 # Seconds until the operator looks at a waiting process: more than a patience and a silence.
 VISIT_AFTER = 400.0
 STOPPED = "signal"  # the reason with which TERM stops a process
-FRUITLESS_MAX = 60  # failed starts in a row without any request in between: the crawl makes no progress
+# after this many failed starts in a row without any request in between, the crawl makes no progress
+FRUITLESS_MAX = 60
 
 
 class Population:
     """Manages machines and lives (see the module docstring).
 
-    Calls `on_begin` and `on_over` with each life, and `on_end` when no further life will begin."""
+    It calls `on_begin` and `on_over` with each life, and `on_end` when no further life will begin."""
 
     def __init__(
         self, world: SharedWorld, folder: Path, observed: Observed, on_end: Callable[[], None]
@@ -73,13 +73,14 @@ class Population:
             self.add_machine(name, name, folder / name)
         self.running: dict[str, tuple[Life, Process]] = {}
         self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
-        self.stored: dict[str, Stored] = {}  # what the last life on each machine has stored
-        self._to_recover: dict[str, str] = {}  # machine -> the process whose lost links it must find first
+        self.stored: dict[str, Stored] = {}  # the data that the last life on each machine has stored
+        # machine -> the process whose lost links its own process must find first
+        self._to_recover: dict[str, str] = {}
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
         self.first_commands: dict[
             str, list[dict[str, Any]]
         ] = {}  # machine -> commands given before its next start
-        self.pending = 0  # acts that are scheduled; the run does not end before them
+        self.pending = 0  # number of acts that are scheduled; the run does not end before they are done
         self._begun = Counter[str]()  # starts by machine
         self._away: dict[
             str, float
@@ -108,7 +109,7 @@ class Population:
     # -- the operator -------------------------------------------------------------------
 
     def later(self, delay: float, function: Callable[[], None]) -> None:
-        """Call a function after a delay; the run does not end before."""
+        """Call a function after a delay; the run does not end before this call."""
         self.pending += 1
         asyncio.get_running_loop().call_later(delay, self._now, function, context=nobody())
 
@@ -118,7 +119,7 @@ class Population:
         self.look_at_end()
 
     def terminate(self, machine: Machine, away: float) -> bool:
-        """Stop a process as by TERM, and start it again `away` seconds after its end; return False if none runs."""
+        """Stop a process as by TERM; start it again `away` seconds after its end. Return False if no process runs."""
         running = self.running.get(machine.label)
         if running is None:
             return False
@@ -128,7 +129,7 @@ class Population:
         return True
 
     def run_later(self, machine: Machine, delay: float) -> None:
-        """Start a process after a delay, even if it had ended for good, unless it starts before by itself."""
+        """Start a process after a delay, even if it has ended for good, unless it has started by itself by then."""
         self.later(delay, partial(self._run_unless_begun, machine, self._begun[machine.label]))
 
     def _run_unless_begun(self, machine: Machine, begun: int) -> None:
@@ -262,7 +263,7 @@ class Population:
         stages.close(clean=not failed)
 
     def keep_stored(self, machine: Machine) -> None:
-        """Keep what a running process has stored, for the judge."""
+        """Keep the stored data of a running process, for the judge."""
         if machine.label in self.running:
             self.stored[machine.label] = Stored.of(self.running[machine.label][1].stages)
         else:
@@ -340,7 +341,7 @@ class Population:
             self._on_end()
 
     def _hand_over(self, machine: Machine) -> None:
-        """After a process has stopped for another of its name, direct its peers to the other, as an operator would."""
+        """When a process has stopped for another of its name, direct its peers to the other, as an operator would."""
         heirs = [
             other for other in self.machines if other.name == machine.name and other.label not in self._home
         ]

@@ -48,7 +48,7 @@ def address(number: int) -> str:
 
 
 def names(port: int) -> Callable[[int], str]:
-    """Return a function from a host's number to its name in URLs."""
+    """Return a function that turns the number of a host into its name in URLs."""
     return lambda number: f"{address(number)}:{port}"
 
 

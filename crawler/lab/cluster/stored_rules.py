@@ -1,9 +1,10 @@
 """The judge's rules about the stores: what their records say about the archive and the path to a page.
 
-misfiled          a capture does not lead to its record in the archive, or a revisit not to a response with its payload
-misrecorded       the depth of a page is more than that of a page that links to it plus one, or less than the shortest
-path
-                  from the seed; or the target of a redirect is deeper than the redirect, or has a wrong number of hops
+misfiled          a capture does not lead to its record in the archive, or a revisit does not lead to a response with
+                  its payload
+misrecorded       the depth of a page is more than that of a page that links to it plus one, or less than the
+                  shortest path from the seed; or the target of a redirect is deeper than the redirect, or has a wrong
+                  number of hops
 """
 
 import gzip
@@ -22,7 +23,7 @@ from crawler.records import Capture, PageRecord
 
 
 class Stored(msgspec.Struct):
-    """The committed records and captures of a process, in its folder, when it ended."""
+    """The records and captures that a process had committed in its folder when it ended."""
 
     folder: Path
     records: dict[int, PageRecord]
@@ -39,7 +40,7 @@ class Stored(msgspec.Struct):
 def judge_stored(
     notes: Notes, web: SyntheticWeb, stored: dict[str, Stored], announced: Collection[str]
 ) -> None:
-    """Note captures and records that contradict the archive or one another; `announced`: URLs of signals."""
+    """Note captures and records that contradict the archive or one another; `announced` holds the URLs of signals."""
     for name, each in stored.items():
         for key, capture in each.captures.items():
             if wrong := _flaw_of(each, key, capture):
@@ -51,7 +52,7 @@ def judge_stored(
 
 
 def _flaw_of(stored: Stored, key: bytes, capture: Capture) -> str:
-    """Return a description of the error in a capture; "" if there is none."""
+    """Return a description of the error in a capture; "" if there is no error."""
     try:
         with segment_path(stored.folder, capture.segment).open("rb") as file:
             file.seek(capture.offset)
@@ -86,7 +87,7 @@ def _judge_depths(notes: Notes, least: dict[str, float], records: dict[int, Page
 
 
 def _hop_flaw(record: PageRecord, via: PageRecord) -> str:
-    """Return a description of the error in the record of the target of the redirect `via`; "" if there is none."""
+    """Describe the error in the record that the target of the redirect `via` has; return "" if there is no error."""
     if not via.location:
         return "no redirect leads to it"
     if record.redirects != via.redirects + 1:

@@ -45,7 +45,7 @@ LATENCY_SPREAD = 0.6  # sigma of the log-normal distribution of latencies
 WORDS = [f"{random.Random(n).getrandbits(24):06x}"[: 3 + n % 6] for n in range(3000)]
 PHRASES = [" ".join(random.Random(n).choices(WORDS, k=4)) for n in range(60)]
 TAGS = ("p", "li", "td", "span", "code")
-PARENT_ON_HOST = 0.75  # share of pages whose parent is on their own host
+PARENT_ON_HOST = 0.75  # share of pages whose parent is on the same host
 PARENT_WINDOW = 64  # a parent is drawn from this many preceding pages, so that the tree is deep
 
 
@@ -55,7 +55,7 @@ class WebSpec(msgspec.Struct, frozen=True):
     hosts: int = 20
     pages: int = 400
     zipf: float = 1.0
-    latency: float = 0.1  # seconds, median over hosts
+    latency: float = 0.1  # seconds, the median over all hosts
     slow: float = 0.05
     slow_latency: float = 3.0
     down: float = 0.1
@@ -66,7 +66,7 @@ class WebSpec(msgspec.Struct, frozen=True):
     change_rate: float = 0.0
     links: LinkLocality = LinkLocality(links_median=4.0, links_mean=10.9)
     padding: int = 0  # bytes of additional text per page
-    phrases: int = 1  # number of runs of four words in each tag
+    phrases: int = 1  # number of phrases of four words in each tag
     flaws: bool = True  # whether some pages fail the first time
     broken: bool = False  # whether some pages always fail
     scripted: bool = False  # whether some pages show their links only in a browser
@@ -74,7 +74,7 @@ class WebSpec(msgspec.Struct, frozen=True):
 
 
 class WebHost(msgspec.Struct, frozen=True):
-    """A host: its pages in order, its latency in seconds, its downtime, and flags for traps and sitemaps."""
+    """A host: its pages in order, its latency in seconds, its downtime, and whether it is a trap and has a sitemap."""
 
     name: str
     pages: list[int]
@@ -172,7 +172,7 @@ class SyntheticWeb:
         return host.sitemap and self.place[page] > 0 and page % ORPHAN_EVERY == 13
 
     def listed(self, host: WebHost) -> list[int]:
-        """Return the pages that a host's sitemap lists: orphans, and pages that further links may lead to."""
+        """Return the pages that a host's sitemap lists: orphans, and pages to which further links may lead."""
         return [page for page in host.pages if not page & 1 or self.is_orphan(page)]
 
     def links(self, page: int) -> list[str]:
@@ -193,7 +193,7 @@ class SyntheticWeb:
         return found
 
     def depths(self, announced: Collection[str] = ()) -> list[float]:
-        """Return the least number of links from the seed to each page; 0 for announced pages and those in sitemaps."""
+        """Return the least number of links from the seed to each page; 0 for pages that are announced or in a sitemap."""
         numbers = {self.url(page): page for page in range(len(self.host_of))}
         numbers |= {self.link_to(page): page for page in range(len(self.host_of))}
         depths = [math.inf] * len(self.host_of)
@@ -210,7 +210,7 @@ class SyntheticWeb:
         return depths
 
     def _other_links(self, rng: random.Random, host: WebHost, page: int) -> list[str]:
-        """Return the links besides those of the tree; none leads to a page with an odd number or to an orphan."""
+        """Return the links that do not belong to the tree; none leads to a page with an odd number or to an orphan."""
         model, found = self.spec.links, list[str]()
         for _ in range(min(200, int(rng.lognormvariate(0.0, model.links_sigma) * model.links_median))):
             if found and rng.random() < model.repeat:
@@ -267,7 +267,7 @@ class SyntheticWeb:
         return bisect_right(self._changes(page), now - self.start)
 
     def current_until(self, page: int, version: int) -> float:
-        """Return the instant at which a version is replaced; infinite if it never is."""
+        """Return the instant at which a version is replaced; infinite if it is never replaced."""
         times = self._changes(page)
         return self.start + times[version] if version < len(times) else float("inf")
 
@@ -353,8 +353,7 @@ class SyntheticWeb:
 def _text(seed: int, page: int, size: int, phrases: int = 1) -> str:
     """Return about `size` characters of marked-up text.
 
-    Like documentation, it has a tag per 28 bytes and compresses to a fifth. With more `phrases` per tag
-    there are fewer tags.
+    Like documentation, it has a tag per 28 bytes and compresses to a fifth. More `phrases` per tag mean fewer tags.
     """
     rng, found, length = random.Random(f"text {seed} {page}"), list[str](), 0
     while length < size:

@@ -6,9 +6,8 @@
     connections       `virtual_network.VirtualNetwork`
     dead lives        their callbacks are dropped, their tasks never resume (`machine.py`)
 
-The order of callbacks depends only on the schedule: ready callbacks in order, timers
-by instant, and in order of creation if instants are equal. The models are FoundationDB's
-simulator and TigerBeetle's VOPR.
+The order of callbacks depends only on the schedule: ready callbacks in order, timers by instant, and timers of equal
+instants in order of creation. The loop follows the models of FoundationDB's simulator and TigerBeetle's VOPR.
 """
 
 import asyncio
@@ -37,12 +36,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = start
         self._numbers = 0
-        # (instant, number, timer); timers of equal instants fire in order of creation.
+        # A heap of (instant, number, timer); timers of equal instants fire in order of creation.
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._wire = wire
-        self._busy_until: dict[object, float] = {}  # executor -> instant
+        self._busy_until: dict[object, float] = {}  # executor -> the instant until which it is busy
         self.steps = 0
-        self._turns = 0  # the number of turns of the loop at this instant
+        self._turns = 0  # the number of turns that the loop has taken at this instant
         self.set_exception_handler(self._met)
         self.unexpected: list[str] = []
 

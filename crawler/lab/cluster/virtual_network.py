@@ -1,9 +1,9 @@
 """The network between simulated processes: connections that are ordered, delayed, cut, or silent.
 
-A connection has two ends, each a transport for the protocol of a life. Written bytes
+A connection has two ends; each end is a transport for the protocol of a life. Written bytes
 arrive in pieces after a latency. While two machines are partitioned, their bytes wait,
 as with TCP, and new connections get no answer. A killed process resets its connections.
-A machine that has lost power is silent; after it is back, it resets old connections
+A machine that has lost power is silent; once it runs again, it resets old connections
 when data arrives on them.
 """
 
@@ -21,7 +21,7 @@ Address = tuple[str, int]
 RETRANSMIT = 0.7  # seconds until bytes that were lost, or stopped by a partition, are sent again
 LATENCY = (0.0005, 0.02)  # seconds, uniform
 _KINDS = frozenset(map(int, Frame))
-PIECES = (1, 7, 100, 0)  # bytes that arrive together; 0: all of them
+PIECES = (1, 7, 100, 0)  # number of bytes that arrive together; 0: all of them
 
 
 class VirtualNetwork:
@@ -89,7 +89,8 @@ class VirtualNetwork:
                 break
             if listening is None:
                 raise ConnectionRefusedError("connection refused")
-            await asyncio.sleep(RETRANSMIT)  # as with TCP, which repeats the SYN until the caller gives up
+            # wait as TCP does, which repeats the SYN until the caller gives up
+            await asyncio.sleep(RETRANSMIT)
         near, far = VirtualTransport(self, life), VirtualTransport(self, listening.life)
         near.other, far.other = far, near
         protocol = factory()
@@ -98,7 +99,7 @@ class VirtualNetwork:
         return near, protocol
 
     def reset(self, label: str, *, both: bool) -> None:
-        """Break the connections of a machine; the other ends notice now (`both`), or when they send."""
+        """Break the connections of a machine; the other ends notice it now if `both`, otherwise when they send."""
         for end in [end for end in self.ends if end.life.machine.label == label and not end.life.dead]:
             other = end.other
             end._close(ConnectionResetError("connection reset"))
@@ -135,7 +136,7 @@ class VirtualListener:
             reader()
 
     def accept(self) -> tuple["AcceptedEnd", Address]:
-        """Accept a connection like a non-blocking socket."""
+        """Accept a connection as a non-blocking socket does."""
         if not self._come:
             raise BlockingIOError
         return self._come.popleft(), self.address
@@ -175,7 +176,7 @@ class VirtualTransport(asyncio.Transport):
         self.closed = False  # once this is True, no data is received or written
         self._protocol: asyncio.Protocol | None = None
         self._context: Context | None = None
-        # Data on its way to this end, as (instant, bytes); None instead of bytes closes the connection.
+        # Data on its way to this end, as pairs (instant, bytes); None instead of bytes closes the connection.
         self._on_way: deque[tuple[float, bytes | None]] = deque()
         self._pumping = False
         self._lost = False
@@ -222,7 +223,7 @@ class VirtualTransport(asyncio.Transport):
     # -- data on its way to this end --------------------------------------------------
 
     def _send(self, data: bytes | None) -> None:
-        """Send bytes, or with None the close, to this end."""
+        """Send bytes to this end; None instead of bytes closes the connection."""
         rng = self.wire.rng
         at = asyncio.get_running_loop().time() + rng.uniform(*LATENCY)
         if self.wire.loss and rng.random() < self.wire.loss:
@@ -233,7 +234,7 @@ class VirtualTransport(asyncio.Transport):
     def _pump(self) -> None:
         """Schedule the arrival of the next piece; reset the sender if this end is closed."""
         if not self._on_way or self._pumping or self.closed or self._protocol is None:
-            if self.closed and self._on_way:  # no process is here; tell the sender
+            if self.closed and self._on_way:  # no process runs at this end; tell the sender
                 self._on_way.clear()
                 if self.life.machine.has_power:
                     self.other.reset_soon()
@@ -260,7 +261,7 @@ class VirtualTransport(asyncio.Transport):
             self._pump()
 
     def reset_soon(self) -> None:
-        """Schedule a reset from the other end, which is gone."""
+        """Schedule a reset by the other end, which no longer exists."""
         if not self.closed and not self.life.dead:
             self._on_way.clear()
             context = self._context
@@ -269,7 +270,7 @@ class VirtualTransport(asyncio.Transport):
 
     def _reset(self) -> None:
         if self.wire.parted(self.life, self.other.life):
-            return  # the reset never arrives; the peer's silence shows it in the end
+            return  # the reset never arrives; the silence of the peer finally shows that the connection is broken
         if not self.closed:
             self._close(ConnectionResetError("connection reset"))
 

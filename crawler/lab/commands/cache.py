@@ -83,14 +83,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _what(words: list[str]) -> tuple[str, list[Path]]:
-    """Return (the name of the experiment, the folders of the traces)."""
+    """Return the name of the experiment and the folders of the traces."""
     if words and words[0] in _EXPERIMENTS:
         return words[0], [Path(word) for word in words[1:]]
     return "policies", [Path(word) for word in words]
 
 
 def trace_folder(folder: Path) -> Path:
-    """Return the folder of a trace; for a crawl directory, that of its first process's latest run."""
+    """Return the folder of a trace; for a crawl directory, the trace of its first process's latest run."""
     if not (folder / "seed").exists():
         return folder
     found = sorted((folder / "p0" / "trace").glob("*/info.json"))
@@ -207,7 +207,7 @@ def _per_thread(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
 
 
 def _locality(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
-    """Print the link-locality model whose miss rates are closest to those of the trace."""
+    """Print the link-locality model whose miss rates are closest to the miss rates of the trace."""
     fit = link_locality.fit(trace, threads=int(trace.info.get("threads", 0)), seed=args.seed + 1)
     rates = {"trace": fit.measured, "fitted model": fit.fitted}
     print(f"{trace.name}: misses of LRU, % of requests\n" + _table(range(len(fit.measured)), rates))
@@ -246,7 +246,7 @@ def _write_csv(args: argparse.Namespace, trace: Trace, bits: range, rates: Rates
 
 
 def _draw(found: list[Trace], args: argparse.Namespace) -> None:
-    """Draw figures 2 to 11 and our own from the first trace; figures by number of threads use all traces."""
+    """Draw figures 2 to 11 and further ones from the first trace; figures by number of threads use all traces."""
     from crawler.lab.figures import broder
 
     stuff = broder.Material({trace.threads: trace for trace in found}, 0, args.seed)

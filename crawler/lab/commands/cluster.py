@@ -41,7 +41,7 @@ TABLE_WIDTHS = (16, 6, 7, 7, 10, 7, 10)
 PROCESSES_MAX, PAGES_MAX, SEEDS_MAX = 256, 1_000_000, 10_000
 RATE_LEAST = 0.05  # pages a second
 VISITS = 4.0  # fetches per change, if --rate is not given
-BEATS = 10_000  # number of beats in a run of days: one beat per second would be most of the work
+BEATS = 10_000  # number of beats in a run of several days: one beat per second would be most of the work
 BEAT = (60.0, 300.0)  # seconds between two beats in such a run, minimum and maximum
 
 
@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
-    """Make `--seeds` runs for each kind of fault alone and for all together; print a row for each."""
+    """Make `--seeds` runs for each kind of fault alone and for all kinds together; print a row for each set of runs."""
     kinds: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in fault_plan.KINDS}
     kinds |= {"all but copies": fault_plan.USUAL, "all": fault_plan.KINDS}
     kinds |= {kind: (kind,) for kind in fault_plan.ACTS}

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _span(seconds: float) -> str:
-    """Return a length of time in a unit in which it is not 0.0."""
+    """Return a length of time in a unit in which it is not printed as 0.0."""
     for size, name in ((365.25 * 86_400, "years"), (86_400.0, "days")):
         if seconds >= 0.1 * size:
             return f"{seconds / size:.1f} {name}"

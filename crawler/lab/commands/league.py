@@ -6,7 +6,7 @@
 
 `crawler lab histories` makes the data from a git clone. This command replays the
 history under each policy: with the frontier of the crawler, and with the rules of
-other crawlers. A score is the share of page time in which the copy was current.
+other crawlers. A score is the share of page time in which the copy of the page was current.
 Budgets are multiples of the rate of all changes. Errors are standard errors over
 sites; with one site there are none. The arm determines which signals arrive; see
 crawler/lab/league/world.py for the world and the arms.
@@ -47,7 +47,7 @@ from crawler.lab.refresh import pages_file
 BUDGETS = "0.1,0.3,1,3,10"
 QUICK_ARMS, QUICK_BUDGETS, QUICK_PAGES = "none,honest,lying", "1,3", 25
 PAGES_MAX, DAYS_MAX = 100_000, 36_500
-FETCHES_MAX = 200_000_000  # fetches of one game; a game of this size takes hours
+FETCHES_MAX = 200_000_000  # the most fetches of one game; a game of this size takes hours
 USUAL_LIVING = ",".join(name for name in FINDERS if name not in SHIPPED or name == "ncis")
 USUAL = "round-robin,nutch,stormcrawler,heritrix,cho,believe,oracle,clairvoyant,greedy,ncis"
 
@@ -230,7 +230,7 @@ def _world(setting: GameSetting, arm: str) -> worlds.World:
 
 
 def _play(task: GameTask) -> scores.Game:
-    """Play one game; runs in a child process or in this one."""
+    """Play one game, in a child process or in this process."""
     world = _world(task.setting, task.arm)
     rate = task.budget * world.change_rate
     outcome = worlds.play(world, make(task.policy, world, rate), rate)
@@ -249,7 +249,7 @@ def _play(task: GameTask) -> scores.Game:
 
 
 def _play_living(task: GameTask) -> living_table.LivingGame:
-    """Play one game of the living league, in which the arm is the rule of hubs."""
+    """Play one game of the living league; its arm names the rule of hubs."""
     if task.arm == living.NEWS:
         world = living.news(task.setting.seed)
     else:
@@ -280,14 +280,14 @@ def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> li
 
 
 def _alike(task: GameTask) -> GameTask:
-    """Return a game with the same outcome: for a policy that reads no signals, the game in the arm `none`."""
+    """Return a game with the same outcome: the game in the arm `none` if the policy reads no signals."""
     if task.policy in LISTENING or task.arm not in worlds.TOLD:
         return task
     return msgspec.structs.replace(task, arm="none")
 
 
 def _cost(task: GameTask) -> float:
-    """Return the cost of a game in units of the fetches at 1x; births and signals cost about as much as fetches."""
+    """Return the cost of a game, in units of the fetches at budget 1x; a birth or signal costs about one fetch."""
     return 1.0 + task.budget + (1.0 if task.policy in LISTENING else 0.0)
 
 

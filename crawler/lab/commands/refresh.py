@@ -5,7 +5,7 @@
 
 The first form prints the accuracy (share of requests served fresh) of each policy
 with its standard error, and its paired difference from the first policy. The
-second reads a CSV (columns importance, change_rate, and optionally recall with
+second form reads a CSV (columns importance, change_rate, and optionally recall with
 false_rate or precision) and writes the optimal crawl rate of each page.
 """
 
@@ -22,8 +22,8 @@ from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file, policies, simulate
 
 SIZE_MAX = 5_000_000
-CRAWLS_MAX = 100_000_000  # crawls per run; their instants take 3 GB
-RATE_MAX = 1e9  # crawls per unit of time
+CRAWLS_MAX = 100_000_000  # the most crawls per run; their instants take 3 GB
+RATE_MAX = 1e9  # the most crawls per unit of time
 DELAY_MAX = 1e6  # ticks
 
 
@@ -123,7 +123,7 @@ def _simulate(args: argparse.Namespace) -> int:
 
 
 def _table(names: list[str], results: list[dict[str, simulate.SimulationResult]]) -> list[tuple]:
-    """Return rows of (name, accuracy, error, accuracy after warm-up, difference from the first policy, error)."""
+    """Return a row per policy: name, accuracy, error, accuracy after warm-up, difference from the first, its error."""
     rows = []
     for name in names:
         whole, error = simulate.mean_and_error([found[name].accuracy for found in results])
@@ -190,7 +190,7 @@ def _rates(args: argparse.Namespace) -> int:
     return 0
 
 
-DRAWN_MAX = 5_000  # marks in the picture; with more, they would hide one another
+DRAWN_MAX = 5_000  # the most marks in the picture; more marks would hide one another
 
 
 def _plot_rates(path: Path, pages: Pages, best: policies.Optimum, args: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """Shared arguments of `crawler lab cluster` and `crawler lab web`: the data that shapes the synthetic web.
 
-A summary of that data is printed to standard error, because the first line of output of `lab web` is its seed URL.
+A summary of the data goes to standard error, because the first line that `lab web` prints must be its seed URL.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def links_of(args: argparse.Namespace) -> LinkLocality | None:
-    """Return the model fitted to the trace of `--links-of` and print it; None without the option.
+    """Fit the model to the trace of `--links-of`, print and return it; return None without the option.
 
     Raises:
         UsageError: the trace does not exist or is empty.
@@ -57,10 +57,10 @@ def links_of(args: argparse.Namespace) -> LinkLocality | None:
 
 
 def changes_of(args: argparse.Namespace, seconds: float) -> RealChanges | None:
-    """Return the page changes of `--histories` and print a summary; None without the option.
+    """Return the page changes of `--histories` and print a summary; return None without the option.
 
     Raises:
-        UsageError: there are no histories, or none goes back so far.
+        UsageError: there are no histories, or none is long enough.
     """
     if args.histories is None:
         return None

@@ -87,7 +87,7 @@ def model_of(args: argparse.Namespace) -> link_locality.LinkLocality:
     """Return the link-locality model with the given parameters.
 
     Raises:
-        UsageError: shares that are not probabilities, or other impossible values.
+        UsageError: a share is not a probability, or another value is impossible.
     """
     names = [field.name for field in fields(link_locality.LinkLocality)]
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
@@ -141,7 +141,7 @@ def _figures_of(trace: Trace) -> dict[str, Any]:
     distinct = Stream(trace.words()).distinct
     repeats = (
         model.repeat * (links - len(sizes)) / links
-    )  # the model's share excludes the first link of each page
+    )  # the share in the model does not count the first link of each page
     return {
         "pages": len(sizes),
         "links": links,
@@ -181,7 +181,7 @@ def _import_of_crawl(source: Path, args: argparse.Namespace) -> int:
     folder = max(chosen, key=lambda path: (path / "links").stat().st_size)
     if len(chosen) > 1:
         print(f"taking the longest of {len(chosen)} traces: {folder}", file=sys.stderr)
-    trace = Trace.open(folder)  # rejects a folder without a trace before anything is copied
+    trace = Trace.open(folder)  # this rejects a folder without a trace before anything is copied
     try:
         shutil.copytree(folder, args.trace)
     except OSError as error:

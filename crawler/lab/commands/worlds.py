@@ -7,11 +7,11 @@
     crawler lab worlds --quick --calibration              compare stated freshness with the truth
 
 In these webs pages change in an hour, a day, a month or a year; independently, in bursts, with their directory, or in
-working hours. They are fetched .1 to 100 times per change, with and without signals (crawler/lab/living/worlds.py
-lists all worlds). The gain is (policy - uniform) / (true - uniform) of the freshness weighted by importance; `true`
-is NCIS with the true parameters of each page. Errors are over seeds, 1 to --seeds. `host` is the share of the fetches
-that the most fetched host got, `span` the largest such share in any twentieth of the time. A policy that LOSES is
-below uniform by more than twice the error.
+working hours. The pages are fetched .1 to 100 times per change, with and without signals (crawler/lab/living/worlds.py
+lists all worlds). The gain is (policy - uniform) / (true - uniform) of the freshness weighted by importance; `true` is
+NCIS with the true parameters of each page. Errors are over seeds, 1 to --seeds. `host` is the share of the fetches that
+the most fetched host got, `span` the largest such share in any twentieth of the time. A policy that LOSES is below
+uniform by more than twice the error.
 
 The policies crawl, crawl-pooled and crawl-uniform run one whole process on a virtual clock (4 ms per fetch), which
 needs small worlds: `crawler lab worlds issue --policies crawl,crawl-pooled --seeds 3`.
@@ -145,7 +145,7 @@ def _calibrate(
 
 
 def _played(task: WorldTask) -> WorldRun:
-    """Play one run, in a child process or in this one."""
+    """Play one run, in a child process or in this process."""
     play = crawled if task.policy in CRAWLS else playing.played
     return play(task.policy, draw(WORLDS[task.world], task.seed))
 

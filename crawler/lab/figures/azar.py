@@ -20,7 +20,7 @@ RULES: dict[str, tuple[str, str, Callable[[np.ndarray, np.ndarray, float], np.nd
 
 
 def zipf(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Draw utilities with P[k] ~ k^-2, k = 1 .. 10,000."""
+    """Draw utilities k = 1 .. 10,000 with probability P[k] ~ k^-2."""
     numbers = np.arange(1, ZIPF_RANGE + 1)
     weights = numbers**-2.0
     return rng.choice(numbers, size, p=weights / weights.sum()).astype(np.float64)
@@ -64,7 +64,7 @@ def policies_compared(options: Options) -> Drawing:
 
 
 def _shares(options: Options, draw: Callable[[np.random.Generator, int], np.ndarray]) -> np.ndarray:
-    """Return the freshness as a share of OPT: (instances, bandwidths, rules)."""
+    """Return the freshness as a share of OPT, an array (instances, bandwidths, rules)."""
     out = np.empty((options.count(20), len(BANDWIDTHS), len(RULES)))
     for i in range(len(out)):
         rng = np.random.default_rng([options.seed, i])
@@ -77,7 +77,7 @@ def _shares(options: Options, draw: Callable[[np.random.Generator, int], np.ndar
 
 
 def optimal_solution(options: Options) -> Drawing:
-    """Draw Figure 2: Algorithm 1 crawls only the pages above a line, and less often near the line or the top."""
+    """Draw Figure 2: Algorithm 1 crawls only the pages above a line, and pages near the line or the top less often."""
     rng = np.random.default_rng(options.seed)
     delta, mu = rng.random(PAGES), rng.random(PAGES)
     p = policies.optimal_probabilities(mu, delta)

@@ -22,7 +22,7 @@ HORIZON = 100_000.0
 def draw_history(
     rng: np.random.Generator, precision: float, recall: float, horizon: float
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """Draw the history of one page: its change rate, and of each interval between crawls (length, signals, changed)."""
+    """Draw the history of a page: its change rate, and length, signals and changes of each interval between crawls."""
     delta = 1.0 / rng.uniform(2.0, 20.0)
     crawl_rate = delta * 4.0 ** rng.uniform(-1.0, 1.0)
     crawls = np.sort(rng.uniform(0.0, horizon, rng.poisson(crawl_rate * horizon)))
@@ -38,7 +38,7 @@ def _counts(rng: np.random.Generator, rate: float, crawls: np.ndarray) -> np.nda
 
 
 def _errors(options: Options, naive: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return (the grid's edges (g,), errors of (precision, recall): (g, g, repetitions, 2))."""
+    """Return the grid's edges, (g,), and the errors of precision and recall, (g, g, repetitions, 2)."""
     values = np.linspace(0.2, 0.95, 4 if options.quick else 6)
     horizon = HORIZON / 20 if options.quick else HORIZON
     count = options.count(20)
@@ -102,7 +102,7 @@ def _drawing(options: Options, naive: bool, title: str) -> Drawing:
 
 
 def naive_bias(options: Options) -> Drawing:
-    """Draw Figure 13: counting by interval overestimates both precision and recall."""
+    """Draw Figure 13: the naive estimate, which counts intervals, overestimates both precision and recall."""
     return _drawing(options, True, "Bias of the naive estimates (NCIS, Figure 13)")
 
 
@@ -157,7 +157,7 @@ def estimators_compared(options: Options) -> Drawing:
 
 
 def _grid_errors(options: Options, length: float) -> tuple[np.ndarray, float]:
-    """Return (errors over the grid (histories, estimators, measures), the mean number of crawls)."""
+    """Return the errors over the grid, (histories, estimators, measures), and the mean number of crawls."""
     values = np.linspace(0.2, 0.95, 4 if options.quick else 6)
     count = options.count(2 if length > 30_000.0 else 20)
     errors, crawls = [], []
@@ -175,7 +175,7 @@ def _grid_errors(options: Options, length: float) -> tuple[np.ndarray, float]:
 def _three_errors(
     delta: float, precision: float, recall: float, tau: np.ndarray, n: np.ndarray, z: np.ndarray
 ) -> list[list[float]]:
-    """Return errors of (precision, recall, change rate) by each of ESTIMATORS; naive rate: observed changes / time."""
+    """Return the errors of precision, recall and change rate for each of ESTIMATORS; naive rate: changes seen / time."""
     running = RunningEstimate(KOLOBOV)
     for row in zip(tau.tolist(), n.tolist(), z.tolist(), strict=True):
         running.observe(*row)

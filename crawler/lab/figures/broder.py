@@ -47,7 +47,7 @@ class Material:
     """Traces and simulation results, cached so that figures with the same curves share the work.
 
     Args:
-        traces: by number of threads; the first is used for figures 2 to 5, 10 and 11. Empty: synthetic traces.
+        traces: traces by number of threads; figures 2 to 5, 10 and 11 use the first. If empty, traces are synthetic.
         links: the number of links of each synthetic trace.
     """
 
@@ -61,14 +61,14 @@ class Material:
         self._rates: dict[tuple[int, str, str, int], NDArray[np.float64]] = {}
 
     def trace(self, threads: int) -> Trace:
-        """Return the trace of that number of threads, generated on first use."""
+        """Return the trace of that number of threads, which is generated on first use."""
         if threads not in self._traces:
             parts = link_locality.generate(LinkLocality(), threads, self.links, self.seed)
             self._traces[threads] = Trace.joined(parts, {"source": SYNTHETIC, "threads": threads})
         return self._traces[threads]
 
     def stream(self, threads: int, kind: str) -> Stream:
-        """Return the full trace or its cross sub-trace; only the last one requested is kept."""
+        """Return the full trace or its cross sub-trace; only the result of the last call stays in memory."""
         if (threads, kind) not in self._streams:
             self._streams = {(threads, kind): Stream(self.trace(threads).words(kind), kind)}
         return self._streams[threads, kind]
@@ -111,7 +111,7 @@ Given = Options | Material
 
 
 def material(source: Given) -> Material:
-    """Return the given material, or synthetic material as the options ask for."""
+    """Return the given material; without it, make synthetic material by the options."""
     if isinstance(source, Material):
         return source
     return _synthetic(LINKS_QUICK if source.quick else LINKS, source.seed)
@@ -190,7 +190,7 @@ def relative_miss_rates(stuff: Material, kind: str, number: int) -> Drawing:
 
 
 def by_threads(stuff: Material, kind: str, number: int, *, per_thread: bool) -> Drawing:
-    """Draw Figures 6 to 9: CLOCK over cache size, or over cache size per thread, by number of threads."""
+    """Draw Figures 6 to 9: miss rate of CLOCK over cache size, in all or per thread, by number of threads."""
     what = "cache size per thread" if per_thread else "cache size"
     figure, axes = _axes(f"Miss rate of CLOCK over {what}, {_kind(kind)}", f"Broder et al., Figure {number}")
     rows: list[list[object]] = []
@@ -218,7 +218,7 @@ def by_threads(stuff: Material, kind: str, number: int, *, per_thread: bool) -> 
 
 
 def over_time(stuff: Material, kind: str, number: int) -> Drawing:
-    """Draw Figure 10 or 11: miss rate of 2^18 entries over time."""
+    """Draw Figure 10 or 11: miss rate of a cache of 2^18 entries over time."""
     threads = stuff.threads[0]
     figure, axes = _axes(
         f"Miss rate over time, $2^{{{TIME_BITS}}}$ entries, {_kind(kind)}", f"Broder et al., Figure {number}"
@@ -241,7 +241,7 @@ def over_time(stuff: Material, kind: str, number: int) -> Drawing:
 
 
 def contenders(stuff: Material, kind: str = "full") -> Drawing:
-    """Draw newer policies and the shipped table, relative to CLOCK over an array."""
+    """Draw the miss rates of newer policies and of the shipped table, relative to CLOCK over an array."""
     threads = stuff.threads[0]
     policies = ["MIN", "LRU", "RANDOM", *CONTENDERS]
     ideal = stuff.rates(threads, kind, "CLOCK")
@@ -271,7 +271,7 @@ def contenders(stuff: Material, kind: str = "full") -> Drawing:
 
 
 def crawl_orders(stuff: Material, kind: str = "full") -> Drawing:
-    """Draw the first question of section 7: the same pages in other orders."""
+    """Draw the answer to the first question of section 7: miss rates of the same pages in other orders."""
     threads = stuff.threads[0]
     trace = stuff.trace(threads)
     found = crawl_order.by_order(trace, [1 << bits for bits in BITS], stream=kind, seed=stuff.seed)
@@ -294,7 +294,7 @@ def crawl_orders(stuff: Material, kind: str = "full") -> Drawing:
 
 
 def caches_a_thread(stuff: Material, kind: str = "full") -> Drawing:
-    """Draw the second question of section 7: a global cache against one cache per thread."""
+    """Draw the answer to the second question of section 7: a global cache against one cache per thread."""
     threads = stuff.threads[0]
     trace = stuff.trace(threads)
     bits = [b for b in BITS if 1 << b >= threads]
@@ -309,7 +309,7 @@ def caches_a_thread(stuff: Material, kind: str = "full") -> Drawing:
 
 
 def fitted_model(stuff: Material) -> Drawing:
-    """Draw the third question of section 7: the link-locality model fitted to a trace."""
+    """Draw the answer to the third question of section 7: the link-locality model fitted to a trace."""
     threads = stuff.threads[0]
     trace = stuff.trace(threads).head(link_locality.FIT_LINKS)
     fit = link_locality.fit(trace, threads=0 if stuff.own else threads, seed=stuff.seed + 1)
@@ -415,7 +415,7 @@ DRAWINGS = {
 
 
 def write(name: str, drawing: Drawing, folder: Path, command: str, seed: int) -> None:
-    """Write a drawing as NAME.png and NAME.csv, with seed and command in both."""
+    """Write a drawing as NAME.png and NAME.csv; both contain seed and command."""
     comments = (f"command: {command}", f"seed: {seed}", f"figure {name}: {drawing.caption}")
     pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))
     save(drawing.figure, folder / f"{name}.png", command, drawing.caption, seed)

@@ -8,8 +8,8 @@ Figures ncis-3 to ncis-14 are from Busa-Fekete et al. (2025), azar-1 and azar-2 
 Azar et al. (2018), and broder-2 to broder-11 from Broder, Najork, Wiener
 (2003), with four more on the same traces. The figure `estimators` compares naive, batch and
 running estimates of signal quality. Seed and command are in the caption, in the PNG's
-metadata and in the first lines of the CSV. --quick makes few, short runs; otherwise the
-sizes are those of the papers, unless the caption says something else.
+metadata and in the first lines of the CSV. --quick makes few, short runs; otherwise runs have the sizes that the papers
+use, unless the caption says something else.
 
 A figure is a function (Options) -> Drawing; `FIGURES` lists them all.
 """
@@ -36,7 +36,7 @@ _SCATTER = "crawler.lab.figures.rates"
 _AZAR = "crawler.lab.figures.azar"
 _BIAS = "crawler.lab.figures.bias"
 _BRODER = "crawler.lab.figures.broder"
-# Figure -> (module, function).
+# Name of a figure -> (module, function) that draws it.
 FIGURES = {
     "ncis-3": (_NCIS, "without_signals"),
     "ncis-4": (_NCIS, "perfect_signals"),
@@ -97,7 +97,7 @@ MARKERS = {
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The user's options; `instances` 0: use the figure's own number."""
+    """The user's options; with `instances` 0, each figure uses its own number of instances."""
 
     seed: int = 1
     instances: int = 0
@@ -161,7 +161,7 @@ def draw(
     form: str = picture_format.FORMATS[0],
     dpi: int = picture_format.DPI,
 ) -> None:
-    """Draw one figure and write NAME.png or NAME.pdf, and NAME.csv, to `folder`."""
+    """Draw one figure; write it to `folder` as NAME.png or NAME.pdf, and its data as NAME.csv."""
     require("matplotlib")
     module, function = FIGURES[name]
     options = msgspec.structs.replace(options, report=ProgressLine(name, SystemClock()))
@@ -176,7 +176,7 @@ def draw(
 
 
 def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> tuple[Any, Any]:
-    """Return a figure with a size in inches and its axes, without a window system."""
+    """Return a figure of a size in inches, and its axes; no window system is needed."""
     require("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -242,7 +242,7 @@ def _spread(values: np.ndarray) -> bool:
 def grouped_bars(
     axes: Any, groups: list[str], series: dict[str, list[tuple[float, float]]], labels: Callable[[str], str]
 ) -> None:
-    """Draw bars of (height, standard error) side by side for each group, in the policies' colours."""
+    """Draw for each group bars side by side, each a (height, standard error), in the colours of the policies."""
     width = 0.8 / len(series)
     for k, (name, values) in enumerate(series.items()):
         places = np.arange(len(groups)) + (k - (len(series) - 1) / 2) * width

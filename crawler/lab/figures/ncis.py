@@ -34,12 +34,12 @@ def _horizon(options: Options) -> float:
 def _sweep(
     options: Options, sizes: tuple[int, ...], names: list[str], signals: str, usual: int, **setting: Any
 ) -> dict[int, list[dict[str, SimulationResult]]]:
-    """Run all policies at all sizes on the same instances; a fifth as many instances from 5,000 pages on."""
+    """Run all policies at all sizes on the same instances; sizes of 5,000 pages or more get a fifth of the instances."""
     found = {}
     counts = {size: options.count(usual if size < 5000 else max(2, usual // 5)) for size in sizes}
     work = np.cumsum(
         [0.0] + [counts[size] * (500.0 + size) for size in sizes]
-    )  # roughly proportional to time
+    )  # roughly proportional to the time taken
     shares = (work / work[-1]).tolist()
 
     def drawer(size: int) -> Callable[[np.random.Generator], Pages]:
@@ -109,7 +109,7 @@ def _two_panels(rows: list[list[object]], base: str, title: str) -> Any:
     right.set_ylabel(f"accuracy minus {base.upper()}, paired")
     left.legend(
         fontsize=8, loc="upper right"
-    )  # there is room, because accuracy falls with the number of pages
+    )  # there is room here, because accuracy falls with the number of pages
     figure.suptitle(title)
     return figure
 
@@ -157,7 +157,7 @@ def without_signals(options: Options) -> Drawing:
 
 
 def perfect_signals(options: Options) -> Drawing:
-    """Draw Figure 4: the gain from signals of which none is false."""
+    """Draw Figure 4: the gain from signals if none of them is false."""
     return _accuracy_figure(
         options,
         SIZES,
@@ -170,7 +170,7 @@ def perfect_signals(options: Options) -> Drawing:
 
 
 def noisy_signals(options: Options) -> Drawing:
-    """Draw Figure 6: false signals; with little bandwidth, believing all signals is worse than ignoring them."""
+    """Draw Figure 6: false signals. With little bandwidth, it is worse to believe all signals than to ignore them."""
     return _accuracy_figure(
         options,
         (100, 200, 500, 750, 1000, 10000),
@@ -191,7 +191,7 @@ def delayed_signals(options: Options) -> Drawing:
     prompt = _sweep(second, sizes, ["ncis"], "noisy", 60)
     for (
         size
-    ) in sizes:  # the bounds: a baseline without signals, and NCIS without delay, on the same instances
+    ) in sizes:  # the two bounds: a baseline without signals, and NCIS without delay, on the same instances
         for here, there in zip(late[size], prompt[size], strict=True):
             here["prompt"] = there["ncis"]
     columns, rows = _accuracy_table(late, "prompt")

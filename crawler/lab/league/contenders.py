@@ -11,12 +11,12 @@ from crawler.lab.living.calibration import Calibration
 
 EXACT = "ncis-exact"
 POLICIES = (*RIVALS, *SHIPPED, EXACT)
-# Policies that read signals; the others play every arm of signals as if there were none.
+# The policies that read signals; other policies play each arm as if it had no signals.
 LISTENING = {"believe", EXACT, *(name for name in SHIPPED if name not in DEAF)}
 
 
 def judged(name: str, world: World, rate: float) -> np.ndarray:
-    """Compare what the frontier states about copies with the truth; return sums for `calibration.deciles`."""
+    """Compare the probabilities that the frontier states with the truth; return sums for `calibration.deciles`."""
     policy = Shipped(world, rate, Settings(**SHIPPED[name]), judged=True)  # type: ignore[arg-type]
     horizon = world.horizon
     seen = Calibration(policy, world.changes, WARMUP * horizon, horizon, world.died)

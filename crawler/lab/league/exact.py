@@ -1,7 +1,7 @@
 """The crawler's estimators without its schedule: computes all values once a day and takes the greatest first.
 
-It computes slowly and exactly what `Schedule` approximates with deadlines. If their scores
-differ, the schedule is at fault; if this policy scores badly, the estimators are.
+It computes slowly and exactly what `Schedule` approximates with deadlines. If the scores of the
+two differ, the schedule is at fault; if this policy scores badly, the estimators are at fault.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from crawler.lab.league.rivals import Ranked
 from crawler.lab.league.world import DAY, World
 from crawler.lab.refresh.crawl_value import crawl_values
 
-EXPLORE = 0.05  # share of the fetches for the page longest unvisited, as in the schedule's defaults
+EXPLORE = 0.05  # share of the fetches that go to the page longest unvisited, as in the schedule's defaults
 PRECISION_MAX = 0.999999
 
 

@@ -1,12 +1,11 @@
 """The policies of the living league.
 
     round-robin, nutch, stormcrawler   the rules of `rivals.py`, with hubs treated as pages; new URLs go first
-    fifth         a fixed fifth of the fetches for hubs, the longest unvisited first; pages as in proto-0
+    fifth         a fixed fifth of the fetches goes to hubs, the longest unvisited first; pages are chosen as in proto-0
     proto-W       GREEDY with rates pooled by site, recomputed daily; the value of a hub is W nu theta tau^2 / 2 higher,
                   so proto-0 treats a hub as a page
     exact-W       the crawler's estimators, neighbourhood clock and `freshness/discovery.py` without its schedule; all
-    values
-                  are recomputed daily, and every page may be a hub
+                  values are recomputed daily, and every page may be a hub
     ncis, ...     the crawler's own frontier; new URLs go first
     ncis-W        like ncis, but a new page is worth W known pages, if the schedule knows hubs
     ncis-tenth    like ncis, but new URLs get a tenth of the fetches
@@ -31,17 +30,17 @@ from crawler.lab.league.shipped import SHIPPED, Shipped
 from crawler.lab.league.world import DAY, Policy
 from crawler.lab.refresh.crawl_value import crawl_values
 
-EXPLORE = 0.05  # share of a prototype's fetches for the node unvisited longest
+EXPLORE = 0.05  # share of a prototype's fetches that go to the node unvisited longest
 HUB_SHARE = 0.2
 TENTH = 0.1
 WEIGHTS = (0, 1, 3, 10)
 HALF_LIFE = 90 * DAY
-PRIOR_DAYS = 60.0  # weight of theta's prior, in days: for a hub its site's theta, for a site the crawl's
+PRIOR_DAYS = 60.0  # weight of theta's prior: for a hub its site's theta, for a site the crawl's
 FREE = ("ncis-free", "proto-free")
 
 
 class NewFirst:
-    """Wraps any policy with a first-in first-out queue of new URLs, which gets up to a share of the fetches."""
+    """Adds to any policy a first-in first-out queue of new URLs, which gets up to a given share of the fetches."""
 
     def __init__(self, policy: Policy, share: float = 1.0) -> None:
         self.policy = policy
@@ -57,13 +56,13 @@ class NewFirst:
         """Do nothing: the URL left the queue when it was taken."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
-        """Tell the wrapped policy if it learns from credits."""
+        """Pass the credit on to the wrapped policy if it learns from credits."""
         if credit := getattr(self.policy, "credit", None):
             credit(hub, found, now)
 
     def claim_next(self, now: float) -> int:
         self._credit = min(self._credit + self._share, 1.0)
-        if self._new and self._credit > 1.0 - 1e-9:  # as floats, ten tenths add up to less than 1
+        if self._new and self._credit > 1.0 - 1e-9:  # summed as floats, ten tenths are less than 1
             self._credit -= 1.0
             return self._new.popleft()
         node = self.policy.claim_next(now)
@@ -80,7 +79,7 @@ class Crediting(Shipped):
 
 
 class Prototype(rivals.Ranked):
-    """GREEDY with rates pooled by site plus D; a hub's theta is shrunk to its site's, and a site's to the crawl's."""
+    """GREEDY with rates pooled by site, plus D; a hub's theta is shrunk to its site's theta, and that to the crawl's."""
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)  # type: ignore[arg-type]
@@ -125,7 +124,7 @@ class Prototype(rivals.Ranked):
         super()._rank(now)
 
     def theta(self, tau: np.ndarray) -> np.ndarray:
-        """Return the new pages per second of each node (n,), 0 for pages; older observations have less weight."""
+        """Return theta, the new pages per second of each hub, and 0 for pages, (n,); older observations weigh less."""
         prior, hubs, sites = PRIOR_DAYS * DAY, self._hubs, self._where[self._hubs]
         left = np.exp2(-tau / HALF_LIFE)
         found, asked = self._found * left, self._asked * left
@@ -143,7 +142,7 @@ class Prototype(rivals.Ranked):
 
 
 class ExactHubs(Exact):
-    """The crawler's estimators without its schedule, plus D of every node with theta from `freshness/discovery.py`."""
+    """The crawler's estimators without its schedule, plus D for every node; theta is from `freshness/discovery.py`."""
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)  # type: ignore[arg-type]
@@ -186,7 +185,7 @@ class ExactHubs(Exact):
 
 
 class Fifth(Prototype):
-    """A fixed share of the fetches for hubs, the longest unvisited first; the rest for pages, by value."""
+    """Spends a fixed share of the fetches on hubs, the longest unvisited first, and the rest on pages, by value."""
 
     def __init__(self, world: LivingWorld, rate: float) -> None:
         super().__init__(world, rate, 0.0)

@@ -1,8 +1,8 @@
 """Makes page histories from the log of a git clone: `GitLog` reads the output of the git command `LOG`.
 
 Only the main line counts (`--first-parent`): a change is dated when it reaches the main line,
-and a merge is one publication. A file is a page from the commit that adds it to the one that
-deletes it; a rename is a deletion and an addition. A change of the mode alone is not a change, and anything but a
+and a merge is one publication. A file is a page from the commit that adds it to the commit that deletes it;
+a rename is a deletion and an addition. A change of the mode alone is not a change, and anything but a
 plain file (a link, a submodule) is not a page. A commit that touches a page is a publication
 of the site.
 
@@ -20,7 +20,7 @@ from crawler.errors import UsageError
 from crawler.lab.league.histories import ROWS_MAX, TIME_MAX, SiteHistory
 
 COMMIT = b"\x1e"  # the character with which the line of a commit starts
-# The git arguments that print the log read here; pathspecs follow.
+# The git arguments that print the log that `GitLog` reads; pathspecs follow.
 LOG = (
     "log",
     "--first-parent",
@@ -43,7 +43,7 @@ LINES_MAX = 1 << 30
 
 
 def split(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the parts between NULs of a stream that arrives in chunks."""
+    """Yield the parts of a stream that NULs separate; the stream arrives in chunks."""
     rest = b""
     for chunk in chunks:
         parts = (rest + chunk).split(b"\0")
@@ -70,7 +70,7 @@ class GitLog:
         self._published: list[int] = []
         self._living: dict[bytes, int] = {}
         self._folders: dict[bytes, int] = {}
-        self._rows: dict[bytes, int] = {}  # rows of this commit whose sizes may still follow, by path
+        self._rows: dict[bytes, int] = {}  # by path: rows of this commit whose sizes may still follow
 
     def read(self, parts: Iterable[bytes]) -> None:
         """Read the parts of a log.

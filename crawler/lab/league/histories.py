@@ -6,12 +6,12 @@ facts only: times, counts and hashes, but no text and no file names.
     born, died      (pages,)    seconds since 1970, UTC; died 0: the page still exists
     hash            (pages,)    64-bit hash of the page's path
     dir             (pages,)    number of the page's directory in its site
-    page, time      (changes,)  which page changed when, not counting its birth
+    page, time      (changes,)  which page changed, and when; births are not changes
     added, removed  (changes,)  lines; -1: unknown
     published       (k,)        every publication of the site
 
-A rename is a death and a birth, so it makes two pages. Times need not be sorted. `read` validates
-a history, so callers need not.
+A rename is a death and a birth, so it makes two pages. Times need not be sorted. `read` validates a history, so its
+callers do not.
 """
 
 from pathlib import Path
@@ -25,13 +25,13 @@ from crawler.errors import UsageError
 BY_PAGE = ("born", "died", "hash", "dir")
 BY_CHANGE = ("page", "time", "added", "removed")
 COLUMNS = (*BY_PAGE, *BY_CHANGE, "published")
-ROWS_MAX = 20_000_000  # rows per column: 160 MB
+ROWS_MAX = 20_000_000  # the most rows per column; that many take 160 MB
 SITES_MAX = 10_000
 TIME_MAX = 1 << 33  # the year 2242: a larger number is not a time in seconds
 
 
 class SiteHistory(msgspec.Struct, frozen=True):
-    """One site: the arrays described above, int64, `hash` uint64."""
+    """One site: the arrays that the module describes; all are int64, but `hash` is uint64."""
 
     name: str
     born: np.ndarray
@@ -73,7 +73,7 @@ def read(path: Path) -> SiteHistory:
     """Read and validate one site's history.
 
     Raises:
-        UsageError: not a page history, or its columns contradict one another.
+        UsageError: the file is not a page history, or its columns contradict one another.
     """
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:

@@ -11,10 +11,10 @@ fetch is paid from the budget. A page that is never found counts as stale. Hubs 
     newest   a front page with the 20 newest pages and the directories, and the listings of `dir`
     news     no history: a simulated news site whose sections each show their 20 newest articles
 
-A hub changes when its list changes. The freshness of hubs is reported, but is not in the score. The score is the
-league's: the share of page time current, weighted by importance, from day 292 on. For pages born in that time, the
-delay from birth to copy and the share that was never fetched are reported. Fetches are spread evenly over the time;
-hubs, new pages and refreshes share one budget.
+A hub changes when its list changes. The freshness of hubs is reported, but is not in the score. The score is that of the
+league: the share of page time in which copies are current, weighted by importance, from day 292 on. For pages born in
+that time, the delay from birth to copy and the share that was never fetched are reported. Fetches are spread evenly over
+the time; hubs, new pages and refreshes share one budget.
 
 When the first fetch of a URL is done, the hub that showed it first gets the credit: 1 if the URL was a page, 0 if it
 was gone. A hub's first copy earns no credit, because the age of the links in it is unknown.
@@ -32,7 +32,7 @@ from crawler.lab.living.calibration import Calibration
 
 RULES = ("dir", "map", "newest")
 NEWS = "news"
-NEWEST = 20  # pages shown by a front page
+NEWEST = 20  # number of pages that a front page shows
 # The news site: number of sections and of static pages, articles per day, length in days.
 SECTIONS, STATIC, ARTICLES_A_DAY, NEWS_DAYS = 10, 600, 4.2, 150
 STATIC_DAYS, ARTICLE_DAYS = 300.0, 60.0  # mean days between two changes of a page
@@ -40,15 +40,15 @@ NEWS_RATE = 16.0  # fetches per day at the budget 1x
 
 
 class Hub(msgspec.Struct, frozen=True):
-    """The nodes that a hub shows, as (birth, node) in the order of birth; only the last `most` alive (0: all)."""
+    """The nodes that a hub shows, as (birth, node) in the order of birth; only the newest `most` that exist (0: all)."""
 
     births: tuple[tuple[float, int], ...]
     most: int = 0
-    always: tuple[tuple[float, int], ...] = ()  # nodes that are shown in addition, without a limit
+    always: tuple[tuple[float, int], ...] = ()  # nodes that the hub shows in addition, without a limit
 
 
 class LivingWorld(msgspec.Struct, frozen=True):
-    """n pages followed by their hubs, all as nodes; the arrays have the names that policies read."""
+    """A world of nodes: n pages, followed by their hubs. Its arrays have the names that policies read."""
 
     rule: str
     pages: int
@@ -81,11 +81,11 @@ class LivingWorld(msgspec.Struct, frozen=True):
 class Finder(Policy, Protocol):
     """A policy that receives reports of URLs that it has never fetched; `claim_next` may return one of them.
 
-    The caller then calls `add` if the URL is a page, or `miss` if it is gone.
+    After such a claim, the caller calls `add` if the URL is a page, or `miss` if it is gone.
     """
 
     def find(self, node: int, now: float) -> None:
-        """Note that the URL of a page became known."""
+        """Note that the URL of a page has become known."""
 
     def miss(self, node: int, now: float) -> None:
         """Note that a URL that was taken for the first time is not a page."""
@@ -112,7 +112,7 @@ class LivingResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: LivingWorld) -> tuple[np.ndarray, np.ndarray]:
-        """Return (weighted page time current, page time), one row per site; hubs do not count."""
+        """Return for each site the weighted page time in which copies were current, and all page time; without hubs."""
         pages = slice(0, world.pages)
         weight, count = world.importance[pages], len(world.sites)
         current, there = (
@@ -172,7 +172,7 @@ class _Made:
         self._next_directory = int(world.directory.max()) + 1
 
     def add(self, site: int, hub: Hub, directory: int = -1) -> int:
-        """Add a hub and return the number of its node; without a directory it gets one of its own."""
+        """Add a hub and return the number of its node; a hub without a directory gets a directory of its own."""
         if directory < 0:
             directory, self._next_directory = self._next_directory, self._next_directory + 1
         self._hubs.append(hub)
@@ -207,7 +207,7 @@ class _Made:
 
 
 def _changes_of(hub: Hub, world: World) -> list[float]:
-    """Return the times at which the hub's list changes: births, and deaths of the nodes shown."""
+    """Return the times at which the hub's list changes: births and deaths of the nodes that it shows."""
     horizon = world.horizon
     times = {at for at, _ in hub.births + hub.always if 0.0 < at < horizon}
     for place, (_, node) in enumerate(hub.births):
@@ -274,7 +274,7 @@ def play(
     told: bool = False,
     calibration: Calibration | None = None,
 ) -> LivingResult:
-    """Let the finder spend `rate` fetches per second; with `told` every birth is announced and hubs are not fetched."""
+    """Let the finder spend `rate` fetches per second; if `told`, every birth is announced and hubs are not fetched."""
     size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
     ends = np.minimum(world.died, horizon).tolist()
     born, died = world.born.tolist(), world.died.tolist()
@@ -282,7 +282,7 @@ def play(
     last, seen = [0.0] * size, [0] * size
     current, via = [0.0] * size, [-1] * size
     delays: list[float] = []
-    shown = [0] * len(world.hubs)  # for each hub: the number of its births before its last fetch
+    shown = [0] * len(world.hubs)  # for each hub: the number of births among its nodes before its last fetch
     listed = [0] * len(world.hubs)
     coming = sorted((at, node) for node, at in enumerate(born[: world.pages]) if at > 0.0) if told else []
     fetches = hub_fetches = new_fetches = gone = idle = met = 0
@@ -302,7 +302,7 @@ def play(
         return changed
 
     def show(node: int, first: bool, now: float) -> None:
-        """Tell the policy of the unknown pages that the hub shows; those in its first copy give no credit."""
+        """Tell the policy of the unknown pages that the hub shows; pages in the first copy of a hub give no credit."""
         number = node - world.pages
         hub = world.hubs[number]
         begin, shown[number] = shown[number], bisect_right(hub.births, (now, size))

@@ -1,6 +1,6 @@
 """Rows and tables of the living league: scores with their errors, delays from birth to copy, fetches of hubs.
 
-The errors are those of `scores.py`: a jackknife over sites; differences to the first policy are paired by site.
+Errors are computed as in `scores.py`: a jackknife over sites; differences to the first policy are paired by site.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from crawler.lab.league.world import DAY
 
 
 class LivingGame(msgspec.Struct, frozen=True):
-    """One finder with one budget and hubs of one rule; delays are in days from birth to copy."""
+    """The result of one finder with one budget and hubs of one rule; delays are in days from birth to first copy."""
 
     game: Game
     hubs_fresh: float
@@ -25,10 +25,11 @@ class LivingGame(msgspec.Struct, frozen=True):
 
 
 class LivingRow(msgspec.Struct, frozen=True):
-    """A line of the table. The difference is to the first policy of the same rule and budget.
+    """A line of the table. The difference is between this policy and the first policy of the same rule and budget.
 
     hubs_fresh: share of the hubs' time in which their copies were current. delay_*: days from birth to copy of the
-    fetched pages that were born after the warm-up. never: the share of such pages never fetched. *_share: of the fetches.
+    fetched pages that were born after the warm-up. never: the share of such pages that were never fetched. *_share:
+    shares of the fetches.
     """
 
     rule: str

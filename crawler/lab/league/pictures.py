@@ -32,7 +32,7 @@ def _colours(policies: Sequence[str]) -> dict[str, str]:
 def scores(
     rows: Sequence[Row], policies: Sequence[str], arms: Sequence[str], budgets: Sequence[float]
 ) -> Any:
-    """Draw one panel per arm: share of time not current against the budget, both on logarithmic axes."""
+    """Draw one panel per arm: share of time in which copies were stale, by budget, both on logarithmic axes."""
     found, colours = by_place(rows), _colours(policies)
     across = min(3, len(arms))
     down = -(-len(arms) // across)
@@ -72,7 +72,7 @@ def scores(
 
 
 def gains(rows: Sequence[Row], policies: Sequence[str], arms: Sequence[str], budgets: Sequence[float]) -> Any:
-    """Draw one panel per budget: each policy's paired difference to the first, by arm, with its error."""
+    """Draw one panel per budget: by arm, each policy's paired difference to the first policy, with its error."""
     found, colours = by_place(rows), _colours(policies)
     others = [policy for policy in policies[1:] if policy not in DASHED] or list(policies)
     shown = [budget for budget in budgets if budget in (1.0, 3.0, 10.0)] or list(budgets)

@@ -31,7 +31,7 @@ NEVER = float("inf")
 
 
 class Silent:
-    """A policy that ignores signals; available pages are in one queue, or in one queue per site."""
+    """A policy that ignores signals; pages that may be fetched are in one queue, or in one queue per site."""
 
     def __init__(self, world: World, rate: float) -> None:
         self._site = world.site.tolist()
@@ -59,7 +59,7 @@ class DueFirst(Silent):
         self._queues: list[list[tuple[float, int]]] = [
             [] for _ in range(len(world.sites) if self._apart else 1)
         ]
-        self._key = [NEVER] * len(world)  # by page: its queue key; entries with another key are stale
+        self._key = [NEVER] * len(world)  # by page: its queue key; a queue entry with another key is stale
         self._taken = NEVER  # the queue key of the page taken last
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
@@ -85,7 +85,7 @@ class DueFirst(Silent):
         return page
 
     def drop(self, page: int) -> None:
-        """Take the page out of its queue until it is put back."""
+        """Take the page out of its queue until a later call puts it back."""
         self._key[page] = NEVER
 
     def _put(self, page: int, key: float) -> None:
@@ -203,14 +203,14 @@ class Heritrix(DueFirst):
 def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
     """Estimate a change rate by Cho and Garcia-Molina, *Estimating frequency of change* (TOIT 2003), Eq. 4.
 
-    The rate, per unit of `watched`, is -ln((X + .5) / (n + .5)) / I for n visits at intervals of I on
-    average, X of which found no change. It is 0 if no visit found a change.
+    The rate, per unit of `watched`, is -ln((X + .5) / (n + .5)) / I, where n visits were I apart on average
+    and X of them found no change. The rate is 0 if no visit found a change.
     """
     return -math.log((unchanged + 0.5) / (visits + 0.5)) * visits / watched if watched > 0.0 else 0.0
 
 
 class Cho(DueFirst):
-    """Visits pages at the optimal rates for the estimated change rates, solved again every 30 days.
+    """Visits pages at the rates that are optimal for the estimated change rates; they are computed every 30 days.
 
     A page is due one interval after its last fetch, at least a day. A page without
     a second fetch has no estimate and goes first. A page that was never seen to
@@ -327,7 +327,7 @@ class Ranked(Silent):
 
 
 class Oracle(Ranked):
-    """GREEDY with the true rate: the number of the page's changes over the time it existed."""
+    """GREEDY with the true rate: the number of the page's changes divided by the time for which it existed."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
@@ -340,7 +340,7 @@ class Oracle(Ranked):
 
 
 class Clairvoyant(Silent):
-    """Takes the stale page with the most weighted time until its next change or end, or none if no page is stale."""
+    """Takes the stale page with the most weighted time until its next change or end; no page if none is stale."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)

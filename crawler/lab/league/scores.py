@@ -1,13 +1,13 @@
 """Scores of the league with their standard errors: a jackknife over sites, policies paired by site.
 
-A score is a ratio of sums over sites: weighted page time current over page
-time. Leaving out one of the S sites changes it. With the S values t_s found that way,
+A score is a ratio of sums over sites: the weighted page time in which copies were current, divided by page
+time. Leaving out one of the S sites changes the score. With the S values t_s found that way,
 
     error^2 = (S - 1)/S sum (t_s - mean t)^2                     (Quenouille 1956; Tukey 1958)
 
 The sample is the set of sites, so the error tells how much the score could differ for other
-sites. Two policies play the same sites, so the error of their difference is that of the differences
-t_s - t'_s, which is much smaller than the error of either score.
+sites. Two policies play the same sites, so the error of the difference of their scores is computed from the
+differences t_s - t'_s. It is much smaller than the error of either score.
 """
 
 import math
@@ -18,7 +18,7 @@ import numpy as np
 
 
 class Game(msgspec.Struct, frozen=True):
-    """One policy in one arm with one budget: weighted page time current and page time, (sites,) each, and counts."""
+    """One policy in one arm with one budget: by site, weighted current time and page time, (sites,) each; counts."""
 
     arm: str
     policy: str
@@ -35,7 +35,7 @@ class Game(msgspec.Struct, frozen=True):
         return float(self.current.sum() / self.there.sum())
 
     def without(self) -> np.ndarray:
-        """Return the score with each site left out, (sites,)."""
+        """Return for each site the score without it, (sites,)."""
         there = self.there.sum() - self.there
         return np.divide(
             self.current.sum() - self.current, there, out=np.full(len(there), self.score), where=there > 0.0
@@ -43,7 +43,7 @@ class Game(msgspec.Struct, frozen=True):
 
 
 def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
-    """Return the (arm, budget, most fetches) where several policies score the same: too few fetches or changes."""
+    """Return (arm, budget, most fetches) for games with too few fetches or changes: several policies score the same."""
     met: dict[tuple[str, float], list[Game]] = {}
     for game in games:
         met.setdefault((game.arm, game.budget), []).append(game)
@@ -55,7 +55,7 @@ def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
 
 
 def error_of(without: np.ndarray) -> float:
-    """Return the jackknife standard error from the values with each site left out; nan if there is one site."""
+    """Compute the jackknife standard error from the values without each site; nan if there is only one site."""
     count = len(without)
     if count < 2:
         return math.nan
@@ -63,7 +63,7 @@ def error_of(without: np.ndarray) -> float:
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A line of the table; the difference is to the first policy of the same arm and budget."""
+    """A line of the table. The difference is between this policy and the first policy of the same arm and budget."""
 
     arm: str
     policy: str

@@ -1,6 +1,6 @@
 """The crawler's own refresh frontier as a policy of the league, on a virtual clock.
 
-A site of the world is a host, and its directories are those of the schedule. The adapter does what the
+A site of the world is a host of the schedule, and directories of the site are its directories. The adapter does what the
 crawl does around the schedule: it drops a signal dated before the page's last fetch, removes
 a page that is gone (by the rules of the league's world), and blocks a host for politeness.
 """
@@ -25,11 +25,12 @@ SHIPPED: dict[str, dict[str, object]] = {
     "interval": {"policy": "interval"},
     "azar-lds": {"policy": "azar-lds"},
 }
-DEAF = {"uniform", "interval"}  # the policies that ignore signals; the others learn rates from signals, too
+# the policies that ignore signals; the other policies learn rates from signals, too
+DEAF = {"uniform", "interval"}
 
 
 class PolicyView(Protocol):
-    """The part of a world that a policy reads; the world may be the league's or a drawn one."""
+    """The part of a world that a policy reads; the world may be one of the league or a drawn world."""
 
     @property
     def site(self) -> np.ndarray: ...
@@ -50,7 +51,7 @@ class Shipped:
     """Drives a `Schedule`; the page numbers of the world serve as fingerprints.
 
     Args:
-        judged: compare the schedule's statement about each page taken with the result of its fetch, as a crawl does.
+        judged: compare the stated freshness of each page taken with the result of its fetch, as a crawl does.
     """
 
     def __init__(self, world: PolicyView, rate: float, settings: Settings, *, judged: bool = False) -> None:
@@ -63,7 +64,7 @@ class Shipped:
         self._site, self._directory = world.site.tolist(), world.directory.tolist()
         self._importance = (world.importance / world.importance.mean()).tolist()
         self._sources = [source_number(source or "sitemap") for source in world.sources]
-        self._number = [-1] * size  # the number of each page in the schedule; -1: it is not there
+        self._number = [-1] * size  # the number of each page in the schedule; -1: the page is not in it
         self._page: dict[int, int] = {}
         self._fetched = [np.inf] * size
 
@@ -109,7 +110,7 @@ class Shipped:
         del self._page[number]
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """Return the probability that the page's copy is current: (the schedule's estimate, the one shown to users).
+        """Return two estimates of P[the page's copy is current]: the schedule's own, and the one shown to users.
 
         Both are nan for a page that is not in the schedule.
         """

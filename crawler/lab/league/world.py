@@ -16,15 +16,15 @@ Arms vary the signals, the changes that count, the importance or the politeness:
     none        no signals
     honest      a lastmod that is the time of the change
     lying       a lastmod set on every page of the site at every publication
-    feed        changes of more than 10 lines (35 % of the changes of unknown size)
+    feed        signals of changes of more than 10 lines (and of 35 % of the changes of unknown size)
     directory   any change in the page's directory
     mixed       each site is one of honest, lying, feed, directory or none
     minor       edits of at most 2 lines do not count; no signals
     zipf        importance 1/(rank + 10), random ranks; no signals
     polite      the request rate of a site is at most 1.5 times the mean over sites; no signals
 
-The score is the share of page time current, weighted by importance, from day
-292 on. The first fifth of the time is left out because all copies start fresh.
+The score is the share of page time in which copies are current, weighted by importance, from day 292 on. The first fifth
+of the time is left out because all copies start fresh.
 """
 
 from bisect import bisect_right
@@ -43,10 +43,10 @@ DAY = 86_400.0
 DAYS = 1461
 PAGES_A_SITE = 100
 WARMUP = 0.2
-LARGE = 10  # in lines; a feed announces only larger changes
-MINOR = 2  # in lines; changes up to this size do not count in the arm `minor`
+LARGE = 10  # number of lines; a feed announces only changes of more lines
+MINOR = 2  # number of lines; changes of at most this size do not count in the arm `minor`
 UNKNOWN_TOLD = 0.35  # share of the changes of unknown size that a feed announces
-POLITE = 1.5  # limit on a site's rate, as a multiple of the mean
+POLITE = 1.5  # limit on the request rate of a site, as a multiple of the mean over sites
 ZIPF_OFFSET = 10.0
 
 ARMS = ("none", "honest", "lying", "feed", "directory", "mixed", "minor", "zipf", "polite")
@@ -56,7 +56,7 @@ SOURCES = {"honest": "sitemap", "lying": "sitemap", "feed": "feed", "directory":
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """The signals of all sources in a day: the pages in ascending order, and the date given for each."""
+    """The signals of all sources in one day: the signalled pages in ascending order, and the date given for each page."""
 
     pages: np.ndarray
     at: np.ndarray
@@ -89,7 +89,7 @@ class World(msgspec.Struct, frozen=True):
 
     @property
     def change_rate(self) -> float:
-        """The changes per second of all pages, at most one per page and day: the unit of budgets."""
+        """The changes per second of all pages together, counting at most one per page and day: the unit of budgets."""
         return sum(len({at // DAY for at in times}) for times in self.changes) / self.horizon
 
     def gap(self, rate: float) -> float:
@@ -131,7 +131,7 @@ class Policy(Protocol):
 
 
 class GameResult(msgspec.Struct, frozen=True):
-    """The seconds after the warm-up in which each page (n,) was current and in which it existed, and the fetches."""
+    """By page (n,): the seconds after the warm-up in which its copy was current, and in which it existed. Fetches."""
 
     current: np.ndarray
     there: np.ndarray
@@ -141,7 +141,7 @@ class GameResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: World) -> tuple[np.ndarray, np.ndarray]:
-        """Return (weighted page time current, page time), (sites,) each."""
+        """Return by site the weighted page time in which copies were current, and all page time; (sites,) each."""
         count = len(world.sites)
         weighted = [
             np.bincount(world.site, weights=world.importance * values, minlength=count)
@@ -180,13 +180,13 @@ class _Part(msgspec.Struct, frozen=True):
     born: np.ndarray
     died: np.ndarray
     changes: list[list[float]]
-    told_at: np.ndarray  # the dates of the signals; the page of each signal is in told_of
+    told_at: np.ndarray  # the date of each signal; `told_of` holds its page
     told_of: np.ndarray
     source: str
 
 
 def _kinds(names: list[str], arm: str) -> list[str]:
-    """Return the kind of each site's signals; in the arm `mixed`, all kinds are about equally frequent."""
+    """Return for each site the kind of its signals; in the arm `mixed`, all kinds are about equally frequent."""
     if arm != "mixed":
         return [arm if arm in SOURCES else "none"] * len(names)
     order = sorted(range(len(names)), key=lambda k: (crc32(names[k].encode()), k))
@@ -244,7 +244,7 @@ def _last_of_days(at: np.ndarray) -> np.ndarray:
 def _told_of_directories(
     history: SiteHistory, chosen: np.ndarray, start: int, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (times, pages) of signals: each change of a page of the site signals all chosen pages of its directory."""
+    """Return the times and pages of signals: each change of a page signals all chosen pages of its directory."""
     moved = np.unique(np.stack([history.time[counts] - start, history.dir[history.page[counts]]]), axis=1)
     told = [
         (at, page)
@@ -315,7 +315,7 @@ def play(world: World, policy: Policy, rate: float, calibration: Calibration | N
     fetches = changed = gone = idle = 0
 
     def bank(page: int, until: float) -> None:
-        """Add the time since the last fetch in which the copy was current, up to `until`."""
+        """Add the time in which the copy was current, from the last fetch of the page up to `until`."""
         times, seen = world.changes[page], next_change[page]
         stale = times[seen] if seen < len(times) else horizon
         current[page] += max(0.0, min(stale, until, ends[page]) - max(last[page], warm))

@@ -18,18 +18,18 @@ DECILES = 10
 LOOKS = 40  # samples per run
 SAMPLE = 500  # pages per sample
 KINDS = ("said", "told")
-LEAST_SHARE = 0.01  # minimum share of the copies for a decile to count as the worst
+LEAST_SHARE = 0.01  # a decile with a smaller share of the copies does not count as the worst
 
 
 class Stating(Protocol):
     """A policy that states how likely copies are current."""
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """Return the probability that the page's copy is current: (the schedule's estimate, the one shown to users)."""
+        """Return two estimates of P[the page's copy is current]: the schedule's own, and the one shown to users."""
 
 
 class Decile(msgspec.Struct, frozen=True):
-    """Copies with about the same stated probability: their mean statement, and the share that was current."""
+    """Copies with about the same stated probability: the mean of the probabilities, and the share that was current."""
 
     kind: str
     decile: int
@@ -43,7 +43,7 @@ class Decile(msgspec.Struct, frozen=True):
 
 
 class Calibration:
-    """Samples the statements of a policy during a run and keeps sums by decile.
+    """Samples the probabilities that a policy states during a run, and keeps sums by decile.
 
     Args:
         changes: the sorted change times of each page.
@@ -61,10 +61,11 @@ class Calibration:
     ) -> None:
         self._policy, self._changes, self._died = policy, changes, died
         self._next, self._step = begin, (end - begin) / LOOKS
-        self.sums = np.zeros((len(KINDS), DECILES, 3))  # by decile: copies, sum of statements, current copies
+        # by decile: copies, their stated probabilities, current copies
+        self.sums = np.zeros((len(KINDS), DECILES, 3))
 
     def sample(self, seen: Sequence[int], now: float) -> None:
-        """If a sample is due, compare statements with the truth; the copy of page k includes `seen[k]` changes."""
+        """If a sample is due, compare stated probabilities with the truth; page k's copy includes `seen[k]` changes."""
         if now < self._next:
             return
         self._next += self._step
@@ -89,14 +90,14 @@ def deciles(sums: Iterable[np.ndarray]) -> list[Decile]:
 
 
 def worst(rows: Iterable[Decile], kind: str) -> float:
-    """Return the largest error of a decile with at least a hundredth of the copies; 0 if there is none."""
+    """Return the largest error of a decile with at least a hundredth of the copies; 0 without such deciles."""
     own = [row for row in rows if row.kind == kind]
     least = LEAST_SHARE * sum(row.copies for row in own)
     return max((abs(row.off) for row in own if row.copies >= least), default=0.0)
 
 
 def table(rows: Iterable[Decile]) -> str:
-    """Return one line per decile (copies, statement, truth, difference), then the largest difference of each kind."""
+    """Return a line per decile (copies, stated probability, truth, difference), then each kind's largest difference."""
     rows = list(rows)
     lines = [f"{'stated by':<10} {'decile':>6} {'copies':>9} {'stated':>7} {'true':>7} {'off':>7}"]
     lines += [

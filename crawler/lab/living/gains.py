@@ -16,14 +16,15 @@ import numpy as np
 from crawler.lab.league.scores import error_of
 from crawler.lab.living.playing import TRUE, UNIFORM, WorldRun
 
-ERRORS = 2.0  # a policy may be below uniform, or below the aim, by this many standard errors
+ERRORS = 2.0  # a policy may be below uniform, or below the aim, by at most this many standard errors
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """The gain of a policy in a world; values that need two seeds are nan if there is only one.
+    """The gain of a policy in a world; values that need two seeds are nan if only one was played.
 
-    possible: freshness of `true` minus that of uniform. difference: freshness of the policy minus that of uniform.
-    largest, span: as in `WorldRun`, means over seeds.
+    possible: freshness of `true` minus freshness of uniform. difference: freshness of the policy minus freshness of
+    uniform.
+    largest, span: means over seeds of the values in `WorldRun`.
     """
 
     world: str
@@ -79,7 +80,7 @@ def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
 
 
 def table(rows: Sequence[Gain]) -> str:
-    """Return one line per row: freshness, difference to uniform, gain, errors; shares of the largest host."""
+    """Return one line per row: freshness, difference to uniform, gain, errors, and shares of the largest host."""
     width = max(map(len, (row.world for row in rows)), default=5) + 1
     own = max(map(len, (row.policy for row in rows)), default=6) + 1
     lines = [
@@ -96,7 +97,7 @@ def table(rows: Sequence[Gain]) -> str:
 
 
 def _without(values: np.ndarray) -> np.ndarray:
-    """Return the mean with each value left out in turn; a single value is returned unchanged."""
+    """Return for each value the mean of the other values; a single value is returned unchanged."""
     return (values.sum() - values) / (len(values) - 1) if len(values) > 1 else values
 
 

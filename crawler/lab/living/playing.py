@@ -4,8 +4,8 @@ Events of the same instant are processed in this order: signals, answers, the fe
 The first pass over all pages is the same for every policy. A copy is current from its
 fetch to the page's next change. Freshness is the exact integral over the time of every page, not a sample.
 
-The policy `true` is the shipped schedule with each page's true rate, recall and noise in place
-of the learned ones.
+The policy `true` is the shipped schedule with each page's true rate, recall and noise instead of the learned
+values.
 """
 
 from bisect import bisect_right
@@ -25,7 +25,7 @@ from crawler.lab.living.worlds import DrawnWorld
 UNIFORM, TRUE = "round-robin", "true"
 PLAYERS = (UNIFORM, *(name for name in rivals.RIVALS if name in ("nutch", "stormcrawler")), *SHIPPED, TRUE)
 STATING = (*SHIPPED, TRUE)  # the policies that state how likely a copy is current
-SPANS = 20  # equal parts of the counted time, for each host's share of the fetches
+SPANS = 20  # number of equal parts of the counted time; in each, the share of the fetches is computed for each host
 
 
 class TrueRates(Shipped):
@@ -89,7 +89,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
     told = idle = 0
 
     def bank(page: int, until: float) -> None:
-        """Add the time since the last fetch in which the copy was current."""
+        """Add the time in which the copy was current since the last fetch of the page."""
         times, place = changes[page], seen[page]
         stale = times[place] if place < len(times) else horizon
         current[page] += max(0.0, min(stale, until) - max(last[page], begin))
@@ -103,7 +103,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
         rest(page, now)
 
     def rest(page: int, now: float) -> None:
-        """Process an answer: its host must rest now, and the policy looks for the next page, as a crawl does."""
+        """Process an answer: its host now rests, and the policy looks for the next page, as a crawl does."""
         if spec.rest:
             policy.block(sites[page], now + spec.rest / rate)
             if look := getattr(policy, "peek", None):
@@ -178,7 +178,7 @@ def played(name: str, world: DrawnWorld) -> WorldRun:
 
 
 def judged(name: str, world: DrawnWorld) -> np.ndarray:
-    """Compare what a policy states about copies with the truth; return sums for `calibration.deciles`."""
+    """Compare the probabilities that a policy states with the truth; return sums for `calibration.deciles`."""
     policy = make(name, world, judged=True)
     assert isinstance(policy, Shipped)
     horizon = world.horizon

@@ -31,7 +31,7 @@ CRAWLS: dict[str, dict[str, Any]] = {
 
 
 class DrawnWeb(SyntheticWeb):
-    """A drawn world as a web: pages such as `/d3/p17.html`; `/` lists a host's pages, and on the first host all hosts."""
+    """A drawn world as a web of pages like `/d3/p17.html`; `/` lists a host's pages, and on the first host all hosts."""
 
     def __init__(self, world: DrawnWorld, speed: float) -> None:
         self.world, self.speed, self.start = world, speed, START
@@ -53,7 +53,7 @@ class DrawnWeb(SyntheticWeb):
         self.number = {host.name: k for k, host in enumerate(self.hosts)}
 
     def url(self, page: int) -> str:
-        """Return the URL of the first index, the seed of the crawl."""
+        """Return the URL of the first host's index page, which is the seed of the crawl."""
         return f"http://{self.hosts[page].name}/"
 
     def page_url(self, page: int) -> str:
@@ -123,7 +123,7 @@ def crawled(name: str, world: DrawnWorld) -> WorldRun:
 
 
 def _weights(web: DrawnWeb) -> str:
-    """Return the lines of an importance file; index pages weigh next to nothing."""
+    """Return the lines of an importance file, in which index pages have nearly no weight."""
     weights = web.world.importance / web.world.importance.mean()
     lines = [f"{web.page_url(page)} {weight!r}" for page, weight in enumerate(weights.tolist())]
     lines += [f"http://{host.name}/ {INDEX_IMPORTANCE}" for host in web.hosts]

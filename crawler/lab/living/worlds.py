@@ -35,13 +35,13 @@ HOUR = 3600.0
 MONTH, YEAR = 30 * DAY, 365 * DAY
 WEEK = 7 * DAY
 WORK_BEGIN, WORK_END, WORK_DAYS = 9 * HOUR, 17 * HOUR, 5
-BURST, BURST_SPAN = 5.0, 0.25  # mean changes per burst; length of a burst as a share of the mean gap
-SHARED, JOINS = 0.5, 0.5  # share of changes made with the directory; probability that a page joins its event
+BURST, BURST_SPAN = 5.0, 0.25  # mean changes per burst; its length as a share of the mean gap between changes
+SHARED, JOINS = 0.5, 0.5  # share of changes made with the directory; probability that a page joins its events
 PARETO_SHAPE = 1.5
 DIRECTORY_PAGES = 10
 PROCESSES = ("poisson", "bursty", "together", "seasonal")
 IMPORTANCES = ("equal", "zipf", "pareto")
-# Kind -> (recall, false signals per change) of even pages, and of odd pages.
+# Kind of signals -> (recall, false signals per change) for pages with even numbers, and for odd ones.
 SIGNALS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "none": ((0.0, 0.0), (0.0, 0.0)),
     "honest": ((0.95, 0.05), (0.95, 0.05)),
@@ -70,7 +70,7 @@ class WorldSpec(msgspec.Struct, frozen=True):
     visits: fetches per change.
     rounds: mean fetches per page over the whole time.
     polite: the request rate of a host is at most 1.5 times its equal share of the whole rate.
-    latency: the number of further fetches that start before the answer to a fetch arrives; meanwhile its host is busy.
+    latency: the number of further fetches that start before the answer to a fetch arrives; until then its host is busy.
     rest: the time for which a host must not be asked after an answer, in units of the time between two fetches. With a
         rest, the policy also looks for the next page after every event, as a crawl does.
     warm_up: the share of the time that is not measured.
@@ -197,7 +197,7 @@ def draw(spec: WorldSpec, seed: int) -> DrawnWorld:
 
 
 def _rates(rng: np.random.Generator, host: HostKind, directory: np.ndarray) -> np.ndarray:
-    """Return each page's changes per second (n,), with the host's mean; in `together` one rate per directory."""
+    """Return each page's changes per second (n,); their mean is the host's. With `together`, a directory has one rate."""
     drawn = rng.lognormal(0.0, host.spread, host.pages)
     if host.process == "together":
         drawn = drawn[np.searchsorted(directory, directory)]
@@ -213,7 +213,7 @@ def _importance(rng: np.random.Generator, kind: str, size: int) -> np.ndarray:
 def _poisson(
     rng: np.random.Generator, rate: np.ndarray, _directory: np.ndarray, horizon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw events at these rates; return (their instants, the row of each), in the order of rows."""
+    """Draw events at these rates; return their instants and the row of each event, in the order of rows."""
     counts = rng.poisson(rate * horizon)
     return rng.random(counts.sum()) * horizon, np.repeat(np.arange(len(rate)), counts)
 
@@ -245,7 +245,7 @@ def _together(
 def _seasonal(
     rng: np.random.Generator, rate: np.ndarray, directory: np.ndarray, horizon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw changes in working time, which is shorter, and map them to the working hours of the weeks."""
+    """Draw changes on a clock that runs only in working hours, and map them to the working hours of the weeks."""
     worked = WORK_DAYS * (WORK_END - WORK_BEGIN)
     at, of = _poisson(rng, rate * WEEK / worked, directory, horizon * worked / WEEK)
     week, within = np.divmod(at, worked)
@@ -288,7 +288,7 @@ def _hosts(count: int, pages: int, every: float, process: str = "poisson") -> tu
 def _list() -> dict[str, WorldSpec]:
     """Return all worlds by name."""
     times = {"hour": HOUR, "day": DAY, "month": MONTH, "year": YEAR}
-    # A budget far above one visit per change needs many rounds; one below it needs no more than the others.
+    # A budget far above one visit per change needs many rounds; a budget below that needs as many as the others.
     rounds = {0.1: 40.0, 0.3: 40.0, 1.0: 40.0, 3.0: 60.0, 10.0: 100.0, 100.0: 300.0}
     found = [
         WorldSpec("issue", _hosts(4, 100, DAY), visits=1.5, rounds=15.0, warm_up=0.5),
@@ -332,7 +332,7 @@ def _list() -> dict[str, WorldSpec]:
 
 
 def _mixed(slow: bool = False) -> tuple[HostKind, ...]:
-    """Return hosts of all processes and change rates, from news to manuals."""
+    """Return hosts with all change processes and rates, from news sites to manuals."""
     fast = MONTH if slow else 6 * HOUR
     return (
         HostKind(50, fast, "seasonal"),

@@ -2,8 +2,8 @@
 
 A folder of documentation is read in the same way as the crawler reads pages (`extract/`). Each subfolder
 is a host and each file a page. Links to missing files are left out, as are absolute links
-between hosts, because the original addresses are unknown. The first page of a host is the one with the
-shortest path. Each first page links to eight other first pages, like the hubs of the speed bench.
+between hosts, because the original addresses are unknown. The first page of a host is the page with the shortest path.
+Each first page links to eight other first pages, like the hubs of the speed bench.
 """
 
 import random
@@ -22,7 +22,7 @@ from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.urls.canonical import resolve
 
 NEIGHBOURS = 8  # number of other hosts that each host's first page links to
-PAGES_LEAST = 8  # the least number of pages of a host
+PAGES_LEAST = 8  # a host must have at least this number of pages
 
 
 class LinkGraph(msgspec.Struct):
@@ -60,7 +60,7 @@ def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDAr
 
 
 def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
-    """Return the graph of a documentation folder, with the `pages_max` pages of each host nearest to its first page.
+    """Read the graph of a documentation folder: per host the `pages_max` pages that are nearest to its first page.
 
     Raises:
         UsageError: no host has `PAGES_LEAST` pages.

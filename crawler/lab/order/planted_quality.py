@@ -1,6 +1,6 @@
 """Quality planted on a link graph, which a crawl should find early.
 
-    rank     PageRank x a log-normal factor (sigma 1): pages with many links to them are good
+    rank     PageRank x a log-normal factor (sigma 1): pages to which many links lead are good
     topic    one page in `TOPIC` belongs to a topic; topic pages are worth 1, others .01. The topic spreads along
              links from a few random pages. Anchors of links to topic pages contain the topic's word with p = .7,
              other anchors with p = .02. So both the anchors and the linking pages indicate a page's quality

@@ -5,7 +5,7 @@
 
 The crawl is polite: one request at a time per host, a gap after each request, and a limit on the rate
 of the whole crawl. Parts of a process that do not affect the order are left out: network, parser
-and disk. The DUE is a set, and each link reaches it at once.
+and disk. A set replaces the DUE, and each link reaches it at once.
 """
 
 import heapq
@@ -32,7 +32,7 @@ BITS = 16  # the table of link scores has 2^BITS entries
 
 
 class _Known:
-    """Scores by URL that are known in advance, for the oracle and for PageRank; no crawler could know them."""
+    """Scores by URL for the oracle and for PageRank; they are known in advance, which no crawler could do."""
 
     def __init__(self, values: np.ndarray, graph: LinkGraph) -> None:
         scale = 1.0 / max(values.max(), 1e-300)
@@ -199,7 +199,7 @@ class _Walk:
         self._frontier.intake.improve(links, change, self._clock.now())
 
     def _write(self, fill: Callable[[Change], object]) -> None:
-        """Commit one change, filled in by `fill`."""
+        """Commit one change, after `fill` has added its parts."""
         change = Change()
         fill(change)
         batch = self._store.batch()
@@ -213,6 +213,6 @@ class _Walk:
 
 
 def found_after(pages: Sequence[int], quality: np.ndarray, shares: Sequence[float]) -> list[float]:
-    """Return the share of the quality found after each of these shares of all pages."""
+    """Return for each of `shares` the share of the quality that is found in that share of all pages."""
     gathered = np.concatenate([[0.0], np.cumsum(quality[np.array(pages, np.intp)])])
     return [float(gathered[round(share * len(pages))]) for share in shares]

@@ -4,8 +4,8 @@
     cis       GREEDY-CIS: trusts every signal; gamma as observed
     cis-nu0   GREEDY-CIS with gamma = lambda Delta, as if no signal were false
     ncis      GREEDY-NCIS: V, the exact value under noisy signals
-    approx-J  the first J terms of V (both sums truncated); below V
-    cis+      cis on pages of precision > 0.7 and recall > 0.6, greedy on the others
+    approx-J  the first J terms of V (both sums truncated), a value below V
+    cis+      cis for pages with precision > 0.7 and recall > 0.6, greedy for the other pages
 
 `freshness/value_kernel.py` (compiled) contains the formulas, their theory and their limits, but does not check its
 arguments; this module does. Elapsed times and signals must be numbers from 0 to infinity, and levels must not be nan;
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def kind_of(name: str) -> tuple[int, int]:
-    """Return the (kind, terms) that `Parameters.assign` takes for the name of a value.
+    """Return the pair (kind, terms) with which `Parameters.assign` selects the value of that name.
 
     Raises:
         KeyError: there is no value of that name.
@@ -74,7 +74,7 @@ def parameters_of(page: PageParameters, *, by: str = "ncis") -> Parameters:
 
 
 def _state(name: str, value: float) -> float:
-    """Return a time or a number of signals; raise ValueError if it is negative or nan."""
+    """Return this time or number of signals; raise ValueError if it is negative or nan."""
     if not value >= 0.0:
         raise ValueError(f"{name} is {value}: it must be a number of 0 or more")
     return float(value)
@@ -87,14 +87,14 @@ def _level(level: float) -> float:
 
 
 def crawl_value(page: PageParameters, elapsed: float, signals: float = 0, *, by: str = "ncis") -> float:
-    """Return the value of crawling `page` now, `elapsed` after its last crawl, with `signals` since then."""
+    """Return the value of crawling `page` now, `elapsed` after its last crawl, if `signals` have come since then."""
     return parameters_of(page, by=by).value(_state("elapsed", elapsed), _state("signals", signals))
 
 
 def threshold(page: PageParameters, level: float, *, by: str = "ncis") -> float:
     """Return the effective elapsed time at which the crawl value reaches `level`: the inverse of V.
 
-    Infinite if the value stays below `level`. For a page with silent_rate 0, whose value
+    The result is infinite if the value stays below `level`. For a page with silent_rate 0, whose value
     increases only with signals, the result is a number of signals.
     """
     return parameters_of(page, by=by).threshold(_level(level), 0.0, 1e-15)
@@ -103,7 +103,7 @@ def threshold(page: PageParameters, level: float, *, by: str = "ncis") -> float:
 def wait(page: PageParameters, level: float, signals: float = 0, *, by: str = "ncis") -> float:
     """Return the time since the last crawl at which the value reaches `level` with these `signals`.
 
-    0 if the signals alone suffice; infinite if time alone never does.
+    The result is 0 if the signals alone suffice, and infinite if no time does.
     """
     return parameters_of(page, by=by).wait(_level(level), _state("signals", signals), 0.0, 1e-15)
 
@@ -121,7 +121,7 @@ def expected_fresh_time(page: PageParameters, at: float) -> float:
 def crawl_rate(page: PageParameters, at: float) -> float:
     """Return f = 1/psi: crawls per unit of time at the threshold `at`.
 
-    0 if `at` is infinite, unless signals are certain.
+    The rate is 0 if `at` is infinite, unless signals are certain.
     """
     interval = expected_interval(page, at)
     return 1.0 / interval if interval > 0.0 else math.inf
@@ -150,7 +150,7 @@ def crawl_values(
     by: str = "ncis",
     out: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the value of each page, (m,), from `elapsed` (m,) and `signals` (m,); written into `out` if given."""
+    """Return the value of each page, (m,), from `elapsed` (m,) and `signals` (m,); `out`, if given, receives them."""
     size = len(pages)
     out = np.empty(size) if out is None else out
     times, heard = _column("elapsed", elapsed, size), _column("signals", signals, size)
@@ -166,7 +166,7 @@ def thresholds(
     guesses: np.ndarray | float = 0.0,
     tolerance: float = 1e-14,
 ) -> np.ndarray:
-    """Return the `threshold` of each page, (m,); `guesses` are thresholds for a nearby level, 0 for unknown ones."""
+    """Return the `threshold` of each page, (m,); `guesses` are thresholds for a nearby level, 0 where unknown."""
     out = np.empty(len(pages))
     near = _column("guesses", guesses, len(pages))
     fill_thresholds(Columns(*kind_of(by), pages), _level(level), near, tolerance, out)

@@ -20,14 +20,14 @@ Delta = alpha + gamma - nu, precision = 1 - exp(-b), recall = (gamma - nu)/Delta
 `fit` takes all intervals. `RunningEstimate` keeps a page in constant memory:
 unchanged intervals enter only by their sums, which is exact; changed ones are
 kept as at most `points_max` weighted points (tau, n). When there is one too many,
-the two closest points are merged into one with the same score. The result equals
-`fit` until that limit is exceeded, and stays close to it afterwards (measured in the tests).
+the two closest points are merged into one with the same score. The result equals that of `fit`
+until the limit is exceeded, and stays close to it afterwards (the tests measure how close).
 
-If all intervals are changed, the maximum is at infinity; if none is, it is at 0. A `Prior`
+If all intervals are changed, the maximum is at infinity; if no interval is changed, it is at 0. A `Prior`
 adds pseudo-intervals and bounds. `KOLOBOV` is the prior of the public code of Kolobov et
 al.: one changed and one unchanged interval of half a day, and rates between 0.0005 and 7
-per day; we add the same for b, one signal with a change and one without. Under this prior every page starts at 1.39
-changes per day. It must not be used to crawl pages that change less often: a page once seen to be slow would outrank
+per day; we add the same for b: one signal with a change and one signal without. Under this prior every page starts at
+1.39 changes per day. It must not be used to crawl pages that change less often: a page once seen to be slow would outrank
 all pages that have not been fetched twice. `naive_quality` counts signals and changes by interval; it is biased upward,
 and exists only to show that.
 """
@@ -40,16 +40,16 @@ import numpy as np
 
 from crawler.freshness.params import PageParameters
 
-SIGNAL_WEIGHT_MAX = 30.0  # corresponds to a precision of 1 - 1e-13, which is practically certain
+SIGNAL_WEIGHT_MAX = 30.0  # upper bound of b; it means a precision of 1 - 1e-13, which is practically certain
 _UNDERFLOW = 700.0  # for x above this, exp(-x) is negligible compared with 1; exp(x) is finite up to 709
 
 
 class Prior(msgspec.Struct, frozen=True):
     """Pseudo-intervals and bounds, in the caller's unit of time.
 
-    There are `interval_weight` changed and as many unchanged intervals of length
-    `interval` without signals, and `signal_weight` of each kind with one signal
-    and no time, which pulls b to ln 2. `rate_min` and `rate_max` bound alpha.
+    The prior adds `interval_weight` changed and as many unchanged intervals of length `interval` without
+    signals. It also adds `signal_weight` changed and as many unchanged intervals with one signal and no time,
+    which pulls b to ln 2. `rate_min` and `rate_max` bound alpha.
     """
 
     interval: float = 0.5
@@ -64,7 +64,7 @@ NO_PRIOR = Prior(interval_weight=0.0, signal_weight=0.0, rate_min=0.0, rate_max=
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Estimated parameters; `*_error` are standard errors (infinite: nothing is known).
+    """Estimated parameters; `*_error` are standard errors, infinite if nothing is known.
 
     The errors are derived from the curvature of the likelihood at its maximum,
     including the prior.
@@ -102,7 +102,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return PageParameters(importance, self.change_rate, self.recall, self.false_rate)
 
 
-# The score and the information of changed intervals at (alpha, b): five sums.
+# The score and the information of changed intervals at (alpha, b), as five sums.
 Curvature = tuple[float, float, float, float, float]
 
 
@@ -129,7 +129,7 @@ def _curvature_of_arrays(tau: np.ndarray, n: np.ndarray, alpha: float, b: float)
     slope = 1.0 / np.expm1(x)
     bend = slope / -np.expm1(-x)
     along = bend * tau
-    return (  # sums of products instead of dot products, for which BLAS would start threads
+    return (  # these are sums of products, because BLAS would start threads for dot products
         float((slope * tau).sum()),
         float((slope * n).sum()),
         float((along * tau).sum()),
@@ -145,7 +145,7 @@ def _maximise(
     start: tuple[float, float],
     bounds: tuple[float, float],
 ) -> tuple[float, float, Curvature]:
-    """Maximise over (alpha, b) within bounds by Newton's method; return alpha, b and the curvature there.
+    """Maximise the likelihood within bounds by Newton's method; return alpha and b, and the curvature there.
 
     A step is halved while the slope at its end is about as steep downhill as
     it was uphill at its start, which ensures progress on a concave function.
@@ -203,7 +203,7 @@ def _newton_step(s1: float, s2: float, sums: Curvature, fix1: bool, fix2: bool) 
 
 
 def _errors(sums: Curvature) -> tuple[float, float]:
-    """Return the standard errors of alpha and b, from the information."""
+    """Return the standard errors of alpha and b, computed from the information matrix."""
     _, _, h11, h12, h22 = sums
     determinant = h11 * h22 - h12 * h12
     if determinant > 1e-12 * h11 * h22 > 0.0:
@@ -232,9 +232,9 @@ def fit(
     """Return the maximum-likelihood estimate from k crawl intervals, arrays (k,).
 
     Args:
-        signal_rate: gamma, if it is known from another source; by default signals per unit of time.
-        prior: without one, the estimate is practically infinite if all intervals
-            changed, and zero if none did.
+        signal_rate: gamma, if it is known from another source; by default, the observed signals per unit of time.
+        prior: without a prior, the estimate is practically infinite if all intervals changed, and zero if no
+            interval did.
     """
     tau = np.asarray(elapsed, dtype=np.float64)
     n = np.asarray(signals, dtype=np.float64)
@@ -278,11 +278,11 @@ def _estimate(
 
 
 def _merge(left: list[float], right: list[float], alpha: float, b: float) -> list[float]:
-    """Merge two points into one with their total weight and, at (alpha, b), their total score.
+    """Merge two points into one that has their total weight and, at (alpha, b), their total score.
 
-    Their mean would have too high a likelihood (it is concave in x), and the
-    estimate would drift; keeping the score prevents this. (tau, n) is parallel to
-    the score, and its x solves weight * x / expm1(x) = the sum over both points.
+    The mean of the two points would have too high a likelihood (which is concave in x), and the estimate would
+    drift; keeping the score prevents this. (tau, n) is parallel to
+    the score, and its x solves the equation weight * x / expm1(x) = sum of this term over both points.
     """
     s1, s2, _, _, _ = _curvature_of_points((left, right), alpha, b)
     weight = left[2] + right[2]
@@ -350,8 +350,8 @@ class RunningEstimate:
                 self._merge_closest()
 
     def _merge_closest(self) -> None:
-        """Merge the two points of least cost: weight times the squared relative distance in x."""
-        self.estimate()  # the score is kept at the best current estimate of the rates
+        """Merge the two points whose merging costs least: weight times the squared relative distance in x."""
+        self.estimate()  # the merge keeps the score at the best current estimate of the rates
         points, alpha, b = self._points, self._alpha, self._b
         best, pair = math.inf, (0, 1)
         for i, (tau, n, weight) in enumerate(points):
@@ -366,7 +366,7 @@ class RunningEstimate:
         points[pair[0]] = _merge(points.pop(pair[1]), points[pair[0]], alpha, b)
 
     def estimate(self, signal_rate: float | None = None) -> Estimate:
-        """Return the current estimate; takes about 40 microseconds."""
+        """Return the current estimate; this takes about 40 microseconds."""
         prior = self.prior
         points = _prior_points(prior) + self._points  # type: ignore[operator]
         gamma = (
@@ -398,7 +398,7 @@ class RunningEstimate:
 
 
 def naive_quality(signals: np.ndarray, changed: np.ndarray) -> tuple[float, float]:
-    """Return (precision, recall) counted by interval (their Appendix E); biased upward, nan if undefined."""
+    """Return precision and recall, counted by interval (the paper's Appendix E); biased upward, nan if undefined."""
     told = np.asarray(signals) > 0
     z = np.asarray(changed, dtype=bool)
     both = float((told & z).sum())

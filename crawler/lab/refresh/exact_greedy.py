@@ -8,8 +8,8 @@ after its value has crossed the level; the crossing time is known in advance and
 crawled or gets a signal:
 
     waiting      heap by crossing time
-    candidates   pages that have crossed; each with bounds of its value, its
-                 slope and its interval when it crossed or was last evaluated
+    candidates   pages that have crossed; each with bounds of its value, and with its
+                 slope and interval, at the instant when it crossed or was last evaluated
 
 At a tick the pages that have crossed join the candidates. V only grows, and as
 V' = mu alpha exp(-alpha iota) psi(iota) and psi' <= 1,
@@ -22,10 +22,9 @@ candidates are not even examined: every `_STRIDE` ticks they are sorted by the v
 they can reach until the next sorting. A tick examines only the candidates that can
 exceed the best known value, and those that have crossed or got a signal since the
 sorting. If the winner is below the level, the level was too high: it is lowered, all
-crossings are computed again, and the tick is repeated. When the cost of scanning
-candidates exceeds that of computing all crossings, the level is raised to just below
-recent winners. Among equal values the smallest page number wins. Works for every value
-of `KINDS`.
+crossings are computed again, and the tick is repeated. When scanning candidates costs more than computing all crossings,
+the level is raised to just below recent winners. Among equal values the smallest page number wins. The scheduler works
+for every value of `KINDS`.
 
 Cython pure-Python mode (see `freshness/value_kernel.py`).
 """
@@ -52,9 +51,10 @@ CERTAIN = cython.declare(cython.Py_ssize_t, CERTAIN_FORM)
 SIGNALS_ONLY = cython.declare(cython.Py_ssize_t, SIGNALS_ONLY_FORM)
 INFINITY = cython.declare(cython.double, float("inf"))
 
-_BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)  # on bounds, so that rounding hides no equal value
+# margin on bounds, so that rounding does not hide an equal value
+_BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)
 _STRIDE = cython.declare(cython.double, 64.0)  # ticks between two sortings of the candidates
-_RECENT = cython.declare(cython.Py_ssize_t, 256)  # crossings and signals since the last sorting, at most
+_RECENT = cython.declare(cython.Py_ssize_t, 256)  # the most crossings and signals between two sortings
 # The level is raised after sorting this many candidates per page, which costs as much as recomputing all crossings.
 _PATIENCE = cython.declare(cython.double, 20.0)
 
@@ -128,7 +128,7 @@ class ExactGreedy:
         self._rebuild(0.0, 0.0)
 
     def change(self, number: int, page: PageParameters, now: float) -> None:
-        """Use other parameters for a page from `now` on."""
+        """Change the parameters of a page from `now` on."""
         self.parameters[number] = parameters_of(page, by=self.by)
         self.thresholds[number] = 0.0
         self._leave(number)
@@ -184,7 +184,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _best(self, now: cython.double) -> cython.Py_ssize_t:
-        """Return the candidate with the greatest value, or -1; evaluate only those whose bound reaches it."""
+        """Return the candidate with the greatest value, or -1; evaluate only candidates whose bound reaches it."""
         k: cython.Py_ssize_t
         if not now <= self.until:
             self._sort(now)
@@ -215,7 +215,7 @@ class ExactGreedy:
     def _better(
         self, i: cython.Py_ssize_t, best: cython.Py_ssize_t, known: cython.double, now: cython.double
     ) -> cython.Py_ssize_t:
-        """Return the better of candidate `i` and `best`, a candidate with known value or -1."""
+        """Return the better one of candidate `i` and `best`, which is a candidate with a known value, or -1."""
         top: cython.double = self.rows[best, LOW] if best >= 0 else -1.0
         if self.place[i] < 0 or self._bound(i, now) * _BIT_MORE < max(known, top):
             return best
@@ -246,7 +246,7 @@ class ExactGreedy:
     @cython.inline
     @cython.exceptval(check=False)
     def _note(self, i: cython.Py_ssize_t) -> cython.void:
-        """Note that the candidate's reachable value has changed since the last sorting."""
+        """Note that the value which the candidate can reach has changed since the last sorting."""
         if self.recents == _RECENT:
             self.until = -INFINITY
             return
@@ -289,7 +289,7 @@ class ExactGreedy:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _decay(self, i: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.double:
-        """Return the alpha by which the value grows after `n` signals; 0 if the value is at its maximum."""
+        """Return alpha, with which the value grows after `n` signals; 0 if the value is at its maximum."""
         page: Parameters = self._of(i)
         if page.form == SIGNALS_ONLY or page.form == CERTAIN and n > 0:
             return 0.0
@@ -318,7 +318,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _place(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Compute the page's threshold just below the level, and put it into the heap or among the candidates."""
+        """Compute the page's threshold for a value just below the level, and put the page into the heap."""
         page: Parameters = self._of(i)
         self.thresholds[i] = page.threshold(self.level * (1.0 - 1e-4), self.thresholds[i], 1e-6)
         at: cython.double = self.thresholds[i]
@@ -340,7 +340,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _join(self, i: cython.Py_ssize_t, crossed: cython.double) -> cython.void:
-        """Make the page a candidate whose value was at most the level at the instant `crossed`."""
+        """Add the page to the candidates; its value must have been at most the level at the instant `crossed`."""
         self.place[i] = self.crossed
         self.candidates[self.crossed] = i
         self.crossed += 1

@@ -4,7 +4,7 @@
 
 Each node has four children: this halves the depth of a binary heap, and the four keys
 share a cache line. Among equal keys the smallest number comes first, so runs are
-reproducible. Invariant: a node's (key, item) is not above that of its children, and
+reproducible. Invariant: the pair (key, item) of a node is at most the pair of each of its children, and
 place[items[k]] = k. An operation costs O(log n); memory is 16 bytes per item.
 
 Cython pure-Python mode (see `freshness/value_kernel.py`); attributes in `indexed_heap.pxd`.

@@ -8,7 +8,7 @@ some 18 million URLs) is a folder of tab-separated files:
 
     urlid_imp.txt                    URL_ID, importance
     urlid_offset_history.txt         URL_ID, offset, [[days since last crawl, changed 0/1], ...]
-    urlid_chrate_compl_obs_hist.txt  URL_ID, change rate per day; the pages whose sitemaps were trusted
+    urlid_chrate_compl_obs_hist.txt  URL_ID, change rate per day, for the pages whose sitemaps were trusted
 
 The command keeps a uniform sample of the URLs. The change rate is the maximum-likelihood
 estimate from the history with the prior of the public code; trusted pages, which are
@@ -97,7 +97,7 @@ def _wanted(path: Path, keys: dict[str, float], column: int) -> Iterator[tuple[s
 
 
 def _positive(text: str) -> float:
-    """Parse a number of 0 or more; raise ValueError if it is not one."""
+    """Parse a number of 0 or more; raise ValueError for anything else."""
     value = float(text)
     if not 0.0 <= value < pages_file.SIZE_MAX:
         raise ValueError(text)

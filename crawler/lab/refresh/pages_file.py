@@ -32,7 +32,7 @@ def read(path: Path) -> PagesFile:
     """Read a pages file.
 
     Raises:
-        UsageError: the file cannot be read, lacks a column, or has an impossible value; the message names the line.
+        UsageError: the file cannot be read, lacks a column, or has an impossible value, whose line the message names.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -68,7 +68,7 @@ def _parse(path: Path, lines: Iterable[str]) -> PagesFile:
 
 
 def _without_comments(lines: Iterable[str], place: list[int]) -> Iterator[str]:
-    """Yield the lines that do not begin with #; `place[0]` is kept at the number of the last line read."""
+    """Yield the lines that do not begin with #; keep in `place[0]` the number of the last line read."""
     for number, line in enumerate(lines, start=1):
         if not line.startswith("#"):
             place[0] = number

@@ -87,16 +87,15 @@ class Optimum(msgspec.Struct, frozen=True):
     accuracy: float
 
 
-SAMPLE_MAX = 10_000  # a sample of this many pages yields the level of all to a few hundredths
+SAMPLE_MAX = 10_000  # a sample of this many pages yields the level of all pages to a few hundredths
 SLOW_MAX = 3  # a bracket that has not halved after this many steps is bisected
 
 
 def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
     """Return Theorem 1's optimum: the level at which the pages' crawl rates sum to `bandwidth`.
 
-    If the sum jumps over the bandwidth at a level (with a page whose signals are certain,
-    or that never changes silently), the two sides are mixed: such a page answers only
-    a share of its signals.
+    If a page has certain signals or never changes silently, the sum may jump over the bandwidth at some level. The
+    solutions on both sides of the jump are then mixed: such a page is crawled only after a share of its signals.
     """
     return _bisect(pages, bandwidth, "ncis")
 
@@ -109,8 +108,8 @@ def deterministic_optimum(importance: np.ndarray, change_rate: np.ndarray, bandw
 def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
     """Find the level at which the rates sum to the bandwidth: regula falsi (Illinois), or bisection where it is slow.
 
-    The sum decreases with the level but may jump; then the bracket closes to
-    rounding distance around the jump.
+    The sum of the rates decreases with the level but may jump; then the bracket shrinks around the jump until its
+    ends differ only by rounding.
     """
     low, high, lack = _near(pages, bandwidth, by)
     excess, guesses = -1.0, thresholds(pages, low, by=by)
@@ -142,7 +141,7 @@ def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
 
 
 def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]:
-    """Return (a starting level, an upper bound of it, the shortfall of the rates there), from a sample of many pages."""
+    """From a sample of many pages, return a starting level, an upper bound, and the shortfall of the rates there."""
     top = float(np.where(pages.change_rate > 0.0, pages.ceiling, 0.0).max(initial=0.0))
     if len(pages) > 2 * SAMPLE_MAX:
         guess = sample_level(pages, bandwidth, SAMPLE_MAX, by)
@@ -161,14 +160,14 @@ def sample_level(pages: Pages, bandwidth: float, most: int, by: str = "ncis") ->
 
 
 def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:
-    """Return crawls per unit of time at thresholds; 0 for infinite ones."""
+    """Return crawls per unit of time at thresholds; 0 for infinite thresholds."""
     intervals = expected_intervals(pages, at)
     never = np.isinf(at)
     return np.where(never, 0.0, 1.0 / np.where(never, 1.0, intervals))
 
 
 def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, guesses: np.ndarray) -> Optimum:
-    """Return the mix of two levels at rounding distance whose rates sum to the bandwidth."""
+    """Mix two levels that differ only by rounding, so that the rates sum to the bandwidth; return the mix."""
     below, above = (thresholds(pages, level, by=by, guesses=guesses) for level in (low, high))
     more, fewer = _rates(pages, below), _rates(pages, above)
     spread = more.sum() - fewer.sum()
@@ -186,7 +185,7 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
 
 
 def freshness(pages: Pages, at: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """Return w f: the share of time in which each page is fresh, given thresholds and rates; 1 if it never changes."""
+    """Return w f, the share of time in which each page is fresh at its threshold and rate; 1 if it never changes."""
     fresh = expected_fresh_times(pages, np.where(rates > 0.0, at, 0.0)) * rates
     return np.where(pages.change_rate > 0.0, fresh, 1.0)
 
@@ -205,12 +204,12 @@ def uniform(size: int, bandwidth: float) -> np.ndarray:
 
 
 def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) -> Iterator[int]:
-    """Yield pages forever, page k in a share `rates[k]` of the steps (Algorithm 3).
+    """Yield pages without end; page k is yielded in a share `rates[k]` of the steps (Algorithm 3).
 
     After t steps every page has been chosen t rates[k] times, within 1. Job j of page k may run from step
-    floor((j-1)/rate) + 1 on and must run by ceil(j/rate). Among the released jobs the one with the earliest deadline
-    runs: two heaps, O(log m) per step. Rates are divided by their sum; Fractions stay exact. Among equal deadlines the
-    smallest page number comes first. Pages of rate 0 are never chosen.
+    floor((j-1)/rate) + 1 on and must run by ceil(j/rate). The released job with the earliest deadline runs: two heaps,
+    O(log m) per step. Rates are divided by their sum; Fractions stay exact. Among equal deadlines the smallest page
+    number comes first. Pages of rate 0 are never chosen.
     """
     total = sum(rates)
     shares = [(rate / total, k) for k, rate in enumerate(rates) if rate > 0]
@@ -223,7 +222,7 @@ def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) ->
         while waiting and waiting[0][0] <= step:
             _, k, share, job = heapq.heappop(waiting)
             heapq.heappush(ready, (_ceil(job / share), k, share, job))
-        if not ready:  # only the rounding of float rates can leave a step without a job
+        if not ready:  # a step can be without a job only because float rates are rounded
             step = waiting[0][0] - 1
             continue
         _, k, share, job = heapq.heappop(ready)

@@ -22,7 +22,7 @@ from cython.cimports.libc.math import exp, expm1
 
 EMITTED = 1  # a signal was emitted: multiply freshness by q
 ARRIVED = 2  # the signal reached the scheduler
-CHANGED = 4  # the page certainly changed
+CHANGED = 4  # the page has certainly changed
 
 _EMITTED = cython.declare(cython.int, 1)
 _ARRIVED = cython.declare(cython.int, 2)
@@ -64,7 +64,7 @@ class Replay:
 
     @cython.cfunc
     def _account(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Add the page's expected fresh time since it was last accounted for, split at bin edges."""
+        """Add the page's expected fresh time since its last accounting, split at the edges of bins."""
         begin: cython.double = self.since[i]
         self.since[i] = now
         if self.fresh[i] <= 0.0 or now <= begin:
@@ -87,7 +87,7 @@ class Replay:
 
     @cython.ccall
     def event(self, i: cython.Py_ssize_t, now: cython.double, what: cython.int) -> cython.void:
-        """Apply an event: a signal was emitted or the page changed."""
+        """Apply an event: a signal that was emitted, or a change of the page."""
         if what & (_EMITTED | _CHANGED):
             self._account(i, now)
             self.fresh[i] = 0.0 if what & _CHANGED else self.fresh[i] * self.q[i]

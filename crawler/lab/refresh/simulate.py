@@ -38,7 +38,7 @@ DISCARD_TICKS = 5.0  # T_DELAY = 5/R (their Appendix C)
 WARMUP = 0.2
 SIGNALS = ("none", "perfect", "noisy")
 CHANGES = ("poisson", "bursty", "periodic")
-EVENTS_MAX = 200_000_000  # events per run; they take 5 GB
+EVENTS_MAX = 200_000_000  # the most events per run; they take 5 GB
 BURST = 5.0  # mean number of changes in a burst
 POLICIES = (
     "baseline",
@@ -66,7 +66,7 @@ def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") 
 
 
 def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray | None = None) -> Pages:
-    """Draw a stand-in for the pages of Kolobov et al. (2019), with signals as in Busa-Fekete et al., Figure 1.
+    """Draw pages like the data of Kolobov et al. (2019), with signals as in Busa-Fekete et al., Figure 1.
 
     Change rates are log-normal with median 0.1 per day and sigma 1.3, within 0.0005 and 7; precision ~ Beta(1.3, 2.83),
     recall ~ Beta(1.3, 3.75). 5 % of the pages are labelled and have 26.4 % of the importance; their precision and
@@ -143,7 +143,7 @@ class ExperimentSetting(msgspec.Struct, frozen=True):
 
 
 class Events(msgspec.Struct, frozen=True):
-    """One drawn run: events in order of time, and the parameters that the accounting uses between them."""
+    """One drawn run: events in order of time, and the parameters with which accuracy is computed between them."""
 
     times: np.ndarray
     pages: np.ndarray
@@ -183,7 +183,7 @@ def draw_events(rng: np.random.Generator, pages: Pages, setting: ExperimentSetti
 
 
 def _merged(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return all events in order of time; events of one instant stay in the given order."""
+    """Return all events in order of time; events of the same instant stay in the given order."""
     times = np.concatenate([part[0] for part in parts])
     pages = np.concatenate([part[1] for part in parts]).astype(np.int32)
     whats = np.concatenate([np.full(len(part[0]), part[2], dtype=np.int8) for part in parts])
@@ -194,7 +194,7 @@ def _merged(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarray
 def _poisson_times(
     rng: np.random.Generator, rates: np.ndarray, horizon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw (instants, page numbers) of independent Poisson processes, unsorted."""
+    """Draw events of independent Poisson processes; return their instants and page numbers, unsorted."""
     who = np.repeat(np.arange(len(rates)), rng.poisson(rates * horizon))
     return rng.uniform(0.0, horizon, len(who)), who
 
@@ -202,7 +202,7 @@ def _poisson_times(
 def _change_times(
     rng: np.random.Generator, rates: np.ndarray, setting: ExperimentSetting
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw (instants, page numbers) of changes that are not Poisson but have the same rates.
+    """Draw changes that are not Poisson but have the same rates; return their instants and page numbers.
 
     bursty: bursts of BURST changes on average, spread over a quarter of the
     mean time between changes. periodic: evenly spaced with a random phase and
@@ -249,7 +249,7 @@ class Learner:
 
     @classmethod
     def first_belief(cls, pages: Pages, prior: Prior) -> Pages:
-        """Return the initial parameters: the prior's for every page; only the importance is known."""
+        """Return the initial parameters: every page has the parameters of the prior, and its known importance."""
         start = RunningEstimate(prior).estimate(signal_rate=0.0)
         return Pages(pages.importance, np.full(len(pages), start.change_rate))
 
@@ -293,7 +293,7 @@ def _draws(rates: np.ndarray, rng: np.random.Generator) -> Iterator[int]:
 
 
 class SimulationResult(msgspec.Struct, frozen=True):
-    """The result of a policy on one instance: accuracy of the whole run, after the warm-up, and per bin; crawl rates."""
+    """The result of a policy on one instance: crawl rates; accuracy of the whole run, after the warm-up and per bin."""
 
     accuracy: float
     settled: float
@@ -378,7 +378,7 @@ def experiment(
 
 
 def mean_and_error(values: np.ndarray | list[float]) -> tuple[float, float]:
-    """Return (the mean, its standard error), which is 0 for a single value."""
+    """Return the mean and its standard error, which is 0 for a single value."""
     data = np.asarray(values, dtype=np.float64)
     error = float(data.std(ddof=1) / np.sqrt(len(data))) if len(data) > 1 else 0.0
     return float(data.mean()), error

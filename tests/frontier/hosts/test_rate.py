@@ -1,4 +1,4 @@
-"""Test the request rate of the process: a late event loop keeps it, and a pause is followed by no burst."""
+"""Test the request rate of the process: a late event loop still reaches this rate, and no burst follows a pause."""
 
 from bisect import bisect_left
 
@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from crawler.frontier.hosts.rate import Rate
 
-SLACK = 0.1  # seconds; the same value as in the module
+SLACK = 0.1  # seconds; the module under test uses the same value
 
 
 def starts(rate: float, looks: list[float]) -> list[float]:
-    """Run a loop at the instants `looks` that starts as many requests as the rate allows; return the start times."""
+    """At each instant of `looks`, start as many requests as the rate allows; return the start times."""
     limit, started = Rate(rate), []
     for now in looks:
         while limit.ready_at() <= now:

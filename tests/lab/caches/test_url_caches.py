@@ -171,7 +171,7 @@ def test_static_holds_the_most_requested(items: list[int], size: int) -> None:
 @settings(max_examples=80)
 @given(items=requests, bins=st.integers(1, 7))
 def test_properties_of_any_policy(items: list[int], bins: int) -> None:
-    """All bounds of `check` hold; the windows sum to the total; a cache that holds all URLs misses each once."""
+    """All bounds of `check` hold; the windows sum to the total; a cache with room for all URLs misses each URL once."""
     stream = stream_of(items)
     found = {}
     for policy in POLICIES:
@@ -197,7 +197,7 @@ def test_lru_by_stack_distance_is_lru_by_list(crawl: Stream) -> None:
 
 
 def test_lru_compacts_its_slots() -> None:
-    """With few items and many requests, the slots are exhausted hundreds of times."""
+    """In a small cache with many requests, LRU exhausts its slots hundreds of times."""
     items = np.random.default_rng(1).integers(300, size=200_000)
     stream = Stream(items.astype(np.uint64))
     assert misses("LRU", stream, [250]).sum() == lru_by_list(stream.ids.tolist(), 250)

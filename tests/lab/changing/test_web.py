@@ -30,7 +30,7 @@ def _get(web: ChangingWeb, path: str, now: float, **headers: str):  # type: igno
 
 @pytest.mark.parametrize("process", ["poisson", "bursty", "together"])
 def test_pages_change_at_the_configured_rate(process: str) -> None:
-    """The mean over 400 pages and 1000 days is within 5 % of the host's rate."""
+    """The mean change rate of 400 pages over 1000 days is within 5 % of the host's rate."""
     web = _web(process=process, pages=400, directories=40, spread=0.5)
     found = sum(map(len, web.changes)) / 400 / (1000 * DAY)
     assert found == pytest.approx(1.0 / (20 * DAY), rel=0.05)

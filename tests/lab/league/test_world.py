@@ -1,4 +1,4 @@
-"""Test the world of the league: signals, changes and budgets of each arm; the score against a second computation."""
+"""Test the world of the league: signals, changes and budgets of each arm; a second computation gives the same score."""
 
 import math
 

@@ -290,7 +290,7 @@ def test_a_stamp_in_the_markup_is_a_change_only_where_any_byte_counts(
 
 
 def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Joint]) -> None:
-    """By simhash, one word in hundreds is no change; but each copy is compared with the last change, so words add up."""
+    """By simhash, one word in hundreds does not count; but copies are compared with the last change, so words add up."""
     joint = open_joint(**ON, pages={"change": "simhash", "simhash_distance": 6})
     words = [f"word{n}" for n in range(400)]
     joint.follow("http://a.org/", fetch("http://a.org/", f"<p>{' '.join(words)}".encode()))

@@ -142,7 +142,7 @@ def test_a_session_is_copied_once_per_full_handshake() -> None:
 
 
 def test_sessions_of_the_most_recent_hosts_are_kept() -> None:
-    """A session that is resumed becomes the most recent one, although it is not copied again."""
+    """A session that is resumed becomes the most recent session, although it is not copied again."""
 
     async def play() -> None:
         client = make_client(small(tls="record"))
@@ -275,7 +275,7 @@ def test_handshake_has_its_own_time_limit() -> None:
 
 
 def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
-    """Handshake steps run in order of arrival until the share of a turn is used up; an error in one loses no other."""
+    """Handshake steps run in order of arrival until the share of a turn is used up; if one fails, the others run."""
     now, taken, turn = 0.0, [], 0
 
     def step(number: int) -> None:

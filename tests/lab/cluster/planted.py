@@ -351,7 +351,7 @@ def _tail_trusted() -> list[tuple[Any, str, Any]]:
 
 
 def _loss_not_told() -> list[tuple[Any, str, Any]]:
-    """Bug: a peer that has lost confirmed links is not told of the loss; its queue just starts over."""
+    """Bug: the loss of confirmed links is not reported to the peer that lost them; its queue just starts over."""
     greet = Spool.greet
 
     def silent(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:

@@ -91,7 +91,7 @@ def test_never_fails(content: bytes, declared: str) -> None:
     ).flatmap(lambda piece: st.integers(1, 4000).map(lambda count: piece * count))
 )
 def test_the_prescan_is_linear(content: bytes) -> None:
-    """With backtracking, long runs of one token would take minutes."""
+    """If the prescan backtracked, long runs of one token would take minutes."""
     to_utf8(b"<meta " + content + b"charset")
 
 

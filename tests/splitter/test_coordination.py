@@ -265,7 +265,7 @@ def test_an_echo_from_before_a_restart_is_ignored() -> None:
 
 
 def test_a_message_is_handled_without_reading_other_peers() -> None:
-    """A process receives a message of each peer per heartbeat: if it read all peers each time, costs would be N squared."""
+    """A process gets a message of each peer per heartbeat: if it read all peers each time, costs would be N squared."""
     views = Views(4)
     views.tell_all(2)
     for name in ("p1", "p2"):

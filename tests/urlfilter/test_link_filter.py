@@ -1,4 +1,4 @@
-"""Test the path from raw hrefs to accepted links, with and without the memo of earlier results."""
+"""Test how raw hrefs become accepted links, with and without the memo of earlier results."""
 
 import numpy as np
 import pytest
@@ -208,7 +208,7 @@ TestMemoEqualsNoMemo.settings = settings(max_examples=60, stateful_step_count=12
 @given(st.sampled_from(BASES), st.lists(hrefs, max_size=8), encodings)
 @settings(max_examples=200)
 def test_take_is_resolve_verdict_and_fingerprint(base: str, page: list[str], encoding: str) -> None:
-    """The model resolves each href separately with `resolve`; results are unique by fingerprint."""
+    """The model calls `resolve` for each href; results are unique by fingerprint."""
     links = intake("any")
     links.filter_links(base, page, encoding)
     model: dict[int, str] = {}

@@ -62,7 +62,7 @@ def test_repeats_agrees_with_the_pattern_of_heritrix(path: str, repeats_max: int
 def test_the_verdict_on_a_directory_holds_for_its_files(
     path: str, name: str, segments_max: int, repeats_max: int
 ) -> None:
-    """A rule or "" for a directory is the verdict on each of its files.
+    """If the verdict on a directory is a rule or "", it is the verdict on each file in it.
 
     None means that the verdict depends on the file.
     """

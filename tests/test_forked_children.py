@@ -1,4 +1,4 @@
-"""Test forked children: they do their work, exit with its code, and notice the end of their parent."""
+"""Test forked children: they do their work, exit with the code that it returns, and notice the end of their parent."""
 
 import asyncio
 import signal

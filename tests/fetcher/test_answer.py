@@ -75,7 +75,7 @@ def test_bytes_after_the_end_make_the_connection_unusable() -> None:
 
 
 def test_tiny_chunks_are_bounded_in_number_and_memory() -> None:
-    """A chunk of two bytes takes 7 bytes on the wire; each read adds only one piece in memory, not one per chunk."""
+    """A chunk of two bytes takes 7 bytes on the wire; each read adds a single piece in memory."""
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     flood, reads = b"2\r\nab\r\n" * 9000, 0

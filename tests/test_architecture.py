@@ -385,7 +385,7 @@ COMMANDS = {"cli", "lab/commands", "bench"}
 
 
 def test_class_and_file_names_are_unique() -> None:
-    """Public class names are unique, and so are file names, except those of `ALIKE` and `COMMANDS`."""
+    """Public class names are unique, and so are file names, except the names in `ALIKE` and `COMMANDS`."""
     classes: dict[str, list[str]] = {}
     files: dict[str, list[str]] = {}
     for path in sorted(ROOT.rglob("*.py")):

@@ -84,7 +84,7 @@ class Crash(BaseException):
 
 
 class DurableImage:
-    """Keeps what survives a power cut: file names as of the last sync of their folder, bytes as of that of their file."""
+    """Keeps what survives a power cut: names as of the last sync of the folder, bytes as of the last sync of the file."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._names: dict[str, dict[str, int]] = {}

@@ -658,7 +658,7 @@ def test_ports_of_other_protocols_are_not_connected_to() -> None:
 def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
     """Two bodies of 600 bytes share a memory limit of 500.
 
-    The second is read only after the owner of the first has released it.
+    The second body is read only after the owner of the first has released the first.
     """
 
     async def play() -> None:

@@ -281,7 +281,7 @@ def test_overrides_change_the_gap_of_a_part_of_the_web() -> None:
 class Robots(OpenRobots):
     """A robots cache that requires a fetch of robots.txt, denies `/no` and waits for unreachable hosts.
 
-    Its Crawl-delay is 5 s.
+    The Crawl-delay of the robots.txt is 5 s.
     """
 
     def __init__(self, unreachable_until: float = 0.0) -> None:

@@ -133,5 +133,5 @@ def links_of(change: Change) -> list[tuple[str, int, int, int]]:
 
 
 def counted(change: Change) -> dict[str, int]:
-    """Return the counts of the change, except those of stored and kept objects."""
+    """Return the counts of the change, except the counts of stored and kept objects."""
     return {name: n for name, n in change.counts.items() if not name.startswith(("stored.", "kept."))}

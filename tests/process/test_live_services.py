@@ -188,7 +188,7 @@ def test_a_known_page_goes_to_the_refresh_schedule(fresh: Shown, monkeypatch: py
 
 
 def test_signals_are_confirmed_once_they_are_durable(fresh: Shown) -> None:
-    """Otherwise the answer would confirm a signal that a crash could still lose."""
+    """If the answer came earlier, it would confirm a signal that a crash could still lose."""
     committed: list[int] = []
 
     async def kept() -> bool:

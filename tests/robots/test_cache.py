@@ -252,7 +252,7 @@ def test_a_damaged_copy_is_fetched_again(value: bytes) -> None:
 
 
 def test_memory_is_bounded_by_bytes_too() -> None:
-    """One huge file must not take the memory of thousands of small ones."""
+    """One huge file must not take the memory of thousands of small files."""
     huge = b"user-agent: *\n" + b"".join(b"disallow: /%d\n" % number for number in range(3000))
     cache = _cache(entries_max=16)
     for number in range(40):

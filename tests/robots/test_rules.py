@@ -34,7 +34,7 @@ def _target(url: str) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['test']}-{case['url'][-20:]}")
 def test_google_expectations(case: dict) -> None:
-    """The expected verdicts are those of google/robotstxt, robots_test.cc, except for the extension named above."""
+    """The expected verdicts are from google/robotstxt, robots_test.cc, except for the extension named above."""
     rules = parse(case["robots"].encode(), case["agent"])
     expected = case["allowed"]
     if case["test"] == "ID_Encoding" and (encoded := ENCODED_BY_CALLER.get(case["url"])):

@@ -146,7 +146,7 @@ def test_a_missing_process_does_not_change_the_shares_of_the_others() -> None:
 
 
 def test_a_restarted_process_counts_as_uninformed_until_it_echoes_a_message() -> None:
-    """Until the restarted process echoes their messages, the others use no more than their equal shares."""
+    """Until the restarted process echoes their messages, the other processes use no more than their equal shares."""
     views = Views(2)
     views.progress["p0"].work = 99
     views.tell_all(3)

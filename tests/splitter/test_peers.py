@@ -518,7 +518,7 @@ def test_tls_files_must_be_readable(tmp_path: Path, authority: Path) -> None:
 
 
 def test_unidentified_clients_are_logged_once_a_minute() -> None:
-    """The first client is logged at once; the others are counted."""
+    """The first such client is logged at once; later clients are only counted."""
     strangers = Strangers()
     said = [strangers.note("no magic", float(now)) for now in range(1000, 1200)]
     assert [line for line in said if line] == [

@@ -189,7 +189,7 @@ def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None
 
 
 def test_a_new_key_is_unmarked(form: type) -> None:
-    """By section 3.4 of the paper, only a hit marks a key: of two keys in a full cache, the one requested twice stays."""
+    """By section 3.4 of the paper, only a hit marks a key: of two keys in a full cache, the key requested twice stays."""
     cache = form(1)
     a, b, c = key(0, 1, 1), key(1, 1, 1), key(0, 2, 1)
     for one in (a, b, b, c):

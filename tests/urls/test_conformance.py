@@ -1,6 +1,6 @@
 """Test URL forms with external data.
 
-Web-platform-tests (URLs, percent-encoding, IDNA) and the public suffix list's tests.
+The data are web-platform-tests (URLs, percent-encoding, IDNA) and the tests of the public suffix list.
 """
 
 import json

@@ -65,7 +65,7 @@ def test_only_consecutive_redirects_to_the_same_path_prove() -> None:
 
 
 def test_an_authority_that_answers_is_not_an_alias() -> None:
-    """The site serves some pages over plain http and redirects only the others."""
+    """The site serves some pages over plain http and redirects only its other pages."""
     equivalences = Equivalences()
     equivalences.answered("http://h.example/page")
     assert prove(equivalences, "http://h.example", "https://h.example") == [False] * PROOFS

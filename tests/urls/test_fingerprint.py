@@ -60,7 +60,7 @@ def test_fingerprint_follows_the_formula(url: str, domain: str, method: str) -> 
 
 
 def test_golden_values() -> None:
-    """These values must never change: a change of any of them makes stored crawls unreadable.
+    """These fingerprints must never change: a change of any of them makes stored crawls unreadable.
 
     The values were first computed with mmh3 5.3.1 and hashlib of Python 3.11.
     """

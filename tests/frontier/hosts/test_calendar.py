@@ -82,7 +82,7 @@ def test_adding_many_slots_equals_adding_them_one_by_one(waits: list[float], bef
 
 
 def test_many_hosts_due_at_once_are_released_in_portions() -> None:
-    """One call of `expire` examines a bounded number of slots; `next_due` reports that more are due."""
+    """A call of `expire` examines a bounded number of slots; `next_due` reports that more are due."""
     calendar = Calendar(table(10))
     for slot in range(10):
         calendar._hosts.ready[slot] = 1e9

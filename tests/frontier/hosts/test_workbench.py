@@ -89,7 +89,7 @@ def test_a_later_plan_replaces_the_earlier_one() -> None:
 
 
 def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
-    """They stay because their connections are still open.
+    """Such hosts stay because their connections are still open.
 
     A host enters the front only when a host of the front is idle or waits long.
     """
@@ -111,7 +111,7 @@ def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
 
 
 def full_front(count: int, unloaded: list[int] | None = None) -> Workbench:
-    """Return a workbench with eight hosts in the front and the others in the back queue, all ready."""
+    """Return a workbench whose hosts are all ready: eight are in the front, the other hosts in the back queue."""
     work, _, hosts = bench(count, unloaded=unloaded)
     for host in hosts[:8]:
         work.enter(host)

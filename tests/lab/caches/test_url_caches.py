@@ -219,7 +219,7 @@ def test_the_shipped_table_is_within_two_percent_of_clock(crawl: Stream) -> None
 def test_a_scan_does_not_harm_the_contenders() -> None:
     """A small set is requested again and again between scans of new URLs.
 
-    LRU keeps none of the set, the other policies keep most of it.
+    LRU keeps nothing of the set; the other policies keep most of it.
     """
     hot = np.arange(40)
     rounds = [np.concatenate([hot, hot, 1000 + 70 * k + np.arange(70)]) for k in range(200)]

@@ -102,7 +102,7 @@ def test_an_end_known_under_other_limits_is_not_recalled(monkeypatch: pytest.Mon
 def test_a_returning_process_informs_one_that_missed_the_end(
     cut_off: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process is cut off at the end for longer than the patience of the others.
+    """At the end of the crawl, a process is cut off for longer than the other processes wait.
 
     Then one of the two other processes is restarted.
     """

@@ -53,7 +53,7 @@ def test_a_feed_signals_large_changes_and_a_third_of_those_of_unknown_size() -> 
 def test_minor_edits_do_not_count_in_their_arm() -> None:
     made = history([*CHANGES, (1, 60.0, 2, 1)])
     counted = [len(times) for times in worlds.build([made], "minor", days=100).changes]
-    assert counted == [0, 2, 1]  # changes of at most two lines are dropped, those of unknown size are kept
+    assert counted == [0, 2, 1]  # changes of at most two lines are dropped, changes of unknown size are kept
 
 
 def test_mixed_assigns_each_kind_of_signal_to_some_sites() -> None:

@@ -1,4 +1,4 @@
-"""Test the commands that a process answers, and the one-line error for each invalid request."""
+"""Test the commands that a process answers, and that each invalid request gets an error of one line."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path

@@ -124,7 +124,7 @@ class Run:
             self.canned.answers.setdefault(each.url, []).append(each)
 
     def see_through(self, fetch_task: FetchTask) -> Change:
-        """Run a fetch task and commit the one change it ends with."""
+        """Run a fetch task and commit the single change with which it ends."""
         asyncio.run(self.fetch_tasks.run(fetch_task))
         (maker,) = self.makers
         self.makers.clear()

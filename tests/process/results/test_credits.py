@@ -180,7 +180,7 @@ def test_a_credit_has_the_owners_bucket_and_is_one_per_page(open_joint: Open) ->
 
 @pytest.mark.parametrize("times", [0, PASSES_MAX - 1, PASSES_MAX])
 def test_a_credit_is_passed_on_a_bounded_number_of_times(open_joint: Open, times: int) -> None:
-    """Two pages redirect to each other, so each of two processes would pass the credit on to the other."""
+    """Two pages redirect to each other, so two processes would pass the credit back and forth."""
     joint = open_joint(names=NAMES, **TREE)
     here, there = own_page(joint), foreign_hub(joint)
     values = {"via": joint.fingerprint(there), "flags": _NEWS}

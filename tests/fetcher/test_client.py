@@ -741,7 +741,7 @@ def test_the_guard_checks_each_socket() -> None:
     [(b"", Outcome.HEADER_TIMEOUT, ""), (head("Content-Length: 9") + b"part", Outcome.TRUNCATED, "time")],
 )
 def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, truncated: str) -> None:
-    """The request ends as if its time limit had passed: the bytes received are kept."""
+    """The request ends as if its time limit had passed: the bytes received so far are kept."""
 
     class Needed:
         asked = 0

@@ -188,7 +188,7 @@ def test_a_crash_at_any_write_of_a_compaction_leaves_a_whole_queue(monkeypatch: 
 
 
 def test_an_outbox_that_was_compacted_can_be_compacted_again() -> None:
-    """The entries of the first compaction and those appended since are merged; no old entry remains."""
+    """The entries of the first compaction and entries appended since then are merged; no old entry remains."""
     rng = random.Random(5)
     store = MemoryStore()
     outbox = Outbox(store, ["p1"], CONFIG, rng)

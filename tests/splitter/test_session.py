@@ -69,7 +69,7 @@ def test_a_small_bound_of_a_frame_makes_more_frames(monkeypatch: pytest.MonkeyPa
 def test_a_long_queue_leaves_a_frame_at_a_time_until_the_window_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The owner commits the first entries while the next ones are read from the queue."""
+    """The owner of the links commits the first entries while the next entries are read from the queue."""
     monkeypatch.setattr("crawler.splitter.session._FRAME_BYTES", 700)
     one, other, ends = streaming()
     spool = one.outbox.spools["p1"]

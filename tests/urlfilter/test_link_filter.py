@@ -81,7 +81,7 @@ def test_hrefs_that_depend_on_the_whole_base(href: str) -> None:
 
 
 def test_encodings_do_not_mix() -> None:
-    """One href on two pages of a directory with different encodings gives two URLs."""
+    """The same href on two pages of a directory gives two URLs if the pages have different encodings."""
     links = intake()
     for encoding, query in (
         ("utf-8", "%C3%A4"),
@@ -255,7 +255,7 @@ def test_directories_share_verdicts_on_urls(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_memory_is_bounded_by_bytes() -> None:
-    """Hostile pages cannot exceed the bound: each is in a new directory, or has hrefs of the largest length."""
+    """Hostile pages, each in a new directory or with hrefs of the largest length, cannot exceed the memory bound."""
     links = intake("any", memo_bytes_max=50_000)
     for number in range(200):
         links.filter_links(f"http://h/{number}/", [])

@@ -140,7 +140,7 @@ def test_a_hop_never_shortens_a_wait() -> None:
 
 @given(st.floats(0.1, 5000), st.lists(st.floats(0, 3), min_size=1, max_size=80))
 def test_rate_has_no_bursts(limit: float, pauses: list[float]) -> None:
-    """Any window of length T contains at most rate * (T + 100 ms) + 1 starts, whatever pauses came before."""
+    """In any period of length T, at most rate * (T + 100 ms) + 1 requests start, whatever pauses came before."""
     rate, now, starts = Rate(limit), 1000.0, []
     for pause in pauses:
         now = max(now + pause, rate.ready_at())

@@ -12,7 +12,7 @@ from tests.frontier.model import Crawl, config, fetched, link
 
 
 def test_trickling_hosts_take_no_fetch_slots_from_prompt_hosts() -> None:
-    """40 hosts that send slowly and 4 prompt ones share 10 slots: the prompt ones proceed as if they were alone."""
+    """40 slow hosts and 4 prompt hosts share 10 slots: the prompt hosts are fetched as if they were alone."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         return fetched(fetch_task.url, took=60.0 if fetch_task.hostname.startswith("tar") else 0.1)
@@ -73,7 +73,7 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
 
 
 def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
-    """A slot is reclaimed after 5 s from a host that has never answered, after `crowded_timeout` from a slow one."""
+    """A host that has never answered loses its slot after 5 s, a slow host after `crowded_timeout`."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 1.0, crowded_timeout=15.0)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(7)]

@@ -100,7 +100,7 @@ STORED += ("failures", "refusals", "cause", "maps")
 
 @pytest.mark.parametrize("chunk", [1, 3, 65_536])
 def test_short_and_full_records_are_restored(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    """A short record is used if all omitted fields are 0; both ways of packing agree, and loading restores them."""
+    """A record is short if all fields that it omits are 0; both ways of packing agree; loading restores all fields."""
     monkeypatch.setattr(table_module, "_OPEN_CHUNK", chunk)
     table, store, rng = HostTable(), MemoryStore(), random.Random(2)
     batch, names = store.batch(), {}
@@ -134,7 +134,7 @@ def test_short_and_full_records_are_restored(monkeypatch: pytest.MonkeyPatch, ch
 
 
 def test_ready_times_set_by_opening_are_not_stored() -> None:
-    """After an unclean stop, every new host waits for its delay, counted from opening; this is not stored."""
+    """After an unclean stop, every new host waits for its delay, counted from opening; this ready time is not stored."""
     table = HostTable()
     table.opened_at = 100.0
     slots = [table.insert(number << 8 | 1) for number in range(3)]

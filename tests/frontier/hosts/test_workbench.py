@@ -1,4 +1,4 @@
-"""Test the workbench: the structures that hold hosts, and the queue of hosts at an address."""
+"""Test the workbench, which consists of the structures that hold hosts, and the queue of hosts at an address."""
 
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.addresses import Addresses

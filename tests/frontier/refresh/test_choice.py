@@ -167,7 +167,7 @@ def test_a_jump_of_importances_moves_the_level() -> None:
 
 
 def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
-    """One host has half of all pages and a quarter of the fetches; all other pages stay as fresh as possible."""
+    """One host has half of all pages and a quarter of the fetches; the pages of other hosts stay as fresh as possible."""
     rng = np.random.default_rng(3)
     size, rate = 400, 40.0
     rates = rng.gamma(0.6, 1.0, size) * 0.2 + 1e-6

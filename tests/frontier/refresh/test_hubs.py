@@ -55,7 +55,7 @@ def test_without_weight_a_hub_is_an_ordinary_page() -> None:
 
 
 def test_a_far_more_valuable_hub_goes_first_while_the_level_lags() -> None:
-    """For forty days most fetches go elsewhere, so that all pages are late and their keys in the heap are outdated."""
+    """For forty days, most fetches go to other pages, so all pages here are late and their keys in the heap outdated."""
     made, pages = schedule_of(600, 10.0 / DAY)
     hub, asked, now, most = pages[7], 0.0, 0.0, 0.0
     while now < 320 * DAY:
@@ -174,7 +174,7 @@ def test_the_state_of_a_hub_is_restored() -> None:
 
 
 def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
-    """Half of 200 pages are gone.
+    """Of 200 pages, 100 are gone.
 
     If the gone pages were fetched every 16 days, the longest wait, they would take a quarter of one fetch per hour.
     """

@@ -33,7 +33,7 @@ def lru_by_list(items: list[int], size: int) -> int:
 def min_by_search(items: list[int], size: int) -> int:
     """Implement Belady's cache by its definition.
 
-    Of the cached items and the missed one, it evicts the item whose next use is latest.
+    Of the cached items and the missed item, the cache evicts the item whose next use is latest.
     """
 
     def next_use(item: int, now: int) -> int:

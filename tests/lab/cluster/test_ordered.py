@@ -1,4 +1,4 @@
-"""Test whole processes with a URL order: kills and power cuts while waiting URLs are moved lose and repeat no URL."""
+"""Test whole processes with a URL order: if one is killed while URLs are moved, no URL is lost or fetched twice."""
 
 from typing import Any
 

@@ -177,7 +177,7 @@ def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:
 def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
     """`retire` and `why` must not read all entries of a queue in one turn of the event loop.
 
-    A million entries take seconds.
+    It takes seconds to read a million entries.
     """
     monkeypatch.setattr(discovery_intake, "RETIRED_AT_ONCE", 10)
     monkeypatch.setattr(views, "EXPLAINED_AT_ONCE", 10)

@@ -252,7 +252,7 @@ def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.Mon
 def test_a_loop_is_blocked_after_some_checks_without_a_turn(
     turns: str, said: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A blocked loop is logged once, and again only after it has run a turn. `t`: it ran a turn before this check."""
+    """A blocked loop is logged once, and again only after it has run a turn, which a `t` in `turns` stands for."""
     dog = Watchdog(10.0)
     looks = iter(turns)
 

@@ -618,7 +618,7 @@ def test_a_refresh_that_redirects_is_followed_as_discovery(refreshing: Joint) ->
 
 
 def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
-    """The page remains stored, and the schedule decides when to try again."""
+    """After a failed refresh, the page remains stored, and the schedule decides when to try again."""
     joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, outcome=Outcome.TEMPORARY, blame=Blame.URL, status=500))

@@ -81,7 +81,7 @@ def test_hrefs_that_depend_on_the_whole_base(href: str) -> None:
 
 
 def test_encodings_do_not_mix() -> None:
-    """The same href on two pages of a directory gives two URLs if the pages have different encodings."""
+    """If two pages of a directory have different encodings, an href that both contain gives two URLs."""
     links = intake()
     for encoding, query in (
         ("utf-8", "%C3%A4"),

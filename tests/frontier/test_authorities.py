@@ -106,7 +106,7 @@ def test_ports_are_distinguished_from_ipv6_addresses() -> None:
 def test_unknown_ports_take_one_turn_in_nine_of_a_host() -> None:
     """40 dead ports were added before 100 pages.
 
-    The first tries of two dead ports are at least eight gaps of 5 s (Crawl-delay) apart.
+    Once the Crawl-delay of 5 s is known, the first tries of two ports are at least eight such gaps apart.
     """
     crawl = Crawl(robots=Robots(), answer=dead_ports)
     crawl.add([link(f"http://a.org:{port}/") for port in range(1, 41)])

@@ -505,7 +505,7 @@ def test_arms_divide_the_pages_and_report_their_freshness(open_joint: Callable[.
 
 
 def test_a_process_with_unused_rate_reports_itself_idle(open_joint: Callable[..., Joint]) -> None:
-    """The process reports that it is idle, and its level; its share falls until other processes have the unused rate."""
+    """The process reports itself idle; the factor `tilt` of its share falls until other processes use the free rate."""
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
     refresh, waited = refresh_of(joint), 0.0

@@ -1,4 +1,4 @@
-"""Print as JSON the results of all refresh computations for fixed input; compiled and interpreted kernels must agree.
+"""Print the results of all refresh computations for fixed input as JSON; both forms of the kernels must agree.
 
 python -m tests.canned_refresh FOLDER
 """
@@ -25,7 +25,7 @@ SETTINGS = (
     Settings(neighbourhood=False, pooling=False, max_age=90 * DAY),
     *(Settings(policy=policy) for policy in ("uniform", "interval", "azar-lds")),
 )
-PARAMETERS = (  # one row for each way in which a crawl value is computed, and one for signals in waves
+PARAMETERS = (  # one row for each formula of the crawl value, and one row for signals in waves
     (1.0, 0.1 / DAY, 0.5, 0.2 / DAY),
     (2.0, 0.1 / DAY, 1.0, 0.2 / DAY),
     (1.0, 0.1 / DAY, 0.6, 0.0),
@@ -129,7 +129,7 @@ def rounded(value: Any) -> Any:
 
 
 def canned(folder: Path) -> Any:
-    """Return all results after a round trip through JSON."""
+    """Compute all results; return them after a round trip through JSON."""
     found = {"schedules": [scheduled(settings) for settings in SETTINGS], "joint": joined(folder)}
     return rounded(json.loads(json.dumps(found)))
 

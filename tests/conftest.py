@@ -1,4 +1,4 @@
-"""Settings of all tests: hypothesis without deadlines (the machine may be busy), tests in random order.
+"""Settings of all tests: hypothesis has no deadlines (the machine may be busy); tests run in random order.
 
 `CRAWLER_TEST_ORDER=SEED` repeats an order, `CRAWLER_TEST_ORDER=file` keeps the order of the files. The header of a
 run prints the seed.
@@ -56,7 +56,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect garbage after a test that opens servers, so that a socket left open is an error of that test."""
+    """Collect garbage after a test that opens servers, so that a socket left open fails this test and no later one."""
     yield
     if request.node.nodeid.startswith(LISTENS):
         gc.collect()

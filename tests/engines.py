@@ -1,4 +1,4 @@
-"""The storage engines that can be tested on this machine: those whose packages are installed."""
+"""The storage engines that can be tested on this machine, because their packages are installed."""
 
 import importlib.util
 

@@ -9,12 +9,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def installed(name: str) -> ModuleType:
-    """Return the module as installed: compiled, if it was compiled at installation."""
+    """Return the installed module, which is compiled if it was compiled at installation."""
     return importlib.import_module(name)
 
 
 def interpreted(name: str) -> ModuleType:
-    """Return the source of the module, interpreted, as a second module with another name."""
+    """Load the source of the module as a second, interpreted module with another name, and return that module."""
     path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
     spec = importlib.util.spec_from_file_location(f"interpreted_{name.replace('.', '_')}", path)
     assert spec is not None and spec.loader is not None

@@ -51,16 +51,16 @@ STAGES = {
     "pages",
     "consent",
 }
-# Stage -> the stages it may import, with the reason.
+# Stage -> the other stages that it may import, with the reason.
 EXCEPTIONS = {
-    "frontier": {"freshness", "robots"},  # schedules by crawl value; checks robots.txt before a page
+    "frontier": {"freshness", "robots"},  # it schedules by crawl value, and checks robots.txt before a page
     "consent": {
         "robots",
         "extract",
-    },  # matches paths like robots.txt; reads Link headers, directives and XML
-    "render": {"pages"},  # compares the visible text of a page before and after
+    },  # it matches paths as robots.txt does, and reads Link headers, directives and XML
+    "render": {"pages"},  # it compares the visible text of a page before and after rendering
 }
-# The layers, lowest first: each imports only modules of the lines above its own.
+# The layers, lowest first: a layer imports only modules from the lines above its own line.
 LAYERS = (
     SHARED,
     STAGES,
@@ -79,7 +79,7 @@ AGAINST_LAYERS = {
     ("__init__", "api"): "the Python API, imported when it is asked for",
     ("supervision", "cli"): "a child logs in the form that the command line gave",
 }
-# Files that may wait, do I/O and read clocks. All others get `now` as an argument and have plain objects.
+# Files that may wait, do I/O and read clocks. All other files get `now` as an argument and have plain objects.
 SHELL = {
     "process/process.py",
     "process/live_services.py",
@@ -216,7 +216,7 @@ def _top(relative: str) -> str:
 
 
 def _used(path: Path) -> set[str]:
-    """Return the folders and root modules of the crawler that a file imports, without the one that it belongs to."""
+    """Return the folders and root modules of the crawler that a file imports, except the folder that it is in."""
     used = {name.split(".")[1] for name in _imports(path) if name.startswith("crawler.")}
     return used - {_top(_relative(path))}
 
@@ -240,7 +240,7 @@ def test_folders_import_only_lower_layers() -> None:
     )
 
 
-# The layers of `process/`, lowest first: its folders, then the modules that join them. Each imports only earlier lines.
+# The layers of `process/`, lowest first: its folders, then the modules that join them. None imports from a later line.
 PROCESS_FLOORS = (
     "lifecycle",
     "committing",
@@ -257,7 +257,7 @@ AGAINST_PROCESS_FLOORS: dict[tuple[str, str], str] = {}
 
 
 def test_folders_of_process_import_only_lower_layers() -> None:
-    """No folder of `process/` imports a folder of a higher layer."""
+    """No folder or module of `process/` imports from a higher layer."""
     floor = {name: number for number, name in enumerate(PROCESS_FLOORS)}
     against = set()
     for path in (ROOT / "process").rglob("*.py"):
@@ -295,7 +295,7 @@ def test_imports_have_no_cycles() -> None:
 
 
 def test_the_lists_are_current() -> None:
-    """Every exception listed in this file names existing code that needs the exception."""
+    """Every exception that this file lists names existing code that still needs it."""
     imports = {_relative(path): {name.split(".")[0] for name in _imports(path)} for path in _modules()}
     assert {file for file in SHELL if not imports.get(file, set()) & SHELL_IMPORTS} == set()
     assert {
@@ -328,7 +328,7 @@ CLIENT_CALLS = {
     "ClientSession", "open_connection", "create_connection", "create_datagram_endpoint", "sock_connect", "urlopen",
     "connect", "connect_ex",
 }  # fmt: skip
-# File -> (the modules and calls it may use, the purpose). The lab and the benchmarks are not part of a crawl.
+# File -> (the modules and calls that the file may use, the purpose). The lab and the benchmarks are not part of a crawl.
 CLIENTS_ALLOWED: dict[str, tuple[set[str], str]] = {
     "splitter/peers.py": ({"create_connection"}, "links to the other processes of the crawl"),
     "serve/server.py": (
@@ -344,7 +344,7 @@ CLIENTS_ALLOWED: dict[str, tuple[set[str], str]] = {
 
 
 def _clients(path: Path) -> set[str]:
-    """Return the modules and calls of a file that could send data; calls with `sock` go to a child process."""
+    """Return the modules and calls of a file that could send data, except calls with `sock` (to a child process)."""
     found = {name for name in _imports(path) if name in CLIENT_NAMES}
     found |= {top for name in _imports(path) if (top := name.split(".")[0]) in CLIENT_MODULES - {"http"}}
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -385,7 +385,7 @@ COMMANDS = {"cli", "lab/commands", "bench"}
 
 
 def test_class_and_file_names_are_unique() -> None:
-    """Public class names are unique, and so are file names, except those of `ALIKE` and `COMMANDS`."""
+    """Public class names are unique, and so are file names, except the names in `ALIKE` and `COMMANDS`."""
     classes: dict[str, list[str]] = {}
     files: dict[str, list[str]] = {}
     for path in sorted(ROOT.rglob("*.py")):

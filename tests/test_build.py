@@ -77,7 +77,7 @@ def compile_as(content: bytes, calls: list[str]) -> Callable[[Any, Any], None]:
 def test_a_kernel_is_compiled_once_for_all_checkouts(
     build: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A second installation, such as one with other extras, once compiled every kernel again."""
+    """A second installation, for example with other extras, once compiled every kernel again."""
     from setuptools.command.build_ext import build_ext
 
     calls: list[str] = []

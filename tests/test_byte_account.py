@@ -8,7 +8,7 @@ from crawler.byte_account import ByteAccount
 def test_all_owners_finish_in_any_order() -> None:
     """Forty bodies share a limit of 100 bytes; a waiting body does not grow.
 
-    All are completed, even if the account is full.
+    All bodies are completed, even if the account is full.
     """
     for seed in range(100):
         generator = random.Random(seed)
@@ -37,11 +37,11 @@ def test_all_owners_finish_in_any_order() -> None:
 
 
 def test_complete_bodies_that_wait_are_bounded() -> None:
-    """Complete bodies of 10 bytes that wait for the parser exceed the limit by an eighth at most; others must wait."""
+    """Complete bodies that wait for the parser exceed the limit by at most an eighth; then other bodies must wait."""
     account: ByteAccount[int] = ByteAccount(100, small=0)
     left = dict.fromkeys(range(40), 10)
     whole: list[str] = []
-    grown = list(left)  # owners that may grow
+    grown = list(left)  # owners whose bodies may grow
     most = 0
     while left:
         while grown:
@@ -83,7 +83,7 @@ def test_first_come_first_served_and_the_oldest_always() -> None:
 
 
 def test_charged_bytes_stop_others_until_they_are_released() -> None:
-    """While the bodies being parsed exceed the limit, no owner may receive more; afterwards the waiting owner may."""
+    """While the bodies being parsed exceed the limit, no owner may receive bytes; afterwards the waiting owner may."""
     account: ByteAccount[str] = ByteAccount(100, small=0)
     for number in range(20):
         account.charge(number, 50)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_the_numbers_are_those_that_are_stored() -> None:
-    """The numbers are stored: sitemap 0, feed 1, indexnow 2, websub 3, signal 4, headers 5, listing 6, other 7."""
+    """Stored numbers are sitemap 0, feed 1, indexnow 2, websub 3, signal 4, headers 5, listing 6, other 7."""
     stored = ("sitemap", "feed", "indexnow", "websub", "signal", "headers", "listing", "other")
     assert stored == NAMES and [source.number for source in SIGNAL_SOURCES] == list(range(8))
 
@@ -70,7 +70,7 @@ def test_fates_are_counted_and_the_first_are_listed_with_their_urls() -> None:
 
 
 def test_the_owner_of_a_sent_signal_is_not_counted_as_a_reason() -> None:
-    """`why` counts the reasons for refusals; the owner to which a signal was sent is recorded only with its URL."""
+    """The field `why` counts reasons for refusals; the owner to which a signal was sent is recorded only with the URL."""
     said = Signalled()
     said.record("http://x/", Fate.SENT, "p2")
     assert said.why == {} and said.urls[0].why == "p2" and said.sent == 1

@@ -1,4 +1,4 @@
-"""Test forked children: they do their work, exit with its code, and notice the end of their parent."""
+"""Test forked children: they do their work, exit with the code that it returns, and notice the end of their parent."""
 
 import asyncio
 import signal
@@ -35,7 +35,7 @@ def test_children_talk_and_end_with_the_code_of_their_work() -> None:
 
 
 def test_each_child_sees_the_end_of_its_link_while_siblings_live() -> None:
-    """A child must not inherit the parent's ends of its siblings' pipes, or the siblings would wait forever."""
+    """If a child inherited the parent's ends of its siblings' pipes, the siblings would wait forever."""
     children = fork_children(lambda link: 7 if link.recv(1) == b"" else 1, 3)
     for child in children:
         child.link.close()

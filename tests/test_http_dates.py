@@ -20,7 +20,7 @@ def _result(parse: object, text: str) -> object:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_any_text_is_read_as_the_email_parser_reads_it(seed: int) -> None:
-    """Cover correct dates, dates out of range, and dates in which characters were replaced, inserted or deleted."""
+    """Read correct dates, dates out of range, and dates in which characters were replaced, inserted or deleted."""
     draw = random.Random(seed)
     month = draw.choice(["Jan", "Feb", "Sep", "Dec", "dec", "Foo", "MAY"])
     zone = draw.choice(["GMT"] * 4 + ["EST", "gmt", "-0000", ""])

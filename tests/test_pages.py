@@ -36,9 +36,9 @@ def _headings(page: Path) -> set[str]:
 
 
 def _find(name: str, beside: Path) -> Path | None:
-    """Return the page that `name` means in a text of the folder `beside`.
+    """Return the page that `name` means in a text in the folder `beside`.
 
-    A path from the package, that folder or the project.
+    The name is a path relative to the package, to that folder or to the project.
     """
     return next((base / name for base in (PACKAGE, beside, ROOT) if (base / name).is_file()), None)
 
@@ -92,13 +92,13 @@ def test_every_folder_has_its_page(folder: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=_relative)
 def test_files_that_a_page_names_exist(page: Path) -> None:
-    """A file in backquotes exists relative to the page, the package or the project.
+    """A file that a page names in backquotes exists relative to the page, the package or the project.
 
     A test file may be named without its folder.
     """
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|toml)|(?:tests|scripts|crawler)/[\w/.-]+)`", text):
-        if name != "crawl.toml":  # is a file of a crawl directory
+        if name != "crawl.toml":  # this name means a file of a crawl directory
             found = any((base / name).exists() for base in (page.parent, PACKAGE, ROOT))
             within = ROOT / "tests" if name.startswith("test_") else page.parent
             assert found or any(within.rglob(name)), f"{_relative(page)} names {name}"
@@ -106,7 +106,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=_relative)
 def test_modules_that_a_module_names_exist(path: Path) -> None:
-    """A file in backquotes or at the start of a line exists: in or below the folder, in the package or in the project."""
+    """A file named in backquotes or at the start of a line exists: below the folder, in the package or in the project."""
     text = path.read_text(encoding="utf-8")
     for name in re.findall(r"(?:`|^)((?:[\w-]+/)*[\w-]+\.(?:py|pxd))(?:`| )", text, re.MULTILINE):
         found = any((base / name).exists() for base in (path.parent, PACKAGE, ROOT))

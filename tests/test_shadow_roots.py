@@ -1,4 +1,4 @@
-"""Test shadow roots: their content is part of the page; that of other templates is not."""
+"""Test shadow roots: their content is part of the page; the content of other templates is not."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -28,7 +28,7 @@ Step = Callable[[str], None]
 
 
 def groups() -> list[list[Link]]:
-    """Return the stream: many links to few URLs, so that most links are known."""
+    """Return the stream in groups: many links to few URLs, so that most links are known."""
     generator = random.Random(11)
     return [
         [Link(generator.randrange(160) << 40, f"http://host/{group}/{place}", group) for place in range(12)]

@@ -84,7 +84,7 @@ class Crash(BaseException):
 
 
 class DurableImage:
-    """Keeps the state after a power cut: file names at the last sync of their folder, bytes at that of their file."""
+    """Keeps what survives a power cut: names as of the last sync of the folder, bytes as of the last sync of the file."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._names: dict[str, dict[str, int]] = {}
@@ -100,7 +100,7 @@ class DurableImage:
             self._contents[os.fstat(descriptor).st_ino] = Path(path).read_bytes()
 
     def restore(self, directory: Path) -> None:
-        """Set the directory to the state after the power cut."""
+        """Restore the directory as it would be after a power cut."""
         for folder in ("due", "links"):
             shutil.rmtree(directory / folder, ignore_errors=True)
             (directory / folder).mkdir()
@@ -111,7 +111,7 @@ class DurableImage:
 @pytest.mark.parametrize("occurrence", [1, 2, 5])
 @pytest.mark.parametrize("step", STEPS)
 def test_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, occurrence: int) -> None:
-    """Only synced data survives, so no batch may depend on unsynced data."""
+    """Only synced data survives a power cut, so no batch may depend on unsynced data."""
     left = occurrence
 
     def crash(name: str) -> None:

@@ -23,7 +23,7 @@ def coded(elias_fano, keys: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
-    """Assert that both forms encode `keys` equally, decode them, and find exactly them."""
+    """Assert that kernels of both forms encode `keys` equally, decode them, and find these keys and no others."""
     by_form = {name: coded(elias_fano, keys) for name, elias_fano in ELIAS_FANO.items()}
     for parts in zip(*by_form.values(), strict=True):
         assert all((part == parts[0]).all() for part in parts)
@@ -32,7 +32,7 @@ def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
         decoded = np.empty(len(keys), np.uint64)
         elias_fano.decode(*by_form[name], 0, decoded)
         assert (decoded == keys).all()
-        # From a thousand queries per block, for which the block is decoded, to less than one query per block.
+        # The density goes from a thousand queries per block, which is then decoded, to less than one query per block.
         for step in (1, 40, 300, 2000):
             some = queries[::step].copy()
             known = np.zeros(len(some), np.uint8)
@@ -55,7 +55,7 @@ def test_coded_runs_of_many_blocks(count: int, shape: str) -> None:
 
 
 def test_coded_runs_that_are_dense_clumped_or_far_apart() -> None:
-    """Cover blocks without gaps, blocks with all keys except the fence at one end, and the widest possible block."""
+    """Cover blocks without gaps, blocks whose keys are all at one end except the fence, and the widest possible block."""
     nothing = np.zeros(0, np.uint64)
     dense = np.arange(3 * FENCE_STEP, dtype=np.uint64)
     for keys in (
@@ -80,9 +80,9 @@ def test_a_coded_run_can_be_decoded_from_any_block(elias_fano) -> None:
 
 @pytest.mark.parametrize("queries_a_block", [1, 5, 31, 32, 33, 300])
 def test_coded_runs_are_joined_at_any_density(elias_fano, queries_a_block: int) -> None:
-    """Cover single queries, queries that continue from the previous one, and decoded blocks.
+    """Cover single queries, queries that continue from the previous query, and decoded blocks.
 
-    Most keys are marked before.
+    Some queries are marked as known before the join.
     """
     keys = spread(20 * FENCE_STEP + 3, 2, "even")
     picked = np.random.default_rng(4).permutation(len(keys))[: 20 * queries_a_block]
@@ -107,7 +107,7 @@ def test_a_coded_block_by_hand(elias_fano) -> None:
 
 @pytest.mark.parametrize("count, bound", [(100_000_000, 4.97), (1_000_000_000, 4.55)])
 def test_size_of_a_key_in_a_coded_run(count: int, bound: float) -> None:
-    """The size includes fence and checksum (12 bytes per block), for 1000 blocks as dense as in a run of `count` keys."""
+    """Measure 1000 blocks as dense as in a run of `count` keys; fence and checksum (12 bytes per block) are included."""
     top = 1000 * FENCE_STEP * (2**64 // count)
     keys = np.unique(np.random.default_rng(1).integers(0, top, 1000 * FENCE_STEP, dtype=np.uint64))
     words, _, widths, _ = coded(ELIAS_FANO["installed"], keys)

@@ -45,7 +45,7 @@ class Process:
         self.flush = self.compaction = None
 
     def submit(self, links: list[Link]) -> list[Link]:
-        """Submit a group: check it in the cache, append it to the log, commit it. Return the appended links."""
+        """Submit a group: append those links that are not pending to the log, and commit. Return the appended links."""
         fresh = self.due.admit(np.array([link.fingerprint for link in links], np.uint64))
         appended = [link for link, is_fresh in zip(links, fresh, strict=True) if is_fresh]
         self.due.append(appended)
@@ -216,7 +216,7 @@ def test_flushes_of_0_1_a_full_buffer_and_one_more(tmp_path: Path, form: str, co
 
 
 def test_a_flush_takes_at_most_one_buffer(tmp_path: Path) -> None:
-    """With groups of 5 links and a buffer of 8, each flush takes one group; the rest waits for the next flush."""
+    """With groups of 5 links and a buffer of 8, each flush takes one group; the other groups wait for the next flush."""
     process = Process(tmp_path, MemoryStore())
     for base in (0, 10, 20):
         process.submit([link(base + number) for number in range(5)])
@@ -270,7 +270,7 @@ def test_a_dropped_flush_does_not_change_the_order(tmp_path: Path) -> None:
 
 
 def test_a_large_flush_goes_in_parts(tmp_path: Path) -> None:
-    """Each part is committed separately, together with all known links before its end; order and counts stay correct."""
+    """Each part of the flush is committed separately, with all known links before its end; order and counts are right."""
     process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=100, part_links_max=3))
     process.submit([link(90), link(91)])
     process.drain()

@@ -22,7 +22,7 @@ def written(directory: Path, keys: np.ndarray = KEYS):
 
 
 def test_a_run_has_the_expected_bytes_and_entry(tmp_path: Path) -> None:
-    """For 5 keys w is 61, so 15 high bits for 0 0 0 4 7 and 5 low parts take 5 words.
+    """The 5 keys have low parts of 61 bits; with the 15 bits of the high parts 0 0 0 4 7, they take 5 words.
 
     The run has one fence and one checksum.
     """
@@ -98,7 +98,7 @@ def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("read", ["join", "read", "merge", "check"])
 def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str) -> None:
-    """The bit is not found earlier, because opening does not read the blocks; other blocks are still readable."""
+    """A flipped bit is not found earlier, because opening a run reads no block; the other blocks can still be read."""
     keys = np.arange(1, 3 * FENCE_STEP, dtype=np.uint64) << np.uint64(40)
     run = DiskRuns(tmp_path, []).write([keys], len(keys), step="flush")
     data = bytearray(run.path.read_bytes())
@@ -159,7 +159,7 @@ def test_a_full_disk_leaves_nothing_behind(
 
 
 def test_a_removed_run_can_still_be_read(tmp_path: Path) -> None:
-    """A join in another thread may still be reading it."""
+    """A join in another thread may still be reading the removed run."""
     runs = DiskRuns(tmp_path, [])
     run = runs.write([KEYS], 5, step="flush")
     runs.remove(run)
@@ -167,7 +167,7 @@ def test_a_removed_run_can_still_be_read(tmp_path: Path) -> None:
 
 
 def test_an_idle_run_takes_no_memory_and_can_be_read(tmp_path: Path) -> None:
-    """If its pages were kept in memory, 5 bytes per URL would be resident after every flush."""
+    """If the pages of idle runs were kept in memory, 5 bytes per URL would be resident after every flush."""
 
     def resident(path: Path) -> int:
         """Return the resident size of the mapping of `path` in KiB."""

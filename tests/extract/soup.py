@@ -1,4 +1,4 @@
-"""Make tag soup from a seed: tags of every kind that the standard treats differently, well nested, badly or damaged."""
+"""Make tag soup from a seed: well nested, badly nested or damaged tags of every kind that the standard distinguishes."""
 
 import random
 

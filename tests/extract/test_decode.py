@@ -14,7 +14,7 @@ BLOCKS = [block.rsplit(b"#encoding\n", 1) for block in DATA.read_bytes().split(b
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_encodings_of_html5lib(number: int) -> None:
-    """The expected values are those of html5lib-tests, encoding/tests1.dat; all must match."""
+    """The expected values are from html5lib-tests, encoding/tests1.dat; all must match."""
     data, encoding = BLOCKS[number]
     assert to_utf8(data)[1] == encoding.strip().decode().lower()
 
@@ -38,7 +38,7 @@ def test_encodings_of_html5lib(number: int) -> None:
     ],
 )
 def test_labels(label: str, name: str) -> None:
-    """The labels are those of WHATWG Encoding, 4.2."""
+    """The labels are from WHATWG Encoding, 4.2."""
     assert name_of(label) == name
 
 
@@ -91,7 +91,7 @@ def test_never_fails(content: bytes, declared: str) -> None:
     ).flatmap(lambda piece: st.integers(1, 4000).map(lambda count: piece * count))
 )
 def test_the_prescan_is_linear(content: bytes) -> None:
-    """With backtracking, long runs of one token would take minutes."""
+    """If the prescan backtracked, long runs of one token would take minutes."""
     to_utf8(b"<meta " + content + b"charset")
 
 

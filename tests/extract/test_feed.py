@@ -21,7 +21,7 @@ RSS2 = b"""<?xml version="1.0"?>
     <dc:date xmlns:dc="d">2003-06-03</dc:date></item>
 </channel></rss>"""
 
-# RFC 4287, section 1.1, examples
+# the examples in RFC 4287, section 1.1
 ATOM = b"""<?xml version="1.0" encoding="utf-8"?>
 <feed xmlns="http://www.w3.org/2005/Atom" xml:base="http://example.org/base/">
   <title>Example Feed</title><link href="http://example.org/"/>

@@ -16,7 +16,7 @@ CASES = json.loads(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: repr(case["content"]))
 def test_wpt_refresh(case: dict) -> None:
-    """The expected values are those of web-platform-tests for parsing meta refresh; all must match."""
+    """The expected values are from web-platform-tests for parsing meta refresh; all must match."""
     expected = None if case["seconds"] is None else (case["seconds"], case["url"] or "")
     assert refresh(case["content"]) == expected
 

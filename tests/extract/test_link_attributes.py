@@ -1,4 +1,4 @@
-"""Test that parser, scan, trace, requisites, rewriter and README use one table of attributes with URLs."""
+"""Test that parser, scan, trace, requisites, rewriter and README use the same table of attributes that hold URLs."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from crawler.extract.scan import scan_utf8
 URL = "http://h.example/"
 CONFIG = ExtractConfig()
 VALUES = {Form.URL: "u", Form.CANDIDATES: "u 2x", Form.CSS: "background:url(u)"}
-# Elements that are valid only inside others.
+# Elements that are valid only inside other elements.
 INSIDE = {"source": "<video>%s</video>", "track": "<video>%s</video>", "frame": "<frameset>%s</frameset>"}
 
 

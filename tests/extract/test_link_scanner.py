@@ -1,4 +1,4 @@
-"""Test the link scanner against lexbor's tree: it gives the same result, or none."""
+"""Test the link scanner against lexbor's tree: the scanner returns the same result or leaves the page to the parser."""
 
 import sys
 from html.entities import html5
@@ -49,7 +49,7 @@ def scan(content: bytes, page: Context, form: str = "installed") -> Extracted | 
 
 
 def assert_same(content: bytes, form: str = "installed") -> bool:
-    """Assert that the scanner finds the same as the parser, unless it leaves the page to it.
+    """Assert that the scanner finds the same links as the parser, unless it leaves the page to the parser.
 
     Return True if the scanner reads the page itself.
     """
@@ -123,7 +123,7 @@ def test_pages_that_need_a_tree(content: bytes, form: str) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_tag_soup(part: int) -> None:
-    """Scan the first of the random pages of which `scripts/bench/scanner.py` scans millions."""
+    """Scan some random pages; `scripts/bench/scanner.py` scans millions of the same series."""
     pages = [soup(seed) for seed in range(part * 1000, part * 1000 + 1000)]
     assert sum(map(assert_same, pages)) > 400
 
@@ -200,7 +200,7 @@ def test_any_bytes(content: bytes) -> None:
 
 @pytest.mark.parametrize("charset", ["windows-1252", "shift_jis", "gbk", "utf-16le", "iso-2022-jp", "euc-kr"])
 def test_pages_in_other_encodings(charset: str) -> None:
-    """In these encodings, bytes of other characters can equal `<` or quotes.
+    """In these encodings, bytes of other characters can have the values of `<` or quotes.
 
     The scanner reads the output of `prepare`.
     """

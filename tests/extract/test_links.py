@@ -237,7 +237,7 @@ BLANKS = st.sampled_from(["", " ", "\n", "\t"])
 
 @st.composite
 def _tag(draw: st.DrawFn) -> tuple[str, str | None]:
-    """Return (some markup, the link in it or None)."""
+    """Draw some markup; return it with the link that it contains, or with None if it contains no link."""
     href = draw(NAMES)
     quoted = f'{draw(BLANKS)}={draw(BLANKS)}"{href.replace("&", "&amp;")}"'
     anchor = (

@@ -1,4 +1,4 @@
-"""Test that pages are read in order, within a share of each turn of the event loop, and that none starves."""
+"""Test that pages are read in order, within a share of each turn of the event loop, and that no page waits forever."""
 
 import asyncio
 

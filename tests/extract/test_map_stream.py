@@ -1,4 +1,4 @@
-"""Test that a sitemap read while it arrives gives the same result as a whole one, however it is cut."""
+"""Test that a sitemap read while it arrives gives the same result as if read whole, however its bytes are cut."""
 
 import asyncio
 import gzip
@@ -40,7 +40,7 @@ def pieces(body: bytes, seed: int) -> list[bytes]:
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_streamed_map_gives_the_same_result_as_a_whole_one(name: str, seed: int) -> None:
-    """The result is the same with little free space in the input of the child, and if the child dies and is replaced."""
+    """The result is the same if the child's input has little free space, and if the child dies and is replaced."""
     body, rng = BODIES[name], random.Random(seed)
     readers: MapReaders = MapReaders(10.0)
 

@@ -1,4 +1,4 @@
-"""Test the parser for callers that wait: it agrees with the worker of the crawl, even if children die or never start."""
+"""Test the parser for callers that wait: its results equal those of the crawl, even if children die or never start."""
 
 import asyncio
 import gc
@@ -137,7 +137,7 @@ def test_the_child_ends_with_its_owner(children: list[subprocess.Popen[bytes]]) 
 
 @given(st.lists(st.sampled_from(MARKUP), max_size=12), st.integers(1, 60))
 def test_the_title_read_alone_is_that_of_the_page(pieces: list[bytes], prefix: int) -> None:
-    """The part of the page that is read for it may end anywhere: inside a tag, a title, an entity or a character."""
+    """For a title, only the start of a page is read, which may end inside a tag, a title, an entity or a character."""
     content = b"".join(pieces)
     parser = ParserProcess(CONFIG)
     with pytest.MonkeyPatch.context() as patch:

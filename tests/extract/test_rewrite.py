@@ -17,7 +17,7 @@ BASE = "http://h.example/d/p"
 
 
 def mark(url: str, kind: Kind) -> str | None:
-    """Return the URL in brackets after the first letter of its kind; "" for `<base>`."""
+    """Return the first letter of the kind, then the URL in brackets; return "" for `<base>`."""
     return "" if kind is Kind.BASE else f"{kind[0]}[{url.removeprefix('http://h.example')}]"
 
 
@@ -190,7 +190,7 @@ def test_css(css: str, expected: str | None) -> None:
 
 
 def test_css_as_bytes() -> None:
-    """The header's charset takes precedence over @charset; invalid bytes are unchanged."""
+    """The charset of the HTTP header takes precedence over @charset; invalid bytes are unchanged."""
     sheet = "a{b:url(ж)}".encode("cp1251") + b"\x98"
     changed = rewrite_css_bytes(b'@charset "windows-1251";' + sheet, "", BASE, mark)
     assert changed == b'@charset "windows-1251";a{b:url(r[/d/%D0%B6])}\x98'
@@ -228,7 +228,7 @@ PIECES = [
     "piece", ["<g", "<g ", "<a=", "<plaintext", '<a b="', "<!--", "<script ", "<base/", "<svg "]
 )
 def test_rewriting_is_linear(piece: str) -> None:
-    """20 kB of `<g` once took 0.25 s of CPU and 40 kB 1 s, because each `<` was read to the end of the run."""
+    """20 kB of `<g` once took 0.25 s of CPU and 40 kB took 1 s, because the text was read to its end from each `<`."""
 
     def cpu(nbytes: int) -> float:
         page, began = piece.encode() * (nbytes // len(piece)), time.process_time()
@@ -243,7 +243,7 @@ pages = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 
 @given(pages)
 def test_a_page_without_replacements_is_unchanged(page: str) -> None:
-    """If no URL is replaced, any page is unchanged, without an exception."""
+    """If no URL is replaced, every page is unchanged; if URLs are replaced, no page raises an exception."""
     assert rewrite_html(page.encode(), "utf-8", BASE, lambda url, kind: None) == page.encode()
     assert rewrite_css(page, BASE, lambda url, kind: None) == page
     rewrite_html(page.encode(), "utf-8", BASE, mark)

@@ -45,7 +45,7 @@ async def _closing(worker: Worker, *contents: bytes) -> list[Extracted]:
 
 @pytest.mark.parametrize("name", ["formatting", "nested div", "attributes"])
 def test_known_expensive_pages(name: str) -> None:
-    """The parsing of each page ends within the limit; the page is marked and has the links of a plain scan."""
+    """Parsing ends within the limit; then the page is marked, and its links are those of a plain scan."""
 
     async def test() -> None:
         worker = Worker(CONFIG)
@@ -57,7 +57,7 @@ def test_known_expensive_pages(name: str) -> None:
 
 
 class Holds:
-    """Records how much memory is held at each time."""
+    """Records each change of the amount of memory that is held."""
 
     def __init__(self) -> None:
         self.told: list[int] = []
@@ -70,7 +70,7 @@ class Holds:
 
 
 def test_the_memory_of_parsing_is_accounted_for() -> None:
-    """Of two expensive pages, the larger one is charged with no more than the memory limit of the child."""
+    """Even for the larger of two expensive pages, no more memory is charged than the memory limit of the child."""
 
     async def test() -> None:
         memory = ByteCount(64 << 20)
@@ -99,7 +99,9 @@ def test_a_page_that_takes_too_much_cpu() -> None:
         found, after = await _closing(worker, deep, LARGE)
         assert found.parse_limit and found.hrefs == ["first"]
         assert worker.deaths == 1 and worker.starts == 2
-        assert _children_cpu() - before < 3.0  # 0.2 s of parsing, and the start of two processes
+        assert (
+            _children_cpu() - before < 3.0
+        )  # the page takes 0.2 s of parsing and the start of two processes
         assert not after.parse_limit and after.hrefs == ["x"]
 
     _run(test())
@@ -107,8 +109,8 @@ def test_a_page_that_takes_too_much_cpu() -> None:
 
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
-    """A forked child inherits memory freed by its parent, so the page must need more than all other tests have freed."""
-    fork = fork_parser() if forked else None  # inherited memory is not part of the limit
+    """A forked child inherits memory that its parent freed, so this page must need more than all other tests freed."""
+    fork = fork_parser() if forked else None  # inherited memory does not count towards the limit
 
     async def test() -> None:
         memory = ByteCount(96 << 20)
@@ -197,7 +199,7 @@ def test_the_queue_is_bounded() -> None:
 
 
 def test_a_child_that_ends_before_its_first_page_costs_no_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    """uvloop refuses to write to a closed pipe and raises an error of its own type."""
+    """uvloop raises an error of its own type when the parent writes to the closed pipe of the child."""
     start = Worker._start
 
     async def killed(worker: Worker) -> Any:

@@ -1,4 +1,4 @@
-"""A name server on loopback that answers A and AAAA from a table, or not at all."""
+"""A name server on loopback that answers queries for A and AAAA from a table, or leaves them unanswered."""
 
 import asyncio
 import socket
@@ -9,12 +9,12 @@ NXDOMAIN, SERVFAIL = 3, 2
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers from `records`, which maps names to a list of (type, ttl, data), an rcode, or None for no answer."""
+    """Answers from `records`, which maps a name to a list of (type, ttl, data), to an rcode, or to None (no answer)."""
 
     def __init__(self, records: dict[str, list[tuple[int, int, str]] | int | None]) -> None:
         self.records = records
         self.asked: list[tuple[str, int]] = []
-        self.silent: set[tuple[str, int]] = set()  # names and types that are not answered
+        self.silent: set[tuple[str, int]] = set()  # names and types of questions that were not answered
         self._unanswered: list[tuple[bytes, tuple[str, int]]] = []
 
     async def __aenter__(self) -> "NameServer":

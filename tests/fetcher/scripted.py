@@ -38,17 +38,17 @@ HASTY = FetchConfig(
     header_timeout=Seconds(0.15),
     silence_timeout=Seconds(0.15),
     total_timeout=Seconds(2.0),
-)  # seconds; for tests of a time limit
+)  # seconds; small limits, for tests in which a time limit passes
 LOOPBACK = NetworkConfig(allow_networks=("127.0.0.0/8",))
 
 
 def small(**changes: Any) -> FetchConfig:
-    """Return the default limits with small values for some; time limits not given are too long to be reached."""
+    """Return limits in which `changes` replace the defaults; the default time limits are too long to be reached."""
     return msgspec.structs.replace(PATIENT, **changes)
 
 
 class Relay:
-    """A proxy on loopback that runs `_talk` for each client. As a context manager, it listens at `authority`."""
+    """A proxy on loopback that runs `_talk` for each client. It is a context manager, and listens at `authority`."""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -165,7 +165,7 @@ async def _one(script: Script, config: FetchConfig, fields: dict[str, Any]) -> t
 
 
 def fetch(*script: bytes | Do | float, config: FetchConfig = PATIENT, **fields: Any) -> Fetch:
-    """Return the result of the client for one scripted answer; `fields` are the fields of the request."""
+    """Fetch one scripted answer with the client, and return the result; `fields` are the fields of the request."""
     return run(_one(script, config, fields))[0]
 
 

@@ -1,4 +1,4 @@
-"""Test the assembly of an answer from arriving bytes: the result is the same however they are cut."""
+"""Test the assembly of an answer from arriving bytes: the result does not depend on how the bytes are cut."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +36,7 @@ def received(pieces: list[bytes], *, end: bool = True) -> tuple[object, ...]:
 @settings(max_examples=300)
 @given(st.sampled_from(ANSWERS), st.lists(st.integers(0, 130), max_size=12), st.integers(0, 130))
 def test_the_answer_is_the_same_however_its_bytes_are_cut(data: bytes, cuts: list[int], length: int) -> None:
-    """The answer is fed whole, in pieces and byte by byte; the connection may end early."""
+    """The parser gets the answer whole, in pieces and byte by byte; the connection may end early."""
     for part in (data, data[:length]):
         ends = [0, *sorted(cut for cut in cuts if cut < len(part)), len(part)]
         pieces = [part[a:b] for a, b in zip(ends, ends[1:], strict=False) if b > a]
@@ -48,7 +48,7 @@ def test_the_answer_is_the_same_however_its_bytes_are_cut(data: bytes, cuts: lis
 @settings(max_examples=300)
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_any_bytes_end_in_an_outcome(pieces: list[bytes]) -> None:
-    """Arbitrary bytes, with or without a status line first, raise nothing, and the answer ends."""
+    """Arbitrary bytes, with or without a status line before them, raise no exception, and the answer ends."""
     for start in (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
         answer = Answer(LIMITS)
         for piece in [start, *pieces]:
@@ -75,7 +75,7 @@ def test_bytes_after_the_end_make_the_connection_unusable() -> None:
 
 
 def test_tiny_chunks_are_bounded_in_number_and_memory() -> None:
-    """A chunk of two bytes takes 7 bytes on the wire; each read adds one piece in memory, not thousands."""
+    """A chunk of two bytes takes 7 bytes on the wire; each read adds a single piece in memory."""
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     flood, reads = b"2\r\nab\r\n" * 9000, 0
@@ -103,7 +103,7 @@ def test_body_and_content_are_joined_once() -> None:
 
 
 def test_the_number_of_chunks_is_bounded_by_the_payload() -> None:
-    """Chunks of six bytes have less framing than twice the payload; an unbounded number would cost seconds of CPU."""
+    """The framing of six-byte chunks is less than twice the payload; without a bound they would cost seconds of CPU."""
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while answer.state is not AnswerState.DONE:

@@ -447,7 +447,7 @@ def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
     ids=["garbage", "second answer", "close", "HTTP/1.0", "truncated", "two lengths", "after chunks"],
 )
 def test_connections_that_are_not_used_again(answer: bytes) -> None:
-    """Bytes that come with one answer can never be mistaken for the next answer."""
+    """Surplus bytes that come with one answer can never be mistaken for the next answer."""
 
     async def play() -> None:
         client = make_client(small(body_bytes_max=ByteCount(20)))
@@ -499,7 +499,7 @@ def test_unread_bytes_in_the_socket_close_the_connection() -> None:
 
 
 async def _send_unread(server: Server, late: bytes) -> None:
-    """Send `late`, or close, on the server's only connection, within this turn of the event loop."""
+    """Send `late` on the server's only connection, or close it if `late` is empty, within this turn of the event loop."""
     (writer,) = server.writers
     sock = writer.get_extra_info("socket").dup()
     sock.setblocking(True)
@@ -522,7 +522,7 @@ def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> None:
             )
             while not server.requests:
                 await asyncio.sleep(0.001)
-            await asyncio.sleep(0.06)  # the answer is in transit or has arrived
+            await asyncio.sleep(0.06)  # by now the answer is in transit or has arrived
             if fetching.done():
                 pytest.skip("it was read already")
             time.sleep(0.3)
@@ -658,7 +658,7 @@ def test_ports_of_other_protocols_are_not_connected_to() -> None:
 def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
     """Two bodies of 600 bytes share a memory limit of 500.
 
-    The second is read only after the owner of the first has released it.
+    The second body is read only after the owner of the first has released the first.
     """
 
     async def play() -> None:
@@ -688,7 +688,7 @@ def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
 
 
 def test_bodies_beyond_the_memory_limit_wait() -> None:
-    """Bodies beyond the limit wait with their time limits stopped, and arrive complete after the total time limit."""
+    """Bodies beyond the memory limit wait; meanwhile their time limits are stopped, so they arrive complete, but late."""
 
     async def play() -> None:
         limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
@@ -741,7 +741,7 @@ def test_the_guard_checks_each_socket() -> None:
     [(b"", Outcome.HEADER_TIMEOUT, ""), (head("Content-Length: 9") + b"part", Outcome.TRUNCATED, "time")],
 )
 def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, truncated: str) -> None:
-    """The request ends as if its time limit had passed: the bytes received are kept."""
+    """The request ends as if its time limit had passed: the bytes received so far are kept."""
 
     class Needed:
         asked = 0

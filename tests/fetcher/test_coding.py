@@ -36,7 +36,7 @@ def decode(
 ) -> bytes:
     """Return all content; check the size of its pieces.
 
-    The limit is the largest of a step, the smallest block of brotli, and the piece of input.
+    A piece of content may be as large as a step, the smallest block of brotli or the piece of input.
     """
     decoder = decoder_for(codings, layers_max=2, limit=limit, step=step)
     assert decoder is not None
@@ -105,7 +105,7 @@ def test_a_truncated_stream_gives_the_part_before_the_cut(name: str, data: bytes
 @pytest.mark.parametrize(("name", "data"), CODED)
 @pytest.mark.parametrize("piece", [1000, 1 << 20])
 def test_a_damaged_stream_gives_the_part_before_the_damage(name: str, data: bytes, piece: int) -> None:
-    """The bytes after the damage may decode to anything or fail; those before it are returned."""
+    """The bytes after the damage may decode to anything or fail; the content before the damage is returned."""
     middle = len(data) // 2
     got = decode([name.encode()], data[:middle] + b"\xff" * 400 + data[middle:], piece=piece)
     same = next((at for at, (a, b) in enumerate(zip(got, NOISY, strict=False)) if a != b), len(got))
@@ -147,7 +147,7 @@ def test_content_of_exactly_the_limit_is_complete() -> None:
 
 
 def test_a_gzip_of_200_mib_uses_memory_up_to_the_limit() -> None:
-    """A body of 204 KB decodes to 200 MiB; peak memory is the limit plus some steps."""
+    """A body of 204 KB would decode to 200 MiB; peak memory is the limit plus some steps."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     block = bytes(1 << 20)
     bomb = b"".join(packer.compress(block) for _ in range(200)) + packer.flush()

@@ -1,4 +1,4 @@
-"""Test a connection alone: its time limits, rests and ends, on a fake clock, with a recording transport."""
+"""Test a single connection: its time limits, rests and ends, on a fake clock, with a transport that records calls."""
 
 import asyncio
 import socket
@@ -54,7 +54,7 @@ class Wire:
 
 
 class World:
-    """A connection with its clock; this object is also its owner and fetch slot. `asks` begins an exchange."""
+    """A connection and its clock; this object is also its owner and its fetch slot. `asks` begins an exchange."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.cpu = 100.0, 0.0
@@ -118,7 +118,7 @@ class World:
         self.connection.buffer_updated(len(data))
 
     def of(self, name: str) -> list[Any]:
-        """Return the values that were reported to the owner under a name."""
+        """Return the values that the connection reported to its owner under a name."""
         return [value for what, value in self.told if what == name]
 
 
@@ -171,7 +171,7 @@ def test_an_answer_in_pieces(world: World) -> None:
     ],
 )
 def test_time_limits(world: World, pieces: list[bytes], last: float, needed: bool, error: str) -> None:
-    """The first piece comes at once, the others every 1.5 s; the answer expires at `last`, not earlier."""
+    """The first piece comes at once, the next ones at intervals of 1.5 s; the exchange ends at `last`, not earlier."""
 
     async def play() -> None:
         task = await world.asks()
@@ -382,7 +382,7 @@ def test_the_end_of_a_connection_ends_the_answer(
 def test_a_bug_in_reading_ends_the_exchange_and_not_the_loop(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first error is raised, and so is an error while ending the answer."""
+    """The first error is raised; an error that occurs when the exchange ends is raised, too."""
 
     async def play() -> None:
         def buggy(*_: object) -> None:
@@ -450,7 +450,7 @@ def test_the_address_of_a_connection(world: World) -> None:
 
 
 class Kernel:
-    """Replaces a socket; holds the milliseconds since data was last sent and received, as in TCP_INFO."""
+    """Replaces a socket; `sent` and `received` are milliseconds since data was last sent and received, as in TCP_INFO."""
 
     def __init__(self, sent: int = 0, received: int = 0, fails: bool = False) -> None:
         self.fails, self.options, self.asked = fails, list[tuple[int, int, int]](), 0
@@ -483,7 +483,7 @@ class Kernel:
 def test_the_time_of_an_exchange_is_that_of_server_and_network(
     world: World, seen: float, kernel: Kernel, took: float
 ) -> None:
-    """With each request, the kernel is told to acknowledge at once; a socket closed meanwhile does no harm."""
+    """With each request, the kernel is told to acknowledge at once; it does no harm if the socket is already closed."""
 
     async def play() -> None:
         world.connection.sock = kernel  # type: ignore[assignment]

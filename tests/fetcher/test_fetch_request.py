@@ -1,4 +1,4 @@
-"""Test requests: the parts of URLs, and heads that no value can break."""
+"""Test requests: the parts of their URLs, and that no value can break the head of a request."""
 
 import pytest
 from hypothesis import given

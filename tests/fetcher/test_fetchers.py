@@ -1,4 +1,4 @@
-"""Test the interface to fetchers: the table, the places of a fetcher, and an additional fetcher in a complete crawl."""
+"""Test the interface to fetchers: their table, the places of each fetcher, and an added fetcher in a whole crawl."""
 
 import asyncio
 import random
@@ -174,7 +174,7 @@ def test_tasks_that_wait_for_a_fetcher_release_their_slot_up_to_a_bound() -> Non
 
 
 def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row of the table and a setting add a fetcher. It fetches pages of its hosts, but not their robots.txt."""
+    """A row of the table and a setting add a fetcher. It fetches the pages of its hosts, but not their robots.txt."""
     canned: list[Counting] = []
 
     def make(given: FetcherNeeds) -> Fetcher:

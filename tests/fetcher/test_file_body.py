@@ -98,7 +98,7 @@ def test_pages_and_small_files_stay_in_memory(tmp_path: Path) -> None:
 
 
 def test_the_coding_of_a_file_is_kept(tmp_path: Path) -> None:
-    """The content of a file is not decoded; a small bomb becomes a file when its content exceeds the limit."""
+    """The content of a file is not decoded; a small body that decodes to more than the limit is stored as a file."""
     packed = gzip.compress(BODY * 8, 1)
     assert len(packed) > HELD
     (got,) = Transfer(tmp_path, [_answer("Content-Encoding: gzip", length=len(packed)), packed]).fetch()
@@ -167,7 +167,7 @@ def test_a_wrong_remainder_is_never_joined(tmp_path: Path, answer: Script) -> No
     ],
 )
 def test_only_a_strong_validator_resumes(tmp_path: Path, fields: tuple[str, ...], validator: bytes) -> None:
-    """See RFC 9110, sections 13.1.5 and 8.8.2.2."""
+    """A transfer is resumed only with a strong validator (RFC 9110, sections 13.1.5 and 8.8.2.2)."""
     transfer = Transfer(
         tmp_path, [_answer(*fields), BODY[:60_000], Do.CLOSE], [_answer(*fields), BODY[:60_000], Do.CLOSE]
     )

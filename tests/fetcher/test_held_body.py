@@ -1,4 +1,4 @@
-"""Test bodies in memory: the bytes are those received, in any pieces; a complete large body is not copied."""
+"""Test bodies in memory: they have the bytes received, whatever the pieces; a complete large body is not copied."""
 
 import tracemalloc
 
@@ -11,7 +11,7 @@ from crawler.fetcher.held_body import HeldBody
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.none()), max_size=30), st.integers(0, 64))
 def test_a_body_has_the_bytes_received(pieces: list[bytes | None], small: int) -> None:
-    """At each None among the pieces, the body so far is read."""
+    """A None among the pieces means that the body received so far is read."""
     kept, held_body._PIECES_BYTES_MAX = held_body._PIECES_BYTES_MAX, small
     try:
         body, came = HeldBody(), b""
@@ -28,7 +28,7 @@ def test_a_body_has_the_bytes_received(pieces: list[bytes | None], small: int) -
 
 
 def test_a_large_body_is_held_once() -> None:
-    """A large body once took twice its size while its pieces were joined."""
+    """While the pieces of a large body were joined, the body once took twice its size in memory."""
     piece, number = bytes(64 << 10), 320
     tracemalloc.start()
     body = HeldBody()

@@ -10,7 +10,7 @@ from crawler.fetcher import outcome
 from crawler.fetcher.framing import BadAnswer, ChunkDecoder, Head, parse_head
 from crawler.records import Outcome
 
-# RFC 9110, section 5.6.7: one instant in the three date forms.
+# RFC 9110, section 5.6.7, shows one instant in the three date forms.
 EXAMPLE = datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC).timestamp()
 NOW = 1_000_000_000.0  # 2001-09-09T01:46:40Z
 

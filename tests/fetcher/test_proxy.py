@@ -122,7 +122,7 @@ def test_a_hanging_proxy_is_a_proxy_error() -> None:
 
 
 def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptureFixture) -> None:
-    """With `-q` only errors are shown; without this error a crawl with a dead proxy would be silent for ten minutes."""
+    """With `-q` only errors are shown: without this error, a crawl with a dead proxy is silent for ten minutes."""
 
     async def play() -> None:
         async with Server([OK]) as server:
@@ -141,7 +141,7 @@ def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptu
 
 
 def test_log_lines_about_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
-    """A failure of the proxy and its end are logged, repeated failures rarely, and errors about a host never."""
+    """A failure of the proxy and its recovery are logged, repeated failures rarely, and errors of a host never."""
     health = ProxyHealth("http://proxy:3128")
     fails = Fetch("http://x/", Outcome.PROXY_ERROR, Blame.HOST, status=407)
     works = Fetch("http://x/", Outcome.GONE, Blame.URL, status=404)

@@ -17,7 +17,7 @@ pytest.importorskip("python_socks")
 
 
 class Socks(Relay):
-    """A SOCKS 5 server that connects any name to `port` on loopback. It answers `reply` and requires `login`."""
+    """A SOCKS 5 server that connects any name to `port` on loopback. It requires `login`, and answers with `reply`."""
 
     def __init__(self, port: int, *, reply: int = 0, login: tuple[bytes, bytes] | None = None) -> None:
         self.port = port
@@ -93,7 +93,7 @@ def test_tls_through_the_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     [(1, "proxy_error"), (2, "proxy_error"), (4, "connect_error"), (5, "connect_error"), (8, "proxy_error")],
 )
 def test_errors_of_a_socks_proxy_have_distinct_outcomes(reply: int, outcome: str) -> None:
-    """An unreachable host is charged to that host, any other error to the proxy."""
+    """The error of an unreachable host is charged to that host, any other error to the proxy."""
 
     async def play() -> None:
         async with Socks(0, reply=reply) as socks:

@@ -15,7 +15,7 @@ from tests.fetcher.scripted import Server, make_client, run, small
 
 @pytest.mark.parametrize("rate", [1.0, 1000.0, 1e6])
 def test_throughput_is_at_most_the_rate(rate: float) -> None:
-    """A receiver that waits as told gets at most rate * time, one burst and one piece.
+    """A receiver that waits as told gets at most rate * time bytes, plus one burst and one piece.
 
     Idle time earns no larger burst.
     """
@@ -38,7 +38,7 @@ def test_without_a_rate_there_is_no_wait() -> None:
 
 
 def test_rate_limit_pauses_count_for_no_time_limit() -> None:
-    """Time limits exclude pauses by the rate limit: 60 kB arrive at 1 MB/s with a silence limit of 1 ms."""
+    """Time limits exclude pauses due to the rate limit: 60 kB arrive at 1 MB/s, although the silence limit is 1 ms."""
     body = bytes(60_000)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
 
@@ -66,7 +66,7 @@ class Transport:
 
 
 def test_a_connection_resumes_after_the_last_reason_to_pause() -> None:
-    """Memory and rate pause a connection independently; ending a reason twice is harmless."""
+    """The memory limit and the rate limit pause a connection independently; it is harmless to end a reason twice."""
     nobody: Any = None
     connection = Connection(("http", "h", 80, ""), memoryview(bytearray(10)), nobody)
     connection.transport = transport = Transport()

@@ -142,7 +142,7 @@ def test_a_session_is_copied_once_per_full_handshake() -> None:
 
 
 def test_sessions_of_the_most_recent_hosts_are_kept() -> None:
-    """A session that is resumed becomes the most recent one, although it is not copied again."""
+    """A session that is resumed becomes the most recent session, although it is not copied again."""
 
     async def play() -> None:
         client = make_client(small(tls="record"))
@@ -253,7 +253,7 @@ def test_plain_text_on_the_tls_port() -> None:
 
 
 def test_handshake_has_its_own_time_limit() -> None:
-    """The server accepts the connection and sends nothing: the limit of the handshake applies, not that of connecting."""
+    """The server accepts the connection and sends nothing: the handshake limit applies, not the connection limit."""
 
     async def play() -> None:
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -275,7 +275,7 @@ def test_handshake_has_its_own_time_limit() -> None:
 
 
 def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
-    """Handshake steps run in order of arrival until the share of a turn is used up; an error in one loses no other."""
+    """Handshake steps run in order of arrival until the share of a turn is used up; a step that fails stops no other."""
     now, taken, turn = 0.0, [], 0
 
     def step(number: int) -> None:

@@ -92,7 +92,7 @@ def test_a_bug_in_a_callback_is_an_outcome(name: str, monkeypatch: pytest.Monkey
 
 
 def own_records(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """Return the records of the crawler; asyncio may log tasks of earlier tests that are collected here."""
+    """Return the log records of the crawler only, because asyncio may log tasks left behind by earlier tests."""
     return [record for record in caplog.records if record.name.startswith("crawler")]
 
 
@@ -117,7 +117,7 @@ def test_each_place_of_a_bug_is_logged_once_with_its_traceback(caplog: pytest.Lo
 
 
 def large_certificate(directory: Path, names: int = 4200) -> Path:
-    """Make a key and a certificate of `host.test` with so many other names that it has some 85 kB."""
+    """Make a key and a certificate of `host.test`; other names in the certificate make it some 85 kB long."""
     config, pem = directory / "openssl.cnf", directory / "large.pem"
     others = "".join(f",DNS:n{n:04}.host.test" for n in range(names))
     config.write_text(

@@ -1,4 +1,4 @@
-"""Test change rates pooled by site: sums against direct evaluation, limits, and the bounded influence of one page."""
+"""Test change rates pooled by site: sums equal a direct evaluation; limits; one page has bounded influence."""
 
 import math
 
@@ -28,7 +28,7 @@ def _direct(site: np.ndarray, k: np.ndarray, t: np.ndarray, sites: int) -> tuple
 
 
 def _crawled(rng: np.random.Generator, pages: int, sites: int, crawls: int) -> tuple:
-    """Crawl pages with Gamma distributed rates, in days; return the estimator and its observations."""
+    """Crawl pages with Gamma distributed change rates (times in days); return the estimator and its observations."""
     rates = ChangeRates(unit=1.0)
     for _ in range(sites):
         rates.add_site()
@@ -81,7 +81,7 @@ def test_true_rates_are_learned() -> None:
 
 
 def test_no_page_or_site_starts_with_a_high_rate() -> None:
-    """An unknown page has the rate of its site, an unknown site that of the crawl, so neither is outranked forever."""
+    """An unknown page has its site's rate, an unknown site has the crawl's rate, so neither is outranked forever."""
     rates, *_ = _crawled(np.random.default_rng(3), 300, 3, 20_000)
     rates.renew_crawl()
     site = rates.add_site()
@@ -198,4 +198,6 @@ def test_long_intervals_before_anything_is_known_do_no_lasting_harm() -> None:
             if page % 10 == 0:
                 learning.renew(site)
                 learning.renew_crawl()
-    assert 0.9 < found / predicted < 1.25  # 1.8 if each change were counted with the whole interval
+    assert (
+        0.9 < found / predicted < 1.25
+    )  # the ratio would be 1.8 if each change were counted with the whole interval

@@ -35,7 +35,7 @@ def page_of(importance: float, rate: float, recall: float = 0.0, noise: float = 
 
 
 class Counted:
-    """A page of the interpreted form that counts the computations of its value."""
+    """A page of the interpreted kernel; counts how often its value is computed."""
 
     def __init__(self, page: Parameters) -> None:
         self._page, self.values = page, 0
@@ -63,7 +63,7 @@ def _root(total: Callable[[Decimal], Decimal], level: Decimal) -> float:
 
 
 def _golden(importance: float, rate: float, pace: float, level: float, excess: float, scale: float) -> float:
-    """Return the deadline by the formulas: the time at which GREEDY's V on the clock plus D reaches the level."""
+    """Compute the deadline by the formulas: the time at which V of GREEDY, on the page's clock, plus D is the level."""
     with localcontext() as context:
         context.prec = 50
         mu, delta, half = Decimal(importance), Decimal(rate), Decimal(pace) / 2
@@ -96,9 +96,9 @@ def test_rises_with_the_level_falls_with_the_pace_and_is_bounded(
     importance: float, rate: float, level: float, pace: float, more: float, recall: float, signals: float,
     excess: float, form: ModuleType,
 ) -> None:  # fmt: skip
-    """At the deadline the values V and D add up to the level, so neither alone reaches it earlier.
+    """At the deadline, the values V and D add up to the level, so neither of them alone reaches the level earlier.
 
-    At most 40 values are computed.
+    To find the deadline, at most 40 values are computed.
     """
     page = page_of(importance, rate, recall, rate if recall else 0.0)
     counted = Counted(page) if form is FORMS["interpreted"] else page
@@ -117,9 +117,9 @@ def test_rises_with_the_level_falls_with_the_pace_and_is_bounded(
 def test_reduces_to_its_parts(
     importance: float, rate: float, level: float, pace: float, form: ModuleType
 ) -> None:
-    """Without new pages the deadline is that of V alone, even if infinite.
+    """Without new pages, the deadline depends only on V, even if it is infinite.
 
-    If the copy has no value, it is that of D alone.
+    If the copy has no value, the deadline depends only on D.
     """
     page, empty = page_of(importance, rate), page_of(0.0, rate)
     alone = page.wait(level, 0.0, 0.0, TOLERANCE)
@@ -180,7 +180,7 @@ def test_theta_is_pooled_over_directory_site_and_crawl(form: ModuleType) -> None
 
 @both
 def test_a_hub_is_known_after_a_month_and_does_not_speak_for_its_neighbours(form: ModuleType) -> None:
-    """One page of a hundred shows two new pages per day; for the others, the estimate is one find in their total time."""
+    """One page of a hundred shows two new pages per day; for the others, the estimate is one page in all their time."""
     discovery, found, watched = learned(form), 0.0, 0.0
     for day in range(1, 61):
         now = day * DAY

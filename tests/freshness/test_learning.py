@@ -11,7 +11,7 @@ DAY = 86_400.0
 
 
 def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Learning, list[float], float]:
-    """Crawl 300 independent Poisson pages on four sites every `gap` days; they change once in that time on average.
+    """Crawl 300 independent Poisson pages on four sites every `gap` days; on average, they change once per `gap`.
 
     Return (the learned state, clock / elapsed time of each crawl in the second half, the mean learned rate per day).
     """

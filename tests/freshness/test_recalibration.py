@@ -35,9 +35,9 @@ def test_rates_estimated_too_far_from_their_mean_are_corrected() -> None:
 
 
 def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
-    """In the model, signals are always right; pages that have signals change only with one.
+    """In the model, pages with a source of signals change exactly when a signal comes.
 
-    Predictions for other pages are right.
+    Predictions for pages without a source of signals are right.
     """
     found = Recalibration()
     rng = np.random.default_rng(3)
@@ -51,9 +51,9 @@ def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
 
 
 def test_a_crawl_weighs_as_much_as_the_time_it_stands_for() -> None:
-    """In each burst, ten crawls in a short time find a change each; then one crawl finds none after as long a time.
+    """In each burst, ten crawls in a short time find a change each; after an equally long time, one crawl finds none.
 
-    So half of the time is quiet, although ten of eleven crawls found a change.
+    So no page changed in half of the time, although ten of eleven crawls found a change.
     """
     found = Recalibration()
     for _ in range(600):

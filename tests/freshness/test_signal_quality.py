@@ -1,4 +1,4 @@
-"""Test signal quality by site and source: true quality is learned, false sources are detected, hostile ones bounded."""
+"""Test signal quality by site and source: it is learned; false sources are detected, hostile sources have limits."""
 
 import math
 
@@ -78,7 +78,7 @@ def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
 
 @pytest.mark.parametrize("recall", [1.0, 0.5])
 def test_the_recall_is_learned_from_pages_without_a_signal(recall: float) -> None:
-    """If fetches are few, two of three go to pages with a signal; these crawls show nothing about silent changes."""
+    """If fetches are few, two of three go to pages with a signal; these fetches show nothing about silent changes."""
     quality, rng = SignalQuality(), np.random.default_rng(12)
     quality.add_site()
     quality.renew(0, 0.02)
@@ -130,7 +130,7 @@ def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
 )
 @settings(max_examples=100, deadline=None)
 def test_a_hostile_source_is_bounded(rows: list[tuple[list[int], float, float, bool]]) -> None:
-    """Whatever a source sends, in any order, shares stay in 0 .. 1, gains are bounded, and other sites are unchanged."""
+    """Whatever a source sends, in any order, shares stay in 0 .. 1, gains are bounded, and other sites do not change."""
     quality = SignalQuality()
     quality.add_site()
     quality.add_site()
@@ -276,7 +276,7 @@ def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
 
 
 def test_false_signals_come_to_slow_pages_too() -> None:
-    """With equal noise on all pages, signals of fast pages are mostly true, those of slow pages mostly false."""
+    """With equal noise on all pages, signals of fast pages are mostly true, and signals of slow pages mostly false."""
     rng, quality, false, interval = np.random.default_rng(3), SignalQuality(), 0.05, 4.0
     rates = [0.01, 0.19]
     quality.add_site()

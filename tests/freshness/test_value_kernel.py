@@ -28,7 +28,7 @@ def _residual(i: int, x: Decimal) -> Decimal:
 
 
 def _direct(page: PageParameters, elapsed: float, signals: int) -> tuple[float, float, float]:
-    """Return V, psi and w of the state from the published sums, in 90 digits (Busa-Fekete et al., Theorem 1)."""
+    """Compute V, psi and w of a state by the published sums, in 90 digits (Busa-Fekete et al., Theorem 1)."""
     with localcontext() as context:
         context.prec = 90
         delta, recall, nu = Decimal(page.change_rate), Decimal(page.recall), Decimal(page.false_rate)
@@ -69,7 +69,7 @@ def test_equals_a_direct_summation_in_90_digits(seed: int, most: float, count: i
 
 
 def test_many_worthless_signals_are_not_cut_off() -> None:
-    """A sum that ended after 100,000 terms once gave .0345 instead of .0902 at nu/Delta = 1e6."""
+    """At nu/Delta = 1e6, the sum of only 100,000 terms once gave .0345 instead of .0902."""
     for nu in (2e5, 1e6, 1e9, 1e12):
         page = PageParameters(1.0, 1.0, 0.5, nu)
         n = round(page.signal_rate * 0.5)
@@ -93,7 +93,7 @@ STALENESSES = [0.0, *(10.0 ** (k / 2) for k in range(-24, 7)), math.inf]
 
 @pytest.mark.parametrize("recall", RECALLS)
 def test_bounded_and_increasing_over_the_whole_domain(recall: float) -> None:
-    """The value is continuous also where its form changes: sum, settled terms, waves, fluid, ceiling."""
+    """The value is continuous also where another formula takes over: sum, settled terms, waves, fluid, ceiling."""
     for nu in FALSE_RATES:
         page = PageParameters(1.0, 1.0, recall, nu)
         scale = page.silent_rate if page.silent_rate > 0.0 else 1.0
@@ -150,7 +150,7 @@ def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
 )
 @settings(max_examples=80, deadline=None)
 def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
-    """V' = mu alpha exp(-u) psi, by differences; with the equation of psi, this proves V where it is not summed."""
+    """Differences show that V' = mu alpha exp(-u) psi; with the equation of psi, this proves V where it is not summed."""
     page = PageParameters(1.0, 1.0, recall, nu)
     at = u / page.silent_rate
     step = 1e-4 * at
@@ -163,7 +163,7 @@ def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
 @pytest.mark.parametrize("nu", [1e-6, 0.1, 3.0, 1e3, 1e7])
 @pytest.mark.parametrize("recall", [0.3, 0.9, 0.99, 0.9999, 1 - 1e-8])
 def test_no_step_where_the_form_changes(recall: float, nu: float) -> None:
-    """From few signals to many, second differences are at most those of V'' <= mu alpha (because psi' <= 1)."""
+    """From few signals to many, second differences never exceed the bound V'' <= mu alpha (because psi' <= 1)."""
     page = PageParameters(1.0, 1.0, recall, nu)
     for s in np.geomspace(2.0, 1e6, 200):
         if s * page.signal_weight > 50.0:
@@ -187,7 +187,7 @@ def test_the_form_follows_from_the_parameters() -> None:
 
 
 def test_limits_are_reached_without_a_step() -> None:
-    """As recall -> 1, precision -> 1 or precision -> 0, the nearest other quality gives nearly the same value."""
+    """If recall is 1, or precision is 1 or 0, the nearest other quality gives nearly the same value."""
     for n in (0, 1, 4):
         for elapsed in (0.0, 0.3, 2.0):
             nearly = cv.crawl_value(PageParameters(1.0, 1.0, 1 - 1e-13, 0.4), elapsed, n)
@@ -277,7 +277,7 @@ def test_invalid_states_are_refused(bad: float) -> None:
 
 @pytest.fixture(scope="module")
 def interpreted() -> Iterator[ModuleType]:
-    """Return the interpreted kernel, as used without a compiler; its inner functions can be called."""
+    """Return the interpreted kernel, which is used if there is no compiler; tests can call its inner functions."""
     source = value_kernel.__file__.partition(".cpython")[0].removesuffix(".py") + ".py"
     spec = importlib.util.spec_from_file_location("interpreted_kernel", source)
     assert spec is not None and spec.loader is not None
@@ -315,7 +315,7 @@ def test_the_interpreted_kernel_gives_the_same(interpreted: ModuleType) -> None:
 def test_late_terms_equal_their_sums_in_90_digits(i: int, deviations: float) -> None:
     """R^i and D_i by expansion equal their sums, where D_i = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)."""
     y = i + 1 + deviations * math.sqrt(i)
-    alpha = 0.02 / math.sqrt(i)  # here gamma is 1
+    alpha = 0.02 / math.sqrt(i)  # in this test gamma is 1
     with localcontext() as context:
         context.prec = 90
         x, a = Decimal(y), 1 + Decimal(alpha)

@@ -1,4 +1,4 @@
-"""A model of the process around a frontier, with virtual time, a model web and one commit queue.
+"""Model the process around a frontier, with virtual time, a simulated web and one commit queue.
 
 `Crawl` runs the loop of a crawling process without a network: it claims tasks until
 nothing may start, ends fetches after a chosen time, commits groups in order after a

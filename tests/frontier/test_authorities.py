@@ -34,7 +34,9 @@ def test_links_to_dead_ports_do_not_stop_a_host() -> None:
 
 
 def test_hundreds_of_links_to_one_dead_port_do_not_stop_a_host() -> None:
-    crawl = Crawl(answer=dead_ports)  # the crawl sets aside four entries of a host, and reads three ahead
+    crawl = Crawl(
+        answer=dead_ports
+    )  # the crawl sets aside up to four entries of a host and reads three ahead
     crawl.add([link(f"http://a.org:1/{n}") for n in range(900)])
     crawl.add([link(url) for url in GOOD])
     crawl.run(30.0)
@@ -104,7 +106,7 @@ def test_ports_are_distinguished_from_ipv6_addresses() -> None:
 def test_unknown_ports_take_one_turn_in_nine_of_a_host() -> None:
     """40 dead ports were added before 100 pages.
 
-    Between the first tries of two ports, eight gaps of 5 s (Crawl-delay) pass.
+    Once the Crawl-delay of 5 s is known, the first tries of two ports are at least eight such gaps apart.
     """
     crawl = Crawl(robots=Robots(), answer=dead_ports)
     crawl.add([link(f"http://a.org:{port}/") for port in range(1, 41)])

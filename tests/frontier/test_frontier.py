@@ -1,4 +1,4 @@
-"""Test the frontier as a whole, in the model of the process (`model.py`)."""
+"""Test the whole frontier within a model of the process (`model.py`)."""
 
 import random
 import re
@@ -45,7 +45,7 @@ def judge(
             assert two.began >= one.ended + address_gap - 1e-5, (one, two)
 
 
-# ---- every URL, in order ----
+# ---- every URL is given out once, in order ----
 
 
 def test_every_url_is_given_out_once() -> None:
@@ -110,7 +110,7 @@ def test_new_urls_of_a_host_in_memory_start_before_their_batch_is_written() -> N
 
 
 def test_urls_on_disk_wait_for_their_batch() -> None:
-    crawl = Crawl(concurrency=1)  # with a front of two hosts
+    crawl = Crawl(concurrency=1)  # the front has room for two hosts
     crawl.add([link(url) for url in urls_of(6, 2)], commit_after=50.0)
     crawl.run(45.0)
     early = {fetch_task.hostname for fetch_task in crawl.handed}
@@ -281,7 +281,7 @@ def test_overrides_change_the_gap_of_a_part_of_the_web() -> None:
 class Robots(OpenRobots):
     """A robots cache that requires a fetch of robots.txt, denies `/no` and waits for unreachable hosts.
 
-    Its Crawl-delay is 5 s.
+    The Crawl-delay of the robots.txt is 5 s.
     """
 
     def __init__(self, unreachable_until: float = 0.0) -> None:
@@ -385,7 +385,7 @@ def test_other_urls_continue_while_one_waits_for_its_retry() -> None:
 
 
 def test_a_host_that_is_down_loses_no_page() -> None:
-    """During an hour of downtime, each try is one request, and none is charged to a URL."""
+    """During an hour of downtime, each retry of the host is one request, and no failure is counted against a URL."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if now < 1e6 + 3600:
@@ -418,7 +418,7 @@ def test_a_site_that_answers_429_above_thirty_a_minute_loses_no_page() -> None:
 
 
 def test_a_url_that_kills_its_host_does_not_block_the_others() -> None:
-    """One page always resets the connection: other URLs go first, and the page is given up after five strikes."""
+    """Every request for one page resets the connection: other URLs go first; the page is given up after five strikes."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url.endswith("/poison"):
@@ -635,7 +635,7 @@ def test_budgets_of_a_part_of_the_web() -> None:
 
 
 def test_a_host_continues_before_its_pages_are_committed() -> None:
-    """A commit takes ten seconds: as many requests start as there are slots, then none until these are committed."""
+    """A commit takes ten seconds: one request starts per slot, then none until the first of them is committed."""
     crawl = Crawl(config(politeness={"delay": 0.5, "delay_factor": 0}), concurrency=4, commit_delay=10.0)
     crawl.add([link(f"https://a.org/{n}") for n in range(10)], commit_after=0.0)
     assert crawl.run() == "done" and len(crawl.done) == 10
@@ -659,7 +659,7 @@ def test_a_host_that_failed_waits_for_its_commit() -> None:
 def test_retiring_does_not_scan_tombstones_for_parked_entries(
     parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan without results reads all tombstones in its range: 160 ms for a million URLs."""
+    """A scan for parked entries that finds none would read all tombstones in its range: 160 ms for a million URLs."""
     crawl = Crawl(config(crawl={"depth": 2}))
     batch = crawl.store.batch()
     links = [link(f"https://a.org/{n}", depth=3 if parked and not n else 1) for n in range(8)]
@@ -687,7 +687,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
 
 
 def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
-    """URLs with a smaller order push the queue of the page's host out to disk, from where it is read again."""
+    """URLs with a smaller order push the queue of the page's host out to disk; then the queue is read from disk again."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url == "https://a.org/deep":
@@ -724,7 +724,7 @@ def test_a_host_with_endless_links_starves_no_other_host() -> None:
 
 
 def test_an_address_with_many_hosts_starves_no_other_host() -> None:
-    """200 hosts of one domain on one address do not fill the front permanently."""
+    """The 200 hosts of one domain on one address do not occupy the whole front permanently."""
     crawl = Crawl(
         concurrency=4,
         addresses=lambda name: ("10.0.0.1",) if name.endswith("crowd.org") else (name,),
@@ -802,7 +802,7 @@ def _with_fetch_tasks(crawl: Crawl, *hosts: str) -> dict[str, FetchTask]:
 
 
 def test_a_task_waiting_for_a_hop_frees_fetch_slot_and_address() -> None:
-    """Both fetch tasks wait, so a third may start in their two slots; their hops continue when a slot is free."""
+    """Two fetch tasks wait for hops, so a third may start in their two slots; the hops continue when a slot is free."""
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=2)
     fetch_tasks = _with_fetch_tasks(crawl, "a.org", "b.org", "c.org")
     frontier, now = crawl.frontier, crawl.now + 5.0
@@ -837,7 +837,7 @@ def test_two_hosts_that_redirect_to_each_other_do_not_deadlock() -> None:
 
 
 def test_look_ups_continue_while_all_slots_are_taken_and_do_not_fill_the_front() -> None:
-    """With one look-up at a time, at most two hosts wait for it, and the others are not admitted to the front."""
+    """If one look-up may run at a time, at most two hosts wait for it; no other host may enter the front."""
     crawl = Crawl(config(frontier={"front_factor": 50}, network={"dns_concurrency": 1}), concurrency=1)
     crawl.add([link(f"https://h{n}.org/") for n in range(3)])
     frontier, now = crawl.frontier, crawl.now
@@ -1027,7 +1027,7 @@ def test_instants_keep_their_precision_over_a_restart() -> None:
 
 
 def test_a_request_cut_off_by_a_stop_is_repeated_after_its_gap() -> None:
-    """After Ctrl-C, a request to a slow server is cut off after some seconds; this once failed an assertion."""
+    """A request to a slow server is cut off some seconds after Ctrl-C; an assertion once failed at this moment."""
     store = MemoryStore()
     crawl = Crawl(store=store, answer=lambda fetch_task, now: fetched(fetch_task.url, 60.0))
     crawl.add([link(f"https://a.org/{n}") for n in range(2)])
@@ -1054,7 +1054,7 @@ def test_domain_budgets_include_urls_from_before_a_restart() -> None:
 
 
 def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
-    """Otherwise the queue would seem empty too early, and later entries would be ignored until the next start."""
+    """If it were, the queue would seem empty too early, and later entries would be ignored until the next start."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/{n}") for n in range(20)])
     crawl.run(requests=3)

@@ -1,4 +1,4 @@
-"""Test the list of hosts: it includes hosts outside the front, failures of robots.txt and of ports, and a search."""
+"""Test the list of hosts: hosts outside the front, failures of robots.txt and of single ports, and the search."""
 
 from collections.abc import Generator
 from typing import Any

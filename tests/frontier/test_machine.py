@@ -1,4 +1,4 @@
-"""Test random operations on a frontier with a front of two to four hosts against a model.
+"""Compare a frontier with a model under random operations; the front has two to four hosts.
 
 The model is a dict from URL to its expected state; politeness is checked by the
 instants of the fetch tasks alone. Batches are written in order, but late; a crash drops
@@ -265,7 +265,7 @@ class FrontierMachine(RuleBasedStateMachine):
         again = [self.waiting[url] for url in sorted(self.uncommitted)]
         self.uncommitted.clear()
         self._open(clean=False)
-        for host in HOSTS:  # a block is stored only with the next batch
+        for host in HOSTS:  # a block is stored only with the next batch, so set it again
             if host in self.blocked:
                 self.frontier.blocks.block(host)
             else:
@@ -274,7 +274,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self._add(again)
 
     def _forget_requests(self) -> None:
-        """Keep the gaps of committed requests; after uncommitted requests only the minimum gap applies."""
+        """Forget uncommitted requests in the model: after them only the minimum gap applies."""
         for fetch_task, _ in self.out:
             if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
                 self._end_request(fetch_task, Fetch("", Outcome.FETCHED, took=0.0))

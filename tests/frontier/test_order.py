@@ -113,7 +113,7 @@ def test_urls_done_in_flight_parked_or_tried_are_not_moved() -> None:
 
 
 def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
-    """This holds also for a URL to which a better link was found before it was queued: the shift is applied once."""
+    """The shift is applied only once, even if a better link to the URL was found before the URL was queued."""
     ranks = {"https://a.org/1": NEUTRAL - 5, "https://a.org/2": NEUTRAL + 200}
 
     def priority(each: Link) -> int:
@@ -131,7 +131,7 @@ def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
 
 
 def test_a_url_retired_by_an_unwritten_batch_is_not_restored() -> None:
-    """The store still contains the URL: moving it would restore it without counting it."""
+    """The store still contains the retired URL: moving the URL would restore it without counting it."""
     crawl = Crawl(config(order=ORDER))
     crawl.frontier.pauses.pause()
     crawl.add([scored(f"https://a.org/{n}", 50) for n in range(3)])

@@ -1,4 +1,4 @@
-"""Test the choice between discovery and refresh if fetches are divided by value.
+"""Test how fetches are divided between discovery and refresh if the division depends on their values.
 
 Fixed shares are tested in `refresh/test_rate_balancing.py` and `test_machine.py`.
 """

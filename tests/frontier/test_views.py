@@ -55,7 +55,7 @@ def ending(outcome: Outcome, blame: Blame, **fields: Any) -> Answer:
     ],
 )
 def test_each_wait_has_a_cause_and_a_next_try(options: dict[str, Any], state: str, cause: str) -> None:
-    """The next try is the time of the next request: none is made earlier, and one is made then."""
+    """The reported next try is exact: no request is made before that instant, and one is made at it."""
     store = MemoryStore()
     crawl = run_to_the_wait(store=store, **options)
     host, url = seen(crawl)
@@ -69,7 +69,7 @@ def test_each_wait_has_a_cause_and_a_next_try(options: dict[str, Any], state: st
 
 
 def test_hosts_outside_the_front_report_the_same() -> None:
-    """This holds after a restart and for hosts that do not fit into the front: their queue is read from disk."""
+    """Hosts that do not fit into the front report the same waits, also after a restart: their queue is read from disk."""
     store = MemoryStore()
     robots = Unreachable(1_000_300.0)
     crawl = Crawl(store=store, robots=robots, concurrency=1)

@@ -87,7 +87,7 @@ HEADS = [
 
 
 def coded() -> list[bytes]:
-    """Return answers with content codings, whole and broken."""
+    """Return answers with content codings; some are whole, others broken."""
     gzipped, raw = gzip.compress(PAGE, mtime=0), zlib.compress(PAGE)[2:-4]
     bodies = [
         (b"gzip", gzipped), (b"gzip", gzipped + gzipped), (b"gzip", gzip.compress(b"\0" * 500_000, mtime=0)),

@@ -1,4 +1,4 @@
-"""The fuzzing loop: make an input, run the target, measure the thread's CPU time.
+"""The fuzzing loop: it makes an input, runs the target, and measures the thread's CPU time.
 
 An input is kept for mutation if it ended in a new way, or cost more per byte than all
 earlier inputs, so that the search moves towards slow inputs.
@@ -21,7 +21,7 @@ TURN_MAX = 0.1  # seconds of CPU time for which the event loop may be blocked
 
 
 class Clock:
-    """Measures turns of the event loop, in CPU seconds of this thread."""
+    """Measures the length of turns of the event loop, in CPU seconds of this thread."""
 
     def __init__(self) -> None:
         self.worst = 0.0
@@ -38,8 +38,8 @@ class Clock:
 class Target(NamedTuple):
     """A parser of foreign data.
 
-    `take` receives the input, the clock and random numbers; it returns a value that names the
-    way in which it ended. It raises only if there is a bug.
+    `take` receives the input, the clock and random numbers, and returns a value that names the
+    way in which the parser ended. It raises an exception only if there is a bug.
     """
 
     name: str
@@ -105,7 +105,7 @@ def fuzz(target: Target, seed: int, *, runs: int = 1 << 62, cpu_seconds: float =
 
 
 def _again(target: Target, data: bytes, rng: random.Random, worst: float) -> float:
-    """Return the minimum of three measurements, because the garbage collector or other processes may slow one down."""
+    """Return the shortest of three measured times, because other processes or garbage collection may slow a run down."""
     for _ in range(2):
         gc.collect()
         clock = Clock()

@@ -37,7 +37,7 @@ class Mutator:
         ]  # fmt: skip
 
     def keep(self, data: bytes) -> None:
-        """Add an input to those that are mutated, because it did something new."""
+        """Add an input, which did something new, to the inputs that are mutated."""
         if len(self._kept) >= POOL_MAX:
             self._kept[self._rng.randrange(POOL_MAX)] = data
         else:

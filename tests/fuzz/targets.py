@@ -69,7 +69,7 @@ from tests.process.support import Joint
 from tests.serve.test_receivers import Receiving
 
 URL = "https://h.test/a/b.html?c"
-PATIENCE = 0.02  # seconds to wait for an answer: an incomplete request gets none
+PATIENCE = 0.02  # seconds to wait for an answer: an incomplete request gets no answer
 SYMBOL_MAX = 258  # bytes that one symbol of a deflate stream can produce at most
 NOW = 1_800_000_000.0
 LIMITS = FetchLimits.of(FetchConfig())
@@ -140,7 +140,7 @@ def _text(data: bytes) -> str:
 
 
 def answers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Read an answer (head, framing, codings, cookies) whole and in pieces; both have the same outcome."""
+    """Read an answer (head, framing, codings, cookies) whole and in pieces; the outcome must be the same."""
     whole, pieces = Answer(LIMITS), Answer(LIMITS)
     for at in range(0, len(data), READ):
         clock.turn(whole.receive, data[at : at + READ])
@@ -162,7 +162,7 @@ def answers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def _cut_short(one: Any, other: Any) -> bool:
-    """Return whether two contents differ only in their end, which for a truncated deflate stream depends on the pieces
+    """Return whether two contents differ only at the end. The end of a truncated deflate stream depends on the pieces
     (`fetcher/coding.py`).
     """
     if not isinstance(one, bytes) or abs(len(one) - len(other)) > SYMBOL_MAX:
@@ -219,7 +219,7 @@ def cookies(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 class _Inline(Worker):
-    """Replaces the parser child: scans the pages meant for it, as if the child had died on them."""
+    """Replaces the parser child: scans the pages meant for the child, as if these pages had killed it."""
 
     apart = 0
 
@@ -259,7 +259,7 @@ def _pages(runner: asyncio.Runner, data: bytes, clock: Clock, rng: random.Random
 
 
 def copies(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Rewrite a page for a mirror or the page server: the URLs that are mapped are canonical."""
+    """Rewrite a page for a mirror or the page server; assert that the mapped URLs are canonical."""
     seen: list[str] = []
     encoding = rng.choice(("utf-8", "utf-8", "shift_jis", "utf-16le", "windows-1252"))
     xhtml = rng.random() < 0.1
@@ -300,7 +300,7 @@ def sheets(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Read a robots.txt, store it and read it again; compare verdicts on URLs that it names and on long URLs."""
+    """Read a robots.txt, store it and read it again; compare the verdicts on URLs that it names and on long URLs."""
     store = MemoryStore()
     host = "https://h.test"
     cache = RobotsCache(store, RobotsConfig(), "crawler", 4)
@@ -327,7 +327,7 @@ def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Judge a URL as written on a page: canonicalization is idempotent, and the filter has a verdict."""
+    """Judge a URL as written on a page; assert that canonicalization is idempotent and that the filter has a verdict."""
     text = data.decode(
         *rng.choice((("utf-8", "replace"), ("utf-8", "surrogateescape"), ("latin-1", "strict")))
     )
@@ -348,7 +348,7 @@ def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 def _configurations(folder: Path) -> Target:
     """Return a target that reads a configuration file, and the same text as `--set` and as `crawler set`.
 
-    Each reader returns a configuration or raises an error of one line.
+    Each way of reading returns a configuration or raises an error of one line.
     """
     path = folder / "crawl.toml"
 
@@ -389,7 +389,7 @@ def _live(lines: list[str]) -> None:
 
 
 def peers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Read the bytes as sent by a stranger, as a frame of a peer with a valid tag, and as an entry."""
+    """Read the bytes as if a stranger sent them, as a frame of a peer with a valid tag, and as an entry of a queue."""
     from tests.splitter import test_session as sessions
 
     other = sessions.process("p1")
@@ -515,7 +515,7 @@ def _doors(folder: Path) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def _control(folder: Path) -> Iterator[Target]:
-    """Yield a target that sends lines to the control socket of a process with real stages; code 1 is a bug."""
+    """Yield a target that sends lines to the control socket of a process with real stages; code 1 reports a bug."""
     joint = Joint(folder)
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
 

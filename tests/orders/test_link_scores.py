@@ -1,4 +1,4 @@
-"""Test the bounded table of link scores against unbounded dicts."""
+"""Compare the bounded table of link scores with unbounded dicts."""
 
 import random
 

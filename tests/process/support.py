@@ -1,4 +1,4 @@
-"""Real stages in a folder, on a virtual clock, with canned answers instead of a network."""
+"""Open real stages in a folder, on a virtual clock, with canned answers instead of a network."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)
 
 
 def fetch(url: str, body: bytes = b"<p>page</p>", **values: Any) -> Fetch:
-    """Return a successful answer, modified by `values`."""
+    """Return a successful answer; `values` replace its fields."""
     values = {
         "outcome": Outcome.FETCHED,
         "status": 200,
@@ -49,7 +49,7 @@ def made(making: Change | Making) -> tuple[Change, int]:
 
 
 class Joint:
-    """The stages of the process `me` of a crawl, in `folder/<me>`; `names` are the names of all its processes.
+    """The stages of the process `me` of a crawl, in `folder/<me>`; `names` are the names of all processes of the crawl.
 
     `tree` contains the sections of the configuration.
     """
@@ -133,5 +133,5 @@ def links_of(change: Change) -> list[tuple[str, int, int, int]]:
 
 
 def counted(change: Change) -> dict[str, int]:
-    """Return the counts of the change, except those of stored and kept objects."""
+    """Return the counts of the change, except the counts of stored and kept objects."""
     return {name: n for name, n in change.counts.items() if not name.startswith(("stored.", "kept."))}

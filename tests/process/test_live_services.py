@@ -1,4 +1,4 @@
-"""Test the services of a running process, with real stages but without crawl loop and sockets."""
+"""Test the services of a running process, with real stages but without the crawl loop and without sockets."""
 
 import asyncio
 import logging
@@ -188,7 +188,7 @@ def test_a_known_page_goes_to_the_refresh_schedule(fresh: Shown, monkeypatch: py
 
 
 def test_signals_are_confirmed_once_they_are_durable(fresh: Shown) -> None:
-    """Otherwise the answer would confirm a signal that a crash could still lose."""
+    """If the answer came earlier, it would confirm a signal that a crash could still lose."""
     committed: list[int] = []
 
     async def kept() -> bool:
@@ -340,7 +340,7 @@ def test_an_old_key_file_is_requested_again_if_possible(
 def test_a_file_that_lacks_the_key_counts_for_some_minutes_only(
     fresh: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A site may write its key file after its first notice."""
+    """A site may write its key file only after its first notice, so the failure must not count for long."""
     text = HOME.encode()
     assert key_file(fresh, monkeypatch, HOME, key="other") == (text, 0)
     fresh.joint.clock.advance(REFUSED_AGE_MAX + 1.0)

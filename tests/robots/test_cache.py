@@ -123,7 +123,7 @@ def test_unreachable_schedule() -> None:
 
 
 def test_an_invalid_certificate_is_retried_once_and_then_daily() -> None:
-    """It is retried on the schedule of pages (`frontier/hosts/politeness.py`), not hourly for 30 days."""
+    """The robots.txt is retried on the schedule of pages (`frontier/hosts/politeness.py`), not hourly for 30 days."""
     cache, now = _cache(), NOW
     for delay in (60.0, DAY, DAY):
         cache.record(HOST, status=0, outcome=Outcome.TLS_ERROR, body=b"", complete=True, now=now)
@@ -150,7 +150,7 @@ def test_after_thirty_days_all_is_allowed() -> None:
         assert cache.verdict(HOST, "/", NOW + day * DAY + 1).kind is VerdictKind.WAIT
     _down(cache, NOW + 30 * DAY)
     assert cache.verdict(HOST, "/", NOW + 30 * DAY + 1) is ALLOWED
-    assert cache.verdict(HOST, "/", NOW + 31 * DAY) is FETCH  # tried again once a day
+    assert cache.verdict(HOST, "/", NOW + 31 * DAY) is FETCH  # the file is requested again once a day
     _good(cache, NOW + 31 * DAY)
     assert cache.verdict(HOST, "/no", NOW + 31 * DAY) is DENIED
 
@@ -172,7 +172,7 @@ def test_a_clock_set_back_by_an_hour_delays_no_try_by_an_hour() -> None:
         _down(cache, NOW + n)
     assert (
         cache.verdict(HOST, "/", NOW + 2.5).kind is VerdictKind.WAIT
-    )  # after the fourth failure, for an hour
+    )  # after the fourth failure, the cache waits for an hour
     assert cache.verdict(HOST, "/", NOW - 10.0) is FETCH
 
 
@@ -252,7 +252,7 @@ def test_a_damaged_copy_is_fetched_again(value: bytes) -> None:
 
 
 def test_memory_is_bounded_by_bytes_too() -> None:
-    """One huge file must not take the memory of thousands of small ones."""
+    """One huge file must not take the memory of thousands of small files."""
     huge = b"user-agent: *\n" + b"".join(b"disallow: /%d\n" % number for number in range(3000))
     cache = _cache(entries_max=16)
     for number in range(40):
@@ -277,7 +277,7 @@ OPERATIONS = st.lists(
 def test_eviction_and_restarts_change_no_verdict(
     operations: list[tuple[int, str, float]], entries_max: int
 ) -> None:
-    """The verdicts equal those of an unbounded cache. Memory limits of 1 to 3 files force constant evictions."""
+    """Verdicts equal those of an unbounded cache. Memory has room for 1 to 3 files, so files are evicted constantly."""
     store = MemoryStore()
     small, model = _cache(store, entries_max), _cache(entries_max=1000)
     now = NOW
@@ -307,7 +307,7 @@ def test_the_stored_form() -> None:
 
 
 def test_copies_of_a_host_by_authority() -> None:
-    """The result contains copies for all ports of the host, even copies not stored yet, up to the given number."""
+    """At most the given number of copies is returned, for any ports of the host, even if they are not stored yet."""
     store = MemoryStore()
     cache = RobotsCache(store, RobotsConfig(), "me", 10)
     authorities = [

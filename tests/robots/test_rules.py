@@ -1,4 +1,4 @@
-"""The rules of robots.txt, compared with RFC 9309, google/robotstxt's expectations, and a second matcher."""
+"""Test the rules of robots.txt against RFC 9309, the expectations of google/robotstxt, and a second matcher."""
 
 import json
 import re
@@ -17,8 +17,8 @@ from crawler.robots.rules import Parsed, RobotsRules, Rule, parse, read
 CASES = json.loads(
     (Path(__file__).parent.parent / "data/robots/google-robotstxt-cases.part.json").read_text()
 )
-# Rows with a URL that is not percent-encoded assume that the caller encodes it first (README of the data): their
-# expected answer is for bytes that no request contains. Each maps to the row with the encoded URL.
+# Rows whose URL is not percent-encoded assume that the caller encodes it first (README of the data): their
+# expected answer is for bytes that no request contains. Each such row maps to the row with the encoded URL.
 ENCODED_BY_CALLER = {
     "http://foo.bar/foo/bar/ツ": "http://foo.bar/foo/bar/%E3%83%84",
     "http://foo.bar/foo/bar/baz": "http://foo.bar/foo/bar/%62%61%7A",
@@ -34,7 +34,7 @@ def _target(url: str) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['test']}-{case['url'][-20:]}")
 def test_google_expectations(case: dict) -> None:
-    """The expected verdicts are those of google/robotstxt, robots_test.cc, except for the extension named above."""
+    """The expected verdicts are from google/robotstxt, robots_test.cc, except for the extension named above."""
     rules = parse(case["robots"].encode(), case["agent"])
     expected = case["allowed"]
     if case["test"] == "ID_Encoding" and (encoded := ENCODED_BY_CALLER.get(case["url"])):
@@ -48,7 +48,7 @@ def test_google_expectations(case: dict) -> None:
 
 
 def test_rfc_example() -> None:
-    """The example of RFC 9309, section 5.1."""
+    """The file and the verdicts are the example of RFC 9309, section 5.1."""
     robots = b"""User-Agent: *
 Disallow: *.gif$
 Disallow: /example/
@@ -300,7 +300,7 @@ def test_the_stored_form_gives_the_same_verdicts(lines: list[str]) -> None:
 
 
 def test_statements_about_uses_are_kept_as_text() -> None:
-    """Statements of the chosen group are kept, content signals also before all groups, and License lines anywhere."""
+    """Statements of the chosen group, content signals before the first group, and License lines anywhere are kept."""
     file = b"""Content-Signal: search=yes
 Content-Usage: / before=n
 License: https://a.example/1

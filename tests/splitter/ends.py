@@ -1,4 +1,4 @@
-"""The splitters of two processes and the sessions between them, without sockets: tests pass the bytes on themselves."""
+"""Make splitters of two processes and the sessions between them, without sockets; `exchange` passes the bytes on."""
 
 import random
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ NAMES = ["p0", "p1", "p2"]
 def process(name: str, **changes: object) -> Common:
     """Return the splitter of one process; `changes` modify identity, table or secret.
 
-    `store` is the store with which it starts (default: empty). `clean` means that the last stop was clean or that all
+    The process starts with `store` (default: an empty store). `clean` means that its last stop was clean or that all its
     writes are synced.
     """
     rng = random.Random(f"{name} {sorted(changes)}")
@@ -44,7 +44,7 @@ common_store: dict[int, MemoryStore] = {}
 
 
 def commit(common: Common, items: list[tuple[str, list[Link]]] | None = None) -> list[Received]:
-    """Commit the received entries, and `items`, as one group; return the received entries."""
+    """Commit the received entries and the new links `items` as one group; return the received entries."""
     received = common.inbox.take()
     store = common_store[id(common)]
     batch = store.batch(sync=True)
@@ -68,7 +68,7 @@ def links_for(name: str, count: int) -> list[Link]:
 def pair(
     one: Common, other: Common, *, to: str = "p1", door: Doorkeeper | None = None, now: float = 0.0
 ) -> SimpleNamespace:
-    """Return a session of two ends: a dialler of `one` to the process `to`, and a listener of `other`."""
+    """Return both ends of a session: `dialler` of `one`, which dials the process `to`, and `listener` of `other`."""
     door = Doorkeeper(sessions_max=6) if door is None else door
     listener = Listener(other, door.admit, now)
     door.enter(listener)

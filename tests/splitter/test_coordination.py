@@ -1,4 +1,4 @@
-"""Test shares, limits and the end in the views of N processes, over a network that delays, drops and cuts messages."""
+"""Test how N processes agree on shares, limits and the end, over a network that delays, drops and cuts messages."""
 
 import random
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def test_one_process_alone_has_the_whole_rate() -> None:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=60)
 def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
-    """Each process first hears from all others; then work changes all the time, and messages are late or lost."""
+    """First, each process hears from all others; then work changes all the time, and messages are late or lost."""
     rng = random.Random(seed)
     views = Views(rng.choice([2, 3, 5]))
     views.tell_all(3)
@@ -146,7 +146,7 @@ def test_a_missing_process_does_not_change_the_shares_of_the_others() -> None:
 
 
 def test_a_restarted_process_counts_as_uninformed_until_it_echoes_a_message() -> None:
-    """Until the restarted process echoes their messages, the others use no more than their equal shares."""
+    """Until the restarted process echoes their messages, the other processes use no more than their equal shares."""
     views = Views(2)
     views.progress["p0"].work = 99
     views.tell_all(3)
@@ -197,7 +197,7 @@ def test_the_end_is_found_and_never_too_early(seed: int, count: int) -> None:
     rng = random.Random(seed)
     views = Views(count)
     tasks = dict.fromkeys(views.names, 0)
-    outboxes: list[tuple[str, str]] = []  # (from, to) for each link in transit
+    outboxes: list[tuple[str, str]] = []  # (sender, receiver) of each link in transit
     tasks["p0"] = 10
 
     def refresh(name: str) -> None:
@@ -265,7 +265,7 @@ def test_an_echo_from_before_a_restart_is_ignored() -> None:
 
 
 def test_a_message_is_handled_without_reading_other_peers() -> None:
-    """Each process receives a message of each other per heartbeat: reading all peers each time would cost N squared."""
+    """A process gets a message of each peer per heartbeat: if it read all peers each time, costs would be N squared."""
     views = Views(4)
     views.tell_all(2)
     for name in ("p1", "p2"):
@@ -280,7 +280,7 @@ def test_a_message_is_handled_without_reading_other_peers() -> None:
 
 
 def test_one_round_is_not_enough() -> None:
-    """p1 reported idle, then received a link from p0, which is idle now: at no instant were both idle."""
+    """p1 reported that it is idle, then received a link from p0, which is idle now: at no instant were both idle."""
     views = Views(2)
     views.tell_all(2)
     for name in views.names:

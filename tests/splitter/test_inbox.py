@@ -1,4 +1,4 @@
-"""Test the inbox: entries are applied in order and once, and confirmed only when durable."""
+"""Test the inbox: each entry is applied once, in order, and confirmed only when it is durable."""
 
 import random
 

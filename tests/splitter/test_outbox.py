@@ -63,7 +63,7 @@ class Receiver:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=60)
 def test_every_link_arrives_once_and_in_order_whatever_happens(seed: int) -> None:
-    """Cover restarts before deletes are committed, cuts and partial deliveries, but no lost disks or compactions."""
+    """Events are restarts before deletes are committed, cuts and partial deliveries, but no lost disk or compaction."""
     rng = random.Random(seed)
     store, receiver, sent = MemoryStore(keep_durable=True), Receiver(), []
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -156,7 +156,7 @@ def fill(store: MemoryStore, outbox: Outbox, rng: random.Random, *, repeats: int
 
 
 def test_a_crash_at_any_write_of_a_compaction_leaves_a_whole_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a crash at any write of compaction, swap or sweep, the store opens with the same set of links."""
+    """After a crash at any write of compaction, swap or sweep, the reopened store has the same set of links."""
     import crawler.splitter.compaction as compaction_module
 
     monkeypatch.setattr(compaction_module, "_BATCH_BYTES", 300)
@@ -188,7 +188,7 @@ def test_a_crash_at_any_write_of_a_compaction_leaves_a_whole_queue(monkeypatch: 
 
 
 def test_an_outbox_that_was_compacted_can_be_compacted_again() -> None:
-    """The entries of the first compaction and those appended since are merged; no old entry remains."""
+    """The entries of the first compaction and entries appended since then are merged; no old entry remains."""
     rng = random.Random(5)
     store = MemoryStore()
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -234,7 +234,7 @@ def test_entries_committed_during_a_compaction_follow_it() -> None:
 def test_a_group_staged_after_a_compaction_does_not_undo_it() -> None:
     """The first group contains the state of the compaction.
 
-    The second is staged before the first is reported committed.
+    The second group is staged before the first is reported committed.
     """
     rng = random.Random(12)
     store = MemoryStore(keep_durable=True)
@@ -419,12 +419,14 @@ def test_memory_holds_no_more_than_a_window_a_connected_peer() -> None:
 
 
 def test_totals_are_read_without_a_loop_over_the_queues() -> None:
-    """Every heartbeat to a peer contains totals over the queues, and every fetch and every group reads them, too."""
+    """Every heartbeat contains totals over the queues, and every fetch and every group reads these totals, too."""
     rng = random.Random(1)
     store, peers = MemoryStore(), ["p1", "p2", "p3"]
     outbox = Outbox(store, peers, CONFIG, rng)
     commit(store, outbox, [(peer, make_links(rng, 3)) for peer in peers])
-    outbox.welcome("p1", outbox.spools["p1"].state.epoch, 7, 0, 0)  # confirms more entries than were sent
+    outbox.welcome(
+        "p1", outbox.spools["p1"].state.epoch, 7, 0, 0
+    )  # this confirms more entries than were sent
     outbox._check()
     outbox.spools = Unread(outbox.spools)
     assert (outbox.links, outbox.appended, outbox.urgent) == (9, 9, True)

@@ -1,6 +1,6 @@
 """Test real sockets on loopback: plain, with a secret, with mutual TLS.
 
-Some peers have a wrong secret, do not identify themselves, or are dead.
+Some peers have a wrong secret, do not identify themselves, or do not answer.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ NAMES = ["p0", "p1"]
 
 
 class Process:
-    """A process without a crawl, which commits received entries at once, in the event loop."""
+    """A process without a crawl; it commits received entries at once, in the event loop."""
 
     def __init__(
         self,
@@ -303,7 +303,7 @@ def test_tls_refuses_a_certificate_of_another_authority(authority: Path) -> None
 def test_unidentified_clients_cannot_exceed_the_connection_limit(
     mode: str, use_uvloop: bool, authority: Path
 ) -> None:
-    """With twenty silent clients connected, the peer still gets in, because the oldest of them is disconnected."""
+    """A peer can connect beside twenty silent clients, because the oldest of these clients is disconnected."""
 
     async def main() -> None:
         config = with_tls(authority) if mode == "tls" else CONFIG
@@ -317,7 +317,7 @@ def test_unidentified_clients_cannot_exceed_the_connection_limit(
             await asyncio.wait_for(reader.read(), 5)
             closed += 1
         assert closed == 10
-        assert len(p0.peers._connections) <= 1 + 4 + 1  # including the connection that p0 dialled
+        assert len(p0.peers._connections) <= 1 + 4 + 1  # the last 1 is the connection that p0 dialled
         for _, writer in strangers:
             writer.close()
         await asyncio.gather(p0.peers.close(), p1.peers.close())
@@ -396,11 +396,13 @@ def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
         p0 = Process("p0", CONFIG)
         (address,) = await start(p0)
         await asyncio.sleep(0)  # p0 now waits for connections
-        with socket.create_connection(address):  # in the queue of the kernel, not yet seen by the event loop
+        with socket.create_connection(
+            address
+        ):  # it is in the queue of the kernel; the event loop has not seen it yet
             for task in p0.peers._tasks:
                 asyncio.get_running_loop().call_later(
                     0.0, task.cancel
-                )  # runs after the events of the selector
+                )  # the cancellation runs after the events of the selector
             await asyncio.sleep(0.0)
             await asyncio.sleep(0.0)
             await p0.peers.close()
@@ -431,7 +433,7 @@ def test_a_replaced_connection_is_closed_at_once() -> None:
 
 
 def test_an_unreachable_peer_costs_one_attempt_per_backoff() -> None:
-    """No process listens at the address: this process continues, and its links wait."""
+    """If no process listens at the address of a peer, this process continues, and the links for the peer wait."""
 
     async def main() -> None:
         p0 = Process("p0", CONFIG)
@@ -516,7 +518,7 @@ def test_tls_files_must_be_readable(tmp_path: Path, authority: Path) -> None:
 
 
 def test_unidentified_clients_are_logged_once_a_minute() -> None:
-    """The first client is logged at once; the others are counted."""
+    """The first such client is logged at once; later clients are only counted."""
     strangers = Strangers()
     said = [strangers.note("no magic", float(now)) for now in range(1000, 1200)]
     assert [line for line in said if line] == [

@@ -1,4 +1,4 @@
-"""Test two processes of which one loses data: confirmed entries, sent entries, or unsynced writes."""
+"""Test two processes, one of which loses data: confirmed entries, sent entries, or unsynced writes."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ from tests.splitter.ends import CONFIG, commit, common_store, exchange, links_fo
 
 
 def drain(*ways: SimpleNamespace, now: float = 0.0) -> None:
-    """Let the sessions send, and the owners commit and confirm, until no bytes are left to send."""
+    """Let the sessions send, and the owners commit and confirm entries, until no bytes are left to send."""
     processes = [way.dialler.common for way in ways] + [way.listener.common for way in ways]
     before = None
     while before != (before := [(each.outbox.links, each.inbox.applied) for each in processes]):
@@ -47,7 +47,7 @@ def settled(one: Common, other: Common) -> SimpleNamespace:
 
 
 def test_two_full_outboxes_drain_each_other() -> None:
-    """Each queue is many windows long; neither process may send its own queue first before it confirms entries."""
+    """Each queue is many windows long; a process must confirm entries before it has sent its own whole queue."""
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 600))])
     commit(other, [("p0", links_for("p0", 500))])
@@ -69,7 +69,7 @@ def copied_store(common: Common) -> MemoryStore:
 
 
 def earlier_state(one: Common, *, kept: int) -> Common:
-    """Let p1 confirm 50 links of p0; return p1 with its store from the time when it had confirmed `kept` of them."""
+    """Let p1 confirm 50 links of p0; return p1 with its earlier store, in which it had confirmed only `kept` of them."""
     other = process("p1")
     if kept:
         commit(one, [("p1", links_for("p1", kept))])
@@ -88,7 +88,7 @@ def earlier_state(one: Common, *, kept: int) -> Common:
 def test_a_process_that_lost_confirmed_links_is_refused_until_they_are_queued_again(
     kept: int,
 ) -> None:
-    """The disk of the process is empty or was restored from a backup. Both sides are told how many links are missing."""
+    """The disk of the process is empty or was restored from a backup. Both sides report how many links are missing."""
     one = process("p0")
     behind = earlier_state(one, kept=kept)
     commit(one, [("p1", links_for("p1", 30))])
@@ -177,7 +177,7 @@ def test_start_numbers_beyond_any_date_can_be_reported(number: int) -> None:
 def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped(count: int) -> None:
     """A power cut loses unsynced groups that were sent and confirmed: the peer must not drop new entries as repeated.
 
-    This holds even if as many entries as were lost, or more, are then committed under the same numbers.
+    The peer must keep them even if as many entries as were lost, or more, are committed under the same numbers.
     """
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 10))])
@@ -225,9 +225,9 @@ def test_a_process_and_its_copy_never_confirm_each_others_entries() -> None:
 
 @pytest.mark.parametrize("end", ["sender", "receiver", "both"])
 def test_a_queue_that_was_stored_without_a_check_loses_nothing(end: str) -> None:
-    """Earlier versions stored no check, so it is read as 0.
+    """Earlier versions stored no check of a queue, so the check is read as 0.
 
-    If only one side has it, entries are resent under a fresh epoch.
+    If only one side has the check, entries are resent under a fresh epoch.
     """
     one, other = process("p0"), process("p1")
     way = connected(one, other)

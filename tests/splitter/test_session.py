@@ -1,4 +1,4 @@
-"""Test sessions without sockets: the handshake, every refusal, timers, violations of the protocol."""
+"""Test sessions without sockets: the handshake, every refusal, the timers, and violations of the protocol."""
 
 import random
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def test_a_small_bound_of_a_frame_makes_more_frames(monkeypatch: pytest.MonkeyPa
 def test_a_long_queue_leaves_a_frame_at_a_time_until_the_window_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The owner commits the first entries while the next ones are read from the queue."""
+    """The owner of the links commits the first entries while the next entries are read from the queue."""
     monkeypatch.setattr("crawler.splitter.session._FRAME_BYTES", 700)
     one, other, ends = streaming()
     spool = one.outbox.spools["p1"]
@@ -216,7 +216,7 @@ def test_a_process_that_reconnects_replaces_its_old_connection() -> None:
 
 
 def test_a_reconnect_waits_until_what_is_queued_is_durable() -> None:
-    """Entries of the old connection may not be durable yet; after an early Welcome they would be applied twice."""
+    """Entries of the old connection may not be durable yet; after an early Welcome, these would be applied twice."""
     one, other, ends = streaming()
     commit(one, [("p1", links_for("p1", 10))])
     ends.dialler.pump(0.0)
@@ -284,7 +284,7 @@ def test_a_missing_entry_is_requested_once_and_resent() -> None:
 
 
 def breach(message: object, to: str = "dialler") -> sessions.Ending:
-    """Return the ending of a streaming session after its peer, which has the keys, has sent `message`."""
+    """Send `message` to a streaming session from a peer that has the keys; return how the session ended."""
     _, _, ends = streaming()
     source, target = (ends.listener, ends.dialler) if to == "dialler" else (ends.dialler, ends.listener)
     source._send(message)

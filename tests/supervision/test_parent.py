@@ -34,7 +34,7 @@ def runs(pid: int) -> bool:
 
 
 def test_a_process_that_is_not_the_parent_counts_as_ended() -> None:
-    """The number may belong to another process by now; waiting for that process could take forever."""
+    """The parent's number may belong to another process by now; a wait for the end of that process might never end."""
     wait_for_end(os.getpid())  # this process runs, but it is not its own parent
     other = subprocess.Popen([sys.executable, "-c", ""])
     other.wait()
@@ -55,7 +55,7 @@ def test_a_child_notices_the_end_of_its_parent() -> None:
 
 
 def test_a_child_with_a_blocked_event_loop_ends_with_its_parent() -> None:
-    """The child first calls `gone` and is ended after the limit, without the help of its event loop or pipe."""
+    """The child first calls `gone`, and ends after the limit although its event loop is blocked."""
 
     def work(link: socket.socket) -> int:
         (child,) = fork_children(lambda inner: _stand(inner, link), 1)
@@ -87,7 +87,7 @@ def _tell_when_alone(inner: socket.socket, link: socket.socket) -> int:
 
 @pytest.mark.parametrize("delay", ["0.5", "30"], ids=["quick answers", "slow answers"])
 def test_children_end_soon_after_a_supervisor_that_hung(tmp_path: Path, delay: str) -> None:
-    """Unread messages once broke the pipe with an error that the children did not recognize as the end of the stream."""
+    """Unread messages once broke the pipe with an error that children did not recognize as the end of the stream."""
     with TreeWeb(tmp_path, 3000, "--fanout", "3", "--delay", delay) as web:
         talking = [flag for flag in settings("--processes", "2", "--progress", "plain") if flag != "-q"]
         process = start(tmp_path / "crawl", web.seed, *talking)

@@ -24,9 +24,9 @@ def test_errors_that_may_pass_cause_a_restart(code: int) -> None:
 
 
 def test_the_numbers_are_those_of_the_readme() -> None:
-    """The numbers are those of `supervision/README.md`: delays double from 0.2 s to 30 s.
+    """As in `supervision/README.md`, the delays before restarts double from 0.2 s to 30 s.
 
-    After at most 10 restarts in a row that last less than 60 s, the crawl fails.
+    If a child ends again within 60 s after each of 10 restarts in a row, the crawl fails.
     """
     restarts, delays = Restarts(), []
     while restarts.ended(-9, 59.9, stopping=False) is Next.START:

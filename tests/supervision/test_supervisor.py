@@ -163,7 +163,7 @@ def test_processes_are_forked_if_possible(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class Canned:
-    """Replaces a forked process: sends its port, and sends its report when it is told to stop, or `at_once`."""
+    """Replaces a forked process: sends its port, and sends its report when it must stop; if `at_once`, immediately."""
 
     pid = 0
 
@@ -218,7 +218,7 @@ QUICK = TWO | {"crawl": {"processes": 2, "drain_max": 0.01, "shutdown_step_max":
 
 
 def crawled(folder: Path, *, stop: str = "", **canned: Any) -> tuple[Supervisor, list[Canned], Any]:
-    """Run a crawl of two canned processes; return (supervisor, processes, its report or the error that ended it)."""
+    """Run a crawl of two canned processes; return (supervisor, processes, report of the crawl or error that ended it)."""
 
     async def play() -> tuple[Supervisor, list[Canned], Any]:
         supervisor = Supervisor(convert(QUICK), folder, ["http://127.0.0.1:9/"])
@@ -302,7 +302,7 @@ def test_an_impossible_crawl_is_rejected_before_it_creates_files(
 
 
 def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It inherits one end of a socket pair and no other file; a planted fault applies to the first start only."""
+    """The child inherits one end of a socket pair and no other file; a planted fault applies only to its first start."""
     asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     async def create(*argv: Any, **named: Any) -> Any:
@@ -351,7 +351,7 @@ def test_the_supervisor_adds_only_its_time_to_the_report(tmp_path: Path) -> None
 
 
 def runs(two: Two, monkeypatch: pytest.MonkeyPatch, ends: list[tuple[int, float]]) -> list[float]:
-    """Let p0 end with each of these codes after the given seconds; return the list of naps between the starts."""
+    """`ends` lists (exit code, seconds) of successive runs of p0; return the pauses between the starts."""
     clock, naps = [0.0], []
 
     async def run_once() -> int:

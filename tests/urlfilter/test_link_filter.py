@@ -1,4 +1,4 @@
-"""Test the path from raw hrefs to accepted links, with and without the memo of earlier results."""
+"""Test how raw hrefs become accepted links, with and without the memo of earlier results."""
 
 import numpy as np
 import pytest
@@ -81,7 +81,7 @@ def test_hrefs_that_depend_on_the_whole_base(href: str) -> None:
 
 
 def test_encodings_do_not_mix() -> None:
-    """One href on two pages of a directory with different encodings gives two URLs."""
+    """If two pages of a directory have different encodings, an href that both contain gives two URLs."""
     links = intake()
     for encoding, query in (
         ("utf-8", "%C3%A4"),
@@ -208,7 +208,7 @@ TestMemoEqualsNoMemo.settings = settings(max_examples=60, stateful_step_count=12
 @given(st.sampled_from(BASES), st.lists(hrefs, max_size=8), encodings)
 @settings(max_examples=200)
 def test_take_is_resolve_verdict_and_fingerprint(base: str, page: list[str], encoding: str) -> None:
-    """The model resolves each href separately with `resolve`; results are unique by fingerprint."""
+    """The model calls `resolve` for each href; results are unique by fingerprint."""
     links = intake("any")
     links.filter_links(base, page, encoding)
     model: dict[int, str] = {}
@@ -255,7 +255,7 @@ def test_directories_share_verdicts_on_urls(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_memory_is_bounded_by_bytes() -> None:
-    """Hostile pages cannot exceed the bound: each is in a new directory, or has hrefs of the largest length."""
+    """Hostile pages, each in a new directory or with hrefs of the largest length, cannot exceed the memory bound."""
     links = intake("any", memo_bytes_max=50_000)
     for number in range(200):
         links.filter_links(f"http://h/{number}/", [])

@@ -50,7 +50,7 @@ def test_limits_are_configurable_and_0_disables_them() -> None:
 
 @given(paths, st.integers(1, 3))
 def test_repeats_agrees_with_the_pattern_of_heritrix(path: str, repeats_max: int) -> None:
-    """The verdict equals that of Heritrix's regular expression, on paths that end with a slash, as it requires."""
+    """Heritrix's regular expression gives the same verdict on paths that end with a slash, which it requires."""
     path = path.rstrip("/") + "/"
     segments = path[1:].split("/")[:-1]
     pattern = re.compile(rf"/((?:[^/]*/){{1,6}})\1{{{repeats_max}}}")
@@ -62,7 +62,7 @@ def test_repeats_agrees_with_the_pattern_of_heritrix(path: str, repeats_max: int
 def test_the_verdict_on_a_directory_holds_for_its_files(
     path: str, name: str, segments_max: int, repeats_max: int
 ) -> None:
-    """A rule or "" for a directory is the verdict on each of its files.
+    """If the verdict on a directory is a rule or "", it is the verdict on each file in it.
 
     None means that the verdict depends on the file.
     """

@@ -42,7 +42,7 @@ urls = st.builds(
     ],
 )
 def test_scopes(url: str, scopes: str) -> None:
-    """Each scope includes the narrower ones."""
+    """Each scope includes all narrower scopes."""
     assert [kind for kind in SCOPES if Scope(kind, [SEED]).covers(url)] == scopes.split()
 
 
@@ -105,7 +105,7 @@ def verdict(url: str, flags: int = 0, **options: bool) -> str:
 
 
 def test_external_links_are_those_out_of_scope() -> None:
-    """Their file type does not matter, because only their status is checked.
+    """The file type of an external link does not matter, because only its status is checked.
 
     `include` applies to pages of the crawl only.
     """
@@ -125,7 +125,7 @@ def test_external_links_are_those_out_of_scope() -> None:
 
 @pytest.mark.parametrize("flags", [0, LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.REQUISITE])
 def test_ports_of_other_protocols(flags: int) -> None:
-    """The rule applies to every link and names the setting that allows the port; allowed ports are accepted."""
+    """The rule applies to every link; its detail names the setting that allows the port. Allowed ports are accepted."""
     url, seeds = "http://a.example:6000/docs/x?a:25/", ["http://a.example/"]
     shut = UrlFilter(Scope("host", seeds), requisites=True)
     assert shut.verdict(url, flags) == filters.PORT
@@ -140,7 +140,7 @@ def test_ports_of_other_protocols(flags: int) -> None:
         ("http://a.example/docs/x", ""),
         ("https://b.example/x", ""),
         ("http://c.example/docs/x", filters.SCOPE),
-        # if several rules apply, the first one
+        # if several rules apply, the first one is the verdict
         ("http://c.example/docs/x?print=1", filters.SCOPE),
         ("http://c.example/x.zip", filters.SCOPE),
         ("http://c.example/a/a/a/", filters.SCOPE),

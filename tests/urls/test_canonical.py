@@ -160,7 +160,7 @@ def test_session_ids_can_be_kept() -> None:
 
 @given(st.sampled_from(["/~u/a-b._c", "/x?y=~1"]), st.data())
 def test_equivalent_spellings_have_one_key(path: str, data: st.DataObject) -> None:
-    """URLs have the same key whichever unreserved characters are percent-encoded, and in upper or lower case."""
+    """The key does not depend on which unreserved characters are percent-encoded, nor on the case of hex digits."""
     spelled = "".join(
         data.draw(st.sampled_from([f"%{ord(c):02x}", f"%{ord(c):02X}", c])) if c not in "/?=" else c
         for c in path
@@ -176,7 +176,7 @@ def test_equivalent_spellings_have_one_key(path: str, data: st.DataObject) -> No
 def test_resolve_never_raises_and_is_idempotent(raw_url: str, encoding: str) -> None:
     """Any text gives either a request form, which resolves to itself, or the rule that rejects it.
 
-    Every form has parts and a key.
+    Every request form has parts and a key.
     """
     for base in (None, BASE, "https://[::1]:8443/x/", raw_url):
         url, rule = resolve_or_rule(base, raw_url, encoding=encoding)

@@ -30,14 +30,14 @@ def key(home: int, short: int, bits: int) -> int:
 
 @st.composite
 def keys_of(draw: st.DrawFn, bits: int) -> int:
-    """Draw keys with few homes and few abbreviated keys, so that they collide; some are at the ends of the range."""
+    """Draw keys that have few homes and few abbreviated keys, so that they collide; some are at the ends of the range."""
     if draw(st.integers(0, 15)) == 0:
         return draw(st.sampled_from([0, 3, 4, LAST, LAST - 4, 1 << 63]))
     return key(draw(st.integers(0, 2**bits - 1)), draw(st.integers(0, 3)), bits)
 
 
 class Model:
-    """Models the structure without bit operations: slots of [key, mark], each circle as a list of its slots."""
+    """Models the cache without bit operations: a slot is [key, mark], a circle is a list of its slots."""
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
@@ -175,7 +175,7 @@ def test_the_example_of_the_docstring(form: type) -> None:
 
 
 def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None:
-    """Slots 0 to 3 hold a to d; a and c are marked; the hand passes a, evicts b, and then passes c."""
+    """Slots 0 to 3 hold a to d; a and c are marked; the hand passes a, evicts b, and later passes c and evicts d."""
     a, b, c, d = (key(home, 1, 2) for home in range(4))
     e, f = key(1, 2, 2), key(3, 2, 2)
     cache = form(2)
@@ -189,7 +189,7 @@ def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None
 
 
 def test_a_new_key_is_unmarked(form: type) -> None:
-    """By section 3.4 of the paper, only a hit marks a key: of two keys in a full cache, the one requested twice stays."""
+    """By section 3.4 of the paper, only a hit marks a key: of two keys in a full cache, the key requested twice stays."""
     cache = form(1)
     a, b, c = key(0, 1, 1), key(1, 1, 1), key(0, 2, 1)
     for one in (a, b, b, c):
@@ -204,7 +204,7 @@ def test_a_new_key_is_unmarked(form: type) -> None:
     ids=["one home", "two homes", "all homes"],
 )
 def test_hostile_keys(form: type, bits: int, homes) -> None:
-    """The keys form circles as long as the table, or k + 1 keys are requested in rotation."""
+    """Either the keys form circles as long as the table, or k + 1 keys are requested in rotation."""
     size = 2**bits
     asked = [key(homes(n, size), n, bits) for n in range(size + 1)] * 3
     cache = form(bits)
@@ -293,9 +293,9 @@ def test_both_forms_agree_on_a_crawl() -> None:
 
 @pytest.mark.parametrize("bits", [8, 10, 12])
 def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
-    """The miss rate is within 2 % of CLOCK over an array. In the array keys never move.
+    """The miss rate is within 2 % of CLOCK over an array. In the array, keys never move.
 
-    Here moves disturb the hand's order.
+    In this cache, moved keys disturb the order in which the hand meets them.
     """
     links = crawl_links(150_000, hosts=20)
     cache = INSTALLED.ClockCache(bits)
@@ -305,7 +305,7 @@ def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
 
 
 def test_memory_is_a_word_per_entry() -> None:
-    """Eight bytes per entry and at most 256 for the rest; if interpreted, the rest is Python objects."""
+    """The cache takes eight bytes per entry and at most 256 for the rest; if interpreted, the rest is Python objects."""
     for bits in (1, 10, 18):
         assert sys.getsizeof(INTERPRETED.ClockCache(bits)) - (8 << bits) <= 256
         assert sys.getsizeof(INSTALLED.ClockCache(bits)) - (8 << bits) <= 256

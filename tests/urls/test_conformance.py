@@ -1,6 +1,6 @@
 """Test URL forms with external data.
 
-Web-platform-tests (URLs, percent-encoding, IDNA) and the public suffix list's tests.
+The data are web-platform-tests (URLs, percent-encoding, IDNA) and the tests of the public suffix list.
 """
 
 import json
@@ -23,7 +23,7 @@ URL_CASES = cases("url/wpt-urltestdata.part.json")
 
 
 def test_wpt_urls() -> None:
-    """In all 574 cases, of any scheme, the parser returns `href`, or rejects the input where the case demands it."""
+    """In all 574 cases, of any scheme, the parser returns `href`, or rejects the input if the case demands it."""
     wrong = []
     for case in URL_CASES:
         wanted = None if case.get("failure") else case["href"]

@@ -65,7 +65,7 @@ def test_only_consecutive_redirects_to_the_same_path_prove() -> None:
 
 
 def test_an_authority_that_answers_is_not_an_alias() -> None:
-    """The site serves some pages over plain http and redirects only the others."""
+    """The site serves some pages over plain http and redirects only its other pages."""
     equivalences = Equivalences()
     equivalences.answered("http://h.example/page")
     assert prove(equivalences, "http://h.example", "https://h.example") == [False] * PROOFS
@@ -87,7 +87,7 @@ def test_chains_resolve_in_one_step() -> None:
 
 
 def test_the_bucket_remains_that_of_the_host() -> None:
-    """`www` below a public suffix belongs to another domain and owner; its links must still go to that owner."""
+    """`www` below a public suffix belongs to another domain and owner; links to it must still go to that owner."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     before = fingerprinter.bucket("www.github.io")

@@ -1,4 +1,4 @@
-"""Fingerprints and their parts (`urls/README.md`, "Fingerprint")."""
+"""Test fingerprints and their parts (`urls/README.md`, "Fingerprint")."""
 
 import hashlib
 
@@ -60,16 +60,16 @@ def test_fingerprint_follows_the_formula(url: str, domain: str, method: str) -> 
 
 
 def test_golden_values() -> None:
-    """These values must never change: a change of any of them makes stored crawls unreadable.
+    """These fingerprints must never change: a change of any of them makes stored crawls unreadable.
 
-    First computed with mmh3 5.3.1 and hashlib of Python 3.11.
+    The values were first computed with mmh3 5.3.1 and hashlib of Python 3.11.
     """
     assert Fingerprinter(SEED).check_value == 0xB1D2C8DDFBE0028C
     assert Fingerprinter(SEED, method="blake2b").check_value == 0xB0539FA0BDCC10D8
 
 
 def test_hash_of_the_reference_vector() -> None:
-    """MurmurHash3_x64_128 with seed 0, as published by implementations in many languages."""
+    """The expected value is MurmurHash3_x64_128 with seed 0, as published with implementations in many languages."""
     data = b"The quick brown fox jumps over the lazy dog"
     assert Fingerprinter(bytes(16)).hash(data) == 0xE34BBC7BBC071B6C
 
@@ -83,7 +83,7 @@ def test_check_value_differs_by_seed_and_method(method: str) -> None:
 
 @given(urls, st.sampled_from(METHODS), st.sampled_from(["domain", "host"]))
 def test_bucket_is_that_of_the_domain(url: str, method: str, partition: str) -> None:
-    """The top 16 bits are the bucket of the host: its domain's or its own, depending on the partition."""
+    """The top 16 bits are the bucket, computed from the domain or from the host, depending on the partition."""
     fingerprinter = Fingerprinter(SEED, method=method, partition=partition)
     name = url.split("/")[2]
     unit = registrable_domain(name) if partition == "domain" else name

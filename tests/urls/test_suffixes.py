@@ -6,7 +6,7 @@ from crawler.urls.suffixes import suffix_list, suffix_list_version
 
 
 def test_the_list_is_that_of_the_library() -> None:
-    """The library converts every rule to A-labels, we convert only those that need it."""
+    """The library converts every rule to A-labels; our reader converts only rules that need it."""
     ours, theirs = suffix_list(), publicsuffixlist.PublicSuffixList()
     assert ours._publicsuffix == theirs._publicsuffix and ours._maxlabel == theirs._maxlabel
     assert ours.privatesuffix("a.b.example.co.uk") == "example.co.uk"

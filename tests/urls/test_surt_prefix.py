@@ -1,4 +1,4 @@
-"""SURT prefixes: every accepted notation, and the URLs that each should match."""
+"""Test SURT prefixes: every accepted notation, and the URLs that each notation must match."""
 
 import doctest
 

@@ -64,7 +64,7 @@ def test_few_buckets_for_many_hosts() -> None:
 
 @given(st.lists(st.floats(-10, 300_000), min_size=1, max_size=40), st.integers(0, 8))
 def test_adding_many_slots_equals_adding_them_one_by_one(waits: list[float], before: int) -> None:
-    """The result is the same if some of the slots were added before."""
+    """`add_many` gives the same result as single calls of `add`, also if some of the slots were added before."""
     one, many = Calendar(table(len(waits))), Calendar(table(len(waits)))
     for calendar in (one, many):
         for slot, wait in enumerate(waits):
@@ -82,7 +82,7 @@ def test_adding_many_slots_equals_adding_them_one_by_one(waits: list[float], bef
 
 
 def test_many_hosts_due_at_once_are_released_in_portions() -> None:
-    """One call examines a bounded number of slots; `next_due` reports that there are more."""
+    """A call of `expire` examines a bounded number of slots; `next_due` reports that more are due."""
     calendar = Calendar(table(10))
     for slot in range(10):
         calendar._hosts.ready[slot] = 1e9

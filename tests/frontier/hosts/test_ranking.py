@@ -1,4 +1,4 @@
-"""Test the ranks of hosts against sorting by the plain rule."""
+"""Test that hosts have the same ranks as in a list sorted by the rule in its simplest form."""
 
 import random
 
@@ -13,7 +13,7 @@ NOW = 1000.0
 
 
 def table(seed: int, size: int) -> tuple[HostTable, dict[int, tuple[int, float, str]], set[int]]:
-    """Return a table of hosts in random states, the failures of authorities of some hosts, and the hosts in flight."""
+    """Return a table of hosts in random states, failures of single authorities, and the hosts that are being fetched."""
     rng = random.Random(seed)
     hosts = HostTable(capacity=4)
     for key in range(1, size + 1):
@@ -65,7 +65,7 @@ def test_the_first_of_the_chosen_hosts() -> None:
 
 
 def test_hosts_with_a_cause() -> None:
-    """The latest failure of an authority determines the cause, not an earlier failure of its host."""
+    """The latest failure of an authority determines the cause of a host, even if the host itself failed before."""
     hosts = HostTable(capacity=4)
     for key in (1, 2, 3, 4):
         hosts.insert(key)

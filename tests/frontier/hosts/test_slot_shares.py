@@ -12,7 +12,7 @@ from tests.frontier.model import Crawl, config, fetched, link
 
 
 def test_trickling_hosts_take_no_fetch_slots_from_prompt_hosts() -> None:
-    """40 hosts that send slowly and 4 prompt ones share 10 slots: the prompt ones proceed as if they were alone."""
+    """40 slow hosts and 4 prompt hosts share 10 slots: the prompt hosts are fetched as if they were alone."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         return fetched(fetch_task.url, took=60.0 if fetch_task.hostname.startswith("tar") else 0.1)
@@ -52,7 +52,7 @@ def test_other_hosts_use_their_whole_share_in_turn() -> None:
 
 
 def test_shared_hosting_has_a_gap_and_a_rate() -> None:
-    """400 domains share an address: each of 16 request slots is held for the gap of 0.5 s; at most 20 starts/s."""
+    """400 domains share an address: each of its 16 request slots is held for 0.5 s; at most 20 requests start per s."""
     began: dict[float, list[float]] = {}
     for rate, most in ((0.0, 16 / 0.51), (20.0, 20.0)):
         crawl = Crawl(
@@ -73,7 +73,7 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
 
 
 def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
-    """A slot is reclaimed after 5 s from a host that has never answered, after `crowded_timeout` from a slow one."""
+    """While hosts wait, a host that has never answered loses its slot after 5 s, a slow host after `crowded_timeout`."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 1.0, crowded_timeout=15.0)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(7)]
@@ -109,7 +109,7 @@ def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
 
 
 def test_a_prompt_host_that_holds_its_slot_too_long_counts_as_other() -> None:
-    """Four prompt hosts begin to send endless pages: two of their four slots become free for other hosts again."""
+    """Four prompt hosts begin to send endless pages; then two of their four slots become free for other hosts again."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(6)]
@@ -146,7 +146,7 @@ def test_time_without_a_fetch_slot_is_not_counted() -> None:
 
 
 def test_robots_txt_makes_no_host_prompt() -> None:
-    """A host that answered only for robots.txt may send endless pages; it takes no slot from a prompt host."""
+    """A host that answered only for robots.txt may send endless pages, so it takes no slot from a prompt host."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
     slot = hosts.insert(1)

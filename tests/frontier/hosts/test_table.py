@@ -25,7 +25,7 @@ from crawler.storage.kv import MemoryStore, seal, unseal
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 40).map(lambda n: n << 40 | n & 3), max_size=60), st.integers(0, 3))
 def test_inserted_hosts_are_found(keys: list[int], chunk: int) -> None:
-    """Keys with the same home position are inserted one by one or as rows, while the table grows."""
+    """Keys with the same home position, inserted one by one or as rows, are found while the table grows."""
     table, model = KeyedTable(capacity=2), {}
     for key in keys:
         assert table.find(key) == model.get(key, NOWHERE)
@@ -63,7 +63,7 @@ def test_every_key_is_found_while_the_index_moves() -> None:
 
 
 def test_a_host_costs_at_most_a_hundred_bytes() -> None:
-    """Count the whole table with its index; a quarter more is allowed during a move to a larger index."""
+    """Count the memory of the table with its index; a quarter more is allowed during a move to a larger index."""
     table, rng, worst = HostTable(), random.Random(5), 0.0
     for count in range(1, 200_001):
         table.insert(rng.getrandbits(64))
@@ -100,7 +100,7 @@ STORED += ("failures", "refusals", "cause", "maps")
 
 @pytest.mark.parametrize("chunk", [1, 3, 65_536])
 def test_short_and_full_records_are_restored(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    """A short record is used if all omitted fields are 0; both ways of packing agree, and loading restores them."""
+    """A record is short if all fields that it omits are 0; both ways of packing agree; loading restores all fields."""
     monkeypatch.setattr(table_module, "_OPEN_CHUNK", chunk)
     table, store, rng = HostTable(), MemoryStore(), random.Random(2)
     batch, names = store.batch(), {}
@@ -134,7 +134,7 @@ def test_short_and_full_records_are_restored(monkeypatch: pytest.MonkeyPatch, ch
 
 
 def test_ready_times_set_by_opening_are_not_stored() -> None:
-    """After an unclean stop, every new host waits for its delay, counted from opening; this is not stored."""
+    """After an unclean stop, every new host waits for its delay, counted from opening; this ready time is not stored."""
     table = HostTable()
     table.opened_at = 100.0
     slots = [table.insert(number << 8 | 1) for number in range(3)]
@@ -159,7 +159,7 @@ def test_the_stored_forms_of_a_host() -> None:
 
 
 def test_a_record_of_another_host_is_reported() -> None:
-    """This holds for both forms; a full record that is read as a short one has the wrong mark."""
+    """Records of both forms are checked; a full record that is read as a short one has the wrong mark."""
     for asked in (0, HostFlag.REACHED):
         table = HostTable()
         slot = table.insert(5 << 32 | 7)
@@ -193,7 +193,7 @@ def test_a_missing_record_is_reported() -> None:
 
 
 def fill(table: KeyedTable) -> None:
-    """Insert rows until the next insert makes the table grow, which is its state right after opening."""
+    """Insert rows until the next insert makes the table grow; a table is also this full right after opening."""
     while table.count < table._capacity:
         table.insert(table.count + 1 << 20)
 

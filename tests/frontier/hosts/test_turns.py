@@ -1,4 +1,4 @@
-"""Test turns by class: the back queue against a list, and the due hosts of the front."""
+"""Test the order in which hosts of different classes take turns, in the back queue and in the front."""
 
 import random
 
@@ -12,7 +12,7 @@ from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_back_queue_against_a_list(seed: int) -> None:
-    """Hosts go by class, then by arrival; in a quarter of the turns, by arrival alone. Hosts change class meanwhile."""
+    """Hosts leave by class, then by arrival; in a quarter of the turns, by arrival alone. Some change class meanwhile."""
     rng = random.Random(seed)
     hosts = HostTable(4)
     back = ClassedBackQueue(hosts, 0.25)

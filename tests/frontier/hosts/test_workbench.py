@@ -1,4 +1,4 @@
-"""Test the workbench: the structures that hold hosts, and the queue of hosts at an address."""
+"""Test the workbench, which consists of the structures that hold hosts, and the queue of hosts at an address."""
 
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.addresses import Addresses
@@ -38,7 +38,7 @@ def bench(
 
 
 def test_hosts_at_an_address_go_in_order_of_arrival() -> None:
-    """A host keeps its turn if the address is taken between its call and its request."""
+    """If another host takes the address between a host's call and its request, the called host keeps its turn."""
     work, addresses, hosts = bench(3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
     for host in hosts:
@@ -89,9 +89,9 @@ def test_a_later_plan_replaces_the_earlier_one() -> None:
 
 
 def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
-    """They stay because their connections are still open.
+    """Such hosts stay because their connections are still open.
 
-    A host from outside enters only when a host of the front is idle or waits long.
+    A host enters the front only when a host of the front is idle or waits long.
     """
     work, _, hosts = bench(10)
     for host in hosts[:8]:
@@ -105,13 +105,13 @@ def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
     work.hosts.todo[3] = 0
     work.sleep(hosts[3])
     assert work.pop(1.0) is hosts[8] and work.hosts.place[3] == HostState.IDLE
-    work.wake(hosts[5], 30.0)  # a retry after the gap
+    work.wake(hosts[5], 30.0)  # the host is retried after its gap
     assert work.pop(1.0) is hosts[9] and work.hosts.place[5] == HostState.CALENDAR
     work._check()
 
 
 def full_front(count: int, unloaded: list[int] | None = None) -> Workbench:
-    """Return a workbench with eight hosts in the front and the others in the back queue, all ready."""
+    """Return a workbench whose hosts are all ready: eight are in the front, the other hosts in the back queue."""
     work, _, hosts = bench(count, unloaded=unloaded)
     for host in hosts[:8]:
         work.enter(host)
@@ -122,7 +122,7 @@ def full_front(count: int, unloaded: list[int] | None = None) -> Workbench:
 
 
 def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
-    """Return the slots served at one request per `seconds`; each host is ready again after 1 s."""
+    """Return the slots in the order in which they are served, one every `seconds`; each is ready again after 1 s."""
     now, asked = 0.0, []
     for _ in range(count):
         now += seconds
@@ -136,7 +136,7 @@ def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
 
 
 def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
-    """The rate is far below what the hosts of the front allow, so each is served late, and all hosts take turns."""
+    """At a rate far below what the hosts of the front allow, each of them is served late, and all hosts take turns."""
     turns: list[int] = []
     asked = asked_every(10.0, 400, full_front(40, turns))
     assert set(asked[-240:]) == set(range(40))

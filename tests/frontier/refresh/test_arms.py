@@ -1,4 +1,4 @@
-"""Test arms, several schedules used as one: they have equal rates, one request per host, and the same methods."""
+"""Test arms, which are several schedules used as one: equal rates, one request per host, the methods of a schedule."""
 
 import inspect
 
@@ -94,7 +94,7 @@ def test_a_block_holds_for_all_arms_even_while_a_page_is_in_flight() -> None:
     arms = filled(hosts=2)
     page = arms.claim_next(1.0)
     host = arms.host_of(page)
-    arms.block(host, 2.0)  # must not free the host for the other arms
+    arms.block(host, 2.0)  # the block must not free the host for the other arms
     assert arms.host_of(arms.claim_next(3.0)) != host
     assert arms.claim_next(4.0) == -1
     arms.record_outcome(page, 5.0, RefreshOutcome.UNCHANGED, 5.0)

@@ -1,4 +1,4 @@
-"""Test the choices of the schedule against exact greedy by brute force, also with bursts of signals and busy hosts."""
+"""Compare the schedule's choices with those of exact greedy by brute force, also with signal bursts and busy hosts."""
 
 import math
 
@@ -24,7 +24,7 @@ class Model:
         self.ready: dict[int, float] = {}
 
     def values(self, now: float) -> dict[int, float]:
-        """Return the values of pages whose hosts may be requested."""
+        """Map each page whose host may be requested to its value."""
         return {
             number: crawl_value(page, now - last, signals)
             for number, (page, last, signals, host) in self.pages.items()
@@ -92,7 +92,7 @@ def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int) -> None:
-    """At a level of about 2, the chosen page is worth 0.1 less than the best on average.
+    """At a level of about 2, the chosen page is on average worth 0.1 less than the best page.
 
     If pages were chosen by deadlines alone, the difference would be 0.5 or more.
     """
@@ -167,7 +167,7 @@ def test_a_jump_of_importances_moves_the_level() -> None:
 
 
 def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
-    """One host has half of all pages and a quarter of the fetches; all other pages stay as fresh as possible."""
+    """One host has half of all pages and a quarter of the fetches; the pages of other hosts stay as fresh as possible."""
     rng = np.random.default_rng(3)
     size, rate = 400, 40.0
     rates = rng.gamma(0.6, 1.0, size) * 0.2 + 1e-6
@@ -191,7 +191,7 @@ def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
 
 
 def bursts(policy: str) -> tuple[Schedule, float]:
-    """Crawl 30 hosts with bursts of changes, each ready 1/3 of the time; return (schedule, share of current copies)."""
+    """Crawl 30 bursty hosts, each of which is ready 1/3 of the time; return (schedule, share of current copies)."""
     day, hosts, size, rng = 86_400.0, 30, 600, np.random.default_rng(5)
     schedule = Schedule(Settings(policy=policy))
     schedule.rate = rate = 3 * size / (300 * day)
@@ -200,7 +200,7 @@ def bursts(policy: str) -> tuple[Schedule, float]:
     stale, current, total = np.zeros(size, dtype=bool), 0.0, 12_000
     for tick in range(1, total):
         now = tick / rate
-        if rng.random() < 1 / 12:  # a directory changes, some far more often than others
+        if rng.random() < 1 / 12:  # all pages of a directory change; some directories change more often
             stale[int(3 * hosts * rng.random() ** 4) :: 3 * hosts] = True
         page = schedule.claim_next(now)
         assert page >= 0
@@ -224,7 +224,7 @@ def test_hosts_saturated_by_a_burst_return_to_the_common_level() -> None:
 
 
 def test_a_host_with_a_far_too_high_level_loses_no_turn() -> None:
-    """A host may have such a level after a restart or after a burst."""
+    """A host may have a far too high level after a restart or after a burst."""
     schedule = Schedule(PLAIN, level=0.5)
     for number in range(40):
         schedule.add(number + 1, number % 2, number % 2, 0.0, 0.0)
@@ -254,7 +254,7 @@ def test_pages_of_a_changing_directory_are_due_earlier() -> None:
         schedule.record_outcome(
             page, now, RefreshOutcome.CHANGED if page % 4 == 2 else RefreshOutcome.UNCHANGED
         )
-    assert order.count(2) >= 8  # by the rate alone, each of the four directories would get six
+    assert order.count(2) >= 8  # if only the rate counted, each of the four directories would get six fetches
     schedule._check()
 
 

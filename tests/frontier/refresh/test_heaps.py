@@ -1,4 +1,4 @@
-"""Test meldable heaps and the numbering of keys with random operations against a dict; call `_check` after each."""
+"""Compare meldable heaps and the numbering of keys with a dict; call `_check` after each random operation."""
 
 import importlib.machinery
 import importlib.util
@@ -20,7 +20,7 @@ from crawler.frontier.refresh import heaps, numbering
 
 @contextmanager
 def form(module: ModuleType, source: bool) -> Iterator[ModuleType]:
-    """Yield the module as installed, then its source interpreted."""
+    """Yield the module as installed, then the interpreted module."""
     if not source:
         yield module
         return

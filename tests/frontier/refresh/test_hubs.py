@@ -19,7 +19,7 @@ def schedule_of(pages: int, rate: float, **settings: float) -> tuple[Schedule, l
 
 
 def run(made: Schedule, pages: list[int], days: float, rate: float, hub: int = -1) -> dict[int, int]:
-    """Fetch at a constant rate; return the fetches per page. `hub` shows two new pages per day, other pages none."""
+    """Fetch at a constant rate; return the number of fetches of each page. Only `hub` shows new pages: two per day."""
     counts = dict.fromkeys(pages, 0)
     asked_at = 0.0
     now = 0.0
@@ -55,7 +55,7 @@ def test_without_weight_a_hub_is_an_ordinary_page() -> None:
 
 
 def test_a_far_more_valuable_hub_goes_first_while_the_level_lags() -> None:
-    """For forty days most fetches go elsewhere, so that all pages are late and their keys in the heap are outdated."""
+    """For forty days there are few fetches, so that all pages are late and their keys in the heap are outdated."""
     made, pages = schedule_of(600, 10.0 / DAY)
     hub, asked, now, most = pages[7], 0.0, 0.0, 0.0
     while now < 320 * DAY:
@@ -96,7 +96,7 @@ def test_endless_new_pages_take_at_most_half_of_a_hosts_refreshes() -> None:
 
 @pytest.mark.parametrize("weight", [1.0, 3.0, 10.0])
 def test_no_hub_is_long_overdue(weight: float) -> None:
-    """The busiest of ten hubs shows forty times as many pages as the quietest.
+    """The busiest of ten hubs shows forty times as many new pages as the quietest.
 
     A hub is due when its value D reaches the level.
     """
@@ -174,9 +174,9 @@ def test_the_state_of_a_hub_is_restored() -> None:
 
 
 def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
-    """Half of 200 pages are gone.
+    """Of 200 pages, 100 are gone.
 
-    Fetched every 16 days, the longest wait, they would take a quarter of one fetch per hour.
+    If the gone pages were fetched every 16 days, the longest wait, they would take a quarter of one fetch per hour.
     """
     rate = 24.0 / DAY
     made = Schedule(Settings(explore=0.0, gone_age=DAY))

@@ -55,7 +55,7 @@ def test_invalid_reports_are_ignored() -> None:
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_portions_of_all_sum_to_the_rate(share: float, new: float, known: float) -> None:
-    """Of two processes: if discovery or refresh has no work in any process, the other gets its part."""
+    """If neither of two processes has work for discovery, refresh gets the whole rate, and vice versa."""
     for work in (False, True):
         for pages in (False, True):
             total = 0.0
@@ -93,7 +93,7 @@ class Player:
             self.due += 1.0 / rate
 
     def judge(self, page: int, end: float, judged_from: float) -> None:
-        """Add the expected time for which the copy was current, which is the integral of exp(-rate age)."""
+        """Add the expected time for which the page's copy was current: the integral of exp(-rate age)."""
         rate, begin = self.rates[page], max(self.crawled[page], judged_from)
         if end > begin:
             ages = begin - self.crawled[page], end - self.crawled[page]
@@ -108,7 +108,7 @@ class Player:
 def play(
     parts: list[list[tuple[int, int, float, float]]], rate: float
 ) -> tuple[float, np.ndarray, list[float]]:
-    """Return (freshness, mean level per process, final shares); each process receives reports one exchange late."""
+    """Return (freshness, mean level per process, final shares); each report reaches the others one exchange late."""
     names = [str(number) for number in range(len(parts))]
     players = [Player(name, names, pages) for name, pages in zip(names, parts, strict=True)]
     revisit, every, end, judged_from = 5 * DAY, DAY / 8, 150 * DAY, 100 * DAY
@@ -145,7 +145,7 @@ def play(
 
 @pytest.mark.parametrize("sizes", [(150, 600), (80, 160, 240, 480)])
 def test_processes_with_unequal_hosts_find_one_level(sizes: tuple[int, ...]) -> None:
-    """Pages and change rates differ up to sixfold; levels agree within 5 %, and freshness equals that of one process."""
+    """Pages and change rates differ up to sixfold; levels agree within 5 %; one process alone would be as fresh."""
     rng = np.random.default_rng(5)
     parts, key = [], 0
     for number, size in enumerate(sizes):

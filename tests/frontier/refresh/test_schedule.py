@@ -1,4 +1,4 @@
-"""Test the refresh schedule with random operations and `_check`; test hosts, special states and errors."""
+"""Test the refresh schedule: random operations, each followed by `_check`; hosts, special states and errors."""
 
 import math
 from typing import Any
@@ -229,7 +229,7 @@ def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
 
 
 def test_a_signal_recalls_a_page_that_is_gone() -> None:
-    """Each signal brings the retry forward, but each retry comes later than the one before."""
+    """Each signal brings the retry of the page forward, but every retry waits longer than the previous retry."""
     schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
     page = schedule.add(1, 1, 1, 0.0, 0.0)
     waits, now = [], 1.0
@@ -396,5 +396,5 @@ def test_very_noisy_signals_have_nearly_no_effect() -> None:
     schedule = plain(noisy, silent, level=1e-9)
     value = schedule.overview.page(
         1, 2.5
-    ).value  # after half the time, because only half of the noisy page's changes are silent
+    ).value  # age 2.5, not 5, because only half of the noisy page's changes are silent
     assert schedule.overview.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

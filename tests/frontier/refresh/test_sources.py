@@ -1,4 +1,4 @@
-"""Test the reading interval of a source of signals against closed forms and against the changes that it listed."""
+"""Test how often a source of signals is read: against closed forms, and for sources that list a share of the changes."""
 
 import math
 
@@ -32,7 +32,7 @@ def told_by(pages: int, days: float, precision: float, share: float = 1.0, level
 
 
 def test_the_gain_of_perfect_signals_equals_the_closed_form() -> None:
-    """The value is mu exp(-u) without signals, at R^1(u) = L D/mu, and mu (1 - L D/mu) with them.
+    """Without signals the value is mu exp(-u), at R^1(u) = L D/mu; with perfect signals it is mu (1 - L D/mu).
 
     The gain is therefore mu u exp(-u).
     """
@@ -55,7 +55,7 @@ def test_gains_are_never_negative_and_grow_with_precision(
 def test_the_reading_interval_balances_price_and_delay() -> None:
     """The interval is sqrt(2 L/s), where s is 100 pages of rate D.
 
-    If half as many changes are listed, it is sqrt(2) times that.
+    If half as many changes are listed, the interval is sqrt(2) times as long.
     """
     wanted = math.sqrt(2.0 * LEVEL / (100 * RATE)) / DAY
     assert told_by(100, 60, 1.0) == pytest.approx(wanted, rel=0.15)

@@ -1,4 +1,4 @@
-"""Test the stored refresh state: a schedule rebuilt from its records takes the same pages."""
+"""Test the stored refresh state: a schedule that is rebuilt from its records chooses the same pages."""
 
 import random
 
@@ -86,7 +86,7 @@ def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
 
 
 def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
-    """The clock of one run is a year ahead, that of the next is right: no page waits until the year has passed."""
+    """If the clock was a year ahead in one run and is right in the next, no page waits until that year has passed."""
     store = MemoryStore()
     _, now = crawled(store)
     late, right = Schedule(STILL, level=3e6, track=True), now
@@ -113,7 +113,7 @@ def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
 
 
 def test_a_crash_restores_pages_in_flight() -> None:
-    """After a crash during a fetch, the signals of the interval are still there."""
+    """After a crash during a fetch, the page still has the signals that came since its last crawl."""
     schedule = Schedule(level=1e6, track=True)
     page = schedule.add(7, 1, 2, 0.0, 0.0)
     schedule.signals.note_change(page, 5.0, 1)
@@ -141,7 +141,7 @@ def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_records_compared_by_column_are_those_read_alone(seed: int) -> None:
-    """Both ways of reading records agree on pages and hubs, whole or damaged.
+    """Reading many records by column and reading each alone agree on pages and hubs, whole or damaged.
 
     Damage is a flipped bit, a cut, another version, a longer value or a longer key.
     """

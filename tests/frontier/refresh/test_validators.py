@@ -1,4 +1,4 @@
-"""Test trust in validators: a client requests pages of the changing web as `Validators` decides; its log is evaluated."""
+"""Test trust in validators: a client fetches pages as `Validators` decides; the web's log shows how well it decided."""
 
 import random
 from collections.abc import Callable
@@ -65,9 +65,9 @@ class Guest:
 
 
 class Seen(msgspec.Struct):
-    """Shares of the requests after the tenth round, and freshness by the web's log.
+    """Statistics of the requests after the tenth round, computed from the web's log.
 
-    `repeated` is the share of answers with known content.
+    The first three are shares of the requests; `repeated` counts complete answers whose content the client had already.
     """
 
     conditional: float
@@ -124,7 +124,7 @@ def test_requests_are_conditional_where_validators_are_right() -> None:
 def test_lying_pages_do_not_harm_honest_pages_of_their_host(
     exceptions: tuple[tuple[str, str], ...], found_out_after: int
 ) -> None:
-    """A page with false validators among honest pages is found out by one check, such a directory by two or three."""
+    """A page with false validators is detected by one check, a directory of such pages by two or three."""
     guest = played(exceptions=exceptions)
     lying = {page for page in range(40) if guest.web.validators_of(page) != "right"}
     honest = seen(guest.web, lambda page: page not in lying)

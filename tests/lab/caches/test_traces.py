@@ -1,4 +1,4 @@
-"""Test traces, which the crawl writes and the lab reads: torn, renamed, truncated and imported ones."""
+"""Test traces, which the crawl writes and the lab reads; some traces are torn, renamed, truncated or imported."""
 
 import json
 from pathlib import Path
@@ -148,7 +148,7 @@ def synthetic() -> Trace:
 
 
 def test_the_generator_follows_its_parameters(synthetic: Trace) -> None:
-    """Repeats, links per page, cross links and threads are as requested; equal seeds give equal traces."""
+    """A trace has the requested repeats, links per page, cross links and threads; equal seeds give equal traces."""
     model, threads = counted(synthetic)
     assert model.repeat == pytest.approx(0.30, abs=0.02)
     assert model.links_median == pytest.approx(23, abs=2)

@@ -33,7 +33,7 @@ def lru_by_list(items: list[int], size: int) -> int:
 def min_by_search(items: list[int], size: int) -> int:
     """Implement Belady's cache by its definition.
 
-    Of the cached items and the missed one, it evicts the item whose next use is latest.
+    Of the cached items and the missed item, the cache evicts the item whose next use is latest.
     """
 
     def next_use(item: int, now: int) -> int:
@@ -171,7 +171,7 @@ def test_static_holds_the_most_requested(items: list[int], size: int) -> None:
 @settings(max_examples=80)
 @given(items=requests, bins=st.integers(1, 7))
 def test_properties_of_any_policy(items: list[int], bins: int) -> None:
-    """All bounds of `check` hold; the windows sum to the total; a cache that holds all URLs misses each once."""
+    """All bounds of `check` hold; the windows sum to the total; a cache with room for all URLs misses each URL once."""
     stream = stream_of(items)
     found = {}
     for policy in POLICIES:
@@ -197,7 +197,7 @@ def test_lru_by_stack_distance_is_lru_by_list(crawl: Stream) -> None:
 
 
 def test_lru_compacts_its_slots() -> None:
-    """With few items and many requests, the slots are exhausted hundreds of times."""
+    """In a small cache with many requests, LRU exhausts its slots hundreds of times."""
     items = np.random.default_rng(1).integers(300, size=200_000)
     stream = Stream(items.astype(np.uint64))
     assert misses("LRU", stream, [250]).sum() == lru_by_list(stream.ids.tolist(), 250)
@@ -219,7 +219,7 @@ def test_the_shipped_table_is_within_two_percent_of_clock(crawl: Stream) -> None
 def test_a_scan_does_not_harm_the_contenders() -> None:
     """A small set is requested again and again between scans of new URLs.
 
-    LRU keeps none of the set, the other policies keep most of it.
+    LRU keeps nothing of the set; the other policies keep most of it.
     """
     hot = np.arange(40)
     rounds = [np.concatenate([hot, hot, 1000 + 70 * k + np.arange(70)]) for k in range(200)]

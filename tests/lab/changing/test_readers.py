@@ -1,4 +1,4 @@
-"""Test readers of a page cache: Zipf's law, their judgement of copies, and crawl, cache and readers together."""
+"""Test readers of a page cache: Zipf's law, freshness, and a crawl with cache and readers."""
 
 import asyncio
 from collections import Counter

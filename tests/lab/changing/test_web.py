@@ -30,7 +30,7 @@ def _get(web: ChangingWeb, path: str, now: float, **headers: str):  # type: igno
 
 @pytest.mark.parametrize("process", ["poisson", "bursty", "together"])
 def test_pages_change_at_the_configured_rate(process: str) -> None:
-    """The mean over 400 pages and 1000 days is within 5 % of the host's rate."""
+    """The mean change rate of 400 pages over 1000 days is within 5 % of the host's rate."""
     web = _web(process=process, pages=400, directories=40, spread=0.5)
     found = sum(map(len, web.changes)) / 400 / (1000 * DAY)
     assert found == pytest.approx(1.0 / (20 * DAY), rel=0.05)
@@ -209,7 +209,7 @@ def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
 def test_new_articles_are_listed() -> None:
     """An article does not exist before its birth.
 
-    Then its hub lists it among the newest 20, and the archive permanently.
+    Then its hub lists the article among the newest 20, and the archive lists it permanently.
     """
     web = _web(pages=4, directories=2, articles=60, hubs=2, rate=0.0, feed=True)
     born = sorted((at, page) for page, at in enumerate(web.born) if at > START)

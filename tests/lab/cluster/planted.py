@@ -98,7 +98,7 @@ def _no_truncation() -> list[tuple[Any, str, Any]]:
 
 def _links_log_not_cut() -> list[tuple[Any, str, Any]]:
     class NoCut:
-        """`os` with a `truncate` that does nothing."""
+        """Stands in for the module `os`; `truncate` does nothing."""
 
         def __getattr__(self, name: str) -> Any:
             return (lambda path, length: None) if name == "truncate" else getattr(os, name)
@@ -107,7 +107,7 @@ def _links_log_not_cut() -> list[tuple[Any, str, Any]]:
 
 
 def _compaction_drops() -> list[tuple[Any, str, Any]]:
-    """Compaction of a queue drops a link that is in the queue only once."""
+    """Bug: the compaction of a queue drops a link that is in the queue only once."""
     first = compaction.first_occurrences
 
     def all_but_one(fingerprints: Any) -> Any:
@@ -119,7 +119,7 @@ def _compaction_drops() -> list[tuple[Any, str, Any]]:
 
 
 def _failed_write_goes_on() -> list[tuple[Any, str, Any]]:
-    """A failed write is treated as committed."""
+    """Bug: a failed write is treated as committed."""
     write = JournalStore.write
 
     def write_or_forget(self: JournalStore, batch: Any) -> None:
@@ -130,7 +130,7 @@ def _failed_write_goes_on() -> list[tuple[Any, str, Any]]:
 
 
 def _flush_before_commit() -> list[tuple[Any, str, Any]]:
-    """A flush becomes durable before the to-do entries of its new links."""
+    """Bug: a flush becomes durable before the to-do entries of its new links."""
     flush_change = Stages.flush_change
 
     def flush_early(self: Stages, plan: FlushPlan) -> Any:
@@ -146,7 +146,7 @@ def _flush_before_commit() -> list[tuple[Any, str, Any]]:
 
 def _run_not_synced() -> list[tuple[Any, str, Any]]:
     class NoSync:
-        """`os` without syncs."""
+        """Stands in for the module `os`; syncs do nothing."""
 
         def __getattr__(self, name: str) -> Any:
             return (lambda descriptor: None) if name in ("fsync", "fdatasync") else getattr(os, name)
@@ -187,7 +187,7 @@ def _outbox_in_memory() -> list[tuple[Any, str, Any]]:
 
 
 def _sent_is_gone() -> list[tuple[Any, str, Any]]:
-    """Entries leave the outbox when they are sent instead of when their owner has received them."""
+    """Bug: entries leave the outbox when they are sent instead of when their owner has received them."""
     take = Spool.take_unsent
 
     def take_and_retire(self: Spool, bytes_max: int = 1 << 62) -> Any:
@@ -200,7 +200,7 @@ def _sent_is_gone() -> list[tuple[Any, str, Any]]:
 
 
 def _applied_twice() -> list[tuple[Any, str, Any]]:
-    """A peer that reconnects is not told to wait until its received entries are durable, so it sends them twice."""
+    """Bug: a peer that reconnects need not wait until the entries it sent are durable, so it sends them twice."""
     greet = Inbox.greet
 
     def greet_at_once(self: Inbox, peer: str, epoch: bytes) -> int | None:
@@ -213,7 +213,7 @@ def _applied_twice() -> list[tuple[Any, str, Any]]:
 
 
 def _gap_taken() -> list[tuple[Any, str, Any]]:
-    """An entry after a missing one is accepted in its place; here every 5th entry is missing."""
+    """Bug: an entry is accepted although the entry before it is missing; here every 5th entry is lost."""
     accept = Inbox.accept
 
     def accept_any(self: Inbox, peer: str, sequence: int, entry: bytes) -> Arrival:
@@ -226,7 +226,7 @@ def _gap_taken() -> list[tuple[Any, str, Any]]:
 
 
 def _foreign_taken() -> list[tuple[Any, str, Any]]:
-    """A process keeps links that belong to a peer."""
+    """Bug: a process keeps links that belong to a peer."""
     split = Owners.split
 
     def split_own(self: Owners, fingerprints: Any) -> dict[str, list[int]]:
@@ -251,7 +251,7 @@ def _copies_let_in() -> list[tuple[Any, str, Any]]:
 
 
 def _whole_rate() -> list[tuple[Any, str, Any]]:
-    """A process that hears no peer uses the whole rate."""
+    """Bug: a process that hears no peer uses the whole rate."""
     share = Coordination.share
 
     def share_of_heard(self: Coordination, now: float) -> float:
@@ -274,7 +274,7 @@ def _end_forgotten() -> list[tuple[Any, str, Any]]:
 
 
 def _own_first() -> list[tuple[Any, str, Any]]:
-    """No entry is received while entries wait to be sent, so two such processes wait for each other."""
+    """Bug: a process receives no entry while its own wait to be sent, so two processes can wait for each other."""
     take = PeerExchange._take
 
     def take_if_sent(self: PeerExchange) -> None:
@@ -285,7 +285,7 @@ def _own_first() -> list[tuple[Any, str, Any]]:
 
 
 def _uncounted() -> list[tuple[Any, str, Any]]:
-    """Counts of entries received from peers are kept only in memory."""
+    """Bug: counts of entries received from peers are kept only in memory."""
     put = commit.CommitPoint.put_counters
 
     def put_half(self: commit.CommitPoint, batch: Any) -> None:
@@ -298,7 +298,7 @@ def _uncounted() -> list[tuple[Any, str, Any]]:
 
 
 def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
-    """The change of a flush, which depends on queued changes, is computed before them."""
+    """Bug: the change of a flush is computed before queued changes on which it depends."""
     add = commit.CommitPoint.add
 
     def add_made(self: commit.CommitPoint, change: Any) -> None:
@@ -315,12 +315,12 @@ def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
 
 
 def _unnamed_kept() -> list[tuple[Any, str, Any]]:
-    """Segments that no batch names are left in place."""
+    """Bug: WARC segments that no batch names are left in place after a crash."""
     return [(segments, "_set_aside", lambda folder, name: None)]
 
 
 def _same_epoch() -> list[tuple[Any, str, Any]]:
-    """A compacted queue keeps its epoch, so it reuses numbers that its peer knows; entries are not checked."""
+    """Bug: a compacted queue keeps its epoch, so it reuses numbers that its peer knows; entries are not checked."""
     result, stage = compaction.Compaction.result, Spool.stage
 
     def result_of_old(self: compaction.Compaction) -> Any:
@@ -338,7 +338,7 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
 
 
 def _tail_trusted() -> list[tuple[Any, str, Any]]:
-    """Entries that a peer received from a copy under the same numbers are taken for our own."""
+    """Bug: a process takes entries for its own that the peer received from a copy of it under the same numbers."""
     greet = Spool.greet
 
     def unchecked(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -351,7 +351,7 @@ def _tail_trusted() -> list[tuple[Any, str, Any]]:
 
 
 def _loss_not_told() -> list[tuple[Any, str, Any]]:
-    """A peer that has lost confirmed links is not told so; its queue just starts over."""
+    """Bug: the loss of confirmed links is not reported to the peer that lost them; its queue just starts over."""
     greet = Spool.greet
 
     def silent(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -365,7 +365,7 @@ def _loss_not_told() -> list[tuple[Any, str, Any]]:
 
 
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:
-    """Links that are not committed yet are dropped as seen if their fingerprint is divisible by 50."""
+    """Bug: links that are not committed yet are dropped as seen if their fingerprint is divisible by 50."""
     misses = Seen.misses
 
     def some(self: Seen, fingerprints: Any) -> list[int]:
@@ -497,7 +497,7 @@ def planted(name: str) -> Iterator[None]:
 
 
 def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
-    """Return the settings of a run that may reveal the bug; if `plant` is None, those of a run with all faults."""
+    """Return the settings of a run that may reveal the bug; if `plant` is None, settings with all faults."""
     return msgspec.structs.replace(SETTINGS, seed=seed, **(plant.settings if plant else {}))
 
 
@@ -510,9 +510,9 @@ def run(settings: ClusterSettings) -> RunVerdict:
 
 
 def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, RunVerdict] | None:
-    """Return (the first seed that finds the bug, the verdict) or None.
+    """Return the first seed that finds the bug, and the verdict of its run; None if no seed finds it.
 
-    The shipped code must be flawless with that seed.
+    The shipped code must break no rule with that seed.
     """
     for seed in seeds:
         settings = settings_of(PLANTS[name], seed)

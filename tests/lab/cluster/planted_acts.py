@@ -32,7 +32,7 @@ HOUR = 3600.0
 
 
 def _limits_not_kept() -> Patches:
-    """A stored end is trusted under other limits."""
+    """Bug: the stored end of a crawl is trusted although the limits have changed."""
     extent = PeerExchange._extent
     return [(PeerExchange, "_extent", lambda self: msgspec.structs.replace(extent(self), limits=""))]
 
@@ -55,7 +55,7 @@ def _depth_unlimited() -> Patches:
 
 
 def _depth_of_the_page() -> Patches:
-    """Links of every other page get the depth of that page; if all did, limits of depth would never apply."""
+    """Bug: links of every second page get the depth of the page itself; if all links did, no depth limit would apply."""
     context = link_policy.LinkContext
 
     def flat(depth: int = 0, via: int = 0, *rest: Any, **more: Any) -> Any:
@@ -65,7 +65,7 @@ def _depth_of_the_page() -> Patches:
 
 
 def _tries_not_counted() -> Patches:
-    """The tries of a URL that fails are never counted."""
+    """Bug: failed tries of a URL are never counted."""
     again = OutcomePolicy._again
 
     def uncounted(self: OutcomePolicy, host: Any, decision: Any) -> Any:
@@ -84,7 +84,7 @@ def _blocks_in_memory() -> Patches:
 
 
 def _erasure_is_small() -> Patches:
-    """The size of an erasure is read, although it has none."""
+    """Bug: the size of an erasure is read, although an erasure has no size."""
     return [(commit_loop, "Rewriting", Mock)]
 
 
@@ -97,12 +97,12 @@ def _withdrawn_is_fetched() -> Patches:
 
 
 def _redirects_are_links() -> Patches:
-    """The target of a redirect is one level deeper, like the target of a link."""
+    """Bug: the target of a redirect is one level deeper, like the target of a link."""
     return [(link_policy, "LinkContext", _hop_with(1, 0))]
 
 
 def _hops_not_counted() -> Patches:
-    """A redirect counts as two hops, so that chains of redirects end too early."""
+    """Bug: a redirect counts as two hops, so that chains of redirects end too early."""
     return [(link_policy, "LinkContext", _hop_with(0, 1))]
 
 
@@ -119,7 +119,7 @@ def _hop_with(deeper: int, more: int) -> Any:
 
 
 def _wrong_place() -> Patches:
-    """Every seventh capture is recorded at the place of the capture before it."""
+    """Bug: every seventh capture is recorded at the place of the capture before it."""
     append, last = SegmentWriter.append, list[Any]()
 
     def behind(self: SegmentWriter, members: Any, now: float) -> Any:
@@ -131,7 +131,7 @@ def _wrong_place() -> Patches:
 
 
 def _wrong_original() -> Patches:
-    """A revisit refers to the response that was stored last, whatever its payload."""
+    """Bug: a revisit refers to the response that was stored last, whatever its payload."""
     choose, met = PageCache._choose_kind, list[Original]()
 
     def choose_last(self: PageCache, capturing: Any, previous: Any) -> None:
@@ -145,7 +145,7 @@ def _wrong_original() -> Patches:
 
 
 def _retires_the_host() -> Patches:
-    """`retire` drops every waiting URL of the host."""
+    """Bug: `retire` drops every waiting URL of the host."""
     retire = Intake.retire_some
 
     def all_of_host(self: Intake, matches: Any, batch: Any, *begin: Any) -> tuple[int, bytes]:
@@ -157,7 +157,7 @@ def _retires_the_host() -> Patches:
 
 
 def _results_dropped_at_term() -> Patches:
-    """SIGTERM drops the results that are not committed yet."""
+    """Bug: SIGTERM drops the results that are not committed yet."""
 
     async def nothing(self: Process) -> None:
         pass
@@ -179,7 +179,7 @@ def _signals_ignored() -> Patches:
 
 
 def _recovers_half() -> Patches:
-    """`crawler recover` leaves out every other page of the archive."""
+    """Bug: `crawler recover` leaves out every second page of the archive."""
     owned = StoredLinks.owned_by
 
     def owned_by_some(self: StoredLinks, name: str) -> Iterator[Link]:
@@ -189,12 +189,12 @@ def _recovers_half() -> Patches:
 
 
 def _links_shown_are_ignored() -> Patches:
-    """Links that appear only in the browser are not followed."""
+    """Bug: links that appear only in the browser are not followed."""
     return [(page_rendering, "merged", lambda static, shown, left_for: static)]
 
 
 def _subresources_dropped() -> Patches:
-    """The answers to the requests of a rendered page are not stored."""
+    """Bug: the answers to the requests of a rendered page are not stored."""
     keep = ResultProcessor._keep_rendering
 
     def without(self: ResultProcessor, change: Any, rendering: Rendering, now: float) -> None:
@@ -204,7 +204,7 @@ def _subresources_dropped() -> Patches:
 
 
 def _visit_not_counted() -> Patches:
-    """After a rendered page, the gap of its host depends only on the answer of the page itself."""
+    """Bug: after a rendered page, the gap of its host depends only on the answer of the page itself."""
     return [(politeness, "_busy_time", lambda fetch: fetch.took)]
 
 

@@ -1,6 +1,6 @@
 """Test the shipped processes in the virtual world: no rule is broken under faults, and equal seeds give equal runs.
 
-`python -m tests.lab.cluster.planted` searches for every planted bug; the tests here use one cheap seed for each.
+`python -m tests.lab.cluster.planted` searches for every planted bug; the tests here run one cheap seed for each bug.
 """
 
 import gc

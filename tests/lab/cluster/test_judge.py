@@ -23,7 +23,7 @@ def asked(web, number: int, at: float, **values: object) -> WebAsk:  # type: ign
 
 
 def verdict_on(tmp_path: Path, change=lambda cluster: None, settings: ClusterSettings = SMALL) -> RunVerdict:  # type: ignore[no-untyped-def]
-    """Run without faults, alter the records with `change`, and return the verdict."""
+    """Run a cluster without faults, alter the records of the run with `change`, and return the verdict."""
     cluster = Cluster(settings, tmp_path / "cluster")
     cluster.log.rows = [asked(cluster.web, 0, 1.0), asked(cluster.web, 1, 3.0)]
     folder = cluster.machines[0].folder / "p0" / "warc"
@@ -107,9 +107,9 @@ def test_a_broken_rule_is_found(tmp_path: Path, rule: str) -> None:
 def test_the_older_of_two_processes_of_one_name_must_stop_in_time(
     tmp_path: Path, goes_on: float, parted: float, rules: set[str]
 ) -> None:
-    """A partition extends the time until it must stop.
+    """A network partition extends the time after which the older process must have stopped.
 
-    Each machine keeps its own gaps, and links lost with a copy are allowed.
+    Each machine keeps its own gaps between requests; the loss of links with a copy breaks no rule.
     """
 
     def change(cluster: Cluster) -> None:
@@ -151,7 +151,7 @@ def test_pages_listed_only_in_a_sitemap_are_lost_if_it_was_read_or_never_request
 
 @pytest.mark.parametrize("found_by", ["the survivor", "the one that stopped"])
 def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path, found_by: str) -> None:
-    """Links found by a machine that stopped in favour of its copy may be lost; links found by the survivor may not."""
+    """A machine that stopped in favour of its copy may lose the links that it found; the survivor may lose none."""
     settings = msgspec.structs.replace(
         SMALL, seed=1, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4)
     )

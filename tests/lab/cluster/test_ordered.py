@@ -1,4 +1,4 @@
-"""Test whole processes with a URL order: kills and power cuts while waiting URLs are moved lose and repeat no URL."""
+"""Test whole processes with a URL order: if one is killed while URLs are moved, no URL is lost or fetched twice."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ SETTINGS = ClusterSettings(
 def test_faults_break_no_rule_while_urls_are_moved(
     monkeypatch: pytest.MonkeyPatch, order: str, processes: int, seed: int
 ) -> None:
-    """A stale host record, written after a move, once began the queue after the moved URL, which was lost."""
+    """After a URL was moved, an outdated host record once let the queue begin after that URL, which was lost."""
     moved, move = [], Intake._move
 
     def counted(self: Intake, *arguments: Any) -> None:

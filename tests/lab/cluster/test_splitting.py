@@ -40,7 +40,7 @@ def test_a_crawl_without_faults_ends_by_itself_with_every_page_fetched_once(proc
 
 @pytest.mark.parametrize("seed", range(3))
 def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(seed: int) -> None:
-    """The window has room for a few entries only, and queues are compacted constantly."""
+    """The window of unconfirmed entries is small, and queues are compacted constantly."""
     faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
     _, verdict = run(
         msgspec.structs.replace(QUIET, seed=seed, faults=faults, count=20, within=60.0, tree=ONE_WINDOW)
@@ -52,15 +52,15 @@ def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(s
 @pytest.mark.parametrize(
     ("seed", "faults"),
     [
-        (0, ("reset", "slow-disk")),  # finds a repeated entry that is applied twice
-        (0, ("kill", "power", "slow-disk")),  # finds an acknowledgement before the commit
-        (6, ("partition",)),  # finds a compacted queue that lacks a link
+        (0, ("reset", "slow-disk")),  # reveals this bug: a repeated entry is applied twice
+        (0, ("kill", "power", "slow-disk")),  # reveals this bug: entries are acknowledged before the commit
+        (6, ("partition",)),  # reveals this bug: a compacted queue lacks a link
     ],
 )
 def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ...]) -> None:
     """Few kinds of faults hit a web with twice the pages.
 
-    If the bug in the comment of a seed is planted, the seed finds it.
+    The comment beside each seed names the planted bug that this seed would reveal.
     """
     web = msgspec.structs.replace(WEB, pages=120, hosts=12)
     settings = msgspec.structs.replace(QUIET, web=web, seed=seed, faults=faults, count=24, within=60.0)
@@ -81,7 +81,7 @@ def test_a_process_that_returns_after_the_end_ends_too(seed: int) -> None:
 
 
 def test_an_end_known_under_other_limits_is_not_recalled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The power fails when all know the end; limits are raised; then one process starts later than `silence_max`."""
+    """The power fails when all processes know the end; limits are raised; one process starts after `silence_max`."""
     web = msgspec.structs.replace(WEB, hosts=4, pages=40, zipf=2.0, sitemaps=0.0)
     tree = {"crawl": {"pages_per_host": 6, "depth": 6}}
     monkeypatch.setattr(fault_plan, "first_limit", lambda seed, plan: 6)
@@ -102,9 +102,9 @@ def test_an_end_known_under_other_limits_is_not_recalled(monkeypatch: pytest.Mon
 def test_a_returning_process_informs_one_that_missed_the_end(
     cut_off: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process is cut off at the end for longer than the patience of the others.
+    """At the end of the crawl, a process is cut off for longer than the other processes wait.
 
-    Then one of the two others is restarted.
+    Then one of the two other processes is restarted.
     """
     settings = msgspec.structs.replace(QUIET, tree={"crawl": {"patience": 60.0}})
     planned(monkeypatch)
@@ -127,7 +127,7 @@ def test_a_missing_process_delays_the_end_but_not_the_crawl(monkeypatch: pytest.
 
 
 def test_a_suspended_process_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its connections stay open but silent; the others communicate normally."""
+    """The connections of the suspended process stay open but silent; the others communicate normally."""
     web = msgspec.structs.replace(WEB, pages=90)
     planned(monkeypatch, Fault(10.0, "stop", (2,), length=25.0))
     stopped, verdict = run(msgspec.structs.replace(QUIET, web=web))
@@ -146,7 +146,7 @@ def test_a_suspended_process_does_not_slow_the_others(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_end_is_never_announced_too_early(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages between four processes are delayed at random, and any process may be the last one with work."""
+    """Messages between four processes are delayed at random, and any process may be the last that has work."""
     monkeypatch.setattr(virtual_network, "LATENCY", (0.0005, 2.0))
     _, verdict = run(msgspec.structs.replace(QUIET, seed=100 + seed, processes=4))
     assert verdict.flawless, verdict.examples

@@ -53,7 +53,7 @@ def test_time_jumps_and_equal_instants_keep_their_order(loop: VirtualLoop) -> No
 
 
 def test_time_passes_during_waits_of_zero_seconds(loop: VirtualLoop) -> None:
-    """Otherwise a wait that is rounded to 0 would be repeated forever at the same instant."""
+    """If no time passed, a wait that is rounded to 0 would be repeated forever at the same instant."""
 
     async def spin() -> None:
         until = loop.time() + 2e-6
@@ -109,7 +109,7 @@ class Ear(asyncio.Protocol):
 
 
 class Pair:
-    """Two lives of processes with a connection from the first to the second."""
+    """Two simulated processes with a connection from the first to the second."""
 
     def __init__(self, loop: VirtualLoop, folder: Path) -> None:
         self.loop, self.wire = loop, loop._wire
@@ -255,13 +255,13 @@ def test_dead_lives_cannot_write_and_a_full_disk_accepts_nothing(tmp_path: Path)
         system.end(life)
         with pytest.raises(Killed):
             in_life(life, os.write, descriptor, b"three")
-        os.close(descriptor)  # late cleanup code cannot close a file of another life
+        os.close(descriptor)  # late cleanup code cannot close a file of another process
         os.write(descriptor, b"four")
     assert (tmp_path / "file").read_bytes() == b"onet"
 
 
 def test_a_lock_of_a_dead_life_closes_no_file_of_another_process(tmp_path: Path) -> None:
-    """Neither a late release nor a child that is forked after the simulation closes such a file."""
+    """Neither a late release of the lock nor a child forked after the simulation closes a file of another process."""
     system, life = SystemCalls(), make_life(tmp_path)
     with system.installed():
         locks = [in_life(life, Lock, tmp_path / f"{number}.lock", "p0") for number in range(2)]

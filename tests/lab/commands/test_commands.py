@@ -121,7 +121,7 @@ def test_pages_file_is_not_text(tmp_path: Path) -> None:
 
 
 def test_import_of_the_public_data_set(tmp_path: Path) -> None:
-    """Import a miniature of its three files; the trusted page gets the rate given in the data."""
+    """Import a miniature of the three files of the data set; the trusted page gets the rate given in the data."""
     (tmp_path / kolobov.IMPORTANCE).write_text("".join(f"{k}\t{k * 10}\n" for k in range(1, 41)))
     history = "[[1.5, 0], [0.5, 1], [2.0, 0], [1.0, 0]]"
     (tmp_path / kolobov.HISTORY).write_text("".join(f"{k}\t5.5\t{history}\n" for k in range(1, 40)))
@@ -210,7 +210,7 @@ def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.Mon
 
 
 def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first line comes after two seconds, the next ten seconds later; progress of a part counts as its share."""
+    """The first line comes after two seconds, the next ten seconds later; progress of a part counts by its share."""
     early = VirtualClock()
     soon = progress_line.ProgressLine("soon", early)
     for _ in range(14):

@@ -13,7 +13,7 @@ YEAR = 365 * 86_400
 
 
 def history(folder: Path) -> Path:
-    """Write a site of two pages, one of which changes each hour of its last twenty; return its folder."""
+    """Write the history of two pages, one of which changes hourly in its last twenty hours; return its folder."""
     none, changes = np.zeros(2, np.int64), np.arange(1, 21)
     write(
         folder / "site.npz",

@@ -1,4 +1,4 @@
-"""Test page histories from git: the parser on recorded logs, and on a repository made by the test."""
+"""Test page histories from git: the parser reads recorded logs, and a repository that the test makes."""
 
 import os
 import shutil
@@ -109,7 +109,7 @@ def test_parts_do_not_depend_on_how_the_stream_is_split(size: int) -> None:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Make five days of a small site.
 
-    They contain births, edits, a rename, a death, a merged branch, and a file that is not a page.
+    The days contain births, edits, a rename and a death of pages, a merged branch, and a file that is not a page.
     """
     if shutil.which("git") is None:
         pytest.skip("no git")

@@ -1,4 +1,4 @@
-"""Test the living league: when hubs list new pages, the cost of discovery, scores and credits."""
+"""Test the living league: the instants at which hubs list new pages, the cost of discovery, scores and credits."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ RATE = 1.0 / DAY  # one fetch per day, at noon
 
 
 def test_a_page_becomes_known_when_its_listing_is_fetched() -> None:
-    """Page 1 is born on day 3 in the directory of page 0. Node 2 lists the page, node 3 lists the directory."""
+    """Page 1 is born on day 3 in the directory of page 0. Node 2 lists the pages, node 3 lists the directory."""
     found = living_world("dir", [[], []], born={1: 3.0})
     assert (found.pages, len(found)) == (2, 4)
     assert found.changes[2] == [3 * DAY] and found.changes[3] == []
@@ -120,7 +120,7 @@ def test_a_front_page_shows_only_the_newest_pages() -> None:
 def test_hubs_change_when_their_listed_pages_do() -> None:
     """Page 0 dies when 20 newer pages exist.
 
-    Its listing changes, but the front page does not, because it omits page 0.
+    The listing of page 0 changes, but the front page does not, because it no longer lists page 0.
     """
     born = {page: float(page) for page in range(1, 22)}
     found = living_world("newest", [[]] * 22, born=born, died={0: 50.0, 21: 60.0})
@@ -235,7 +235,7 @@ def test_an_unknown_rule_is_rejected() -> None:
 def test_a_news_site_needs_fetches_of_its_hubs() -> None:
     """If discovery has a tenth of the fetches, most articles are never fetched.
 
-    With valued hubs, nearly all are fetched, and within days.
+    If hubs have a value, nearly all articles are fetched within days.
     """
     found = living.news(1)
     assert len(found.hubs) == living.SECTIONS and not found.born[found.pages :].any()

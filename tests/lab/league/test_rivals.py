@@ -1,4 +1,4 @@
-"""Test the rules of other crawlers against their published formulas, step by step, and the reference policies."""
+"""Test the policies of other crawlers against their published formulas, step by step; test the reference policies."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Test the world of the league: signals, changes and budgets of each arm; the score against a second computation."""
+"""Test the world of the league: signals, changes and budgets of each arm; a second computation gives the same score."""
 
 import math
 
@@ -53,7 +53,7 @@ def test_a_feed_signals_large_changes_and_a_third_of_those_of_unknown_size() -> 
 def test_minor_edits_do_not_count_in_their_arm() -> None:
     made = history([*CHANGES, (1, 60.0, 2, 1)])
     counted = [len(times) for times in worlds.build([made], "minor", days=100).changes]
-    assert counted == [0, 2, 1]  # changes of at most two lines are dropped, those of unknown size are kept
+    assert counted == [0, 2, 1]  # changes of at most two lines are dropped, changes of unknown size are kept
 
 
 def test_mixed_assigns_each_kind_of_signal_to_some_sites() -> None:
@@ -77,7 +77,7 @@ def test_budgets_count_a_page_once_a_day() -> None:
 
 
 def test_births_deaths_and_the_window() -> None:
-    """Pages dead before the window are absent; changes before the window, at birth or after death do not count."""
+    """Pages that died before the window are absent; changes before the window, at birth or after death do not count."""
     made = history(
         [(0, -5.0, 1, 1), (1, 20.0, 1, 1), (1, 30.0, 1, 1), (2, 55.0, 1, 1), (2, 40.0, 1, 1)],
         pages=4,

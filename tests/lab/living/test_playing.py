@@ -49,7 +49,7 @@ def test_every_policy_spends_its_budget(name: str) -> None:
 
 
 def test_a_busy_host_is_not_fetched() -> None:
-    """With two hosts and answers that take as long as three fetches, both hosts are busy a third of the time."""
+    """Two hosts answer only after the time of three fetches, so both hosts are busy a third of the time."""
     world = draw(small(latency=3), 1)
     assert played("ncis", world).idle == pytest.approx((world.spec.fetches - len(world)) / 3, abs=2)
 
@@ -78,7 +78,7 @@ def test_true_parameters_gain_over_uniform() -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_learning_never_loses_to_uniform(name: str) -> None:
-    """A learning schedule never loses more than the error of the comparison."""
+    """A learning schedule never scores lower than uniform by more than the error of the comparison."""
     runs = {
         policy: [played(policy, draw(WORLDS[name], seed)) for seed in SEEDS]
         for policy in (UNIFORM, TRUE, "ncis")
@@ -91,7 +91,7 @@ def test_learning_never_loses_to_uniform(name: str) -> None:
 
 
 def test_true_parameters_are_calibrated() -> None:
-    """The calibration table is right: with Poisson changes at known rates, each decile is within .03."""
+    """For Poisson changes at known rates, each decile of the calibration table is within .03 of the prediction."""
     rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS)
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8

@@ -49,7 +49,7 @@ def test_seasonal_changes_come_in_working_hours() -> None:
 
 
 def test_pages_of_a_directory_change_together() -> None:
-    """Half of the changes share their instant with a page of the same directory, none with a page of another."""
+    """Pages of one directory often change at the same instant, pages of two directories never."""
     world = draw(spec("together"), 1)
     shared: dict[float, set[int]] = {}
     for page, times in enumerate(world.changes):

@@ -1,4 +1,4 @@
-"""Test crawls of link graphs by the shipped frontier: complete, polite, and better with a better-informed order."""
+"""Test that the shipped frontier crawls link graphs completely and politely, and better if its order knows more."""
 
 import random
 from pathlib import Path

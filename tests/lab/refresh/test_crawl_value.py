@@ -51,7 +51,7 @@ def test_arrays_give_the_golden_values_too(key: str) -> None:
 
 
 def test_golden_intervals_and_fresh_times() -> None:
-    """psi, w and f are computed at the effective elapsed time of the state, or at n signals if no change is silent."""
+    """psi, w and f are evaluated at the effective elapsed time of a state; if no change is silent, at n signals."""
     checked = 0
     for state in GOLDEN["states"]:
         if state["psi"] is None:
@@ -287,7 +287,7 @@ def test_residuals_differ_by_one_poisson_probability(i: int, x: float) -> None:
 
 
 def test_monte_carlo_of_the_threshold_process() -> None:
-    """Interval and fresh time of simulated crawls agree within four standard errors."""
+    """Simulated crawls have the computed interval and fresh time, within four standard errors."""
     page, at, rng = PageParameters(1.0, 0.4, 0.6, 0.2), 4.0, np.random.default_rng(7)
     beta, gamma, q = page.signal_time, page.signal_rate, page.false_rate / page.signal_rate
     arrivals = np.cumsum(rng.exponential(1 / gamma, (20_000, 30)), axis=1)

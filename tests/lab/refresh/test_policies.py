@@ -101,7 +101,7 @@ def test_signals_never_hurt_and_worthless_ones_change_nothing() -> None:
 def test_bandwidth_within_a_jump_of_the_rates_is_used_up() -> None:
     """All signals are perfect, so rates jump between 0 and gamma.
 
-    One page is fetched after a share of its signals only.
+    One page is fetched after only a share of its signals.
     """
     pages = Pages(np.array([3.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0]), 1.0, 0.0)
     opt = policies.optimum_with_signals(pages, 1.5)
@@ -118,7 +118,7 @@ def test_simple_rules() -> None:
 
 
 def test_algorithm_2_reaches_nearly_all_of_opt() -> None:
-    """It reaches at least 98.8 % of the optimum (Azar et al., Figure 1)."""
+    """Algorithm 2 reaches at least 98.8 % of the optimum (Azar et al., Figure 1)."""
     rng = np.random.default_rng(3)
     mu, delta = rng.random(400), rng.random(400)
     rho = policies.optimal_rates(mu, delta, 40.0)

@@ -60,7 +60,7 @@ def test_each_back_off_is_logged_once() -> None:
     ],
 )  # fmt: skip
 def test_each_waiting_host_has_its_cause_and_next_try(host: HostStatus, text: str) -> None:
-    """The line and its fields name cause and next try; it is logged once, even if the host recovers in between."""
+    """Line and fields name the cause and the next try; the wait is logged once, even if the host recovers in between."""
     waits = WaitLog()
     (wait,) = waits.new_lines([host])
     assert wait.text.startswith(f"a.example: {text}") and wait.text.endswith(AGAIN)

@@ -29,7 +29,7 @@ from crawler.storage.commit import Change
 
 
 class Loop:
-    """Runs a commit loop, and replaces its process."""
+    """Runs a commit loop, and stands in for the process that the loop belongs to."""
 
     def __init__(self, folder: Path, **tree: Any) -> None:
         self.clock = VirtualClock()
@@ -155,11 +155,11 @@ def test_reasons_to_commit_a_group_at_once(loop: Loop, monkeypatch: pytest.Monke
     ("pending", "stopped", "fetching", "early", "dry", "asked"),
     [
         (0, False, 0, True, True, None),  # no link is pending: the committer is not consulted
-        (3, False, 0, False, True, True),  # there is nothing else to do
+        (3, False, 0, False, True, True),  # no fetch is in flight, so there is nothing else to do
         (3, False, 5, False, True, False),  # another flush would exceed the share of time for flushes
         (3, False, 5, True, True, True),
         (3, False, 5, True, False, False),
-        (3, True, 5, False, False, True),  # at a stop all links are flushed
+        (3, True, 5, False, False, True),  # a process that stops flushes all links
     ],
 )
 def test_conditions_for_the_flush_of_a_dry_frontier(
@@ -188,7 +188,7 @@ def test_conditions_for_the_flush_of_a_dry_frontier(
 def test_a_result_with_many_links_waits_for_room_in_the_due(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise it would fill the DUE, and all other results would have to wait. At a stop, such results do not wait."""
+    """Otherwise the links would fill the DUE, and all other results would wait. During a stop, no result waits."""
     most = loop.stages.config.due.buffer_entries_max
     loop.commits.queue(Change)
     loop.commits.queue_heavy(heavy)
@@ -264,7 +264,7 @@ def test_a_gathering_ends_when_few_are_in_flight(
 def test_the_process_is_woken_once_when_the_loop_becomes_idle(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is woken when the last work is done; a failed write ends the loop."""
+    """The process is woken when the loop has no work left; a failed write ends the loop."""
     steps = [Step.WAIT, Step.COMMIT, Step.WAIT, Step.WAIT]
     seen: list[bool] = []
 
@@ -363,7 +363,7 @@ def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: 
 
 
 def test_decisions_hold_the_loop_for_a_moment_only(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tasks have a turn every 4 ms; results that are queued meanwhile are left to the next call."""
+    """Other tasks get a turn every 4 ms; results that these tasks queue are left to the next call."""
     clock, naps = [0.0], []
 
     def make_one() -> Change:

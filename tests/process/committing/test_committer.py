@@ -1,4 +1,4 @@
-"""Test the steps of a commit loop: the decision alone, then real loops with a constant stream of results.
+"""Test the steps of a commit loop: first only the decision, then real loops with a constant stream of results.
 
 The loops run on a virtual clock that each result advances. A result arrives in each
 turn of the event loop, so no test waits and no test depends on timing.
@@ -137,7 +137,7 @@ class Load:
         self.due.begin_flush = begun  # type: ignore[method-assign]
 
     def result(self, links: int) -> Callable[[], Change]:
-        """Return a function that makes the change of a page with `links` new links."""
+        """Return a function that creates a `Change`, as for a page with `links` new links, and returns it."""
 
         def make() -> Change:
             change = Change()
@@ -151,9 +151,9 @@ class Load:
         return make
 
     async def stream(self, results: int, links: int, apart: float, *, heed: bool = False) -> None:
-        """Queue results one after another, each before the previous one is committed.
+        """Queue results one after another; each is queued before the previous one is committed.
 
-        With `heed`, a result comes only when a fetch could have begun.
+        If `heed` is True, a result is queued only when the process could begin a fetch.
         """
         self.stages.frontier.pauses.pause(
             "test"
@@ -192,7 +192,7 @@ def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> 
 
 
 def test_no_link_waits_longer_than_max_wait(tmp_path: Path) -> None:
-    """The buffer never fills up; `lag` is the time for groups that are queued or written before the flush."""
+    """The buffer never fills up; `lag` allows for the time of groups that are queued or written before the flush."""
     load = Load(tmp_path)
     asyncio.run(load.stream(300, 1, 0.1))
     load.close()
@@ -212,7 +212,7 @@ def test_no_group_is_larger_than_allowed(tmp_path: Path) -> None:
 
 
 def test_a_full_due_takes_no_more_until_a_flush_has_passed(tmp_path: Path) -> None:
-    """Pages with many links arrive faster than flushes; they stop because no fetch may begin while the DUE is full."""
+    """Pages with many links arrive faster than the DUE is flushed, until no fetch may begin because the DUE is full."""
     load = Load(tmp_path)
     asyncio.run(load.stream(60, 90, 0.001, heed=True))
     load.close()
@@ -240,7 +240,7 @@ def test_a_full_due_blocks_all_slots(tmp_path: Path, step: str) -> None:
 
 
 def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
-    """The loops must not wake each other endlessly while a dry frontier waits for the second attempt."""
+    """The loops must not wake each other endlessly while a dry frontier waits for the second attempt to flush."""
     load = Load(tmp_path)
     load.stages.commits.commit(load.result(5)())
     tries, rounds = 0, 0
@@ -284,7 +284,7 @@ def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
 
 
 class NeverEnding:
-    """Replaces the fetch tasks of a process by tasks that never end by themselves."""
+    """Replaces the fetch tasks of a process with tasks that never end by themselves."""
 
     def __init__(self) -> None:
         self.begun: list[FetchTask] = []
@@ -304,7 +304,7 @@ def add(frontier: Frontier, stages: Stages, urls: Iterable[str]) -> None:
 
 @pytest.mark.parametrize("crawl", [{"concurrency": 4}, {"concurrency": 40, "max_pages": 4}])
 def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]) -> None:
-    """If DNS is dead, all tasks wait for look-ups; the schedule once spun meanwhile, at 14,000 rounds per second."""
+    """If DNS is down, all tasks wait for look-ups; meanwhile the scheduling loop once ran 14,000 rounds per second."""
     load = Load(tmp_path, crawl=crawl, network={"dns_concurrency": 6})
     process, frontier = load.process, load.stages.frontier
     add(frontier, load.stages, [f"http://h{n}.org/" for n in range(40)])
@@ -340,7 +340,7 @@ def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]
 def test_a_dry_frontier_causes_a_flush_at_once_but_not_after_each_group(tmp_path: Path) -> None:
     """While hosts wait for their gaps, the frontier is dry after every result; a flush after each would be too many.
 
-    After a flush that took 0.1 s there is none for 0.9 s while fetches are in flight.
+    After a flush that took 0.1 s, no flush begins for 0.9 s while fetches are in flight.
     """
     load = Load(tmp_path)
     commits = load.process.commits

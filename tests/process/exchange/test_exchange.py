@@ -1,4 +1,4 @@
-"""Test the limits and the end of a crawl in one process, alone and with peers; the same rules apply."""
+"""Test the limits and the end of a crawl in a process alone and in one with peers; the same rules apply to both."""
 
 import asyncio
 import math
@@ -175,7 +175,7 @@ def test_a_process_started_after_the_end_knows_it(folder: Path) -> None:
 
 
 class Peered:
-    """The exchange of p0 with p1, which is unreachable; only the queues of p0 change."""
+    """The exchange between p0 and its unreachable peer p1; only the queues of p0 change."""
 
     def __init__(
         self,
@@ -357,7 +357,7 @@ def counters(one: Peered, **said: Any) -> Counters:
 
 
 def test_the_end_is_announced_only_once_it_is_durable(peered: Callable[..., Peered]) -> None:
-    """A process that knows the end leaves, so one that forgot the end in a crash would wait for it forever."""
+    """A process that knows the end of the crawl leaves. If a peer forgot the end in a crash, it would wait forever."""
     one = peered()
     exchange, coordination, told = one.exchange, one.exchange.coordination, []
     exchange.learn_end()
@@ -375,7 +375,7 @@ def test_the_end_is_announced_only_once_it_is_durable(peered: Callable[..., Peer
 
 
 def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
-    """Let p0 announce the end, kill it or stop it cleanly, and start it again."""
+    """Let p0 announce the end of the crawl, then kill p0 or stop it cleanly; return its exchange after a new start."""
     one.here.commits = True
     one.exchange.learn_end()
     asyncio.run(one.exchange.part("done"))
@@ -388,7 +388,7 @@ def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
 
 
 def silence(one: Peered, exchange: PeerExchange) -> bool:
-    """Return whether the exchange applies the stored end after another `silence_max`."""
+    """Return whether the exchange applies the stored end of the crawl after another `silence_max` seconds."""
     exchange._recall_end()
     one.here.stages.clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
     exchange._recall_end()
@@ -513,7 +513,7 @@ def test_a_single_process_has_the_whole_rate(folder: Path, monkeypatch: pytest.M
 
 
 def test_the_progress_in_heartbeats(peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hosts with work are counted only at intervals."""
+    """The hosts with work, which heartbeats report, are counted only at intervals."""
     one, counts = peered(), [7, 9]
     monkeypatch.setattr(one.here.stages.frontier.views, "hosts_with_work", lambda: counts.pop(0))
     one.here.fetch(3, 500)
@@ -532,14 +532,14 @@ def test_the_progress_in_heartbeats(peered: Callable[..., Peered], monkeypatch: 
 
 
 def test_a_peer_that_moved_is_dialled_where_it_listens(peered: Callable[..., Peered]) -> None:
-    """The supervisor announces the new address when a peer was restarted."""
+    """When a peer was restarted, the supervisor announces the new address of the peer."""
     one = peered()
     one.exchange.set_address("p1", ("127.0.0.3", 7))
     assert one.exchange.status()["p1"].address == "127.0.0.3:7"
 
 
 def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
-    """In a new folder the number is taken from the clock, so it exceeds the numbers of a folder that was lost."""
+    """In a new folder, the start number is taken from the clock, so it exceeds all numbers of a folder that was lost."""
     here = Here(folder, ("p0", "p1"))
     first = module._next_incarnation(here.stages.store, here.stages.clock.now())
     assert first == int(here.stages.clock.now() * 1000)
@@ -553,7 +553,7 @@ def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
 def test_a_start_whose_clock_is_behind_continues_under_a_later_number(
     peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The later number is durable before it is used, and a repeated answer of the peer changes nothing."""
+    """The later start number is durable before it is used; a repeated answer of the peer changes nothing."""
     one = peered()
     before = one.exchange._common.identity.incarnation
     one.exchange._overtake(before + 5000)
@@ -610,9 +610,9 @@ def test_counters_of_a_run_are_kept_separate_from_other_runs(folder: Path) -> No
 def test_life_of_an_exchange_with_peers(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The exchange listens, sends heartbeats and takes waiting entries.
+    """The exchange listens, sends heartbeats and receives the entries that wait for it.
 
-    Before it is closed, it sends all confirmations.
+    Before the exchange is closed, it sends all confirmations.
     """
     one, done = peered(), []
     exchange = one.exchange
@@ -649,7 +649,7 @@ def test_life_of_an_exchange_with_peers(
 def test_new_and_known_pages_share_the_part_of_the_rate(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The division depends on the known pages and the hosts with work that all processes report."""
+    """The division of the rate depends on the known pages and on the hosts with work that all processes report."""
     exchange, told, asked = peered().exchange, [], []
     said = {"p0": Progress(work=0, weight=0.0), "p1": Progress(work=3, weight=2.0)}
     portion = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Test the fetch tasks of a process (hops, turns, bugs, the sink) with real stages and canned client and resolver."""
+"""Test the fetch tasks of a process (hops, turns, bugs, the sink): stages are real, client and resolver are canned."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ NOT_FOUND = Resolution((), 0.0, Outcome.DNS_NOT_FOUND, "no such name")
 
 
 class Canned:
-    """A fetcher and resolver with canned answers by URL and canned addresses by name; a canned exception is raised."""
+    """A fetcher and resolver with canned answers by URL and addresses by name; canned exceptions are raised."""
 
     places = 0
 
@@ -86,7 +86,7 @@ class Canned:
 
 
 class Run:
-    """Runs fetch tasks on the stages of a `Joint`, and keeps the changes that they end with."""
+    """Runs fetch tasks on the stages of a `Joint`, and keeps the change with which each ends."""
 
     def __init__(self, joint: Joint, **options: Any) -> None:
         self.joint = joint
@@ -124,7 +124,7 @@ class Run:
             self.canned.answers.setdefault(each.url, []).append(each)
 
     def see_through(self, fetch_task: FetchTask) -> Change:
-        """Run a fetch task and commit the one change it ends with."""
+        """Run a fetch task and commit the single change with which it ends."""
         asyncio.run(self.fetch_tasks.run(fetch_task))
         (maker,) = self.makers
         self.makers.clear()
@@ -224,7 +224,7 @@ def test_sitemaps_have_a_bound_of_their_own(run: Run) -> None:
 def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next request to a host may start before its last answer is committed, so each answer holds its own bytes."""
+    """The next request to a host may start before the last answer is committed, so each answer holds its own bytes."""
 
     def make_nothing(*_: object) -> Making:
         yield from ()
@@ -248,7 +248,7 @@ def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
 
 
 def test_a_long_robots_txt_is_a_heavy_decision(run: Run) -> None:
-    """Until the decision is made, its bytes are held, but its fetch slot is free."""
+    """Until the decision is made, the bytes of the robots.txt are held, but its fetch slot is free."""
     fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
     line = b"Disallow: /no\n"
     rules = b"User-agent: *\n" + line * (HEAVY_ROBOTS // len(line) + 1)
@@ -280,7 +280,7 @@ def test_a_page_with_many_links_is_a_heavy_decision(run: Run) -> None:
 
 
 def test_heavy_answers_are_recognized() -> None:
-    """An answer is heavy with 2 MiB of body and content, a thousand links, or 64 KiB of robots.txt.
+    """An answer is heavy from 2 MiB of body and content, a thousand links, or 64 KiB of robots.txt.
 
     At most one answer in a hundred is heavy.
     """
@@ -453,7 +453,7 @@ def test_a_redirect_is_followed_with_the_right_method_and_fields(
 def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
     """A target with the same key as its source is not queued as a link, because the DUE would drop it as a duplicate.
 
-    The hop waits for the gap.
+    The hop waits for the gap of the host.
     """
     run.joint.clock.advance(100.0)
     run.answer(redirect(HOME + "~x", HOME + "%7Ex"), fetch(HOME + "%7Ex", b"page"))
@@ -532,7 +532,7 @@ def test_a_hop_to_a_host_without_an_address(run: Run) -> None:
 
 
 def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
-    """Another fetch task holds the host b.org."""
+    """Another fetch task holds the host b.org, to which the hop leads."""
     run.joint.seeds("http://b.org/")
     tasks = {
         fetch_task.hostname: fetch_task
@@ -547,7 +547,7 @@ def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
 
 
 def test_a_hop_tries_less_and_less_often_for_a_busy_host(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that always seems nearly free is tried after 10 ms, then less and less often, but every 2 s at least."""
+    """A host that always seems nearly free is tried after 10 ms, then less and less often, but at least every 2 s."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Test the way from an answer to its links: the choice of the extractor and its arguments, with real extractors."""
+"""Test how the links of an answer are read: which extractor is chosen and with which arguments; extractors are real."""
 
 import asyncio
 from types import SimpleNamespace
@@ -83,7 +83,7 @@ def test_feeds_are_read_by_setting() -> None:
     ],
 )
 def test_large_documents_are_read_in_a_child(flags: int, kind: str, body: bytes, sought: list[str]) -> None:
-    """The result is the same, including dates; pages are parsed in another child."""
+    """The child returns the same links and dates as the process itself; pages are parsed in another child."""
     starts: list[int] = []
 
     async def once(answer: Fetch) -> Extracted | None:
@@ -236,7 +236,7 @@ def test_a_directory_listing_gives_the_dates_of_its_files() -> None:
 
 
 class Documents:
-    """Replaces the child for large documents and the share of the event loop for small ones; records the calls."""
+    """Replaces both the child for large documents and the event loop's share for small ones; records the calls."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
@@ -305,7 +305,7 @@ LONG = INLINE_BYTES_MAX + 1
 def test_a_completely_streamed_sitemap_is_read_by_the_child(
     outcome: Outcome, fed: int, size: int, streamed: bool
 ) -> None:
-    """Any other sitemap is parsed from its beginning, in a child if it is large, and its stream is dropped."""
+    """A sitemap that was not streamed completely is parsed again from its beginning, and its stream is dropped."""
     reader, documents = with_documents()
     apart: list[str] = []
     stream: Any = SimpleNamespace(nbytes=fed)

@@ -1,4 +1,4 @@
-"""Test background tasks whose failure fails the process, and waits that end by an event or a time limit."""
+"""Test that a failed background task fails the process, and that waits end at an event or a time limit."""
 
 import asyncio
 

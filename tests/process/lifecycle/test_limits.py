@@ -24,7 +24,7 @@ GIB = 1 << 30
     ],
 )
 def test_a_run_ends_at_a_limit_or_when_no_work_is_left(standing: RunProgress, reason: str) -> None:
-    """With peers, an empty frontier does not end the run: they may still send links."""
+    """In a crawl with peers, an empty frontier does not end the run, because the peers may still send links."""
     assert limit_reached(standing, NO_LIMITS) == reason
 
 

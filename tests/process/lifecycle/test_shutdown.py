@@ -1,4 +1,4 @@
-"""Test that a shutdown step that does not end is abandoned, and that its stacks are logged."""
+"""Test that a shutdown step that does not end is abandoned, and that the stacks of its tasks and threads are logged."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from crawler.process.lifecycle.shutdown import (
     within,
 )
 
-SOON = 0.05  # seconds; the limit is short, because the tests exceed it
+SOON = 0.05  # seconds; this time limit is short, because the tests exceed it
 
 
 async def stubborn() -> None:
@@ -94,7 +94,7 @@ def test_the_watchdog_logs_where_the_event_loop_is_blocked() -> None:
         watchdog.start()
         (thread,) = (each for each in threading.enumerate() if each.name == "watchdog")
         assert thread.daemon, "otherwise it would delay the exit of the process"
-        told.wait(30.0)  # blocks the event loop
+        told.wait(30.0)  # this blocks the event loop
         watchdog.stop()
 
     logger, handler = logging.getLogger("crawler"), Told()
@@ -143,7 +143,7 @@ def test_an_abandoned_step_is_cancelled() -> None:
 
 
 def test_a_caller_that_gave_up_gets_no_result() -> None:
-    """The thread ends later, when the event loop is still running or already closed."""
+    """The caller is cancelled; the thread ends later, when the event loop still runs or is already closed."""
     complaints: list[object] = []
     release = threading.Event()
 
@@ -199,7 +199,7 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
 
 
 def stubborn_once_line(text: str) -> str:
-    """Return the line at which a task of the test above waits, as its stack shows it."""
+    """Return the number of the line at which the task of the test above waits, as it occurs in the task's stack."""
     return text.partition("task waits ")[2].partition(", line ")[2].partition("\n")[0]
 
 
@@ -252,7 +252,7 @@ def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.Mon
 def test_a_loop_is_blocked_after_some_checks_without_a_turn(
     turns: str, said: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A blocked loop is logged once, and again only after it has turned. `t` means that it turned before this check."""
+    """A blocked loop is logged once, and again only after it has run a turn, which a `t` in `turns` stands for."""
     dog = Watchdog(10.0)
     looks = iter(turns)
 

@@ -44,7 +44,7 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def waits(stages: Stages, url: str) -> None:
-    """Commit a link that waits in the links log."""
+    """Commit a new link, which then waits in the links log."""
     change = Change()
     fingerprint = stages.fingerprinter.fingerprint(url)
     stages.due.admit(stages.fingerprinter.fingerprints([url]))
@@ -84,7 +84,7 @@ def test_several_readers_beside_a_writer(crawl: tuple[CrawlDirectory, Any]) -> N
 
 
 def test_a_reader_recovers_nothing(crawl: tuple[CrawlDirectory, Any]) -> None:
-    """After a crash, a writer removes uncommitted tails and moves unknown files away; a reader must not."""
+    """After a crash, a writer removes uncommitted tails and moves unknown files away; a reader must do neither."""
     directory, config = crawl
     folder = directory.process("p0")
     stages = Stages(config, folder, bytes(16), clock=VirtualClock())
@@ -160,7 +160,7 @@ def merging(process: Path, real: Callable[[Path, Path], None]) -> Callable[[Path
 def test_every_file_that_the_store_may_name_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: str
 ) -> None:
-    """This holds whatever the process deletes meanwhile, and on any file system. Logs are copied, not linked."""
+    """The copy has all files, whatever the process deletes meanwhile, on any file system. Logs are copied, not linked."""
     process = tmp_path / "p0"
     for name in ("due/1.run", "links/0.log", "links/1.log", "store/CURRENT"):
         (process / name).parent.mkdir(parents=True, exist_ok=True)

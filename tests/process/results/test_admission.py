@@ -1,4 +1,4 @@
-"""Test the admission of links (filter, owner, caches, outbox, trace) with real caches, DUE and filter."""
+"""Test the admission of links (filter, owner, caches, outbox, trace); the caches, the DUE and the filter are real."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -210,7 +210,7 @@ def prove(joint: Joint) -> Change:
 
 
 def notices(change: Change) -> dict[str, list[str]]:
-    """Return, for each peer, the URLs by which it is told that the scope has grown."""
+    """Map each peer to the URLs that tell it that the scope has grown."""
     assert all(link.flags == SCOPE for _, links in change.foreign for link in links)
     return {peer: [link.url for link in links] for peer, links in change.foreign}
 
@@ -256,7 +256,7 @@ def test_peers_are_told_by_which_urls_the_scope_has_grown(open_joint: OpenJoint)
 
 
 def test_a_notice_is_not_taken_for_the_link_itself(open_joint: OpenJoint) -> None:
-    """A compaction of the outbox keeps only one of two equal fingerprints.
+    """A compaction of the outbox keeps only one of two entries with equal fingerprints.
 
     A notice therefore has a fingerprint of its own, in the same bucket.
     """

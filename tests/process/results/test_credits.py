@@ -1,4 +1,4 @@
-"""Test that hubs get the same credit in several processes as in one, through real outboxes, kills and redirects."""
+"""Test that hubs get the same credit in several processes as in one, despite kills and redirects; outboxes are real."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -127,14 +127,14 @@ def own_page(joint: Joint) -> str:
 
 
 def reopened(joint: Joint, folder: Path) -> Stages:
-    """Return the process as it would be opened after a kill at this moment."""
+    """Reopen the process as after a kill at this moment, and return it."""
     shutil.copytree(joint.stages.directory, folder, ignore=shutil.ignore_patterns("*.sock", "LOCK"))
     stages = joint.stages
     return Stages(stages.config, folder, SEED, clock=joint.clock, name=stages.name, topology=stages.topology)
 
 
 def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: Path) -> None:
-    """The article's process is killed before the credit is sent, the hub's process after it is committed."""
+    """The article's process is killed before it sends the credit, the hub's process after it has committed the credit."""
     crawl = Crawl(open_joint, NAMES)
     hub = foreign_hub(crawl.joints["p0"])
     article = own_page(crawl.joints["p0"])
@@ -180,7 +180,7 @@ def test_a_credit_has_the_owners_bucket_and_is_one_per_page(open_joint: Open) ->
 
 @pytest.mark.parametrize("times", [0, PASSES_MAX - 1, PASSES_MAX])
 def test_a_credit_is_passed_on_a_bounded_number_of_times(open_joint: Open, times: int) -> None:
-    """Two pages redirect to each other, so each of two processes would pass the credit on to the other."""
+    """Two pages redirect to each other, so two processes would pass the credit back and forth."""
     joint = open_joint(names=NAMES, **TREE)
     here, there = own_page(joint), foreign_hub(joint)
     values = {"via": joint.fingerprint(there), "flags": _NEWS}

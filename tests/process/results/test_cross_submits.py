@@ -1,4 +1,4 @@
-"""Test which URLs a sitemap may name, that the work for this is linear, and that long lists are handled in portions."""
+"""Test which URLs a sitemap may name, that the check takes linear time, and that long lists are handled in portions."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def test_urls_that_a_sitemap_may_name(loc: str, taken: bool) -> None:
 
 
 def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The work grows with lines + URLs. It once grew with lines x URLs and blocked the event loop for 45 minutes."""
+    """The time grows with lines + URLs. It once grew with lines x URLs, which blocked the event loop for 45 minutes."""
     calls = 0
     for module, name in ((cache_module, "canonical"), (submitted_module, "resolve")):
         whole = getattr(module, name)

@@ -61,13 +61,13 @@ def test_requisites_come_with_their_flag(open_joint: OpenJoint) -> None:
 
 
 def test_links_out_of_scope_are_checked_if_configured(open_joint: OpenJoint) -> None:
-    """They have the depth of the page, so that no depth limit parks them, and they do not count as pages of the crawl."""
+    """Such links have the depth of the page, so no depth limit parks them; they do not count as pages of the crawl."""
     joint = open_joint(crawl={"check_external": True, "depth": 0}, filter={"exclude": ["secret"]})
     joint.seeds(HOME)
     found = extracted("/x", "http://b.org/y.pdf", "http://b.org/secret", "mailto:me")
     change = joint.page(joint.fetch_task(), fetch(HOME), found)
     assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://b.org/y.pdf", 0, 0, EXTERNAL)]
-    assert change.counts["urls.links"] == 5  # the link that is checked counts twice
+    assert change.counts["urls.links"] == 5  # the link that is checked out of scope counts twice
     assert change.counts["urls.accepted"] == 2
     assert change.counts["urls.filtered.scope"] == 2
 

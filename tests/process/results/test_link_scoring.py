@@ -35,7 +35,7 @@ def classes(links: list[Link]) -> dict[str, int]:
 def test_words_judges_by_the_text_of_the_first_anchor_that_has_one(
     open_joint: OpenJoint, tmp_path: Path
 ) -> None:
-    """Test the whole way from the bytes of a page, through the extractor, to the class in a link's flags."""
+    """Test all steps from the bytes of a page, through the extractor, to the class in a link's flags."""
     weights = tmp_path / "weights"
     weights.write_text("anchor:best 3\nanchor:again 100\ntitle:good 1\nanchor:bad -2\nurl:b -1\n")
     joint = open_joint(order={"name": "words", "file": str(weights)}, crawl=ANYWHERE)
@@ -66,7 +66,7 @@ def test_without_an_order_no_anchor_is_read_and_no_class_given(joint: Joint) -> 
 
 
 def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) -> None:
-    """The URL is moved both before and after it is queued; each move is durable with the change of the link."""
+    """The URL is moved both before and after it is queued; each move is committed in the same change as the link."""
     joint = open_joint(
         order={"name": "opic"}, crawl=ANYWHERE, cache={"bits": 12}, traps={"same_digest_pages_max": 20}
     )
@@ -106,7 +106,7 @@ def _entry(joint: Joint, url: str) -> dict[str, int]:
 
 
 def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint: OpenJoint) -> None:
-    """The target has the score of the redirecting page; a sitemap comes before all pages."""
+    """The target of a redirect has the score of the redirecting page; a sitemap comes before all pages."""
     joint = open_joint(order={"name": "depth", "depth_decay": 0.25}, crawl=ANYWHERE)
     change = joint.follow(HOME, redirect(HOME, "http://b.org/"), depth=9, flags=40 << 16 ^ NEUTRAL << 16)
     assert classes(change.links) == {"http://b.org/": 40}
@@ -119,7 +119,7 @@ def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint:
 def test_scores_travel_to_the_owner_which_adds_them_up(open_joint: OpenJoint) -> None:
     """Links pass through the wire format.
 
-    A link that raises the score sent before is sent again, whether cached or not.
+    A link that raises the score that was sent is sent again, even if it is in a cache.
     """
     joint = open_joint(
         names=(HERE, THERE),

@@ -1,4 +1,4 @@
-"""Test credit for hubs with real stages: a new link in a refetched page, its fetch, the report, and a kill."""
+"""Test the credit of hubs with real stages: a new link in a refetched page, the fetch of the link, the report, a kill."""
 
 import shutil
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def on(open_joint: Callable[..., Joint]) -> Joint:
 
 
 def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
-    """Refetch known pages until it is the hub's turn; answer the hub with these links."""
+    """Refetch known pages until it is the hub's turn; then answer with a page that has these links."""
     for _ in range(50):
         joint.clock.advance(DAY)
         fetch_task = joint.fetch_task()
@@ -42,7 +42,7 @@ def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
 
 
 def answer(joint: Joint, url: str, **values: Any) -> None:
-    """Fetch a new URL, after any known pages that come first."""
+    """Fetch a new URL; first answer any known pages that come before it."""
     joint.stages.commits.commit_now(Change())  # an empty commit flushes the DUE
     for _ in range(50):
         fetch_task = joint.fetch_task()
@@ -80,7 +80,7 @@ def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
 
 
 def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:
-    """It is unknown how long those links have been on the page."""
+    """It is unknown how long the links in a first copy have been on the page."""
     on.seeds(HUB)
     on.page(on.fetch_task(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
     answer(on, ARTICLE)
@@ -101,7 +101,7 @@ def test_a_hub_whose_link_is_redirected_gets_the_credit(on: Joint) -> None:
 
 @pytest.mark.parametrize("kind", ["sitemap", "feed"])
 def test_a_sitemap_and_a_feed_are_hubs(on: Joint, kind: str) -> None:
-    """The date that they give for a URL counts as its birth."""
+    """The date that a sitemap or feed gives for a URL counts as the birth of the page."""
     crawl(on, OTHER)
     url = f"http://a.org/{kind}.xml"
     on.add(url, flags=LinkFlag.SITEMAP if kind == "sitemap" else LinkFlag.FEED)

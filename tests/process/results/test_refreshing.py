@@ -1,4 +1,4 @@
-"""Test refreshes of known pages with the real frontier: results, storage, reopening, and politeness with discovery."""
+"""Test refreshes with the real frontier: results, storage, reopening, and gaps that hold for new and known pages."""
 
 import math
 from collections.abc import Callable
@@ -114,7 +114,7 @@ def test_the_share_divides_the_rate_between_new_and_known_pages(open_joint: Call
 def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
     open_joint: Callable[..., Joint],
 ) -> None:
-    """Otherwise a host that must fetch robots.txt first would wait forever if other hosts can use the whole rate."""
+    """If other hosts can use the whole rate, a host that must first fetch robots.txt would otherwise wait forever."""
     ready = [{"match": f"{host}.org", "robots": "ignore"} for host in "ab"]
     joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)
     urls = [f"http://{host}.org/{n}" for host in "abcdef" for n in range(2)]
@@ -290,7 +290,7 @@ def test_a_stamp_in_the_markup_is_a_change_only_where_any_byte_counts(
 
 
 def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Joint]) -> None:
-    """By simhash, one word in hundreds is not a change; but copies are compared with the last change, so words add up."""
+    """By simhash, one word in hundreds does not count; but copies are compared with the last change, so words add up."""
     joint = open_joint(**ON, pages={"change": "simhash", "simhash_distance": 6})
     words = [f"word{n}" for n in range(400)]
     joint.follow("http://a.org/", fetch("http://a.org/", f"<p>{' '.join(words)}".encode()))
@@ -383,7 +383,7 @@ def test_a_date_without_a_time_may_mean_the_end_of_its_day(on: Joint) -> None:
 
 
 def test_a_sitemap_is_read_as_often_as_its_news_justify(on: Joint) -> None:
-    """A sitemap that reports many changes gets a shorter interval; the facts behind it survive reopening."""
+    """A sitemap that reports many changes gets a shorter interval; the counts that determine it survive reopening."""
     few, many = ["http://a.org/1"], [f"http://b.org/{n}" for n in range(40)]
     crawl(on, *few, *many)
     maps = [urls[0].rpartition("/")[0] + "/map.xml" for urls in (few, many)]
@@ -430,7 +430,7 @@ def test_a_users_bounds_for_a_map_hold(open_joint: Callable[..., Joint]) -> None
 
 
 def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) -> None:
-    """Every page has changed at each fetch: the model learns this late, but the measured freshness shows it at once."""
+    """Each fetch finds a changed page: the model learns this late, but the measured freshness shows it at once."""
     crawl(on, "http://a.org/", "http://a.org/1")
     for round_ in range(30):
         on.clock.advance(86_400.0)
@@ -449,7 +449,7 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
 
 
 def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:
-    """Between an answer and its commit, the page server still serves the earlier copy; the age of that copy counts."""
+    """Until an answer is committed, the page server serves the earlier copy, so the age of the earlier copy counts."""
     crawl(on, "http://a.org/")
     refresh, page = refresh_of(on), on.fingerprint("http://a.org/")
     before = explain(on, "http://a.org/")["crawled_at"]
@@ -505,7 +505,7 @@ def test_arms_divide_the_pages_and_report_their_freshness(open_joint: Callable[.
 
 
 def test_a_process_with_unused_rate_reports_itself_idle(open_joint: Callable[..., Joint]) -> None:
-    """The process reports this with its level; the tilt of its share falls until other processes have the unused rate."""
+    """The process reports itself idle; the factor `tilt` of its share falls until other processes use the free rate."""
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
     refresh, waited = refresh_of(joint), 0.0

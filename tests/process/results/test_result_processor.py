@@ -1,4 +1,4 @@
-"""Test the change made from a finished fetch (records, captures, decisions, counts); answers canned, stages real."""
+"""Test the `Change` made from a finished fetch (records, captures, decisions, counts) with real stages."""
 
 import re
 from collections.abc import Callable
@@ -131,7 +131,7 @@ def test_outcomes_that_count_as_failed(joint: Joint, outcome: Outcome, status: i
 def test_a_page_to_be_tried_again_is_not_done(
     joint: Joint, outcome: Outcome, blame: Blame, decision: str
 ) -> None:
-    """Nothing is stored, and links in a 503 page are not followed."""
+    """No copy of the 503 page is stored, and its links are not followed."""
     answer = fetch(HOME, outcome=outcome, blame=blame, status=503)
     change = joint.follow(HOME, answer, extracted("/x"))
     assert counted(change) == {
@@ -521,7 +521,7 @@ def test_content_that_cannot_be_read_is_no_content(joint: Joint) -> None:
 
 @pytest.fixture
 def refreshing(open_joint: Callable[..., Joint]) -> Joint:
-    """Open one process that refetches known pages before new ones."""
+    """Open one process that refetches known pages before it fetches new ones."""
     return open_joint(refresh={"endless": True, "share": 1.0, "min_age": 0.0})
 
 
@@ -569,7 +569,7 @@ def test_an_unchanged_refresh_adds_no_links(refreshing: Joint) -> None:
 
 
 def test_an_unchanged_refresh_that_was_read_adds_no_links(refreshing: Joint) -> None:
-    """The parser may have read the answer before the first one was committed."""
+    """The parser may have read the unchanged answer before the first answer was committed."""
     joint = refreshing
     known(joint)
     fetch_task = joint.fetch_task()
@@ -618,7 +618,7 @@ def test_a_refresh_that_redirects_is_followed_as_discovery(refreshing: Joint) ->
 
 
 def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
-    """The page remains stored, and the schedule decides when to try again."""
+    """After a failed refresh, the page remains stored, and the schedule decides when to try again."""
     joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, outcome=Outcome.TEMPORARY, blame=Blame.URL, status=500))

@@ -1,6 +1,6 @@
-"""Test the path of the seeds: one change per piece; each process takes only its own seeds, but its scope covers all.
+"""Test how seeds are entered: one change per piece. A process takes only its own seeds, but its scope covers all seeds.
 
-Known pages are queued again in the same way: once for each page that was tried.
+Known pages are queued again in the same way: each page that was tried is queued once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def seeds_of(stages: Stages, *, shared: bool) -> Iterator[Any]:
 
 
 def seeded(stages: Stages, *, shared: bool) -> int:
-    """Commit the changes of all seeds; return the number of changes."""
+    """Commit all changes that enter the seeds; return the number of changes."""
     changes = list(seeds_of(stages, shared=shared))
     for change in changes:
         stages.commits.commit(change)
@@ -73,7 +73,7 @@ def test_each_process_takes_its_own_part_of_shared_seeds(tmp_path: Path, scope: 
 
 
 def test_the_scope_spans_all_shared_seeds_before_any_is_queued(tmp_path: Path) -> None:
-    """Otherwise a link that another process sends meanwhile would be dropped."""
+    """Otherwise a link that another process sends while seeds are queued would be dropped."""
     stages = process(tmp_path, "p0", ["p0", "p1"])
     stages.commits.commit(next(seeds_of(stages, shared=True)))
     assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL)
@@ -103,7 +103,7 @@ def record(url: str, state: PageState = PageState.STORED, **values: Any) -> Page
 
 
 def asked_again(records: list[PageRecord], queued: Sequence[int] = ()) -> list[list[Link]]:
-    """Return the links of each change that queues known pages, numbered 10, 20, 30, ..., again."""
+    """Queue known pages again, under the numbers 10, 20, 30, ...; return one list of links per change."""
     again: Any = lambda links: links  # noqa: E731
     numbered = lambda: ((10 * n, each) for n, each in enumerate(records, 1))  # noqa: E731
     return [cast(Any, maker()) for maker in known_changes(lambda: queued, numbered, again)]

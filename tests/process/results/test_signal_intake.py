@@ -1,4 +1,4 @@
-"""Test the fates of change signals with real stages: every rule of the table, for one process and for two."""
+"""Test what happens to change signals, with real stages: every rule of the table, for one process and for two."""
 
 from collections.abc import Callable
 from typing import Any

@@ -77,7 +77,7 @@ _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in mem
 
 
 class HostState:
-    """The structure that holds a host, exactly one; plain numbers, because enum members cost 0.5 us per operation."""
+    """The one structure that holds a host, as a plain number, because enum members cost 0.5 us per operation."""
 
     IDLE = 0  # it has nothing to do, or must not be requested
     BACK = 1  # in the back queue: it is ready and waits to enter the front
@@ -92,7 +92,7 @@ class HostFlag:
     BLOCKED = 1  # blocked by the user
     REFUSED = 2  # held after too many refusals in a row
     GIVEN_UP = 4  # given up, for this run only: no answer for days, or no address
-    EXCLUDED = 8  # exceeds the number of hosts of its domain: its URLs are parked
+    EXCLUDED = 8  # its domain has more hosts than allowed: the host's URLs are parked
     PROMPT = 16  # not a reason: its last page arrived quickly, so it may use the fetch slots reserved for such hosts
     REACHED = 32  # not a reason: it has answered a request, in this run or before
     LATE = 64  # not a reason: it has answered, but its last page was slow; it keeps its slot longer than a silent host
@@ -150,7 +150,7 @@ class KeyedTable:
         return self._view(name)[slots].copy()
 
     def put(self, name: str, where: np.ndarray | slice, values: np.ndarray | float) -> None:
-        """Write `values` into the column `name` at slots, by a mask of shape (count,), or by a slice."""
+        """Write `values` into rows of the column `name`; the rows are slots, a mask of shape (count,), or a slice."""
         self._view(name)[where] = values
 
     def _view(self, name: str) -> np.ndarray:
@@ -395,10 +395,10 @@ class HostTable(KeyedTable):
 
 
 def _is_full(key: bytes, payload: bytes) -> bool:
-    """Return True for the payload of a full host record, False for that of a short one.
+    """Return True for the payload of a full host record, False for the payload of a short one.
 
     Raises:
-        DamageError: it is too short for either.
+        DamageError: the payload is too short for either form.
     """
     is_full = payload.startswith(key[:1:-1])  # starts with the 8 bytes of the host key, little-endian
     if len(payload) < (RECORD.size if is_full else SHORT.size):

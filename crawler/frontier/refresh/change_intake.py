@@ -61,7 +61,7 @@ class ChangeIntake:
         """Record the change dates of other pages (in request form) that a page lists; return the number of new changes.
 
         A change before a page's last crawl was already seen by that crawl. `told_by` is the fingerprint of
-        the listing page; it is read more often the more its signals are worth (`sources.py`).
+        the listing page; the more its signals are worth, the more often that page is read (`sources.py`).
         """
         changed, pages = [], []
         for url, changed_at in dated:
@@ -92,7 +92,7 @@ class ChangeIntake:
             state.stage_signalled(self._schedule, touched, batch)
 
     def heard(self) -> list[dict[str, Any]]:
-        """Return a row per host and source: signals, precision, recall over all sources, mean delay (None: no dates)."""
+        """Return a row per host and source: signals, precision, recall over all sources, mean delay (None: undated)."""
         rows = []
         overview = self._schedule.overview
         for host in overview.heard_hosts():

@@ -30,7 +30,7 @@ SMOOTHING = 0.02  # part of the mean time between two crawls over which the repo
 
 
 class LevelReport(msgspec.Struct, frozen=True, array_like=True):
-    """The message of a process to its peers; `busy`: it has work that need not wait."""
+    """The message of a process to its peers; `busy` is True if the process has work that need not wait."""
 
     level: float
     weight: float
@@ -57,7 +57,7 @@ class Balance:
         return LevelReport(math.exp(self._told), pages * self.tilt, busy)
 
     def renew(self, reports: Mapping[str, LevelReport], elapsed: float, revisit: float) -> float:
-        """Return the tilt after an exchange of `reports` (including its own), `elapsed` after the last exchange."""
+        """Return the tilt after an exchange of `reports` (with its own report), `elapsed` after the last exchange."""
         usable = {name: report for name, report in reports.items() if _sane(report)}
         if self.name in usable and len(usable) > 1:
             step = min(STEP * max(elapsed, 0.0) / revisit, STEP_MAX)
@@ -84,7 +84,7 @@ def portions(
     Args:
         discovery, refresh: its parts, 0 to 1, of the total for new and for known pages.
         share: share of the rate for known pages if some process has new pages, too.
-        work, pages: whether any process has new pages to fetch, or known pages.
+        work, pages: whether any process has new pages to fetch; whether any has known pages.
     """
     known = 0.0 if not pages else share if work else 1.0
     return (1.0 - known) * discovery, known * refresh

@@ -4,11 +4,10 @@
     page, robots   hold their host and one of the `concurrency` fetch slots
     denied URL     holds its host
 
-A fetch task that waits for a redirect hop is *aside*: it frees its fetch slot and address.
-It keeps its host, but hops of other tasks may use that host; otherwise two fetch tasks that
-redirect to each other's hosts would deadlock. A request that has held its fetch slot for a
-long time while others need one is *slow*: it frees the slot and keeps host and address. When
-slow requests exceed `SLOW_SHARE` of the slots, further slow requests are ended.
+A fetch task that waits for a redirect hop is *aside*: it frees its fetch slot and address. The task keeps its host,
+but hops of other tasks may use that host; otherwise two fetch tasks that redirect to each other's hosts would
+deadlock. A request that has held its fetch slot for a long time while other tasks need a slot is *slow*: it frees the
+slot and keeps host and address. When slow requests exceed `SLOW_SHARE` of the slots, further slow requests are ended.
 """
 
 from crawler.frontier.discovery import entries

@@ -25,7 +25,7 @@ _NO_ROOM = 1.0  # seconds until the next try of a host that did not fit into the
 
 
 class Refetches:
-    """Connects the schedule to the front; `patience`: seconds that a finite crawl waits for its last hosts."""
+    """Connects the schedule to the front; `patience`: the seconds that a finite crawl waits for its last hosts."""
 
     def __init__(
         self, refresh: Refresh | None, gates: DispatchGates, intake: Intake, patience: float

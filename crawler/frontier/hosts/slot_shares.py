@@ -40,10 +40,10 @@ class SlotShares:
         self._others_max = max(1, ceil(concurrency * share))
         # Prompt hosts with a fetch slot: host slot -> the instant at which the host took it, oldest first.
         self._prompt: dict[int, float] = {}
-        self._others: dict[int, float] = {}  # of others
+        self._others: dict[int, float] = {}  # the same for hosts that are not prompt
         self._had: dict[
             int, float
-        ] = {}  # host slot -> seconds for which its running task held fetch slots it has returned
+        ] = {}  # host slot -> seconds for which its running task held fetch slots before
         self._yielding: set[int] = set()  # hosts that are not prompt and whose fetch slot was reclaimed
         self._line: deque[FrontHost] = deque()
         self._called: set[int] = set()  # host slots taken from the queue whose turn has not come yet

@@ -20,7 +20,7 @@ chains hosts in the back queue and in the calendar.
 
 In the store, a host is `h/` + 8-byte key -> checksummed fixed part + name. The fixed part is
 RECORD, 68 bytes, which begins with the key. A host without any request so far (most hosts of a
-large crawl) has SHORT instead, 28 bytes, which begins with the inverted low half of the key.
+large crawl) has SHORT instead of RECORD: 28 bytes, which begin with the inverted low half of the key.
 """
 
 import struct
@@ -93,9 +93,9 @@ class HostFlag:
     REFUSED = 2  # held after too many refusals in a row
     GIVEN_UP = 4  # given up, for this run only: no answer for days, or no address
     EXCLUDED = 8  # its domain has more hosts than allowed: the host's URLs are parked
-    PROMPT = 16  # not a reason: its last page arrived quickly, so it may use the fetch slots reserved for such hosts
-    REACHED = 32  # not a reason: it has answered a request, in this run or before
-    LATE = 64  # not a reason: it has answered, but its last page was slow; it keeps its slot longer than a silent host
+    PROMPT = 16  # prevents nothing: its last page arrived quickly, so it may use the fetch slots reserved for such hosts
+    REACHED = 32  # prevents nothing: it has answered a request, in this run or before
+    LATE = 64  # prevents nothing: its last page was slow, so it keeps its slot longer than a silent host
 
 
 SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)
@@ -255,13 +255,12 @@ class KeyedTable:
 class HostTable(KeyedTable):
     """All hosts of this process.
 
-    Columns: `ready` the instant from which the host may be requested; `gap` the wait
-    in seconds after its last request; `slowdown` the factor on the gap after 429 and 503
-    (0 means 1); `silent_since` the first failure since the last answer, 0 if
-    none; `cursor` a lower bound of the orders in its queue; `todo` the entries of the
-    queue, including the one in flight; `parked` the entries parked; `known`
-    the pages ever accepted and `maps` the sitemaps (for their budgets); `domain` the
-    slot in the table of domains; `cause` why it was given up or held.
+    `ready` is the instant from which the host may be requested, `gap` the wait in seconds after its last request,
+    `slowdown` the factor on the gap after 429 and 503 (0 means 1), `silent_since` the instant of the first failure
+    since the last answer (0 if there is none), `cursor` a lower bound of the orders in the host's queue, `todo` the
+    number of entries of the queue, including the entry in flight, `parked` the number of parked entries, `known` the
+    number of pages ever accepted and `maps` the number of sitemaps (both for budgets), `domain` the slot in the table
+    of domains, and `cause` the reason why the host was given up or held.
     """
 
     columns: ClassVar[dict[str, str]] = {

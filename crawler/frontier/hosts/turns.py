@@ -123,8 +123,8 @@ class ClassedBackQueue:
         self._share = _Share(first_come)
         self._prompt, self._others = _Kind(), _Kind()
         self._arrivals = 0
-        self._before = array("i")  # by host slot: the slot before it in its chain,
-        self._class = array("B")  # the class of that chain,
+        self._before = array("i")  # for each host slot: the slot before it in its chain
+        self._class = array("B")  # for each host slot: the class of its chain
         self._number = array("I")  # the arrival number
 
     def __len__(self) -> int:

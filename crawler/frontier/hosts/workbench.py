@@ -51,8 +51,8 @@ from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, HostState, HostTable
 from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront, Plan
 from crawler.orders.classes import WORST
 
-LOOK_AGAIN = 1.0  # seconds; a scan of the front costs up to 1 ms
-TURN_MIN = 3  # fetch tasks before a late host may leave: a look-up, robots.txt and the first page
+LOOK_AGAIN = 1.0  # seconds between two scans of the front, each of which takes up to 1 ms
+TURN_MIN = 3  # number of fetch tasks before a late host may leave: a look-up, robots.txt and the first page
 
 
 class Workbench:

@@ -16,7 +16,7 @@ from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.records import PageRecord
 from crawler.storage.kv import Batch
 
-HEARD_MAX = 100_000  # (host, source) pairs whose delays are kept
+HEARD_MAX = 100_000  # maximum number of (host, source) pairs whose delays are kept
 _NOTED_AT_ONCE = 1024
 
 
@@ -60,8 +60,8 @@ class ChangeIntake:
     ) -> int:
         """Record the change dates of other pages (in request form) that a page lists; return the number of new changes.
 
-        A change before a page's last crawl was already seen by that crawl. `told_by` is the fingerprint of
-        the listing page; the more its signals are worth, the more often that page is read (`sources.py`).
+        A change before a page's last crawl was already seen by that crawl. `told_by` is the fingerprint of the page
+        that lists the others; the more its signals are worth, the more often that page is read (`sources.py`).
         """
         changed, pages = [], []
         for url, changed_at in dated:

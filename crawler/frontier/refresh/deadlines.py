@@ -302,7 +302,7 @@ class Deadlines:
         """Return the deadline, used for ordering, of a page worth `worth` times the level, about 1 or more.
 
         Near the level, a value grows as the square of the age: a page late by a share x of its interval is
-        worth 1 + 2 x. Using one unit for all pages, the mean interval, orders them by value.
+        worth 1 + 2 x. The mean interval serves as the unit for all pages, which orders the pages by value.
         """
         return now - 0.5 * self.controller.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
 
@@ -349,7 +349,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def find_level(self, page: cython.int) -> cython.void:
-        """If there is no level, set it to half the page's ceiling until the first look."""
+        """If there is no level yet, set the level to half the page's ceiling until the first look."""
         if self.controller.level > 0.0:
             return
         self.assign(page, self.tables.owner(page))

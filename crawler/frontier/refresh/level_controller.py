@@ -51,7 +51,9 @@ _IDLE_SHARE = cython.declare(cython.double, 0.25)
 _IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one take in a host's mean idle share
 # Beyond that idle share, a host's own level falls faster by this factor.
 _IDLE_STEP = cython.declare(cython.double, 16.0)
-_TICK_TAKES = cython.declare(cython.double, 1000.0)  # takes over which the time between takes is averaged
+_TICK_TAKES = cython.declare(
+    cython.double, 1000.0
+)  # number of takes over which the time between takes is averaged
 _PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
 _SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes
 _LEVEL_MIN = cython.declare(cython.double, 1e-200)
@@ -195,7 +197,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
-        """Move the host's own level one step; over the crawls until its keys follow, the steps add up to about one."""
+        """Move the host's own level one step; until the keys of its pages follow, the steps add up to about 1."""
         run: cython.int = self.tables.host_rows[host].run
         run = run + side if run * side > 0 else side
         self.tables.host_rows[host].run = run

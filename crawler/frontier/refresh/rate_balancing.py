@@ -43,7 +43,7 @@ class Balance:
     def __init__(self, name: str, tilt: float = 1.0) -> None:
         self.name = name
         self.tilt = _bounded(tilt)
-        self._told = 0.0  # smoothed ln level
+        self._told = 0.0  # the smoothed logarithm of the level
         self._known = False
         self._at = -math.inf
 
@@ -66,7 +66,7 @@ class Balance:
 
 
 def lead(reports: Mapping[str, LevelReport], name: str) -> float:
-    """Return how far the ln level of `name` exceeds the mean of the busy processes; IDLE if it is not busy."""
+    """Return how far the ln level of the process `name` exceeds the mean of the busy ones; IDLE if it is not busy."""
     own = reports[name]
     if not own.busy:
         return IDLE

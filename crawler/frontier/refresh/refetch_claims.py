@@ -18,7 +18,7 @@ from crawler.frontier.refresh.settings import PageView
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.records import LinkFlag, PageRecord
 
-AHEAD_MAX = 1000  # maximum number of requested pages in the queue
+AHEAD_MAX = 1000  # maximum number of requested pages that are not under way yet
 AHEAD_LOOKS = 8  # number of requested pages examined per call
 _REFRESH = LinkFlag.REFRESH
 

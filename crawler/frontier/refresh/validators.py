@@ -58,8 +58,8 @@ from crawler.records import UNDECODABLE, Outcome, PageRecord, PageState
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-PATTERNS_MAX = 32  # patterns per host
-# Kept in memory, about 300 bytes each; when full, the least recently requested hosts are dropped.
+PATTERNS_MAX = 32  # number of patterns per host
+# Number of hosts in memory, about 300 bytes each; above it, the least recently requested hosts are dropped.
 HOSTS_MAX, CELLS_MAX = (50_000, 100_000)
 PAGES_MAX = 100_000  # number of pages kept that lied or are in doubt
 COUNT_MAX = (

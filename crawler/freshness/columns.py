@@ -54,7 +54,7 @@ class Column:
             self._map = _new_map(size)
 
     def bytes_of(self, rows: int) -> int:
-        """Return the bytes of memory that `rows` rows take; the rest of the map was never touched."""
+        """Return the number of bytes that `rows` rows take; the rest of the memory map was never touched."""
         return rows * self._width * self._kind.itemsize
 
 

@@ -58,10 +58,10 @@ _KEPT = cython.declare(cython.double, 0.9995)  # factor of the sums per crawl: a
 
 @cython.cclass
 class Learning:
-    """The estimators of a crawl.
+    """The estimators of a crawl: change rates, signal quality and neighbourhood.
 
     Args:
-        kind: the crawl value, one of `KINDS`; except with "ncis", "cis" or "cis+" signals are ignored.
+        kind: the crawl value, one of `KINDS`; signals are ignored unless it is "ncis", "cis" or "cis+".
         neighbourhood: False makes the clock equal to the elapsed time.
         unit: length of a day in the caller's unit of time.
         scale: Ts, see `neighbourhood.scale_of`; the caller updates it when its number of pages or its rate changes.

@@ -19,11 +19,10 @@ all pages of a directory: an offset of their deadlines (`offset_of`).
 
 At a fixed excess A increases with tau, so `elapsed_of` inverts it.
 
-*Credence.* On a site whose pages change independently the excess is noise, and using it
-costs more than half of what schedules gain. So the excess is multiplied by kappa in
-0 .. 1, learned by site. Let p0 be the probability of a change without the neighbours,
-and p1 with their full influence. kappa is the slope of (changed - p0) over (p1 - p0), with
-each crawl weighted by its precision 1/(p0 (1 - p0)):
+*Credence.* On a site whose pages change independently, the excess is noise, and using the excess costs more than half
+of what schedules gain. So the excess is multiplied by kappa in 0 .. 1, learned by site. Let p0 be the probability of
+a change without the neighbours, and p1 with their full influence. kappa is the slope of (changed - p0) over (p1 -
+p0), with each crawl weighted by its precision 1/(p0 (1 - p0)):
 
     C = sum (z - p0) (p1 - p0) / (p0 (1 - p0)),   S = sum (p1 - p0)^2 / (p0 (1 - p0))
     kappa   = (C + 20) / (S + 20)                 over the crawl

@@ -86,7 +86,7 @@ def merge(left, right, out) -> bool:
     if not cython.compiled:
         out[: len(left)] = left
         out[len(left) :] = right
-        out.sort(kind="stable")  # this sort detects the two ascending stretches and merges them
+        out.sort(kind="stable")  # numpy's stable sort detects the two ascending stretches and merges them
         return is_ascending(out)
     a: cython.const[cython.ulonglong][::1] = left
     b: cython.const[cython.ulonglong][::1] = right

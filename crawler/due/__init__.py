@@ -5,7 +5,7 @@ on disk. From time to time the collected fingerprints are sorted and joined with
 sorted fingerprints of all known URLs; those that are not found are new (Broder,
 Najork, Wiener 2003, section 4.1).
 
-eliminator   the interface: takes links, returns the links of new URLs, in steps that fit the commits
+eliminator   the interface: takes links and returns those of new URLs, in steps that fit the commits
 waiting      links that wait for the next flush
 links_log    those links on disk
 plans        a flush and a compaction, as plans that any thread can run

@@ -21,7 +21,7 @@ COMPILED: bool = cython.compiled
 
 # A C constant, for code that runs without the interpreter lock.
 _STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)
-# From this number of queries of one block on, decoding the block (1.8 us) is faster.
+# If at least this number of queries fall into a block, decoding the block (1.8 us) is faster.
 _DENSE = cython.declare(cython.Py_ssize_t, 48)
 
 
@@ -53,7 +53,7 @@ def layout(posts, count: int) -> tuple[np.ndarray, np.ndarray]:
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def encode(keys, posts, widths, starts, words) -> None:
-    """Encode `keys`, uint64 (n,), into `words`, uint64 (starts[-1],), which must be all 0; see `layout` for the rest."""
+    """Encode `keys`, uint64 (n,), into `words`, uint64 (starts[-1],), which must be all 0; for the rest see `layout`."""
     if not cython.compiled:
         _encode_by_numpy(keys, posts, widths, starts, words)
         return
@@ -107,7 +107,7 @@ def _encode_block(
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def decode(words, posts, widths, starts, first: cython.Py_ssize_t, keys) -> None:
-    """Fill `keys` with the keys of block number `first` and of the blocks after it, whole blocks up to the run's end."""
+    """Fill `keys` with the keys of whole blocks, from block number `first` up to at most the end of the run."""
     if not cython.compiled:
         blocks = np.arange(first, first - (-len(keys) // FENCE_STEP))
         keys[:] = _decode_by_numpy(words, posts, widths, starts, blocks, len(keys))
@@ -182,8 +182,8 @@ def join(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known)
     """Set `known[i] = 1` for each query that is among the `count` keys of a coded run.
 
     Args:
-        queries: uint64 (n,), ascending; those already known are passed over.
-        words, posts, widths, starts: the blocks and their layout, see `encode` and `layout`.
+        queries: uint64 (n,), ascending; queries that are already marked in `known` are skipped.
+        words, posts, widths, starts: the blocks and their layout; see `encode` and `layout`.
         count: keys of the run.
         known: uint8 (n,), changed in place.
     """
@@ -269,7 +269,7 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def join_whole(self, block: cython.Py_ssize_t, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Decode a block and join it with the queries from number `start` on; return the first query beyond it."""
+        """Decode a block and join it with the queries from number `start` on; return the first query beyond the block."""
         length: cython.Py_ssize_t = min(_STEP, self.count - block * _STEP)
         behind: cython.ulonglong = self.posts[block + 1]
         _decode_block(
@@ -364,7 +364,7 @@ class _CodedJoin:
 @cython.wraparound(False)
 @cython.exceptval(check=False)
 def _fetch(words: cython.const[cython.ulonglong][::1], at: cython.Py_ssize_t) -> cython.void:
-    """Prefetch the cache line of a word without waiting: 62 ns per query at 8e6 keys, where reading it took 124 ns."""
+    """Prefetch the cache line of a word without waiting: 62 ns per query at 8e6 keys; reading the word took 124 ns."""
     prefetch(cython.address(words[at]))
 
 
@@ -429,7 +429,7 @@ def _block_holds(
     query: cython.ulonglong,
     width: cython.int,
 ) -> cython.bint:
-    """Return whether the block in bits `begin` to `end` holds its fence + `query`; its high part starts at `place`."""
+    """Return whether the block in bits `begin` to `end` holds fence + `query`; its high part starts at `place`."""
     one: cython.ulonglong = 1
     mask: cython.ulonglong = (one << width) - 1
     at: cython.ulonglong = lows + (place - begin - (query >> width)) * width

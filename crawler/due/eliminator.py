@@ -8,12 +8,11 @@ decide what has happened (`storage/README.md`, "The commit point"):
     writer      append, sync, stage ==      plan.run   stage_flush ============
                 links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
 
-Methods in row `loop`, and all queries, run on the event loop; methods in row `writer`
-run in the writer thread; `plan.run` may run in any thread. A large flush goes through
-its second half in parts, each with its own run: `begin_flush` returns the same plan
-until the last part is done. At most one flush and one compaction (`begin_compaction`,
-`run`, `stage_compaction`, `compacted`) run at a time. They may overlap, since a
-compaction only changes how the known set is divided into runs, not its contents.
+Methods in row `loop`, and all queries, run on the event loop; methods in row `writer` run in the writer thread;
+`plan.run` may run in any thread. The steps of a large flush after the join are done in parts, each with its own run:
+`begin_flush` returns the same plan until the last part is done. At most one flush and one compaction
+(`begin_compaction`, `run`, `stage_compaction`, `compacted`) run at a time. They may overlap, since a compaction only
+changes how the known set is divided into runs, not its contents.
 
 After a crash, the store decides: opening the DUE deletes runs and links that the store
 does not name, and links that were appended but not flushed wait again. So each
@@ -142,7 +141,7 @@ class Eliminator:
         return known
 
     def _reload_waiting(self) -> None:
-        """Put committed links that were not flushed back among those that wait."""
+        """Let the committed links that were not flushed wait again."""
         for fingerprints, position in self._log.fingerprints(self._flushed.position, self._appended.position):
             self._waiting.append(fingerprints, position)
         self._waiting.stage()
@@ -156,10 +155,10 @@ class Eliminator:
     # Links in.
 
     def admit(self, fingerprints: Fingerprints) -> np.ndarray:
-        """Return which of `fingerprints`, uint64 (n,), to append: those not waiting already, as bool (n,). Loop.
+        """Return bool (n,): which of `fingerprints`, uint64 (n,), to append, because no link with them waits yet. Loop.
 
         Call this right after the cache, in the step that hands the links to the
-        committer. It may report a waiting link as not waiting; never the reverse.
+        committer. The result may report that a waiting link does not wait, but never the reverse.
         """
         fresh: np.ndarray = self._admitted.add_many(fingerprints)
         self.repeats += len(fresh) - int(np.count_nonzero(fresh))
@@ -194,7 +193,7 @@ class Eliminator:
             batch.put(DUE_LINKS, _encode(self._appended))
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable: its links now wait for a flush. Loop; once per group."""
+        """Note that the oldest staged group is durable; from now on its links wait for a flush. Loop; once per group."""
         self._waiting.committed()
 
     # Flush.
@@ -242,7 +241,7 @@ class Eliminator:
             pieces = self._waiting.take()
             if not self._waiting.count:
                 self._waiting_since = None
-            elif self._waiting_since is None:  # else the rest may have waited as long as the links taken
+            elif self._waiting_since is None:  # otherwise the rest may have waited as long
                 self._waiting_since = now
             self._flush = FlushPlan(
                 pieces,
@@ -277,7 +276,7 @@ class Eliminator:
             self._fault("flush finished")
 
     def flush_failed(self, plan: FlushPlan, now: float) -> None:
-        """Handle a StoreError of `plan.run`: the rest of the flush waits again and is retried after `max_wait`. Loop."""
+        """Handle a StoreError of `plan.run`: the links not yet flushed wait again, at least `max_wait` seconds. Loop."""
         assert plan is self._flush, "a flush failed that is not under way"
         self._flush = None
         self._waiting.put_back([plan.waiting])
@@ -288,7 +287,7 @@ class Eliminator:
     # Compaction.
 
     def begin_compaction(self) -> CompactionPlan | None:
-        """Plan the next merge of runs; None if none is due or one is in progress. Loop; after each flush."""
+        """Plan the next merge of runs; return None if no merge is due or one is in progress. Loop; after each flush."""
         inputs = self._known.due_merge() if self._compaction is None else []
         if not inputs:
             return None
@@ -354,7 +353,7 @@ class Eliminator:
         return len(self._known.runs)
 
     def contains(self, fingerprint: int) -> bool:
-        """Return whether the URL is known. A URL whose link still waits is not."""
+        """Return whether the URL is known. A URL whose link still waits is not known."""
         return fingerprint in self._known
 
     def waits(self, fingerprint: int) -> bool:
@@ -374,7 +373,7 @@ class Eliminator:
         return self._known.expected_collisions()
 
     def check(self) -> list[str]:
-        """Read everything on disk and return the problems found; empty if there are none."""
+        """Read everything on disk and return a list of the problems found."""
         found = self._known.problems()
         try:
             for _ in self._log.fingerprints(self._flushed.position, self._appended.position):

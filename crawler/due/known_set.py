@@ -72,7 +72,7 @@ class KnownSet:
             self.learn(some)
 
     def learn(self, fingerprints: Fingerprints) -> int:
-        """Flush and compact at once: add the unknown ones of `fingerprints` and return their number."""
+        """Flush and compact at once: add those `fingerprints` that are not known, and return their number."""
         new, _ = unknown(fingerprints, self.runs)
         if len(new):
             self.add(self.store.write([new], len(new), step="flush"))
@@ -92,7 +92,7 @@ class KnownSet:
         """Write the merge of the disjoint runs `inputs`. Any thread.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the merged run cannot be written.
             DamageError: two inputs hold the same fingerprint.
         """
         count = sum(run.count for run in inputs)
@@ -111,7 +111,8 @@ class KnownSet:
         """Close replaced runs that have no readers left. Any thread; may take a while."""
         for _ in range(len(self._replaced)):
             run = self._replaced.pop()
-            # References from this variable and the argument; other readers close the run when they end.
+            # Only this variable and the argument refer to the run; if there are other readers, they close it when
+            # they end.
             if sys.getrefcount(run) <= 2:
                 run.close()
 
@@ -127,7 +128,7 @@ class KnownSet:
 
         Only URLs of the same bucket can collide. The expectation is the sum of
         n^2 / 2^49 over buckets of n URLs, or N^2 / 2^65 if all N are spread evenly.
-        The fences give n to within about 512; n (n - 512) corrects for that error.
+        The fences give n with an error of up to about 512; n (n - 512) corrects for that error.
         """
         fences = [np.zeros(0, np.uint64), *(run.fences for run in self.runs)]
         posts = np.bincount((np.concatenate(fences) >> np.uint64(48)).astype(np.intp)).astype(float)
@@ -171,7 +172,7 @@ def unknown(fingerprints: Fingerprints, runs: Sequence[Run]) -> tuple[Fingerprin
     first[1:] = ascending[1:] != ascending[:-1]
     queries, places = ascending[first], places[first]
     known = np.zeros(len(queries), np.uint8)
-    # Begin with the largest run, which finds most of the known ones.
+    # Begin with the largest run, which holds most of the known fingerprints.
     for run in sorted(runs, key=lambda run: -run.count):
         run.join(queries, known)
     new = known == 0

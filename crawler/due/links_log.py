@@ -44,7 +44,7 @@ class LinksLog:
     `drop_before` may run in others.
 
     Args:
-        begin, end: the log must be complete between these positions.
+        begin, end: positions between which the log must be complete.
         file_bytes_max: once a file has reached this size, a new one is begun.
 
     Raises:
@@ -58,7 +58,7 @@ class LinksLog:
         self._file_bytes_max = file_bytes_max
         self._fault = fault
         self._encoder = msgspec.msgpack.Encoder()
-        # Most links need no decoding, because their URLs are known.
+        # Most links are never decoded, because their URLs are known.
         self._block_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
         self._link_decoder = msgspec.msgpack.Decoder(Link)
         self._buffer = bytearray()
@@ -97,7 +97,7 @@ class LinksLog:
         return self._directory / f"{start:0{_NAME_DIGITS}x}.log"
 
     def append(self, links: Sequence[Link]) -> Iterator[tuple[Sequence[Link], int]]:
-        """Append `links`; yield each block's links and the position it ends at."""
+        """Append `links` in blocks; for each block, yield its links and the position at which it ends."""
         for start in range(0, len(links), BLOCK_LINKS_MAX):
             block = links[start : start + BLOCK_LINKS_MAX]
             payload = self._encoder.encode(block)
@@ -127,7 +127,7 @@ class LinksLog:
         self._fault("links written")
 
     def _begin_file(self, start: int) -> None:
-        """Continue in a new file. Its directory entry is made durable first."""
+        """Continue in a new file, after making its directory entry durable."""
         if self._descriptor >= 0:
             os.fdatasync(self._descriptor)
             os.close(self._descriptor)
@@ -157,7 +157,7 @@ class LinksLog:
     def read(
         self, begin: int, end: int, places: Sequence[int], links_max: int
     ) -> tuple[list[Link], int, int]:
-        """Read selected links from `begin` on: (the links, the number of links passed, the position after them).
+        """Read selected links from `begin` on; return (the links, the number of links passed, the position after them).
 
         May run in any thread.
 
@@ -180,7 +180,7 @@ class LinksLog:
         return found, passed, end
 
     def fingerprints(self, begin: int, end: int) -> Iterator[tuple[list[int], int]]:
-        """Yield each block's fingerprints between two positions, and the position at which it ends. Any thread.
+        """For each block between two positions, yield its fingerprints and the position at which it ends. Any thread.
 
         Raises:
             DamageError: a block is damaged.
@@ -189,7 +189,7 @@ class LinksLog:
             yield [self._decode_link(link).fingerprint for link in links], position
 
     def _blocks(self, begin: int, end: int) -> Iterator[tuple[list[msgspec.Raw], int]]:
-        """Yield each block's links, still encoded, and the position at which it ends."""
+        """For each block, yield its links, still encoded, and the position at which the block ends."""
         starts = list(self._starts)
         for start, following in zip(starts, [*starts[1:], end], strict=False):
             if begin < following and start < end:

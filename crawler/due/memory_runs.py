@@ -1,7 +1,7 @@
 """Sorted runs in memory: Mercator's in-memory DUE (`due.method = "memory"`; Broder, Najork, Wiener 2003, section 4.1).
 
-Runs are coded as on disk (`runs.py`). 1e8 fingerprints take about 5 bytes each, and
-twice that during a merge; the paper's table takes 5.2 bytes each.
+Runs are coded as on disk (`runs.py`). With 1e8 fingerprints, each takes about 5 bytes, and 10 bytes during a merge;
+the paper's table takes 5.2 bytes per fingerprint.
 """
 
 from collections.abc import Iterable

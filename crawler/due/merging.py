@@ -9,7 +9,7 @@ the smallest first:
     input 2   . . .|. . e
 
 If the sizes are powers of two, each key is moved about twice, however many inputs
-there are. A merge takes the memory of two chunks.
+there are. A merge uses as much memory as two chunks.
 """
 
 from collections.abc import Iterator, Sequence

@@ -31,7 +31,7 @@ class PendingLinks:
     """The pieces of the log after the last flushed link.
 
     Args:
-        entries_max: the most links that `take` returns, unless one piece is larger.
+        entries_max: the maximum number of links that `take` returns, unless one piece has more.
     """
 
     def __init__(self, entries_max: int) -> None:
@@ -84,7 +84,7 @@ def hold(pieces: Iterable[Piece], fingerprint: int) -> bool:
 
 
 def _coalesce(pieces: Sequence[Piece], entries_max: int) -> list[Piece]:
-    """Return the same stretches as fewer pieces; join none beyond `entries_max` links."""
+    """Join neighbouring pieces into fewer, larger pieces of at most `entries_max` links each."""
     gathered: list[list[Piece]] = []
     count = 0
     for piece in pieces:

@@ -20,8 +20,8 @@ _ALL_BITS = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 class PendingSet:
     """A bounded set that forgets all its keys when it is full.
 
-    It only keeps repeated links out of the links log, so forgetting is harmless: the
-    next flush removes the repeats.
+    The set only keeps repeated links out of the links log, so forgetting is harmless: the next flush removes the
+    repeats.
     """
 
     _entries_max: cython.Py_ssize_t

@@ -31,7 +31,7 @@ class FlushPlan:
 
     All links of the flush are joined with the runs at once. The new links are returned
     in parts of about `part_links_max`, and each part is committed like a flush of its
-    own. So neither memory nor the time the loop is busy grows with the flush. A part
+    own. So a larger flush neither takes more memory nor blocks the event loop longer. A part
     ends at a block boundary of the log.
 
     After each `run`:
@@ -98,7 +98,7 @@ class FlushPlan:
         return self._known.store.write([keys], len(keys), step="flush")
 
     def part_flushed(self) -> bool:
-        """Note that the current part is durable and move on to the next; return False if it was the last."""
+        """Note that the current part is durable and move on to the next part; return False if there is none."""
         assert self._places is not None, "a part of a flush ended that has not run"
         new = len(self.new_links)
         passed = self.after.known - self._before.known + new
@@ -121,7 +121,7 @@ class CompactionPlan:
         """Write the merged run; takes about a second for 1e8 fingerprints.
 
         Raises:
-            StoreError: it cannot be written. Call `compaction_failed`; the inputs stay.
+            StoreError: the run cannot be written. Call `compaction_failed`; the inputs stay.
             DamageError: two inputs hold the same fingerprint.
         """
         self.outcome = self._known.merge(self.inputs)

@@ -1,4 +1,4 @@
-"""Resharding: write the known URLs of a new process as one run of its bucket ranges."""
+"""Resharding: writes the known URLs of a new process, which are those of its bucket ranges, as one run."""
 
 from collections.abc import Iterator, Mapping
 

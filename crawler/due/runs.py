@@ -81,11 +81,11 @@ class Run:
 
     Args:
         path: the path of its file, or its name in messages.
-        entry: what was written.
+        entry: the entry of the run in the store.
         data: the whole run.
 
     Raises:
-        DamageError: `data` has another length than was written, or its index is damaged.
+        DamageError: `data` is longer or shorter than the run that was written, or the index of the run is damaged.
     """
 
     def __init__(self, path: Path, entry: RunEntry, data: mmap.mmap | bytearray) -> None:
@@ -153,7 +153,7 @@ class Run:
         elias_fano.join(queries, self._words, self._posts, self._widths, self._starts, self.count, known)
 
     def _verify(self, blocks: np.ndarray) -> None:
-        """Verify the checksums of those of `blocks` that were not verified yet."""
+        """Verify the checksum of each of the `blocks` that was not verified before."""
         if self._all_read:
             return
         blocks = blocks[self._unread[blocks]]
@@ -178,7 +178,7 @@ class Run:
         return [block for block, begin, end, check in found if crc32(data[begin:end]) != check]
 
     def rest(self) -> None:
-        """Unmap its pages from the process, 5 bytes per URL; they stay in the kernel's page cache."""
+        """Unmap the run's pages (5 bytes per URL) from the process; they stay in the kernel's page cache."""
         if isinstance(self._data, mmap.mmap):
             with suppress(ValueError):  # closed meanwhile
                 self._data.madvise(mmap.MADV_DONTNEED)
@@ -187,13 +187,11 @@ class Run:
         """Unmap the file, or free the memory, without holding the interpreter lock; an unlinked file is then freed."""
         del self._words, self._checks
         if isinstance(self._data, mmap.mmap):
-            with suppress(
-                BufferError
-            ):  # a slice of it is still in use; releasing the last slice unmaps the file
+            with suppress(BufferError):  # a slice is still in use; releasing the last slice unmaps the file
                 self._data.close()
 
     def problems(self) -> list[str]:
-        """Read the whole run and return the problems found; empty if there are none."""
+        """Read the whole run and return a list of the problems found."""
         wrong = self._wrong(np.arange(len(self.fences)))
         found = [f"{self.path}: the checksum of block {block} is wrong" for block in wrong[:_NAMED_MAX]]
         found += self._index_problems()
@@ -216,7 +214,7 @@ def open_run(directory: Path, entry: RunEntry) -> Run:
     """Open the run file that `entry` names.
 
     Raises:
-        DamageError: it is missing or damaged, or its coding is unknown.
+        DamageError: the file is missing or damaged, or its coding is unknown.
     """
     if entry.coding == CODED:
         return _coded_run(directory, entry)
@@ -300,7 +298,7 @@ class _Synced:
 def write_keys(
     write: Callable[[bytes | memoryview], None], number: int, chunks: Iterable[Fingerprints]
 ) -> RunEntry:
-    """Write at least one key, coded; return the entry that describes the run."""
+    """Encode and write the keys of `chunks`, which must not be empty; return the entry that describes the run."""
     count = 0
     fences: list[Fingerprints] = []
     checks: list[int] = []
@@ -325,7 +323,7 @@ def write_keys(
 
 
 def _in_blocks(chunks: Iterable[Fingerprints]) -> Iterator[tuple[Fingerprints, np.uint64]]:
-    """Yield the keys in whole blocks, each with the key that follows it; the last, shorter block with its last key."""
+    """Yield (the keys of a block, the key after the block) for each block; for the last block, (keys, its last key)."""
     left = np.empty(0, np.uint64)
     for keys in chunks:
         for start in range(0, len(keys), _CODED_AT_A_TIME):

@@ -13,7 +13,7 @@ COMPILED: bool = cython.compiled
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def sort(keys) -> tuple[np.ndarray, np.ndarray]:
-    """Return `keys` (uint64 (n,)) ascending, and the original index of each (intp (n,)); the sort is stable."""
+    """Return the sorted `keys` (uint64 (n,)) and the original index of each (intp (n,)); the sort is stable."""
     if not cython.compiled:
         order = np.argsort(keys, kind="stable")
         return keys[order], order
@@ -40,7 +40,7 @@ def _radix_sort(
     b: cython.ulonglong[::1],
     q: cython.Py_ssize_t[::1],
 ) -> cython.bint:
-    """Sort `a`, and `p` with it, by one byte at a time, lowest first; return whether the result is in `b` and `q`."""
+    """Sort `a`, and `p` with it, byte by byte, lowest byte first; return whether the result is in `b` and `q`."""
     counts = cython.declare(cython.Py_ssize_t[256][8])  # one table for each byte 0, 1, ... 7
     i: cython.Py_ssize_t
     byte: cython.int
@@ -86,7 +86,7 @@ def merge(left, right, out) -> bool:
     if not cython.compiled:
         out[: len(left)] = left
         out[len(left) :] = right
-        out.sort(kind="stable")  # this sort detects the two ascending stretches and merges them
+        out.sort(kind="stable")  # numpy's stable sort detects the two ascending stretches and merges them
         return is_ascending(out)
     a: cython.const[cython.ulonglong][::1] = left
     b: cython.const[cython.ulonglong][::1] = right

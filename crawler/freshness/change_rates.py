@@ -9,11 +9,11 @@ the rate
 
     K / B,   K = 1/c_s + k,   B = 1/(c_s m_s) + T
 
-and stays unchanged for the time A with probability (1 + A/B)^-K (a Gamma mixture of
-exponentials). A crawl that finds no change adds A to T. A crawl that finds the page changed shows only that there was at
-least one change, and that is less informative if A
-is long. k and T then become those of the Gamma distribution with the posterior mean and variance of the rate (assumed
-density filtering; Opper and Winther 1999). Mean and variance follow from j = 1 and 2 of
+and stays unchanged for the time A with probability (1 + A/B)^-K (a Gamma mixture of exponentials). A crawl that finds
+no change adds A to T. A crawl that finds the page changed shows only that there was at least one change, which is
+less informative if A is long. k and T then become the parameters of the Gamma distribution with the posterior mean
+and variance of the rate (assumed density filtering; Opper and Winther 1999). Mean and variance follow from j = 1 and
+2 of
 
     E[rate^j | changed] = K .. (K+j-1) / B^j  (1 - (1 + A/B)^-(K+j)) / (1 - (1 + A/B)^-K)
 
@@ -70,7 +70,7 @@ _CRAWL_VARIATION_HIGH = cython.declare(cython.double, 4.0)
 @cython.ccall
 @cython.exceptval(check=False)
 def gain_of(x: cython.double) -> cython.double:
-    """Return x / (1 - exp(-x)), the expected changes in an interval with at least one; x is their prior mean."""
+    """Return x / (1 - exp(-x)), the expected number of changes in an interval with at least one; x: its prior mean."""
     return x / -expm1(-x) if x > 1e-12 else 1.0
 
 
@@ -229,7 +229,7 @@ class ChangeRates:
     @cython.ccall
     @cython.exceptval(check=False)
     def set_revisit(self, revisit: cython.double) -> cython.void:
-        """Use the mean time between two crawls of a page as the prior's time, if it is shorter."""
+        """Use the mean time between two crawls of a page as the prior's time, if it is shorter than the default."""
         self.prior_time = min(revisit, _CRAWL_DAYS * self.unit)
 
     @property

@@ -32,7 +32,7 @@ class Column:
         self._map: mmap.mmap | None = None
 
     def grow(self, rows: int) -> Any:
-        """Return `rows_of` the array, with room for at least `rows` rows. Discard earlier views."""
+        """Make room for at least `rows` rows; return `rows_of` the array. Earlier views must not be used again."""
         if self._map is None or rows > self._capacity:
             while self._capacity < rows:
                 self._capacity = max(_ROWS_MIN, self._capacity * GROWTH)
@@ -54,7 +54,7 @@ class Column:
             self._map = _new_map(size)
 
     def bytes_of(self, rows: int) -> int:
-        """Return the bytes of memory that `rows` rows take; the rest of the map was never touched."""
+        """Return the number of bytes that `rows` rows take; the rest of the memory map was never touched."""
         return rows * self._width * self._kind.itemsize
 
 

@@ -14,17 +14,15 @@ which measures changes of known pages. The hub is due when the sum reaches the l
 
     V(A(tau)) + D(tau) = level,
 
-which is no later than either alone would: V^-1(level) or sqrt(2 level / (nu theta)).
+which is no later than the instant at which V or D alone reaches it: V^-1(level) or sqrt(2 level / (nu theta)).
 Both are nearly squares of tau while tau is small, so Newton's method is applied to the
 square root of their sum, within the bracket (`hub_wait`).
 
 *theta* is learned from credit. The hub that was the first to show a URL gets a credit of 1 if that URL became a page
 of its own, and 0 otherwise. This measures what the hub adds to all other hubs at their present rates. The first copy
-of a hub earns nothing, because it is unknown how long its links had been there. Two numbers are kept per hub in single
-precision, as of
-its last crawl: pages found, and the time watched. Both decay with a half-life of 90
-days. They are shrunk towards the rates of those pages of the directory that have shown
-nothing yet:
+of a hub earns nothing, because it is unknown how long its links had been there. For each hub, two numbers are kept in
+single precision, as of the hub's last crawl: the pages found, and the time watched. Both decay with a half-life of 90
+days. The resulting rate is shrunk towards the rate of those pages of the directory that have shown nothing yet:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
@@ -65,7 +63,9 @@ else:
 COMPILED = cython.compiled
 
 _inf = cython.declare(cython.double, float("inf"))
-_STEPS_MAX = cython.declare(cython.int, 40)  # a bracket of any two doubles is halved to 1e-6 in 40 steps
+_STEPS_MAX = cython.declare(
+    cython.int, 40
+)  # in 40 steps, halving reduces a bracket of any two doubles to 1e-6
 _CLOSE = cython.declare(cython.double, 1e-12)
 
 _FOUND = cython.declare(cython.Py_ssize_t, 0)  # columns of the sums
@@ -225,7 +225,7 @@ class Discovery:
         now: cython.double,
         shown: cython.bint,
     ) -> cython.void:
-        """Record a crawl of a page of the directory, `elapsed` after its last; `shown`: it had shown new pages before."""
+        """Record a crawl of a page, `elapsed` after its last crawl; `shown`: the page had shown new pages before."""
         if not shown:
             self._add(site, directory, 0.0, watched_for(elapsed, self.unit), now)
 
@@ -299,7 +299,7 @@ class Discovery:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return the standard error of theta_h: the root of the pages counted over the time watched, with priors."""
+        """Return the standard error of theta_h: sqrt(pages counted) / time watched, both with their priors."""
         span: cython.double = watched * faded(1.0, elapsed, self.unit) + _HUB_DAYS * self.unit
         return sqrt(self.theta(site, directory, found, watched, elapsed, now) / span)
 

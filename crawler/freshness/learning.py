@@ -9,16 +9,17 @@
                      renew, renew_crawl  means from sums, O(1)
 
 The changes that neighbours show are compared with the changes that the rates predict.
-Rates may be wrong on average, since their prior is not a law of the web at hand. Such an
+Rates may be wrong on average, since their prior need not fit the pages that are crawled. Such an
 error must not be mistaken for changing neighbours: clocks would run too fast, times
 watched would be too long, and rates would fall further. So the hazards are first
 corrected by one factor for the whole crawl, the `bias`: changes found over changes
 expected (van Houwelingen 2000). On independent pages with log-normal rates it reduced
 the clocks from 1.75 times the elapsed time to .95.
 
-Where a trusted source reports, a change that it announced is not news about neighbours, whose changes it would announce
-as well. So there the clock counts only crawls of pages without a signal, and compares them with the changes expected in
-spite of the silence; and for the share of changes that the source announces, the time watched is plain time.
+Where a trusted source reports, a change that the source announced is not evidence about neighbours, whose changes the
+source would announce as well. There the clock therefore counts only crawls of pages without a signal, and compares
+their changes with the changes expected in spite of the silence. For the share of changes that the source announces,
+the time watched is plain time.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
@@ -49,7 +50,7 @@ _SOURCES = cython.declare(cython.Py_ssize_t, 8)
 _BIAS_WEIGHT = cython.declare(
     cython.double, 10.0
 )  # weight of the prior that rates are right, in expected changes
-_HAZARD_MAX = cython.declare(cython.double, 4.0)  # expected changes; above it, a change tells nothing
+_HAZARD_MAX = cython.declare(cython.double, 4.0)  # with more expected changes, a change is not informative
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
 _KEPT = cython.declare(cython.double, 0.9995)  # factor of the sums per crawl: a memory of 2,000 crawls
@@ -57,10 +58,10 @@ _KEPT = cython.declare(cython.double, 0.9995)  # factor of the sums per crawl: a
 
 @cython.cclass
 class Learning:
-    """The estimators of a crawl.
+    """The estimators of a crawl: change rates, signal quality and neighbourhood.
 
     Args:
-        kind: the crawl value, one of `KINDS`; except with "ncis", "cis" or "cis+" signals are ignored.
+        kind: the crawl value, one of `KINDS`; signals are ignored unless it is "ncis", "cis" or "cis+".
         neighbourhood: False makes the clock equal to the elapsed time.
         unit: length of a day in the caller's unit of time.
         scale: Ts, see `neighbourhood.scale_of`; the caller updates it when its number of pages or its rate changes.
@@ -108,7 +109,7 @@ class Learning:
     def excess(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return the excess of changes of directory and site, times their credence; 0 without the clock."""
+        """Return the excess of changes in directory and site, multiplied by the credence; 0 without the clock."""
         if not self.neighbourhood:
             return 0.0
         return self.credence.credences[site] * self._said(site, directory, now)
@@ -190,7 +191,7 @@ class Learning:
         clock: cython.double,
         counts: cython.double[::1],
     ) -> cython.double:
-        """Return the probability that a crawl now finds a change, signals included."""
+        """Return the probability, given the page's signals, that a crawl now finds a change."""
         silent: cython.double = 1.0 - self.quality.recall(site)
         unchanged: cython.double = log1p(-self.rates.expected(site, k, t, silent * clock))
         signals: cython.double = self.quality.signals(site, counts)
@@ -200,7 +201,7 @@ class Learning:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _own_precision(self, site: cython.Py_ssize_t, rate: cython.double) -> cython.double:
-        """Return the precision of the signals of all sources combined, for a page of this rate."""
+        """Return the combined precision of the signals of all sources, for a page of this rate."""
         pooled: cython.double = -expm1(-self.quality.pooled_weight(site))
         return precision_at(pooled, rate, self.rates.means[site])
 
@@ -245,7 +246,7 @@ class Learning:
         watched: cython.double = told * elapsed + (1.0 - told) * clock
         quiet: cython.double = (
             recall * watched if unannounced else 0.0
-        )  # time in which signals would have come
+        )  # the time in which signals would have come
         gain: cython.double = self.quality.observe(
             site, counts, self.rates.rate(site, k, t + quiet), watched, changed
         )

@@ -19,19 +19,18 @@ all pages of a directory: an offset of their deadlines (`offset_of`).
 
 At a fixed excess A increases with tau, so `elapsed_of` inverts it.
 
-*Credence.* On a site whose pages change independently the excess is noise, and using it
-costs more than half of what schedules gain. So the excess is multiplied by kappa in
-0 .. 1, learned by site. Let p0 be the probability of a change without the neighbours,
-and p1 with their full influence. kappa is the slope of (changed - p0) over (p1 - p0), with
-each crawl weighted by its precision 1/(p0 (1 - p0)):
+*Credence.* On a site whose pages change independently, the excess is noise, and using the excess costs more than half
+of what schedules gain. So the excess is multiplied by kappa in 0 .. 1, learned by site. Let p0 be the probability of
+a change without the neighbours, and p1 with their full influence. kappa is the slope of (changed - p0) over (p1 -
+p0), with each crawl weighted by its precision 1/(p0 (1 - p0)):
 
     C = sum (z - p0) (p1 - p0) / (p0 (1 - p0)),   S = sum (p1 - p0)^2 / (p0 (1 - p0))
     kappa   = (C + 20) / (S + 20)                 over the crawl
     kappa_s = (C_s + 20 kappa) / (S_s + 20)       by site; crawls with a signal before them are left out
 
-The excess is also multiplied by the probability that the clock is the better model of
-the site. That follows from the decaying log score of both models' predictions, less a
-charge per crawl, since a more complex model must prove its use:
+The excess is also multiplied by the probability that the clock is the better model of the site. That probability
+follows from the decaying log scores of both models' predictions, less a charge per crawl, since the more complex
+model must prove its use:
 
     L = .995 L + ln P[z | with the clock] - ln P[z | without] - .02,      kappa_s / (1 + exp(-L - 3))
 
@@ -59,7 +58,7 @@ _SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor of a score per craw
 _SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats charged per crawl
 _SCORE_MAX = cython.declare(
     cython.double, 50.0
-)  # bound in both directions, so that a change in a site's behaviour is noticed within hundreds of crawls
+)  # bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls
 _SURE = cython.declare(cython.double, 1e-6)  # predictions are kept this far from 0 and 1
 _CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)  # weight of the prior that neighbours are right
 _CERTAIN = cython.declare(
@@ -89,8 +88,8 @@ def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
 def elapsed_of(clock: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
     """Return the elapsed time at which `clock_of` reaches `clock`; relative error 1e-9.
 
-    Newton's method in a bracket: A is concave in tau for an excess above 0, and convex (where above
-    the minimum speed) for an excess below 0.
+    Uses Newton's method in a bracket: A is concave in tau if the excess is above 0. If the excess is below 0, A is
+    convex wherever it exceeds tau/20.
     """
     if not clock > 0.0:
         return 0.0
@@ -173,7 +172,7 @@ class Credence:
     def observe(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
-        """Update kappa's sums: `alone` was the probability of a change without the neighbours, `heeding` with them."""
+        """Update kappa's sums; `alone` and `heeding`: the probabilities of a change without and with the neighbours."""
         told: cython.double = heeding - alone
         precision: cython.double = 1.0 / max(alone * (1.0 - alone), _CERTAIN)
         agreement: cython.double = ((1.0 if changed else 0.0) - alone) * told * precision
@@ -200,7 +199,7 @@ class Credence:
     def score(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
-        """Update the log score: `alone` was the probability of a change without the clock, `heeding` with it."""
+        """Update the log score; `alone` and `heeding`: the probabilities of a change without and with the clock."""
         alone = min(max(alone, _SURE), 1.0 - _SURE)
         heeding = min(max(heeding, _SURE), 1.0 - _SURE)
         better: cython.double = log(heeding / alone) if changed else log((1.0 - heeding) / (1.0 - alone))
@@ -293,12 +292,12 @@ class Counts:
 
     @property
     def observed(self) -> np.ndarray:
-        """O by group, as of `at`."""
+        """O of each group at the instant `at`."""
         return np.asarray(self.observed_counts)[: self.size]
 
     @property
     def expected(self) -> np.ndarray:
-        """E by group, as of `at`."""
+        """E of each group at the instant `at`."""
         return np.asarray(self.expected_counts)[: self.size]
 
     @property

@@ -71,7 +71,7 @@ class PageParameters(msgspec.Struct, frozen=True, gc=False):
     def from_quality(
         cls, importance: float, change_rate: float, precision: float, recall: float
     ) -> "PageParameters":
-        """Return a page whose signals have this `precision` (0, 1] and `recall` [0, 1]; recall 0: no signals."""
+        """Return a page whose signals have this `precision` (0, 1] and `recall` [0, 1]; without signals at recall 0."""
         _refuse_precision(precision)
         return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
 

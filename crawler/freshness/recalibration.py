@@ -1,4 +1,4 @@
-"""Computes the P[fresh] that is reported to users: the model's, corrected by what crawls have found.
+"""Computes the P[fresh] that is reported to users: the model's P[fresh], corrected by what crawls have found.
 
 Every crawl tests the P[fresh] that was predicted before it. The model's hazard is H = -ln P, and the corrected one
 
@@ -19,8 +19,8 @@ The coefficients are learned by Newton's method, one step per crawl. What was le
 decays over `MEMORY` mean crawls towards the prior, which is that the model is right. The
 order of pages does not depend on this correction, so schedules do not use it.
 
-On the histories of the league, with the budgets .3x to 3x together, the worst decile is off by .068 without signals
-(by .218 if there is only one unweighted factor) and by .007 with honest signals (.554).
+On the histories of the league, with the budgets .3x to 3x together, the error of the worst decile is .068 without
+signals and .007 with honest signals (.218 and .554 with a single, unweighted factor).
 
 Source: van Houwelingen, *Validation, calibration, revision and combination of prognostic survival models*
 (Statistics in Medicine 2000): revision of the cumulative hazard. Weights: Horvitz and Thompson (1952).
@@ -46,8 +46,8 @@ _SIZE = COEFFICIENTS + COEFFICIENTS * COEFFICIENTS
 class Hearing(IntEnum):
     """The signals of a page since its last crawl."""
 
-    NONE = 0  # no used source reports on its site
-    UNSAID = 1  # sources report on its site, but not on this page
+    NONE = 0  # no used source reports on the page's site
+    UNSAID = 1  # sources report on the page's site, but not on the page
     TOLD = 2
 
 

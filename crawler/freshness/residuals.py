@@ -97,10 +97,9 @@ def gain(
 ) -> cython.double:
     """Return D_i(x) for x > 0 and gamma > 0, by the first of three forms that has no cancellation.
 
-    For a x < i + 6, the Taylor series, whose terms are all positive, with
-    c_j = a^j - gamma^j computed without a subtraction. Otherwise the plain difference,
-    if it loses at most one bit. Otherwise complements (1 - R), whose bracket cannot
-    cancel in that case.
+    For a x < i + 6, the result is the Taylor series, whose terms are all positive, with c_j = a^j - gamma^j computed
+    without a subtraction. Otherwise, it is the plain difference if that loses at most one bit, and else a difference
+    of complements (1 - R), which cannot cancel in that case.
     """
     j: cython.Py_ssize_t
     if alpha <= 0.0:
@@ -199,9 +198,9 @@ def late_gain(
 ) -> cython.double:
     """Return D_i(x) for large i: exp(-alpha x) sum_j e^j E[M^j] / j!, M = max(0, gamma (x - T)), e = alpha/gamma.
 
-    Moments of a gamma variable truncated at y = gamma x follow from each other by Stein's
-    identity, M_(j+1) = (y - k - j) M_j + j y M_(j-1). Called only if gamma beta is above 16 sqrt(i), so
-    that e M is small and the term itself is below 1e-5 of the value.
+    Moments of a gamma variable truncated at y = gamma x follow from each other by Stein's identity,
+    M_(j+1) = (y - k - j) M_j + j y M_(j-1). The function is called only if gamma beta is above 16 sqrt(i), so that
+    e M is small and the term itself is below 1e-5 of the value.
     """
     y: cython.double = gamma * x
     k: cython.double = i + 1.0
@@ -256,7 +255,7 @@ def settled(
 @cython.ccall
 @cython.exceptval(check=False)
 def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
-    """Return the number of first terms with both residuals 1: those where y = c (s - i) exceeds i by sqrt(80 y)."""
+    """Return the number of leading terms whose residuals are both 1: there y = c (s - i) exceeds i by sqrt(80 y)."""
     if c * signals < 100.0:
         return 0.0
     spread: cython.double = sqrt(_TAIL)

@@ -19,36 +19,34 @@ by .99 per crawl:
     1 - r   = (S_silent + 2 (1 - r0)) / (S_exposed + 2)
 
 q is the probability that no signal was true. A change that signals explain says nothing about changes without a
-signal. If each such crawl counted as alpha A of them, r would stay where it began: on sites whose lastmod shows
-every change, r came out as .06 to .85, and crawls went to pages on which the sitemap was silent. For a page
-without a signal, `rate` is what it is after this silence. The sums for r decay by 1 - .01 q.
+signal. If each such crawl counted as alpha A changes without a signal, r would keep its initial value: on sites whose
+lastmod shows every change, r came out as .06 to .85, and crawls went to pages on which the sitemap was silent. For a
+page without a signal, `rate` is the page's rate given this silence. The sums for r decay by 1 - .01 q.
 
 A page's own precision is p_s at its rate. False signals are equally frequent on all pages of a site, true ones as
 frequent as the page's changes, so the odds are p_s / (1 - p_s) times the page's rate over the site's mean
 (`precision_at`). This precision replaces p_s in z, in S_true, in b_s and in k.
 
-The factor rho is needed because true signals cannot outnumber changes. The honesty of a
-source, and r0, are learned over all sites where rho is above .3:
-(sum S_true + 1.4) / (sum S_all rho + 2). A page's changes then grow by
-max(1, (alpha A + sum_s n_s p_s) / z).
+The factor rho is needed because true signals cannot outnumber changes. The honesty of a source, and r0, are learned
+over all sites where rho is above .3: (sum S_true + 1.4) / (sum S_all rho + 2). The number of changes found on a page
+then grows by max(1, (alpha A + sum_s n_s p_s) / z).
 
-A source with p_s below .1 is ignored in values and rates. Its signals outnumber the changes so much that they carry no
-information (the b_s of each is too small against the noise of their number), but its errors would add up in k. Its EM
-continues along with the others, with its signals added to z, so that a source that improves is used again. Measured
-with a lastmod that is set at each build, at a budget of 1x: freshness .825 with this rule, .816 without it, .823
-without any signals.
+A source with p_s below .1 is ignored in values and rates. Its signals outnumber the changes so much that they carry
+no information (the b_s of each signal is too small against the noise of their number), but their errors would add up
+in k. EM continues for this source as for the others, with its signals added to z, so that a source that improves is
+used again. With a lastmod that is set at each build, at a budget of 1x, the freshness is .825 with this rule, .816
+without it, and .823 without any signals.
 
 The crawl value knows one kind of signal. Several sources are combined into one with the
 same drift of staleness and the same rate of signalled changes: gamma b = sum gamma_s b_s
 and gamma (1 - e^-b) = sum gamma_s p_s, so (1 - e^-b)/b = r rate / sum gamma_s b_s, and a
 page's number of signals is sum_s n_s b_s / b.
 
-A trusted source (most of its signals are true, and several were confirmed) also provides
-observations between crawls: since its last crawl, a page had the changes that the
-source's signals represent, in recall times the time. So before any crawl confirms it, a page with many signals is
-estimated to change fast, and a page on which a good sitemap is silent, slowly. Freshness with honest signals at a
-budget of .3x: .717 with this rule, .692 without it (.823 with the pages' true rates); at 1x: .981 and .979; with mixed
-signals: .862 and .856.
+A trusted source (most of its signals are true, and several were confirmed) also provides observations between crawls:
+its signals since the last crawl of a page count as changes found in recall times the elapsed time. So before any
+crawl confirms it, a page with many signals is estimated to change fast, and a page on which a good sitemap is silent,
+slowly. Freshness with honest signals at a budget of .3x: .717 with this rule, .692 without it (.823 with the pages'
+true rates); at 1x: .981 and .979; with mixed signals: .862 and .856.
 
 The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per interval. If
 signals indicate more changes than the rate explains (its mean plus three standard deviations), k and S_true gain only
@@ -76,7 +74,7 @@ _FADING = cython.declare(cython.double, 0.99)  # factor of a site's sums per cra
 _PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.98)
 _PRECISION_USED_MIN = cython.declare(cython.double, 0.1)
 _PLAUSIBLE = cython.declare(cython.double, 0.3)  # with a higher rho, a site shows its sources' honesty
-# Number of true ones among the 2 pseudo signals of the prior: a share of .7.
+# Number of true signals among the 2 pseudo signals of the prior: a share of .7.
 _HONEST = cython.declare(cython.double, 1.4)
 _CLAIMED = cython.declare(cython.double, 2.0)
 _RECALL_WEIGHT = cython.declare(cython.double, 2.0)
@@ -251,7 +249,8 @@ class SignalQuality:
     ) -> cython.double:
         """Learn from a crawl after the time `clock` and these signals; return the changes to add to k (0: unchanged).
 
-        `rate` is the page's change rate before this crawl; for a page without a signal, given its silence.
+        `rate` is the page's change rate before this crawl; for a page without a signal, it is the rate given this
+        silence.
         """
         source: cython.Py_ssize_t
         n: cython.double
@@ -460,7 +459,7 @@ def _weight_of_ratio(ratio: cython.double) -> cython.double:
 @cython.inline
 @cython.exceptval(check=False)
 def _believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
-    """Return `changes` in an interval of mean x with a change, unless implausibly many for the source's trust."""
+    """Return `changes`, or fewer if they are implausibly many in an interval with a change and the prior mean x."""
     if changes <= 1.0 + x + 3.0 * sqrt(x):
         return changes
     return min(changes, max(_TRUSTED_CHANGES, gain_of(x))) if trusted else gain_of(x)

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Crawl values, their inverse, intervals and fresh times of many pages at once: arrays (m,), results into `out`.
+"""Crawl values, their inverse, intervals and fresh times of many pages at once: arrays (m,), written into `out`.
 
 Arguments are not checked here; `lab/refresh/crawl_value.py` checks them. Cython in pure-Python mode (see
 `value_kernel.py`); attributes in `value_columns.pxd`.

@@ -38,7 +38,7 @@ a value is bounded for any nu/Delta. Nothing overflows, because exp(+x), x^i and
 The limits, each with its own form:
 
     GREEDY        no signals, or worthless signals (b = 0): only time matters
-    CERTAIN       nu = 0 (b > 700): one term; mu/Delta after a signal. GREEDY-CIS treats every page so
+    CERTAIN       nu = 0 (b > 700): one term; mu/Delta after a signal. GREEDY-CIS treats all pages as CERTAIN
     SIGNALS_ONLY  lambda = 1: no silent changes (alpha = 0). Only n matters; the threshold is a
                   number of signals, V_n = (mu/gamma) sum_{i<n} (q^i - q^n)
     NEVER         Delta = 0 (or so small that mu/Delta overflows): the page never changes, value 0
@@ -92,7 +92,7 @@ _FORM_NEVER = cython.declare(cython.Py_ssize_t, 4)
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, 1 << 40)
 _CUT_TERMS_MAX = cython.declare(
     cython.Py_ssize_t, 64
-)  # limit for APPROX-J, whose terms are summed one by one
+)  # maximum J of APPROX-J, whose terms are summed one by one
 _inf = cython.declare(cython.double, float("inf"))
 _PI = cython.declare(cython.double, 3.141592653589793)
 _EXACT = cython.declare(cython.double, 1e-17)  # sums stop when the remainder is below the last digit
@@ -103,9 +103,9 @@ _CERTAIN_WEIGHT = cython.declare(cython.double, 700.0)
 _NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
 # A value is below its ceiling by a share of at most (1 + u + b) exp(-u), which is negligible from this staleness on.
 _STALE = cython.declare(cython.double, 60.0)
-# Up to this number of signals terms are summed one by one (each costs about as much as half a wave) ...
+# Up to this number of signals, terms are summed one by one; a term costs about as much as half a wave.
 _FEW_SIGNALS = cython.declare(cython.double, 12.0)
-# ... and above it waves are summed, if at most this number is needed.
+# Above that number of signals, waves are summed if at most this number of waves is needed.
 _WAVES_MAX = cython.declare(cython.double, 24.0)
 # From this index on the incomplete gamma functions are computed by their expansion, correct to 1e-13.
 _LATE = cython.declare(cython.double, 300.0)
@@ -176,7 +176,7 @@ class Parameters:
         self.signal_weight = signal_weight
         self._precision = _EXACT
         self.ceiling = importance / change_rate if change_rate > 0.0 else _inf
-        if kind == _CIS_PLUS:  # trusts signals if precision > 0.7 and recall > 0.6
+        if kind == _CIS_PLUS:  # cis+ trusts signals if precision > 0.7 and recall > 0.6
             trusted: cython.bint = (
                 -expm1(-signal_weight) > 0.7 and change_rate - silent_rate > 0.6 * change_rate
             )
@@ -269,7 +269,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def fresh_time(self, at: cython.double) -> cython.double:
-        """Return w: the expected fresh time of that interval; 1/Delta if `at` is infinite and signals are noisy."""
+        """Return w: the expected fresh time of the interval for `at`; 1/Delta for infinite `at` and noisy signals."""
         if self.form == _FORM_NEVER:
             return at
         if self.form == _FORM_SIGNALS_ONLY:
@@ -424,7 +424,7 @@ class Parameters:
                 nr: cython.double = (fr * dp - fp * dr) / slope
                 p -= np
                 r -= nr
-                if np * np + nr * nr < 1e-20 * (p * p + r * r):  # the next step would be about its square
+                if np * np + nr * nr < 1e-20 * (p * p + r * r):  # the next step is about the square
                     break
             fading: cython.double = exp(p * s)
             # psi: 2 Re[e^(z s) / (z (1 + c + z))]; V: the same over (b - z), times e^(-b s)
@@ -452,7 +452,7 @@ class Parameters:
     ) -> cython.double:
         """Return the effective elapsed time at which the value reaches `level`; infinite if it never does.
 
-        In SIGNALS_ONLY it is a number of signals instead. A positive `guess` (such as
+        In SIGNALS_ONLY, the result is a number of signals instead. A positive `guess` (such as
         the threshold of a nearby level) saves steps; `tolerance` is relative.
         """
         if self.form == _FORM_SIGNALS_ONLY:
@@ -466,7 +466,7 @@ class Parameters:
     ) -> cython.double:
         """Return the time since the last crawl (not the effective one) at which V reaches `level`, given `signals`.
 
-        0 if the signals alone suffice; infinite if time alone never does.
+        Return 0 if the signals alone reach the level, infinity if time without further signals never reaches it.
         """
         if level <= 0.0:
             return 0.0

@@ -84,7 +84,7 @@ class Claims:
         return self._bench.waits_for() if has_work else "empty"
 
     def _next_fetch_task(self, now: float) -> FetchTask | None:
-        """Take the next fetch task of discovery or refresh, in turn; if that side has none, take one of the other."""
+        """Take the next fetch task from the side whose turn it is; if that side has none, take one from the other."""
         share, turns = self._refetches.share, self._turns
         if share is None:
             return turns.of_front(now)
@@ -127,7 +127,7 @@ class Claims:
         return 0.0 if slot == NOWHERE else self.importance_at(order)
 
     def importance_at(self, order: int) -> float:
-        """Return the importance of a URL that waits at `order`."""
+        """Return the importance of a waiting URL, given its `order` in the queue."""
         if order == NO_ORDER:
             return 0.0
         if self._order.name == BREADTH_FIRST:

@@ -66,16 +66,16 @@ class Hops:
     def take_address(self, fetch_task: FetchTask, address: str, now: float) -> float:
         """Take the address again for a request of the task's page; return 0.0, or the time of the next try.
 
-        It needs no fetch slot: tasks that wait for a browser may hold all of them.
+        The task needs no fetch slot for this, because tasks that wait for a browser may hold all slots.
         """
         return self._borrow(fetch_task.hostname, now, fetch_task, address)
 
     def give_back(self, hostname: str, now: float, took: float, retry_after: float = 0.0) -> None:
-        """End a hop on a borrowed host, or on the fetch task's own; its politeness gap starts now."""
+        """End a hop on a borrowed host, or on the fetch task's own host; the host's politeness gap starts now."""
         self._gates.visits.give_back(hostname, now, took, retry_after)
 
     def may_ask(self, url: str, now: float) -> bool:
-        """Return whether the robots.txt rules known so far allow the URL; for the hops of a redirect."""
+        """Return whether the robots.txt rules known so far allow a redirect to the URL to be followed."""
         return self.verdict(url, now).kind is VerdictKind.ALLOWED
 
     def verdict(self, url: str, now: float) -> Verdict:

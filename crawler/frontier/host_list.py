@@ -1,7 +1,8 @@
-"""The list of hosts: all hosts ranked, filtered and searched, of which only the first are described.
+"""The list of hosts: ranks, filters and searches all hosts, and describes only the first ones.
 
-Names are in the store, so a search reads them: `SEARCHED_MAX` at most, `SEARCHED_AT_ONCE` between two pauses
-(about 5 ms). The ranks take 40 bytes of memory per host; in addition, the listed hosts are held.
+Names are in the store, so a search reads them from there: at most `SEARCHED_MAX` names, and `SEARCHED_AT_ONCE` names
+between two pauses (about 5 ms). The ranks take 40 bytes of memory per host; the descriptions of the listed hosts come
+on top.
 """
 
 from collections.abc import Generator
@@ -41,7 +42,7 @@ class HostList:
         """Return {"hosts": all, "matched", "failing", "unsearched", "rows": [...]}, best rank first.
 
         A row is a `HostStatus` with its `rank`. `search` is a part of a host's name and `cause` a cause of failures.
-        Hosts that the search did not examine are counted as `unsearched`. This is a generator that yields between
+        `unsearched` is the number of hosts that the search did not examine. This is a generator that yields between
         portions of the work.
         """
         hosts, troubled = self._registry.hosts, self._authorities.troubled

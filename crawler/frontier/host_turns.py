@@ -67,14 +67,14 @@ class HostTurns:
         return None
 
     def of_known_page(self, now: float) -> FetchTask | None:
-        """Return the fetch task of the host of the best known page."""
+        """Return the fetch task of the host that has the best known page."""
         for host in self._refetches.hosts(now):
             if fetch_task := self.of_host(host, now):
                 return fetch_task
         return None
 
     def of_host(self, host: FrontHost, now: float) -> FetchTask | None:
-        """Return the fetch task of a host that is ready; None if it has none now, with the host scheduled to wait."""
+        """Return the fetch task of a ready host; if it has none now, schedule the host to wait and return None."""
         if self._hosts.flags[host.slot] & SILENCED:
             self._refetches.drop(host, now, now)
             if host.may_leave():
@@ -92,7 +92,7 @@ class HostTurns:
         return self._request(host, task, authority, now)
 
     def _request(self, host: FrontHost, task: TaskKind, authority: str, now: float) -> FetchTask | None:
-        """Return the request, or the look-up it needs first, if the host passes the gates."""
+        """If the host passes the gates, return its request, or the look-up that the request needs first; else None."""
         gates = self._gates
         if gates.resolving and not (host.addresses and now < host.expires):
             return self._outstanding.acquire(host, TaskKind.RESOLVE) if gates.look_ups.ask(host) else None

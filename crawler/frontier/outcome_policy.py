@@ -42,9 +42,7 @@ from crawler.records import Blame, Fetch, FetchTask, LinkFlag, Outcome, TaskKind
 from crawler.storage.kv import Batch
 
 _NO_OVERRIDE = Override()
-_DENIED_GAP = (
-    0.01  # seconds; a check takes loop time, so a host with only denied URLs gets a limited share of it
-)
+_DENIED_GAP = 0.01  # seconds between two denied URLs of a host, because checks take time
 _OTHERS_LOOKED_AT = 64  # entries of the host that are searched for another authority
 _REFRESH = LinkFlag.REFRESH
 _SUSPECT = 2  # number of strikes from which on every failure counts as a strike
@@ -63,11 +61,9 @@ class End(StrEnum):
 class Decision(msgspec.Struct, gc=False):
     """The consequences of a fetch task that ended at `ended`.
 
-    `until` is the instant from which its host may be requested again, `retry_at`
-    that of the URL's next try (0 if there is none), and `attempt` the number of
-    failures charged to the URL. `requested`: something was sent to the host.
-    `writes` maps store keys to their new values;
-    None deletes the key.
+    `until` is the instant from which the host may be requested again, `retry_at` the instant of the URL's next try (0
+    if there is none), and `attempt` the number of failures charged to the URL. `requested` is True if something was
+    sent to the host. `writes` maps store keys to their new values; None deletes the key.
     """
 
     fetch_task: FetchTask
@@ -156,7 +152,7 @@ class OutcomePolicy:
     def _refetched(
         self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
     ) -> Decision:
-        """Decide the end of a refetch, done or denied: the page is in no queue; the schedule sets its next fetch."""
+        """Decide the end of a refetch, done or denied; the schedule, not a queue, determines the page's next fetch."""
         until = now
         if fetch_task.kind is TaskKind.PAGE:
             override = self._overrides.for_url(fetch_task.url, host.name) if self._overrides else _NO_OVERRIDE

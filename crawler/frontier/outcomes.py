@@ -89,7 +89,7 @@ class Outcomes:
             self._plan(host, now)
 
     def _let_go(self, host: FrontHost, decision: Decision, now: float) -> None:
-        """Free the host and the address of the fetch task."""
+        """Free the host and the address that the fetch task holds."""
         self._outstanding.let_go(host)
         self._refetches.reopen(host.slot, self._hosts.ready[host.slot])
         self._gates.release_address(host, decision.ended if decision.requested else 0.0, now)

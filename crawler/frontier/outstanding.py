@@ -4,11 +4,10 @@
     page, robots   hold their host and one of the `concurrency` fetch slots
     denied URL     holds its host
 
-A fetch task that waits for a redirect hop is *aside*: it frees its fetch slot and address.
-It keeps its host, but hops of other tasks may use that host; otherwise two fetch tasks that
-redirect to each other's hosts would deadlock. A request that has held its fetch slot for a
-long time while others need one is *slow*: it frees the slot and keeps host and address. When
-slow requests exceed `SLOW_SHARE` of the slots, further slow requests are ended.
+A fetch task that waits for a redirect hop is *aside*: it frees its fetch slot and address. The task keeps its host,
+but hops of other tasks may use that host; otherwise two fetch tasks that redirect to each other's hosts would
+deadlock. A request that has held its fetch slot for a long time while other tasks need a slot is *slow*: it frees the
+slot and keeps host and address. When slow requests exceed `SLOW_SHARE` of the slots, further slow requests are ended.
 """
 
 from crawler.frontier.discovery import entries
@@ -16,7 +15,7 @@ from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.table import HostTable
 from crawler.records import FetchTask, TaskKind
 
-SLOW_SHARE = 0.5  # maximum share of the fetch slots; each slow request is one more connection
+SLOW_SHARE = 0.5  # maximum of slow requests, as a share of the fetch slots; each is one more connection
 _WITH_PLACE = (TaskKind.PAGE, TaskKind.ROBOTS)
 
 
@@ -50,11 +49,11 @@ class Outstanding:
 
     @property
     def is_nearly_full(self) -> bool:
-        """True if nine in ten fetch slots are taken; the rest go to the next ready hosts, whichever they are."""
+        """True if nine in ten fetch slots are taken; the other slots go to the next ready hosts, whichever they are."""
         return 10 * self.requests >= 9 * self.concurrency
 
     def acquire(self, host: FrontHost, task: TaskKind, url: str = "") -> FetchTask:
-        """Give out a fetch task; a page or denied URL takes the host's known page or, without one, its first entry."""
+        """Give out a fetch task; for a page or a denied URL, it is the host's known page or else its first entry."""
         assert not host.held and host.key not in self.held, host
         host.held = True
         host.served += 1

@@ -49,7 +49,7 @@ class Permission:
         return self._asks_robots(name, *entries.split_authority(url))
 
     def disallowing_line(self, name: str, url: str) -> str:
-        """Return the line of the robots.txt fetched last that forbids a URL of the host `name`; "" if none does.
+        """Return the line that forbids a URL of the host `name` in the robots.txt fetched last; "" if no line does.
 
         The result is also "" if robots.txt is not obeyed for the URL.
         """

@@ -20,12 +20,12 @@ from crawler.frontier.refresh.refetch_claims import RefetchClaims
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.share import Share
 
-_TRIED = 16  # known pages whose hosts are not free that are tried per call
+_TRIED = 16  # maximum number of known pages that one call tries
 _NO_ROOM = 1.0  # seconds until the next try of a host that did not fit into the front
 
 
 class Refetches:
-    """Connects the schedule to the front; `patience`: seconds that a finite crawl waits for its last hosts."""
+    """Connects the schedule to the front; `patience`: the seconds that a finite crawl waits for its last hosts."""
 
     def __init__(
         self, refresh: Refresh | None, gates: DispatchGates, intake: Intake, patience: float
@@ -44,7 +44,7 @@ class Refetches:
         return None if self._portion is None else self._portion.share
 
     def worths(self, importance: float, now: float) -> tuple[float, float]:
-        """Return the value of the next fetch: (of a new URL of this importance, of a known page)."""
+        """Return (the value of fetching a new URL of this importance, the value of the next refetch)."""
         if self._portion is None:
             return 0.0, 0.0
         return self._portion.new_value(importance), self._portion.price(now)
@@ -68,7 +68,7 @@ class Refetches:
         return min(self._bench.next_chosen(), self._claims.next_wakeup(now))
 
     def hosts(self, now: float) -> Iterator[FrontHost]:
-        """Yield hosts whose turn is now: first those that waited with a known page, then those of the best pages."""
+        """Yield hosts whose turn it is: first hosts that waited with a known page, then the hosts of the best pages."""
         if self._claims is None:
             return
         while (host := self._bench.pop_chosen(now)) is not None:
@@ -86,14 +86,14 @@ class Refetches:
             yield host
 
     def _host_of(self, refetch: Refetch, claims: RefetchClaims, now: float) -> FrontHost | None:
-        """Return the page's host in the front if it is free; otherwise block the page in the schedule, return None."""
+        """Return the page's host in the front if it is free; otherwise block the page in the schedule and return None."""
         name = entries.split_url(refetch.url)[0]
         slot = self._gates.registry.slot_beside(name, refetch.fingerprint)
         host = self._bench.front.get(slot)
         ready = self._gates.free_at(slot, now)
         outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
-            claims.shut(refetch)  # until the host is unblocked or enters the front, or its fetch task ends
+            claims.shut(refetch)  # until the host is unblocked, enters the front or is free
         elif ready > now:
             claims.block(refetch, ready)
         elif host is not None and (host.waiting or host.refetch):

@@ -22,7 +22,7 @@ class Side(Enum):
 
 
 class Share:
-    """Gives `refresh` (0 .. 1) of the fetches to refresh, the rest to discovery; each side uses what the other leaves.
+    """Gives a share `refresh` (0 to 1) of the fetches to refresh, the rest to discovery; each uses what the other leaves.
 
     With `auto`, `refresh` is the recent actual share.
     """

@@ -27,9 +27,10 @@ class UnderWay:
         return self._gates.politeness.gap_terms(slot, self._permission.crawl_delay_of(fetch_task), override)
 
     def yields(self, fetch_task: FetchTask, now: float) -> bool:
-        """Return whether the fetch task's request must end now because another host needs its fetch slot; True once.
+        """Return whether the fetch task's request must end now because another host needs its fetch slot.
 
-        Unless too many requests are slow already, it continues without a fetch slot instead.
+        The result is True only once. Unless too many requests are slow already, the request continues without a fetch
+        slot instead.
         """
         slot, full = self._outstanding.held[fetch_task.host].slot, self._outstanding.is_nearly_full
         shares = self._gates.shares

@@ -26,7 +26,7 @@ from crawler.storage.kv import KeyValue
 
 EXPLAINED_AT_ONCE = 2_000
 EXPLAINED_MAX = 100_000  # entries of a queue read for one explanation
-LOOKED_AT = 16  # entries of a host outside the front that are read to see whether all of them wait
+LOOKED_AT = 16  # number of entries that are read to see whether all entries of a host outside the front wait
 _SILENT_STATES = (
     (HostFlag.BLOCKED, "blocked"),
     (HostFlag.REFUSED, "refused"),
@@ -37,7 +37,7 @@ _SILENT_STATES = (
 class Waited:
     """Measures the seconds in which no fetch task was given out, by reason.
 
-    `host` and `address` are gaps and back-offs, `rate` is the rate limit of the crawl, `full`
+    `host` and `address` mean waits for gaps and back-offs, `rate` waits for the rate limit of the crawl, `full`
     means that all fetch slots were taken, and `empty` that there was nothing to do.
     """
 
@@ -98,7 +98,7 @@ class FrontierViews:
         self._waited = waited
 
     def counters(self) -> dict[str, int]:
-        """Return the URLs to do, in flight and parked by rule; the hosts by state; the requests and look-ups."""
+        """Return the numbers of URLs to do, in flight and parked by rule; of hosts by state; of requests and look-ups."""
         registry, bench = self._registry, self._bench
         busy = sum(host.busy is not None for host in bench.front.values())
         flags = registry.hosts.array("flags")
@@ -147,7 +147,7 @@ class FrontierViews:
         return self._permission.binds(entries.split_url(url)[0], url)
 
     def disallowing_line(self, url: str) -> str:
-        """Return the line of the robots.txt fetched last that forbids a URL; "" if none does, or it is not obeyed."""
+        """Return the line that forbids a URL in the robots.txt fetched last; "" if no line does, or it is not obeyed."""
         return self._permission.disallowing_line(entries.split_url(url)[0], url)
 
     def hosts_with_work(self) -> int:
@@ -199,7 +199,7 @@ class FrontierViews:
         return self._described(slot, name, self._first_wait(slot, name, now), now)
 
     def _described(self, slot: int, name: str, wait: UrlWait | None, now: float) -> HostStatus:
-        """Return the status of a host whose URLs wait for `wait`, if they do."""
+        """Return the status of a host; `wait` is what its URLs wait for, None if some URL does not wait."""
         hosts = self._registry.hosts
         front = self._bench.front.get(slot)
         ready = float(hosts.ready[slot])

@@ -1,7 +1,7 @@
 """Lists the URLs that wait in a store, with the verdict on their servers; for readers of a crawl, running or at rest.
 
-A server is unreachable if its latest request or look-up failed: the authority of the URL (`hosts/authorities.py`)
-or its host, which may also have been given up or have refused too many requests.
+A server is unreachable if the latest request to the authority of the URL (`hosts/authorities.py`) or to its host
+failed, or the look-up of the host; also if the host was given up or refused too many requests.
 """
 
 from collections.abc import Iterator

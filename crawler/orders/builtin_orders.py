@@ -20,7 +20,7 @@ from crawler.orders.order import FoundLink, FoundOn
 _WORD = re.compile(r"[^\W_]+")
 _FIELDS = ("anchor", "url", "title", "parent", "")
 WORD_CHARACTERS_MAX = 64
-TEXT_CHARACTERS_MAX = 1_000  # longer texts are cut here before they are split into words
+TEXT_CHARACTERS_MAX = 1_000  # length at which longer texts are cut before they are split into words
 
 
 class Depth:
@@ -56,7 +56,7 @@ class Opic:
 
 
 class Words:
-    """Scores a link by 1 / (1 + exp(-(bias + sum of weights))); each word counts once per field.
+    """Scores a link by 1 / (1 + exp(-(bias + sum of weights))); each word of a field counts once.
 
     Each line of the file holds one weight: `[anchor:|url:|title:|parent:]WORD WEIGHT`, in lower
     case. A word without a field counts in the anchor, the URL and the title. `parent:score WEIGHT`

@@ -4,10 +4,9 @@ A score is an importance from 0 to 1. Its class is
 
     class = round(-8 log2 score)        0 is best; 255, a score of 2^-31.9, is the worst
 
-so the scores of each class are 8 % below those of the class before. The importance of web pages
-spans many powers of ten, so the scale is logarithmic: a linear scale of 256 steps would put
-everything below 1/256 into one class. The queues' key has a byte for the priority, so eight bits
-cost nothing there and fewer would save nothing.
+so the scores of each class are 8 % lower than in the class before. The importance of web pages spans many powers of
+ten, so the scale is logarithmic: a linear scale of 256 steps would put everything below 1/256 into one class. The key
+of a queue entry has a byte for the priority, so eight bits cost nothing there and fewer bits would save nothing.
 
 A link without a score has the class NEUTRAL, the default priority. A link's flags carry
 its class as the difference from NEUTRAL, above the bits of `LinkFlag`, so a link without a
@@ -16,7 +15,7 @@ score is encoded exactly as if there were no classes.
 
 from math import log2
 
-NEUTRAL = 128  # a score of 2^-16, which is also the cash that each URL begins with
+NEUTRAL = 128  # the class of a score of 2^-16, which is also the cash that each URL begins with
 WORST = 255
 PER_OCTAVE = 8
 PLAIN = 0xFFFF  # mask of the `LinkFlag` bits in a link's flags
@@ -26,7 +25,7 @@ LEAST = _SCORES[WORST]
 
 
 def class_of(score: float) -> int:
-    """Return the class of a score: a score above 1 counts as 1, NaN and anything not above 0 as the worst."""
+    """Return the class of a score. Scores above 1 count as 1; NaN and scores of 0 or less get the worst class."""
     if score >= 1.0:
         return 0
     return min(WORST, round(-PER_OCTAVE * log2(score))) if score > LEAST else WORST

@@ -1,13 +1,13 @@
-"""A table of the scores of recently met URLs, which decides whether a repeated link raises a URL's class.
+"""The table of the scores of recently met URLs; it decides whether a repeated link raises a URL's class.
 
 A link to a known URL is normally dropped by the URL cache. If the link raises the URL's class by
 at least `news` classes over the class last passed on, it is news and is passed on anyway:
 
     link, score ─► worth = best score, or sum ─► class(worth) <= class told - news?  yes: news, told = worth
 
-The table has 2^bits entries of 16 bytes, indexed by fingerprint. A link to another URL with the
-same index takes over the entry. A URL that the table has forgotten begins again at its base, so small sums no longer
-raise it; a single link that is better than the URL's class in the queue still does. The table is volatile, like the URL
+The table has 2^bits entries of 16 bytes, indexed by fingerprint. A link to another URL with the same index takes over
+the entry. A URL that the table has forgotten begins again at its base, so small sums no longer raise the URL; a
+single link that is better than the URL's class in the queue still raises it. The table is volatile, like the URL
 caches.
 """
 
@@ -21,13 +21,13 @@ Scores = NDArray[np.float64]
 
 
 class LinkScores:
-    """The scores of the URLs met last, all links to a URL combined.
+    """The scores of the URLs met last; the score of a URL combines all links to it.
 
     Args:
         bits: the table has 2^bits entries.
         adds: True to add up the scores of several links to a URL, False to keep the best one.
         base: the score of each URL before its first link.
-        news: the number of classes by which a URL must improve to be news; 0: nothing is news.
+        news: the number of classes by which a URL must improve to be news; with 0, nothing is news.
     """
 
     def __init__(self, bits: int, *, adds: bool, base: float, news: int) -> None:

@@ -28,7 +28,7 @@ GROUP = "crawler.orders"
 
 
 class FoundLink(msgspec.Struct, frozen=True, gc=False):
-    """A link as it was found: the request form of the URL, the text of the URL's first anchor on the page
+    """A link as found: the request form of its URL, the text of the first anchor with that URL on the page
     ("" unless `Order.reads_anchors`), and the depth that the URL would have."""
 
     url: str
@@ -39,9 +39,9 @@ class FoundLink(msgspec.Struct, frozen=True, gc=False):
 class FoundOn(msgspec.Struct, frozen=True, gc=False):
     """The page on which links were found.
 
-    `score` is the score of the page's own class when it was fetched, `depth` its depth, and
-    `links` the number of its links. `kind`: "page", "listing", "feed", "sitemap", "requisite" (the
-    links are parts of the page), or "seed" (there is no page: `url` is "" and `score` 1).
+    `score` is the score of the page's own class when the page was fetched, `depth` is the page's depth, and `links`
+    the number of links on the page. `kind`: "page", "listing", "feed", "sitemap", "requisite" (the links are parts of
+    the page), or "seed" (there is no page: `url` is "" and `score` 1).
     """
 
     url: str = ""
@@ -67,7 +67,7 @@ class Order(Protocol):
 
 
 class Ranking:
-    """An order with its defaults filled in, which returns a valid score whatever the order does.
+    """Wraps an order: adds the defaults of missing attributes, and returns a valid score whatever the order does.
 
     `failed` is called with each exception of the order; the link then has no score.
     """

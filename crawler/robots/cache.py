@@ -14,7 +14,7 @@ answer of `verdict`:
 Only the lines that apply to our token are kept (`rules.Parsed`), sealed under
 `r/<authority>`: a copy is a few hundred bytes. Parsed copies of the most recently used
 authorities stay in memory, at most `entries_max` of them and at most 4 KiB each
-on average, so one huge file cannot take the room of thousands.
+on average, so one huge file cannot displace thousands of others.
 
 The cache takes part in the commit: `record` changes memory at once (loop
 thread), `stage` puts everything recorded since the last call into the batch (writer
@@ -76,7 +76,7 @@ class RobotsResult(StrEnum):
 def result_of(status: int, outcome: Outcome, *, complete: bool) -> RobotsResult:
     """Return the meaning of the last answer, after at most five redirects.
 
-    With a 3xx status, there were too many redirects or one had no target. Without
+    A 3xx status means that there were too many redirects, or that a redirect had no target. Without
     any answer `status` is 0.
     """
     if outcome in (Outcome.FETCHED, Outcome.EMPTY) and 200 <= status < 300:
@@ -105,7 +105,7 @@ class RobotsCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     `parsed` is the last good answer (None: never one), `fetched_at` its instant and `source` its
     origin (None for copies of earlier versions). `failures` counts consecutive unreachable tries
-    since `unreachable_since`; `retry_at` is when the next one is due.
+    since `unreachable_since`; `retry_at` is the instant of the next try.
     """
 
     parsed: Parsed | None = None
@@ -196,14 +196,14 @@ class RobotsCache:
         url: str = "",
         asked_at: float = 0.0,
     ) -> Recording:
-        """Record the final answer for `authority`'s robots.txt; return its meaning.
+        """Record the final answer for `authority`'s robots.txt; return the meaning of the answer.
 
         Args:
             status, outcome: of the last answer, after at most five redirects;
                 a sixth redirect is passed as the last answer.
             body: without its content coding.
-            complete: False if the body is shorter than announced. If the transfer
-                was ended at `bytes_max`, either value is accepted.
+            complete: False if the body is shorter than announced. Both values are accepted if the
+                transfer was ended at `bytes_max`.
             url, asked_at: the URL that answered, and when it was requested.
             batch: receives the copy; without it the copy waits for `stage`.
 
@@ -317,7 +317,7 @@ class RobotsCache:
         )
 
     def _read(self, body: bytes) -> Generator[None, None, Parsed]:
-        """Read the rules of a file up to the limits, and count the others."""
+        """Read the rules of a file up to the limits, and count the rules beyond them."""
         config = self._config
         parsed = yield from reading(
             body, self._token, rules_max=config.rules_max, wildcards_max=config.wildcards_max
@@ -326,7 +326,7 @@ class RobotsCache:
         return parsed
 
     def _bounded(self, parsed: Parsed) -> Parsed:
-        """Return `parsed` with at most `sitemaps_max` sitemaps; count the others."""
+        """Return `parsed` with at most `sitemaps_max` sitemaps; count the sitemaps beyond that."""
         ignored = len(parsed.sitemaps) - self._config.sitemaps_max
         if ignored <= 0:
             return parsed
@@ -347,7 +347,7 @@ class RobotsCache:
     def _delay(self, failures: int, outcome: str) -> float:
         """Return the retry delay after a failure with `failures` earlier ones in a row."""
         if outcome == Outcome.TLS_ERROR and failures:
-            return float(self._config.copy_max_age)  # as for pages, since certificates are not renewed hourly
+            return float(self._config.copy_max_age)  # as for pages: certificates are not renewed hourly
         delays = self._config.unreachable_delays
         return float(delays[min(failures, len(delays) - 1)])
 
@@ -376,7 +376,7 @@ class RobotsCache:
         return entry
 
     def _load(self, key: bytes) -> RobotsCopy | None:
-        """Return the stored copy; None also if it is damaged, since it can be fetched again."""
+        """Return the stored copy; None if there is none or it is damaged, since robots.txt can be fetched again."""
         value = self._unsaved.get(key) or self._store.get(key)
         if value is None:
             return None

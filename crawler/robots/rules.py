@@ -4,14 +4,13 @@ A file is read line by line into groups: a group begins with a run of user-agent
 which ends at the first rule line. Only the lines that apply to our token are kept - those of all groups that name it,
 or else of all `*` groups - so a parsed file takes a few hundred bytes, however long it was.
 
-Matching follows section 2.2.2: of all patterns that match the path and query, the longest
-in octets decides; if two are equally long, allow wins; if none matches, the URL is allowed.
-Patterns and targets are first converted to one spelling of percent-encoding
-(`spelling`). Patterns without `*` and `$` are prefixes: one look-up per prefix length in
-use finds the longest match. The same look-up, with the part before the first wildcard,
-selects the wildcard patterns to try. They are matched part by part from the left, in time
-linear in the target, without regular expressions. `wildcards_max` per file bounds the cost
-of a verdict, `rules_max` that of a file; further rules are ignored and counted.
+Matching follows section 2.2.2: of all patterns that match the path and query, the longest in octets decides; if two
+are equally long, allow wins; if none matches, the URL is allowed. Patterns and targets are first converted to one
+spelling of percent-encoding (`spelling`). Patterns without `*` and `$` are prefixes: one look-up per prefix length in
+use finds the longest match. The same look-up, with the part before the first wildcard, selects the wildcard patterns
+to try. They are matched part by part from the left, in time linear in the target, without regular expressions.
+`wildcards_max` bounds the cost of a verdict, and `rules_max` the cost of a file; rules beyond these limits are
+ignored and counted.
 
 Beyond the RFC, for caution: lines without a colon (`disallow /x`)
 and common misspellings of disallow are accepted.
@@ -24,14 +23,14 @@ from dataclasses import field as of_dataclass
 
 import msgspec
 
-# Rules per file, and those with wildcards; the largest files have some hundreds.
+# Maximum numbers of rules per file, and of rules with wildcards; the largest files have some hundreds.
 RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
 SLICE_LINES = 4_000  # lines read between two pauses: some 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
-# Limits of the statements about uses, which are kept as text for `consent/`. One more of each kind is kept, and one more
-# octet of each, so that the reader sees when there was more.
+# Limits of the statements about uses, which are kept as text for `consent/`. One more statement of each kind is kept,
+# and one more octet of each statement, so that the reader sees that a limit was exceeded.
 STATEMENTS_MAX, STATEMENT_OCTETS_MAX = 64, 8192
 
 _USER_AGENT, _ALLOW, _DISALLOW, _CRAWL_DELAY, _SITEMAP, _USAGE, _SIGNAL, _LICENSE = range(8)
@@ -61,7 +60,7 @@ _PLAIN_LINE = re.compile(rb"[ \t]*([A-Za-z-]+)[ \t]*:[ \t]*([!\"$-~]*)[ \t]*(?:#
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
-_PLAIN_TARGET = re.compile(r"[!-#&-)+-~]*")  # printable ASCII except % $ *: has only one spelling
+_PLAIN_TARGET = re.compile(r"[!-#&-)+-~]*")  # printable ASCII except % $ *: such a text has only one spelling
 _PLAIN_PATTERN = re.compile(r"[!-#&-~]*\$?")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _NUMBER_DIGITS_MAX = 12  # a larger delay, over 30,000 years, is a mistake
@@ -81,7 +80,7 @@ class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     `crawl_delay` is in seconds, None if the chosen group has none. `ignored` is the number
     of rules beyond the limits. `group` is the agent of the chosen group, our token or "*", "" for none.
     `usage` and `signals` are the values of the Content-Usage and Content-Signal lines that apply to the token,
-    `licenses` those of all License lines; what they mean is read by `consent/`.
+    `licenses` are the values of all License lines; `consent/` interprets them.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -168,7 +167,7 @@ class RobotsRules:
 
 
 def _rank(rule: Rule) -> tuple[int, bool]:
-    """Return the rank of a rule; the lowest decides: the longest pattern, allow before disallow."""
+    """Return the rank of a rule. The rule of lowest rank decides: the longest pattern first, allow before disallow."""
     return -len(rule.pattern), not rule.allow
 
 
@@ -250,7 +249,7 @@ class _Choice:
 
 
 class _Groups:
-    """The state of reading; it knows to which of the two choices the current group belongs."""
+    """The state of reading a file; it knows to which of the two choices the current group belongs."""
 
     def __init__(self, token: str, rules_max: int, wildcards_max: int) -> None:
         self._token = token

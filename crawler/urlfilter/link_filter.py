@@ -4,15 +4,12 @@
                                                 |
                                           accepted: unique by fingerprint;  rejected: counted by rule
 
-Pages of one directory share most of their hrefs (navigation, index), and the
-meaning of a relative href depends only on the directory of the base. So there is
-one table per directory, href -> result, and a link costs one dictionary look-up. Some
-hrefs are resolved each time: those that are empty or begin with `?` (they use the
-base's file name or query), `http:x` (the standard reads it as relative), and those
-with tabs or newlines, which the parser removes. Pages in an encoding other than UTF-8
-have tables of their own, and so have requisites. All tables are emptied when the
-scope widens, or when fingerprints change because two authorities were proven to be
-one.
+Pages of one directory share most of their hrefs (navigation, index), and the meaning of a relative href depends only
+on the directory of the base. So there is one table per directory, href -> result, and a link costs one dictionary
+look-up. Some hrefs are resolved each time: hrefs that are empty or begin with `?` (they use the base's file name or
+query), `http:x` (the standard reads it as relative), and those with tabs or newlines, which the parser removes. Pages
+in an encoding other than UTF-8 have tables of their own; requisites have their own tables too. All tables are emptied
+when the scope widens, or when fingerprints change because two authorities were proven to be one.
 
 `memo_bytes_max` bounds all tables together; the least recently used directory is evicted first. Directories that link
 to the same URLs share recent results for these URLs (`_JUDGED_MAX` of them).
@@ -125,7 +122,7 @@ class LinkFilter:
         self._tables: OrderedDict[object, _Table] = OrderedDict()  # least recently used first
         self._judged: dict[str, _Entry] = {}
         self._revision = self._present_revision()
-        self.links = 0  # number of distinct hrefs
+        self.links = 0  # number of hrefs so far, each counted once per page
         self.misses = 0
 
     def filter_links(
@@ -133,7 +130,7 @@ class LinkFilter:
     ) -> Accepted:
         """Return the accepted links among the raw `hrefs` of a page whose links are relative to `base_url`.
 
-        `encoding` is that of the page, `flags` are those of the links. No page content
+        `encoding` is the encoding of the page, `flags` are the flags of all its links. No page content
         can make it raise an exception.
         """
         return _sort_out(self._results(base_url, _without_fragments(hrefs), encoding, flags))
@@ -166,7 +163,7 @@ class LinkFilter:
     def one(
         self, raw_url: str, flags: int = 0, *, base: str | None = None, encoding: str = "utf-8"
     ) -> Judged:
-        """Judge one URL: a redirect, an entry of a sitemap. Without a base it must be absolute."""
+        """Judge one URL, such as a redirect or an entry of a sitemap. Without a base, the URL must be absolute."""
         url, rule = self._form(base, raw_url, plain_join((), raw_url), encoding)
         if rule:
             return Judged("", 0, rule)
@@ -246,7 +243,7 @@ class LinkFilter:
             self._size -= self._tables.popitem(last=False)[1].size
 
     def _present_revision(self) -> int:
-        """Return a number that changes whenever results may change; both terms only grow."""
+        """Return a number that changes whenever results may change; both terms of its sum only grow."""
         return self.filter.revision + self.fingerprinter.revision
 
     def _forget(self) -> None:
@@ -267,8 +264,7 @@ class LinkFilter:
 def _without_fragments(hrefs: Iterable[str]) -> dict[str, None]:
     """Return the hrefs as keys, each once, without their fragments.
 
-    A `#` after a blank is kept; without it, the parser would trim the
-    blank.
+    A `#` after a blank is kept, because without the `#` the parser would trim the blank.
     """
     raw = dict.fromkeys(hrefs)
     if "#" not in "".join(raw):
@@ -279,7 +275,7 @@ def _without_fragments(hrefs: Iterable[str]) -> dict[str, None]:
 
 
 def _sort_out(results: list) -> Accepted:
-    """Return the accepted links, unique by fingerprint, in their first spelling, and the counts of the other rules."""
+    """Return the accepted links, unique by fingerprint, in their first spelling, and the number rejected by each rule."""
     links = [entry for entry in results if entry.__class__ is tuple]
     unique: dict[int, str] = dict(links)
     if len(unique) < len(links):

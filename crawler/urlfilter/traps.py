@@ -24,7 +24,7 @@ def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
 
 
 def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2) -> str | None:
-    """Return the rule that rejects all files of a directory; "" if none can, None if it depends on the file.
+    """Return the rule that rejects all files of a directory; "" if no rule can, None if that depends on the file.
 
     `directory` is a request form that ends with a slash; files have one
     segment more, or none.
@@ -57,7 +57,7 @@ def _rule(segments: list[str], segments_max: int, repeats_max: int) -> str:
 def repeats(segments: list[str], repeats_max: int) -> bool:
     """Return whether a unit of up to 6 segments occurs more than `repeats_max` times in a row."""
     for unit in range(1, min(_UNIT_MAX, len(segments) // (repeats_max + 1)) + 1):
-        run = 0  # consecutive positions that equal the position one unit earlier
+        run = 0  # number of consecutive segments that equal the segment one unit earlier
         for position in range(unit, len(segments)):
             run = run + 1 if segments[position] == segments[position - unit] else 0
             if run == unit * repeats_max:

@@ -4,7 +4,7 @@ A URL is accepted, or rejected by exactly one rule: the first that applies in
 the order of RULES. Rule names are stable: they are keys of the report, and
 `crawler why` prints them.
 
-Flags decide which rules apply (`-` = does not apply):
+Flags decide which rules apply (`-` = the rule does not apply):
 
     rule               page link   SEED   SITEMAP   REQUISITE           EXTERNAL
     withdrawn              x         x       x         x                   x
@@ -63,7 +63,7 @@ _DIRECTORY_LENGTH_MAX = 400
 _SHOWN_ENTRIES = 5  # entries of a scope shown to users
 _UNKNOWN = "unknown"  # not a rule: the directory has not been judged yet
 
-# A scope can be opened with the state of one that is equally narrow or narrower.
+# A scope can be opened with the state of a scope that is equally narrow or narrower.
 SCOPES = ("prefix", "host", "domain", "any")
 PAGE = "page"  # a scope for single seeds only
 
@@ -72,7 +72,7 @@ class Scope:
     """The part of the web defined by the seeds and their redirect targets.
 
     prefix   below the directory of a seed, on its host and port, by either scheme
-    host     on the host of a seed; scheme and port are ignored, a leading `www.` is folded
+    host     on the host of a seed; scheme, port and a leading `www.` are ignored
     domain   within the registrable domain of a seed
     any      everywhere
 
@@ -168,7 +168,7 @@ class Scope:
         return False
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a restart as plain values: kind, entries, those of other kinds, noted URLs."""
+        """Return the state for a restart as plain values: kind, entries, entries of other kinds, noted URLs."""
         state: dict[str, Any] = {"kind": self.kind, "entries": sorted(self._entries)}
         if self._others:
             state["others"] = {kind: sorted(other._entries) for kind, other in self._others.items()}
@@ -197,10 +197,10 @@ class Scope:
         kind_of: Callable[[str], str | None] | None = None,
         surts: Iterable[str] = (),
     ) -> "Scope":
-        """Restore the scope of an earlier run as `kind`: the same or a wider one.
+        """Restore the scope of an earlier run as a scope of this `kind`, which must not be narrower.
 
         Raises:
-            ConfigError: `kind` is unknown, or narrower than that of the earlier run.
+            ConfigError: `kind` is unknown, or narrower than the kind of the earlier run.
         """
         scope = cls(kind, surts=surts)
         if SCOPES.index(kind) < SCOPES.index(state["kind"]):
@@ -247,7 +247,7 @@ class UrlFilter:
     """The verdict on a URL in its request form.
 
     Args:
-        scope: widened by `widen`; `revision` then changes.
+        scope: the scope, which `widen` widens; `revision` then changes.
         config: include, exclude, extensions.
         trap_limits: limits on the path.
         allow_ports: ports of other protocols that are allowed.
@@ -297,7 +297,7 @@ class UrlFilter:
         return widened
 
     def renew(self) -> None:
-        """Note that other URLs are withdrawn now, so that no verdict given before is remembered."""
+        """Note that the withdrawn URLs have changed, so that earlier verdicts are forgotten."""
         self.revision += 1
 
     def verdict(self, url: str, flags: int = 0) -> str:

@@ -16,11 +16,11 @@ it decodes escapes of unreserved characters, writes the hex digits of the others
 upper case, and removes session identifiers.
 
 The functions `hostname`, `authority`, `directory` and `target` return parts of a request
-form and do not check that their argument is one.
+form and do not check their argument.
 
-Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final
-form. `plain_join` appends these to the directories of the base, with the parser's
-result in a fifth of its time, and leaves all others to the parser.
+Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends these to the
+directories of the base, with the same result as the parser, in a fifth of the time, and leaves all other hrefs to the
+parser.
 
 No text makes these functions raise: if a text is not a usable http or https URL, they
 return None, and `resolve_or_rule` returns the name of the rule that rejects it.
@@ -33,7 +33,7 @@ from functools import lru_cache
 from ada_url import URL, join_url
 
 LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
-RAW_LENGTH_FACTOR = 8  # texts longer than this multiple of the limit are not parsed; others may shrink
+RAW_LENGTH_FACTOR = 8  # texts longer than this multiple of the limit are not parsed; parsing may shrink texts
 SESSION_IDS_VERSION = 2  # version of _SESSION_PATH and _SESSION_QUERY; a change of these lists changes keys
 
 # The reasons why a raw URL has no request form. The URL filter explains the names.
@@ -98,7 +98,7 @@ def resolve_or_rule(
 ) -> tuple[str, str]:
     """Return (request form, "") or ("", name of the rule that rejects the URL)."""
     end = raw_url.find("#")
-    if end >= 0:  # keep the `#`, which protects a space before it from trimming
+    if end >= 0:  # keep the `#`, so that the parser does not trim a space before it
         raw_url = raw_url[: end + 1]
     if len(raw_url) > RAW_LENGTH_FACTOR * length_max:
         return "", TOO_LONG
@@ -126,7 +126,7 @@ def _request_form(href: str, length_max: int) -> tuple[str, str]:
 
 
 def _bare_netloc(netloc: str) -> str:
-    """Return the authority without credentials and one trailing dot; "" if an empty label remains.
+    """Return the authority without credentials and without one trailing dot; "" if an empty label remains.
 
     A name that still ends with a dot, or consists only of dots, is not a host.
     """
@@ -258,8 +258,7 @@ _DEPTH_MAX = 40
 def ancestors(base: str) -> tuple[str, ...]:
     """Return the directory of an http(s) URL and all directories above it, up to the root.
 
-    () if it has no request form, or is so deep that only the parser should
-    process it.
+    Return () if the URL has no request form, or is so deep that only the parser should process it.
     """
     url = canonical(base)
     if url is None or url.count("/") > _DEPTH_MAX:

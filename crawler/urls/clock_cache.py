@@ -24,9 +24,8 @@ link takes the remaining room:
     bit 63 ........ r+2 | r+1 ....... 2 |   1   |  0
     q: 62-r bits of key | link: r bits  | first | mark
 
-Only the top 62 bits of a key are used. Home and q determine them, so no two of these
-keys are ever confused. A free slot is not first and links to itself; no member
-of a circle does both.
+Only the top 62 bits of a key are used. Home and q determine them, so no two of these keys are ever confused. A free
+slot is not marked as first and links to itself; for a member of a circle, never both are true.
 
 *To look up a key*, walk the circle from its home slot; if the home slot is not
 first, there is no such circle. *To make room*, the CLOCK hand moves
@@ -78,7 +77,7 @@ class ClockCache:
     _slot_count: cython.ulonglong
     _short_key_mask: cython.ulonglong
     _count: cython.ulonglong
-    _next_free: cython.ulonglong  # no slot below this one is free
+    _next_free: cython.ulonglong  # the lowest slot that may be free
     _hand: cython.ulonglong
     _hits: cython.ulonglong
     _misses: cython.ulonglong
@@ -125,7 +124,7 @@ class ClockCache:
     @cython.boundscheck(False)
     @cython.wraparound(False)
     def add_many(self, keys) -> bytearray:
-        """`add` each key of a uint64 buffer, in order; return the answers, a byte each (1: was not in the cache)."""
+        """`add` each key of a uint64 buffer, in order; return a byte per key: 1 if it was not in the cache."""
         i: cython.Py_ssize_t
         if not cython.compiled:
             keys = _as_words(keys)
@@ -291,7 +290,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _evict(self) -> cython.ulonglong:
-        """Evict the next unmarked key in the CLOCK hand's path; return the slot freed by it."""
+        """Evict the first unmarked key that the CLOCK hand reaches; return the slot that becomes free."""
         victim: cython.ulonglong
         while self._words[self._hand] & 1:
             self._words[self._hand] &= ~cython.cast(cython.ulonglong, 1)
@@ -305,7 +304,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _unlink(self, victim: cython.ulonglong) -> cython.ulonglong:
-        """Remove the key in slot `victim` from its circle; return the slot freed by it."""
+        """Remove the key in slot `victim` from its circle; return the slot that becomes free."""
         successor: cython.ulonglong = self._link(victim)
         if self._words[victim] & 2 == 0:
             self._set_link(self._predecessor(victim), successor)

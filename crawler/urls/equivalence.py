@@ -11,9 +11,8 @@ An authority that has itself answered a request with a page never becomes an
 alias: it may redirect only some pages, such as log-in pages. A proof is permanent,
 and proofs cannot form a ring. Only keys change, never the URL that is sent.
 
-Each process learns separately: links from peers carry the peer's fingerprint. The
-owner of a domain fetches it and learns from its redirects; it computes fingerprints
-again where they differ.
+Each process learns separately: links from peers carry the peer's fingerprint. The owner of a domain fetches the
+domain's URLs and learns from their redirects; it computes a link's fingerprint again if it differs from the peer's.
 """
 
 from collections import OrderedDict
@@ -22,14 +21,16 @@ from collections.abc import Mapping
 from crawler.urls.canonical import authority, target
 
 PROOFS = 5  # redirects from one authority to the same path of another that prove an equivalence
-_PROVEN_MAX = 100_000  # pairs kept, about 250 bytes each; for further pairs, each redirect costs a request
-# Authorities that are being counted or known to answer; the least recently seen one is dropped.
+_PROVEN_MAX = (
+    100_000  # number of pairs kept, 250 bytes each; for further pairs, each redirect costs a request
+)
+# Number of authorities whose redirects are counted or that answered; the least recently seen one is dropped.
 _TRIAL_MAX = 20_000
 _ANSWERED = ("", 0)
 
 
 class Equivalences:
-    """Counts redirects between authorities; `proven` maps an authority to the one that replaces it in keys."""
+    """Counts redirects between authorities; `proven` maps an authority to the authority that replaces it in keys."""
 
     def __init__(self, proven: Mapping[str, str] | None = None) -> None:
         self.proven: dict[str, str] = dict(proven or {})
@@ -51,7 +52,7 @@ class Equivalences:
         return False
 
     def answered(self, url: str) -> None:
-        """Note that a request form was answered with a page: its authority is not a mere alias."""
+        """Note that a request form was answered with a page, so its authority never becomes an alias."""
         self._note(authority(url), _ANSWERED)
 
     def state(self) -> dict[str, str]:

@@ -6,10 +6,9 @@ A *kind* is one of
     pdf  .pdf  *.pdf       the end of the file name
     report-*.pdf  a?c      a pattern of the whole file name (with * ? [ in it)
 
-The file name in a URL decides whether it is requested: a rejected kind is not. If
-some kinds are accepted, the URL is requested only if it may be one of them, or a page
-or style sheet that may lead to them. The answer decides whether it is stored: a page fetched
-only for its links is not.
+The file name in a URL decides whether it is requested: a URL of a rejected kind is not requested. If `accept` lists
+kinds, the URL is requested only if it may be one of them, or a page or style sheet that may lead to them. The answer
+decides whether the file is stored: a page fetched only for its links is not stored.
 """
 
 import fnmatch
@@ -19,7 +18,7 @@ from collections.abc import Iterable
 from typing import Any
 
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/(\*|[a-z0-9!#$&^_.+-]+)", re.IGNORECASE)
-# Types that lead to other files
+# Media types of files that lead to other files
 _PAGES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", "text/css"})
 
 
@@ -68,7 +67,7 @@ class _Wanted:
 
 
 class Kinds:
-    """Applies `accept` and `reject` to URLs and answers; falsy if both are empty."""
+    """Applies `accept` and `reject` to URLs and answers; the object is false if both are empty."""
 
     def __init__(self, accept: Iterable[str] = (), reject: Iterable[str] = ()) -> None:
         self._accept = _Wanted(accept)
@@ -78,7 +77,7 @@ class Kinds:
         return bool(self._accept or self._reject)
 
     def may_ask(self, url: str) -> bool:
-        """Return whether a URL (request form) may be of a wanted kind, or a page or style sheet that leads to some.
+        """Return whether a URL (request form) may be of a wanted kind, or may lead to such URLs as a page or style sheet.
 
         >>> kinds = Kinds(["pdf", "image/*"], ["gif"])
         >>> [kinds.may_ask(f"http://x/{name}") for name in ("a.pdf", "a.jpg", "a.gif", "a.zip", "a.html", "a.css")]

@@ -43,9 +43,9 @@ class Fingerprinter:
         seed: 16 secret bytes, the same on all processes of a crawl. mmh3 uses
             the first four (little-endian), blake2b all.
         method: "mmh3" (0.12 us per URL) or "blake2b" (0.6 us).
-        partition: "domain" or "host": the name that the bucket is the hash of.
+        partition: "domain" or "host": the name whose hash is the bucket.
         strip_session_ids: whether session identifiers are removed from the key.
-        equivalences: proven ones are applied to keys; more may be proven later.
+        equivalences: the proven pairs are applied to keys; more pairs may be proven later.
 
     Raises:
         ConfigError: the seed's length, the method or the partition is invalid.
@@ -103,7 +103,7 @@ class Fingerprinter:
         return duplicate_key(alias + target(url) if alias else url, strip_session_ids=self._strip)
 
     def fingerprint(self, url: str) -> int:
-        """Return the fingerprint of a request form. The bucket is always that of its own host."""
+        """Return the fingerprint of a request form. Its bucket is always the bucket of the URL's own host."""
         bits = self._authority_bits.get(url[: url.index("/", 8)])
         if bits is None:
             bits = self._bits_of_authority(url)

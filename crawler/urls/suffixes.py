@@ -16,7 +16,7 @@ _HOSTS_MAX = 1 << 15  # hosts whose domain is cached; a process works on some 10
 
 @lru_cache(maxsize=1)
 def suffix_list() -> Any:
-    """Return the list, including its private section: `privatesuffix(name)`, `is_public(name)`."""
+    """Return the public suffix list, including its private section: `privatesuffix(name)`, `is_public(name)`."""
     import publicsuffixlist  # imported only if needed, because some crawls never use it
 
     with open(publicsuffixlist.PSLFILE, encoding="utf-8") as file:

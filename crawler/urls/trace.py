@@ -19,8 +19,8 @@ crawl's fingerprint under a random key that exists only in memory. So two traces
 even of one crawl, never share a name for a URL. Each run of a crawl writes a new trace,
 because its caches start empty too.
 
-Writing takes about 1 us for a link not seen recently, 0.2 us for others, and one write
-to the kernel's page cache per `buffer_bytes`.
+Writing takes about 1 us for a link not seen recently and 0.2 us for any other link. Each `buffer_bytes` are written
+to the kernel's page cache at once.
 """
 
 import json
@@ -94,10 +94,10 @@ class TraceWriter:
         """Log the links of one page, including repeats, in their order on it.
 
         Args:
-            host: 64-bit key of the page's host; it is renamed like fingerprints.
+            host: 64-bit key of the page's host; the key is renamed in the same way as fingerprints.
             fingerprints: the crawl's fingerprints, shape (n,).
-            cross: n booleans, or one: whether the link belongs to another process.
-            thread: number of the worker that crawls the host, if there are several.
+            cross: a boolean per link, or one for all: whether the link belongs to another process.
+            thread: number of the worker that crawls the host, if there are several workers.
 
         Raises:
             StoreError: the disk failed.

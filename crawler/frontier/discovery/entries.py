@@ -18,7 +18,7 @@ therefore start at the host's `cursor`, and read 32 to 64 entries at once.
 The stored URL omits what the host's name implies: `/a?b` for `https://NAME/a?b`,
 `h/a` for http, `:8443/a` with a port.
 
-Nearly all entries have no other property and use a short form:
+Nearly all entries consist of only these three parts and use a short form:
 
     tail | via 8 | low 48 bits of the fingerprint      little-endian; the bucket is in the key
 
@@ -46,9 +46,9 @@ DEPTH_MAX = (1 << DEPTH_BITS) - 1
 class Todo(msgspec.Struct, gc=False, array_like=True):
     """A URL in a host's queue; its depth is part of its order (`depth_of`).
 
-    `attempt` is the number of failures charged to it; it is not tried again before
-    `retry_at` (whole seconds). `rule` is the index of the rule that parked it. `strikes`
-    is the number of host failures that only this URL caused. Its place in the order is that of a URL `levels` deeper.
+    `attempt` is the number of failures charged to the URL, which is not tried again before `retry_at` (whole
+    seconds). `rule` is the index of the rule that parked it. `strikes` is the number of host failures that only this
+    URL caused. The URL is ordered as if it were `levels` deeper.
     """
 
     tail: str
@@ -159,7 +159,7 @@ def record(prefix: bytes, order: int, entry: Todo) -> tuple[bytes, bytes]:
 
 
 def levels_of(maps: int) -> int:
-    """Return the levels by which a sitemap of depth 0 is put back if its host has had `maps` sitemaps before."""
+    """Return the number of levels by which a sitemap of depth 0 moves back if its host had `maps` sitemaps before."""
     return 0 if maps < MAPS_FIRST else 1 + (maps // MAPS_FIRST).bit_length()
 
 

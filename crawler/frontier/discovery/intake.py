@@ -49,7 +49,7 @@ _UNPARK_CHUNK = 10_000  # entries moved per batch
 
 
 class Intake:
-    """Fills the queues of hosts; `unwritten` holds the slots whose latest entries are in an unwritten batch."""
+    """Fills the queues of hosts; `unwritten` holds the slots of hosts whose latest entries are in an unwritten batch."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class Intake:
         self.index = WaitingIndex(store, keeps=self._by_class and order.raise_classes > 0)
         # Batch id -> slots of hosts whose retired entries it deletes.
         self._retiring: dict[int, set[int]] = {}
-        # Id -> (the batch, the hosts' slots it adds to).
+        # Batch id -> (the batch, the slots of the hosts to whose queues it adds).
         self._batches: dict[int, tuple[Batch, set[int]]] = {}
-        self.unwritten: dict[int, int] = {}  # slot -> id of the latest batch that adds to it
+        self.unwritten: dict[int, int] = {}  # host slot -> id of the latest batch for its queue
 
     @property
     def pending(self) -> int:
@@ -154,7 +154,7 @@ class Intake:
         return moved
 
     def _may_move(self, slot: int, order: int, entry: Todo) -> bool:
-        """Return whether an entry may move: never tried, not in flight, without a priority set by the user."""
+        """Return whether an entry may move: it was never tried, is not in flight, and has no priority set by the user."""
         tried = entry.attempt or entry.strikes or entry.retry_at or self._in_flight(slot, order)
         return not (tried or entry.flags & _RANKED)
 
@@ -286,7 +286,7 @@ class Intake:
     # ---- raised limits ----
 
     def unpark(self) -> int:
-        """On opening, if the limits changed, queue the parked URLs that are allowed now; return their number."""
+        """Queue the parked URLs that changed limits now allow; return their number. Called on opening."""
         registry = self._registry
         if registry.stored_limits == registry.budget.describe() or not sum(registry.parked):
             return 0
@@ -330,7 +330,7 @@ class Intake:
     def retire(self, matches: Callable[[str], object], batch: Batch) -> int:
         """Delete the to-do and parked URLs that match; return their number.
 
-        Reads all entries, about 4 us each. URLs in flight, and new URLs whose batch is
+        Reading all entries takes about 4 us per entry. URLs in flight, and new URLs whose batch is
         not written yet, are kept.
         """
         count, begin = 0, PARKED
@@ -392,7 +392,7 @@ class Intake:
             registry.todo -= 1
 
     def waiting(self) -> Iterator[tuple[bool, str]]:
-        """Yield (whether it is parked, URL) of all stored entries, host by host, in order."""
+        """Yield (True if it is parked, URL) for each stored entry, host by host, in order."""
         for prefix in (TODO, PARKED):
             for _, name, _, _, entry in self._scan(prefix):
                 yield prefix == PARKED, join_url(name, entry.tail)

@@ -10,8 +10,8 @@ from crawler.frontier.hosts.table import NO_ORDER
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.storage.kv import KeyValue
 
-READS_MAX = 16  # times that entries are read ahead for a host in one turn
-LOOK_ON = 0.01  # seconds until the next turn of a host with more entries to examine
+READS_MAX = 16  # number of times that entries are read ahead for a host in one turn
+LOOK_ON = 0.01  # seconds until the next turn of a host that has more entries to examine
 
 
 class Lookahead:

@@ -2,10 +2,10 @@
 
     y/ + host key 8 + low 48 bits of the fingerprint  ->  order 8
 
-The index of `t/` is kept up to date by the same batches, and rebuilt from `t/` when it is
-incomplete (the first run under an order, a resharded or repaired store). Without an order
-there is no index. Its values are hints: after a look-up, check that the entry at that order is
-the URL's. LevelDB uses 25 bytes per URL for the index, besides 55 for the entry.
+The index of `t/` is kept up to date by the same batches, and rebuilt from `t/` when it is incomplete (the first run
+under an order, a resharded or repaired store). Without an order there is no index. Its values are hints: after a
+look-up, check that the entry at that order belongs to the URL. LevelDB uses 25 bytes per URL for the index, besides
+55 for the entry.
 
 Entries in unwritten batches cannot be read back, so they are held in memory here; there are
 at most as many as the flushes under way contain. A better class for a URL that is not queued
@@ -19,7 +19,7 @@ from crawler.frontier.discovery.entries import Todo, decode, make_key
 from crawler.storage.keys import TODO, WAITING, WAITING_WHOLE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix
 
-PROMISES_MAX = 32_768  # 100 bytes each; when full, the oldest are dropped
+PROMISES_MAX = 32_768  # number of promises, 100 bytes each; above it, the oldest are dropped
 _CHUNK = 10_000  # entries per batch
 _LOW_48 = (1 << 48) - 1
 

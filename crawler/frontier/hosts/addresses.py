@@ -21,11 +21,10 @@ Host = TypeVar("Host")
 class Address(Generic[Host]):
     """One IP address: the number of requests to it, and the hosts that wait for it.
 
-    `domains` holds the registrable domains seen on it; None once there are enough to count
-    as shared hosting. `users` is the number of front hosts resolved to it. `event` is the
-    instant at which it will next release a waiting host, 0 if none is planned. `held`, for
-    shared hosting: the instants until which slots without a request are held. Most
-    addresses need no deque, which takes 0.7 KiB.
+    `domains` holds the registrable domains seen on it; None once there are enough to count as shared hosting. `users`
+    is the number of front hosts resolved to it. `event` is the instant at which it will next release a waiting host,
+    0 if none is planned. `held` (only for shared hosting) lists the instants until which slots without a request are
+    held; it is None for all other addresses, because a deque takes 0.7 KiB.
     """
 
     __slots__ = ("domains", "event", "held", "in_flight", "name", "ready", "waiting")
@@ -59,7 +58,7 @@ class Address(Generic[Host]):
 
 
 class Addresses(Generic[Host]):
-    """The addresses in use and the most recent others."""
+    """The addresses in use, and those of the other addresses that were used most recently."""
 
     def __init__(self, config: PolitenessConfig, entries_max: int, processes: int) -> None:
         self._processes = processes
@@ -119,7 +118,7 @@ class Addresses(Generic[Host]):
         return best
 
     def start_at(self, address: Address[Host]) -> float | None:
-        """Return the instant from which a request may start there; None if a request in flight must end first."""
+        """Return the instant from which the address accepts a request; None if a request in flight must end first."""
         if address.domains is None:
             held = address.held or ()
             surplus = address.in_flight + len(held) - self._shared_in_flight
@@ -165,7 +164,7 @@ class Addresses(Generic[Host]):
         address.ready = max(address.ready, ended) + self._shared_interval
 
     def _forget(self, now: float) -> None:
-        """Drop addresses that are not in use, the oldest first, down to three quarters."""
+        """Drop addresses that are not in use, the oldest first, until three quarters of the maximum remain."""
         surplus = len(self._addresses) - self._entries_max * 3 // 4
         idle = [
             name

@@ -28,7 +28,7 @@ from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
 ENTRIES_MAX = 20_000
 STRANGER_GAPS = 8
-_NAME_AT = 10  # the name follows the prefix and the host key
+_NAME_AT = 10  # in a store key, the authority's name follows the prefix and the host key
 _UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.TLS_ERROR})
 
 
@@ -56,7 +56,7 @@ class Authorities:
         return self._waits[authority][1] if authority in self._waits else 0.0
 
     def cause(self, authority: str) -> str:
-        """Return how the authority's last failure ended; "" if it never failed."""
+        """Return the outcome of the authority's last failure; "" if it never failed."""
         return self._waits[authority][2] if authority in self._waits else ""
 
     def failures(self, slot: int) -> int:
@@ -94,7 +94,7 @@ class Authorities:
     def answered(self, slot: int, authority: str) -> bool:
         """Forget the failures of an authority that can be connected to, and the trouble of its host.
 
-        Return whether some of them are stored.
+        Return whether some of the authority's failures are stored.
         """
         self._waits.pop(authority, None)
         self.troubled.pop(slot, None)

@@ -41,7 +41,7 @@ class BackQueue:
         yield from self._others
 
     def holds(self, *, others: bool) -> bool:
-        """Return whether there is a prompt host or, with `others`, any host."""
+        """Return whether there is a prompt host; with `others`, return whether there is any host."""
         return bool(self._prompt or (others and self._others))
 
     def append(self, slot: int) -> None:

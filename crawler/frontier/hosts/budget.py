@@ -95,7 +95,7 @@ class Budget:
         return msgspec.json.encode([self.limits, tables, self._maps_max]).decode()
 
     def meet_host(self, slot: int) -> None:
-        """Count a new host of its domain, or exclude it."""
+        """Count a new host towards its domain's limit of hosts, or exclude the host if the limit is reached."""
         domain = self._hosts.domain[slot]
         if self._domains.hosts[domain] >= self.limits.hosts_per_domain:
             self._hosts.flags[slot] |= HostFlag.EXCLUDED

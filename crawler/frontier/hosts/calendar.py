@@ -22,7 +22,7 @@ from crawler.frontier.hosts.table import NOWHERE, HostTable
 TICKS = 16  # near buckets per second
 NEAR_SPAN = 128.0  # seconds covered by near buckets
 FAR_TICKS = 64 * TICKS  # ticks per far bucket
-EXPIRE_MAX = 4096  # slots examined per call of `expire`: about 4 ms, although a million may be due at once
+EXPIRE_MAX = 4096  # maximum number of slots that a call of `expire` examines, in about 4 ms
 
 
 class Chain:
@@ -54,7 +54,7 @@ class Chain:
         self.count += 1
 
     def extend(self, slots: np.ndarray) -> None:
-        """Append many slots, at least one."""
+        """Append many slots; `slots` must not be empty."""
         self._hosts.put("link", slots[:-1], slots[1:])
         self._hosts.link[int(slots[-1])] = NOWHERE
         if self.tail == NOWHERE:

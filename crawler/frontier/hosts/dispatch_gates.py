@@ -24,7 +24,7 @@ from crawler.orders.order import BREADTH_FIRST
 
 
 class DispatchGates:
-    """The parts of this folder, created from one configuration; `load` and `unload` are the workbench's.
+    """The parts of this folder, created from one configuration; `load` and `unload` are passed to the workbench.
 
     Args:
         concurrency: fetch slots of this process.
@@ -81,7 +81,7 @@ class DispatchGates:
         return max(self.hosts.ready[slot], self.visits.free_at(self.hosts.key[slot], now))
 
     def call_others(self, now: float) -> None:
-        """Wake hosts that wait for a fetch slot of the share for hosts that are not prompt."""
+        """Wake the hosts that wait for a fetch slot in the share of hosts that are not prompt."""
         self.shares.look(now)
         while (host := self.shares.next_waiting()) is not None:
             self.bench.wake(host, now)

@@ -15,11 +15,11 @@ from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.table import SILENCED
 from crawler.frontier.hosts.workbench import Workbench
 
-AHEAD = 5.0  # seconds of the rate for which hosts are looked up ahead; as long as a dead name takes
+AHEAD = 5.0  # seconds of requests for which names are looked up ahead; a dead name takes as long
 
 
 class DnsLookups:
-    """At most `limit` look-ups are under way and twice as many queued, in all no more than AHEAD of the rate."""
+    """Runs at most `limit` look-ups and queues twice as many; in all, at most what the rate requests in AHEAD seconds."""
 
     def __init__(self, bench: Workbench, limit: int, rate: Rate) -> None:
         self._bench = bench
@@ -39,11 +39,11 @@ class DnsLookups:
 
     @property
     def may_start(self) -> bool:
-        """True if a queued host could begin now."""
+        """True if the look-up of a queued host may begin now."""
         return bool(self._line) and self.under_way < self._limit
 
     def ask(self, host: FrontHost) -> bool:
-        """Begin the host's look-up, or queue the host and return False."""
+        """Begin the host's look-up and return True, or queue the host and return False."""
         begins = self.under_way < self._limit
         if begins:
             self.under_way += 1
@@ -54,7 +54,7 @@ class DnsLookups:
         return begins
 
     def next(self, now: float) -> FrontHost | None:
-        """Begin the look-up of the first queued host that still has something to do; None if none may begin."""
+        """Begin the look-up of the first queued host that still has something to do; return the host or None."""
         while self.may_start:
             host = self._line.popleft()
             host.waiting = False
@@ -71,7 +71,7 @@ class DnsLookups:
         self._admit()
 
     def _admit(self) -> None:
-        """Tell the workbench how many more hosts there is room for."""
+        """Tell the workbench the number of hosts that may enter the front now."""
         room, rate = 3 * self._limit, self._rate.rate
         if rate:
             room = min(room, math.ceil(rate * AHEAD))

@@ -3,12 +3,11 @@
     store:   ... deleted ... | cursor ...................... end of the queue
     memory:                    [ queue and later ] read_to | not read yet
 
-Entries below the order `read_to` are in memory: in `queue` (a heap by order), in
-`later` (a heap by the instant of the next try) or in `busy` (held by a fetch task). While
-`later` is full, further entries that must wait are skipped, and `recall` reads again from
-the first skipped entry. At `read_to` = NO_ORDER the whole queue is in memory; new URLs
-are added there directly and never read back. Entries in `later` and those given out may
-have orders beyond `read_to`; reading skips them.
+Entries below the order `read_to` are in memory: in `queue` (a heap by order), in `later` (a heap by the instant of
+the next try) or in `busy` (held by a fetch task). While `later` is full, further entries that must wait are skipped,
+and `recall` reads again from the first skipped entry. At `read_to` = NO_ORDER the whole queue is in memory; new URLs
+are added to memory directly and never read back. Entries in `later` and those given out may have orders beyond
+`read_to`; reading skips them.
 """
 
 import heapq
@@ -25,7 +24,7 @@ from crawler.storage.keys import TODO
 from crawler.storage.kv import KeyValue
 
 NO_PLAN = -1  # the host is in no heap
-SKIPPED_MAX = 10_000  # entries of a host that are skipped until one may be tried; each costs 5 us
+SKIPPED_MAX = 10_000  # maximum number of a host's entries skipped before one may be tried; each costs 5 us
 
 
 class Refetch(msgspec.Struct, frozen=True, gc=False):
@@ -43,13 +42,11 @@ class Refetch(msgspec.Struct, frozen=True, gc=False):
 class FrontHost:
     """The state of a host of the front; the module docstring describes its queue.
 
-    `held` is True while a fetch task holds the host. `given_out` are the orders of
-    entries whose fetch tasks are not released yet; the store may still hold them
-    although they are done. `tick` marks the host's valid entry in the workbench's
-    heap, and `wake` is that entry's instant. `waiting`: the host is in an address's
-    queue or waits for a look-up. `called_by` is the address whose queue has just
-    released the host. `domain` is the key of its registrable domain. `refetch` is
-    a known page to fetch before the host's own queue.
+    `held` is True while a fetch task holds the host. `given_out` are the orders of entries whose fetch tasks are not
+    released yet; the store may still hold them although they are done. `tick` marks the host's valid entry in the
+    workbench's heap, and `wake` is that entry's instant. `waiting` is True while the host is in an address's queue or
+    waits for a look-up. `called_by` is the address whose queue has just released the host. `domain` is the key of its
+    registrable domain. `refetch` is a known page to fetch before the host's own queue.
     """
 
     __slots__ = (
@@ -113,7 +110,7 @@ class FrontHost:
         return self.addresses[0] if self.addresses else ""
 
     def asked_url(self) -> str:
-        """Return the URL of its fetch task, or the known page to fetch next; "" if there is none."""
+        """Return the URL of the host's fetch task, or of the known page to fetch next; "" if there is neither."""
         if self.busy is not None:
             return entries.join_url(self.name, self.busy[1].tail)
         return "" if self.refetch is None else self.refetch.url

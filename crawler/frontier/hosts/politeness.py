@@ -20,7 +20,8 @@ from crawler.records import Blame, Fetch, Outcome
 
 TLS_WAIT = 86_400.0  # s
 REFUSALS = frozenset({401, 403, 406, 451})
-# The reason why a host is given up or held, or its last failure; stored as the index, so only ever appended to.
+# The reasons why a host is given up or held, and the kinds of its last failure. The store holds indexes into this
+# tuple, so new causes are only appended.
 CAUSES = (
     "", "no_answer", "dns_not_found", "address_denied", "refusals",
     "connect_error", "tls_error", "dns_error", "host_busy", "temporary", "header_timeout", "reset", "truncated",
@@ -92,7 +93,7 @@ class HostPoliteness:
         self._hosts.cause[slot] = CAUSES.index(cause)
 
     def gap_terms(self, slot: int, crawl_delay: float, override: Override) -> tuple[float, float]:
-        """Return (the minimum gap, the gap per second of answer time) after the host's next answer."""
+        """Return the terms of the gap after the host's next answer: (the minimum, the gap per second of answer time)."""
         factor = self.config.delay_factor if override.delay_factor is None else override.delay_factor
         return self._gap(slot, 0.0, crawl_delay, override), factor * max(1.0, self._hosts.slowdown[slot])
 

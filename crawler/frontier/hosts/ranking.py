@@ -23,14 +23,14 @@ Troubles = Mapping[int, tuple[int, float, str]]  # as `Authorities.troubled`
 
 
 def failing(hosts: HostTable, troubled: Troubles) -> np.ndarray:
-    """Return which hosts fail, shape (n,) of bool."""
+    """Return an array of bool, shape (n,): True for each host that fails."""
     mask = (hosts.array("failures") > 0) | ((hosts.array("flags") & _FAILED) != 0)
     mask[_slots(troubled)] = True
     return mask
 
 
 def with_cause(hosts: HostTable, troubled: Troubles, cause: str) -> np.ndarray:
-    """Return which hosts fail for a cause (`politeness.CAUSES`), shape (n,) of bool."""
+    """Return an array of bool, shape (n,): True for each host that fails for this cause (`politeness.CAUSES`)."""
     mask = failing(hosts, troubled)
     index = CAUSES.index(cause) if cause in CAUSES else -1
     mask &= hosts.array("cause") == index

@@ -9,11 +9,11 @@ RATE_SLACK = 0.1  # seconds of lateness that may be made up for
 
 
 class Rate:
-    """Spaces starts evenly; 0 means no limit."""
+    """Spaces the starts of requests evenly; a rate of 0 means no limit."""
 
     def __init__(self, rate: float) -> None:
-        self.rate = rate  # may change at any time; it takes effect immediately
-        self._spent_at = 0.0  # the latest start, if all starts had been evenly spaced
+        self.rate = rate  # the rate may be changed at any time and takes effect immediately
+        self._spent_at = 0.0  # the instant of the latest start if all starts had been evenly spaced
 
     def ready_at(self) -> float:
         """Return the instant from which the next start is allowed."""

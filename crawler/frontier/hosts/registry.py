@@ -81,7 +81,7 @@ class Registry:
         self.memo: dict[str, int] = {}  # slots of the host names seen most recently
 
     def open(self, now: float, clean: bool) -> None:
-        """Load all records; after an unclean stop, each host waits its gap from now on, at least the delay.
+        """Load all records; after an unclean stop, each host waits its gap (or the delay, if longer) from now on.
 
         If no frontier has used the store before, no request has been made and no host waits.
         """
@@ -102,8 +102,8 @@ class Registry:
     def _set_instants(self, now: float) -> None:
         """Limit the stored ready times to now + gap, and let hosts that were given up be tried again.
 
-        After an unclean stop, there may have been requests that no record mentions: each
-        host waits its gap, at least the delay, from that opening on.
+        After an unclean stop, there may have been requests that no record mentions: from that opening on, each host
+        waits its gap, or the delay if that is longer.
         """
         hosts = self.hosts
         ready, gap = (
@@ -181,7 +181,7 @@ class Registry:
         if self.unclean_at:
             self.hosts.ready[slot] = (
                 self.unclean_at + self._delay
-            )  # an unrecorded request may have been made to it
+            )  # a request that no record mentions may have been made to the host
         domain_key = self.domain_key(name)
         domain = self.domains.find(domain_key)
         self.hosts.domain[slot] = self.domains.insert(domain_key) if domain == NOWHERE else domain
@@ -189,7 +189,7 @@ class Registry:
         return slot
 
     def reach(self, slot: int) -> None:
-        """Record that the host has answered; stored with its record."""
+        """Record that the host has answered; this is stored with the host's record."""
         if not self.hosts.flags[slot] & HostFlag.REACHED:
             self.hosts.flags[slot] |= HostFlag.REACHED
             self.reached += 1
@@ -202,7 +202,7 @@ class Registry:
         return self._store.get(host_key_bytes(self.hosts.key[slot])) is not None
 
     def record(self, slot: int, name: str) -> tuple[bytes, bytes]:
-        """Return the store key and value of a host, to be written now; this replaces a pending note."""
+        """Return the store key and value of a host, to be written now; a pending note for the host is dropped."""
         hosts = self.hosts
         key = host_key_bytes(hosts.key[slot])
         if self.notes:
@@ -210,7 +210,7 @@ class Registry:
         return key, hosts.pack(slot, name, self.domains.key[hosts.domain[slot]])
 
     def records(self, names: Mapping[int, str]) -> list[tuple[bytes, bytes]]:
-        """Return `record` for many hosts, given as slot -> name."""
+        """Return the results of `record` for many hosts, given as slot -> name."""
         if len(names) < _FEW:
             return [self.record(slot, name) for slot, name in names.items()]
         keys = [host_key_bytes(self.hosts.key[slot]) for slot in names]

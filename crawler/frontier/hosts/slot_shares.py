@@ -8,7 +8,8 @@ all slots for as long as a fetch may take. A quick robots.txt does not make a ho
 page after it may be endless. A prompt host that holds a slot longer than `PROMPT_MAX`,
 during the transfer or while we process the page, counts as one of the others.
 
-If the share of the others is full, further ones wait in a queue. For each waiting host, one slot is reclaimed:
+If the share of the others is full, further hosts of that kind wait in a queue. For each waiting host, one slot is
+reclaimed:
 
 1. from a host that has held it for `PROMPT_MAX`; its request continues without a slot
    (`frontier/outstanding.py`);
@@ -37,12 +38,12 @@ class SlotShares:
         self._hosts = hosts
         self._crowded_timeout = crowded_timeout
         self._others_max = max(1, ceil(concurrency * share))
-        # Prompt hosts with a fetch slot: host slot -> the instant since which it has it, in this order.
+        # Prompt hosts with a fetch slot: host slot -> the instant at which the host took it, oldest first.
         self._prompt: dict[int, float] = {}
-        self._others: dict[int, float] = {}  # of others
+        self._others: dict[int, float] = {}  # the same for hosts that are not prompt
         self._had: dict[
             int, float
-        ] = {}  # host slot -> seconds for which its running task held fetch slots it has returned
+        ] = {}  # host slot -> seconds for which its running task held fetch slots before
         self._yielding: set[int] = set()  # hosts that are not prompt and whose fetch slot was reclaimed
         self._line: deque[FrontHost] = deque()
         self._called: set[int] = set()  # host slots taken from the queue whose turn has not come yet
@@ -69,11 +70,11 @@ class SlotShares:
         return True
 
     def reacquire(self, slot: int, now: float) -> None:
-        """Take a fetch slot again after a pause, without queueing, because others wait for this fetch task."""
+        """Take a fetch slot again after a pause, without queueing, because other fetch tasks wait for this one."""
         (self._prompt if self.is_prompt(slot) else self._others)[slot] = now
 
     def release(self, slot: int, now: float) -> None:
-        """Free the host's fetch slot; harmless if it has none."""
+        """Free the host's fetch slot, if it has one."""
         since = self._others.pop(slot, None)
         since = self._prompt.pop(slot, None) if since is None else since
         self._yielding.discard(slot)

@@ -20,7 +20,7 @@ chains hosts in the back queue and in the calendar.
 
 In the store, a host is `h/` + 8-byte key -> checksummed fixed part + name. The fixed part is
 RECORD, 68 bytes, which begins with the key. A host without any request so far (most hosts of a
-large crawl) has SHORT instead, 28 bytes, which begins with the inverted low half of the key.
+large crawl) has SHORT instead of RECORD: 28 bytes, which begin with the inverted low half of the key.
 """
 
 import struct
@@ -77,7 +77,7 @@ _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in mem
 
 
 class HostState:
-    """The structure that holds a host, exactly one; plain numbers, because enum members cost 0.5 us per operation."""
+    """The one structure that holds a host, as a plain number, because enum members cost 0.5 us per operation."""
 
     IDLE = 0  # it has nothing to do, or must not be requested
     BACK = 1  # in the back queue: it is ready and waits to enter the front
@@ -92,10 +92,10 @@ class HostFlag:
     BLOCKED = 1  # blocked by the user
     REFUSED = 2  # held after too many refusals in a row
     GIVEN_UP = 4  # given up, for this run only: no answer for days, or no address
-    EXCLUDED = 8  # exceeds the number of hosts of its domain: its URLs are parked
-    PROMPT = 16  # not a reason: its last page arrived quickly, so it may use the fetch slots reserved for such hosts
-    REACHED = 32  # not a reason: it has answered a request, in this run or before
-    LATE = 64  # not a reason: it has answered, but its last page was slow; it keeps its slot longer than a silent host
+    EXCLUDED = 8  # its domain has more hosts than allowed: the host's URLs are parked
+    PROMPT = 16  # prevents nothing: its last page arrived quickly, so it may use the fetch slots reserved for such hosts
+    REACHED = 32  # prevents nothing: it has answered a request, in this run or before
+    LATE = 64  # prevents nothing: its last page was slow, so it keeps its slot longer than a silent host
 
 
 SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)
@@ -150,7 +150,7 @@ class KeyedTable:
         return self._view(name)[slots].copy()
 
     def put(self, name: str, where: np.ndarray | slice, values: np.ndarray | float) -> None:
-        """Write `values` into the column `name` at slots, by a mask of shape (count,), or by a slice."""
+        """Write `values` into rows of the column `name`; the rows are slots, a mask of shape (count,), or a slice."""
         self._view(name)[where] = values
 
     def _view(self, name: str) -> np.ndarray:
@@ -255,13 +255,12 @@ class KeyedTable:
 class HostTable(KeyedTable):
     """All hosts of this process.
 
-    Columns: `ready` the instant from which the host may be requested; `gap` the wait
-    in seconds after its last request; `slowdown` the factor on the gap after 429 and 503
-    (0 means 1); `silent_since` the first failure since the last answer, 0 if
-    none; `cursor` a lower bound of the orders in its queue; `todo` the entries of the
-    queue, including the one in flight; `parked` the entries parked; `known`
-    the pages ever accepted and `maps` the sitemaps (for their budgets); `domain` the
-    slot in the table of domains; `cause` why it was given up or held.
+    `ready` is the instant from which the host may be requested, `gap` the wait in seconds after its last request,
+    `slowdown` the factor on the gap after 429 and 503 (0 means 1), `silent_since` the instant of the first failure
+    since the last answer (0 if there is none), `cursor` a lower bound of the orders in the host's queue, `todo` the
+    number of entries of the queue, including the entry in flight, `parked` the number of parked entries, `known` the
+    number of pages ever accepted and `maps` the number of sitemaps (both for budgets), `domain` the slot in the table
+    of domains, and `cause` the reason why the host was given up or held.
     """
 
     columns: ClassVar[dict[str, str]] = {
@@ -395,10 +394,10 @@ class HostTable(KeyedTable):
 
 
 def _is_full(key: bytes, payload: bytes) -> bool:
-    """Return True for the payload of a full host record, False for that of a short one.
+    """Return True for the payload of a full host record, False for the payload of a short one.
 
     Raises:
-        DamageError: it is too short for either.
+        DamageError: the payload is too short for either form.
     """
     is_full = payload.startswith(key[:1:-1])  # starts with the 8 bytes of the host key, little-endian
     if len(payload) < (RECORD.size if is_full else SHORT.size):

@@ -31,7 +31,7 @@ _NUMBERS = 0xFFFF_FFFF  # range of the arrival numbers, which are four-byte coun
 
 
 class _Share:
-    """Decides for each turn whether it goes by waiting time alone."""
+    """Decides for each turn whether it goes to the host that has waited longest."""
 
     __slots__ = ("_credit", "_share")
 
@@ -123,8 +123,8 @@ class ClassedBackQueue:
         self._share = _Share(first_come)
         self._prompt, self._others = _Kind(), _Kind()
         self._arrivals = 0
-        self._before = array("i")  # by host slot: the slot before it in its chain,
-        self._class = array("B")  # the class of that chain,
+        self._before = array("i")  # for each host slot: the slot before it in its chain
+        self._class = array("B")  # for each host slot: the class of its chain
         self._number = array("I")  # the arrival number
 
     def __len__(self) -> int:
@@ -138,7 +138,7 @@ class ClassedBackQueue:
                     slot = self._hosts.link[slot]
 
     def holds(self, *, others: bool) -> bool:
-        """Return whether there is a prompt host or, with `others`, any host."""
+        """Return whether there is a prompt host; with `others`, return whether there is any host."""
         return bool(self._prompt.count or (others and self._others.count))
 
     def append(self, slot: int) -> None:
@@ -154,9 +154,9 @@ class ClassedBackQueue:
             self.append(slot)
 
     def improved(self, slot: int) -> None:
-        """Move a host whose first URL has a better class to the chain of that class; it keeps its arrival number.
+        """Move a host whose first URL has a better class to the chain of that class; the host keeps its arrival number.
 
-        It goes to the end of that chain.
+        The host goes to the end of that chain.
         """
         if class_in_order(self._hosts.cursor[slot]) != self._class[slot]:
             self._remove(slot)
@@ -177,7 +177,7 @@ class ClassedBackQueue:
         return slot
 
     def _best(self, others: bool) -> _Kind:
-        """Return the kind with the best class; if both have it, the kind whose first host has waited longer."""
+        """Return the kind with the best class; if both have it, return the kind whose first host has waited longer."""
         prompt, rest = self._prompt, self._others
         if not (others and rest.count):
             return prompt
@@ -193,7 +193,7 @@ class ClassedBackQueue:
         return max(heads, key=self._waited)
 
     def _waited(self, slot: int) -> int:
-        """Return the number of arrivals since the slot's own."""
+        """Return the number of hosts that arrived after the host of this slot."""
         return self._arrivals - self._number[slot] & _NUMBERS
 
     def _kind(self, slot: int) -> _Kind:

@@ -51,17 +51,16 @@ from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, HostState, HostTable
 from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront, Plan
 from crawler.orders.classes import WORST
 
-LOOK_AGAIN = 1.0  # seconds; a scan of the front costs up to 1 ms
-TURN_MIN = 3  # fetch tasks before a late host may leave: a look-up, robots.txt and the first page
+LOOK_AGAIN = 1.0  # seconds between two scans of the front, each of which takes up to 1 ms
+TURN_MIN = 3  # number of fetch tasks before a late host may leave: a look-up, robots.txt and the first page
 
 
 class Workbench:
     """The front, the heap, the back queue and the calendar.
 
-    `load(slot)` returns the object of a host that enters the front, or None if
-    it cannot enter now; `unload(host)` is called for a host that leaves. `stay`, in
-    seconds: see above. `first_come`: the share of the turns that goes by waiting time
-    alone; 1.0 without an order.
+    `load(slot)` returns the object of a host that enters the front, or None if it cannot enter now; `unload(host)` is
+    called for a host that leaves. `stay`, in seconds: see above. `first_come` is the share of the turns that go to
+    the host that has waited longest; 1.0 without an order.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Workbench:
         self._heap: list[Plan] = []
         self._chosen: list[Plan] = []  # heap of hosts that have a known page to fetch
         self._tick = 0
-        self.admits = front_max  # hosts that may enter the front now; set by `look_ups`
+        self.admits = front_max  # number of hosts that may enter the front now; set by `look_ups`
         self.admitting_others = True  # whether hosts that are not prompt may enter too
         self._look_at = 0.0  # the instant until which no host can be removed from the full front
         self._load = load
@@ -156,7 +155,7 @@ class Workbench:
             self.wake(host, host.wake)
 
     def sleep(self, host: FrontHost) -> None:
-        """Cancel the host's plan: it has nothing to do, or does not wait for a time."""
+        """Cancel the host's plan, because the host has nothing to do or waits for an event instead of an instant."""
         self._look_at = 0.0
         host.tick = NO_PLAN
 
@@ -252,7 +251,7 @@ class Workbench:
         return host.served >= self._turn_max and self.back.holds(others=self.admitting_others)
 
     def _is_late(self, host: FrontHost, now: float) -> bool:
-        """Return whether a due host has had a turn but came so late that others in the back queue should go first."""
+        """Return whether hosts in the back queue should go before a due host, because it has had a turn and came late."""
         return (
             now > host.wake + self._stay
             and host.served >= TURN_MIN

@@ -11,7 +11,7 @@ _SHIFT = 40
 
 
 class ArmNumbers:
-    """The arm of each page and host, and the page's number there."""
+    """The arm of each page and host, and the number of each page in its arm."""
 
     def __init__(self, schedules: list[Schedule]) -> None:
         self.schedules = schedules
@@ -26,7 +26,7 @@ class ArmNumbers:
         return (fingerprints * np.uint64(_GOLDEN) >> np.uint64(_SHIFT)) % np.uint64(len(self.schedules))
 
     def split(self, page: int) -> tuple[Schedule, int, int]:
-        """Return the schedule of a page, its number there, and its arm."""
+        """Return (the schedule of a page's arm, the page's number in that schedule, the arm)."""
         number, arm = divmod(page, len(self.schedules))
         return self.schedules[arm], number, arm
 
@@ -118,7 +118,7 @@ class ArmsOverview:
         return schedule.overview.hub(number, now)
 
     def hubs(self, now: float) -> dict[str, float]:
-        """Return the sums over all arms."""
+        """Return the result of `Overview.hubs`, summed over all arms."""
         views = [schedule.overview.hubs(now) for schedule in self._arms.schedules]
         return {name: sum(view[name] for view in views) for name in views[0]}
 
@@ -131,7 +131,7 @@ class ArmsRecords:
 
     @property
     def bias(self) -> tuple[float, float]:
-        """Return (changes found, changes expected) by recent crawls: means over the arms."""
+        """Return (changes found, changes expected) of recent crawls, each as the mean over the arms."""
         sums = [schedule.records.bias for schedule in self._arms.schedules]
         return sum(found for found, _ in sums) / len(sums), sum(told for _, told in sums) / len(sums)
 

@@ -24,7 +24,7 @@ from crawler.frontier.refresh.arm_parts import ArmNumbers, ArmsOverview, ArmsRec
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import Settings
 
-CLAIM_MAX = 100.0  # fetches that an arm may be behind the mean
+CLAIM_MAX = 100.0  # maximum number of fetches by which an arm may be behind the mean
 
 
 class Arms:
@@ -48,7 +48,7 @@ class Arms:
         self.signals = ArmsSignals(self.numbers)
         self.overview = ArmsOverview(self.numbers)
         self.records = ArmsRecords(self.numbers)
-        self._behind = [0.0] * len(settings)  # fetches, relative to the mean
+        self._behind = [0.0] * len(settings)  # number of fetches by which each arm is behind the mean
         self._flying: dict[int, int] = {}  # page -> its host, even if the page was removed meanwhile
         self._busy: dict[int, int] = {}  # host -> arm whose page is in flight
 

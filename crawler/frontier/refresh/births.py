@@ -3,8 +3,8 @@
     e/<fingerprint>     the instant of publication, in seconds of the crawl's clock
 
 When a sitemap or feed is read again, it may give a date for a URL that has no record yet. The date is kept until the
-URL's first fetch ends; then it shows how late the copy is (`news.py`). Only the first date is kept, because later dates
-refer to changes. Keys move with their buckets.
+URL's first fetch ends; then the date shows how late the copy is (`news.py`). Only the first date is kept, because
+later dates refer to changes. Keys move with their buckets.
 
 Each record is written in the batch of the reading that gave it, and deleted in the batch of the fetch. A crash
 therefore loses a date only together with the reading that gave it.
@@ -18,7 +18,7 @@ from crawler.errors import DamageError
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-BIRTHS_MAX = 100_000  # URLs whose date is kept, about 100 bytes each; when full, the oldest are dropped
+BIRTHS_MAX = 100_000  # number of URLs whose date is kept, 100 bytes each; above it, the oldest are dropped
 _INSTANT = struct.Struct("<d")
 
 

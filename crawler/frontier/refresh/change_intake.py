@@ -16,7 +16,7 @@ from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.records import PageRecord
 from crawler.storage.kv import Batch
 
-HEARD_MAX = 100_000  # (host, source) pairs whose delays are kept
+HEARD_MAX = 100_000  # maximum number of (host, source) pairs whose delays are kept
 _NOTED_AT_ONCE = 1024
 
 
@@ -60,8 +60,8 @@ class ChangeIntake:
     ) -> int:
         """Record the change dates of other pages (in request form) that a page lists; return the number of new changes.
 
-        A change before a page's last crawl was already seen by that crawl. `told_by` is the fingerprint of
-        the listing page; it is read more often the more its signals are worth (`sources.py`).
+        A change before a page's last crawl was already seen by that crawl. `told_by` is the fingerprint of the page
+        that lists the others; the more its signals are worth, the more often that page is read (`sources.py`).
         """
         changed, pages = [], []
         for url, changed_at in dated:
@@ -92,7 +92,7 @@ class ChangeIntake:
             state.stage_signalled(self._schedule, touched, batch)
 
     def heard(self) -> list[dict[str, Any]]:
-        """Return a row per host and source: signals, precision, recall over all sources, mean delay (None: no dates)."""
+        """Return a row per host and source: signals, precision, recall over all sources, mean delay (None: undated)."""
         rows = []
         overview = self._schedule.overview
         for host in overview.heard_hosts():

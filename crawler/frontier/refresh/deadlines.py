@@ -49,7 +49,7 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 _TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
 _QUIET_SHARE = cython.declare(cython.double, 0.25)  # in a quiet neighbourhood: time between checks, in Ts
 _SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
-_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the one count for all sources
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the count if all sources share one
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one take in a host's share of hubs
 _RESTRAIN = cython.declare(cython.double, 0.9)  # factor on the worth of hubs, per take beyond their share
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
@@ -99,7 +99,7 @@ class Deadlines:
             watched: cython.double = self.tables.rows[page].watched
             if self.policy == BY_VALUE and not self.plain:
                 seen: cython.double = self.learning.quality.share_watched(host)
-                if seen > 0.0:  # what the source has shown counts until the next crawl
+                if seen > 0.0:  # the changes that the source has shown count until the next crawl
                     self.unpack(self.tables.rows[page].signals)
                     changes += self.learning.quality.told_changes(host, self.counts)
                     watched += seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
@@ -302,14 +302,14 @@ class Deadlines:
         """Return the deadline, used for ordering, of a page worth `worth` times the level, about 1 or more.
 
         Near the level, a value grows as the square of the age: a page late by a share x of its interval is
-        worth 1 + 2 x. Using one unit for all pages, the mean interval, orders them by value.
+        worth 1 + 2 x. The mean interval serves as the unit for all pages, which orders the pages by value.
         """
         return now - 0.5 * self.controller.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _again(self, crawled: cython.double, host: cython.int, now: cython.double) -> cython.double:
-        """Return when to check again `page`, which is not worth a crawl now: sooner if it is old or near the level."""
+        """Return when to check `page` again, which is not worth a crawl now: sooner if old or near the level."""
         above: cython.double = RATIO_MAX
         if self.page.ceiling > 0.0:
             above = min(
@@ -349,7 +349,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def find_level(self, page: cython.int) -> cython.void:
-        """If there is no level, set it to half the page's ceiling until the first look."""
+        """If there is no level yet, set the level to half the page's ceiling until the first look."""
         if self.controller.level > 0.0:
             return
         self.assign(page, self.tables.owner(page))

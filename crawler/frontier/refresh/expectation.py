@@ -3,7 +3,7 @@
     expected freshness   mean probability that a copy is current, weighted by importance: overall, per host, per arm
     price of the rate    the level is the gain of one more fetch: dF/dR = level / sum of importance
     calibration          changes predicted and found by refreshes, by decile of the prediction
-    arms                 for each policy also the share of page time that was fresh, as measured by its refreshes
+    arms                 for each policy also the share of its pages' time with a fresh copy, by its refreshes
 
 All probabilities are corrected by the results of refreshes (`freshness/recalibration.py`).
 
@@ -44,7 +44,7 @@ class _Arm(msgspec.Struct):
     fresh_spans: float = 0.0
 
     def note(self, span: float, part: float, changed: bool) -> None:
-        """Add a refresh after `span` (importance times time), of which the copy was current for `part`."""
+        """Add a refresh after `span` (importance times time); during `part` of it the copy was current."""
         fresh = span * part
         self.refreshes += 1
         self.changed += changed
@@ -55,7 +55,7 @@ class _Arm(msgspec.Struct):
         self.fresh_spans += fresh * span
 
     def seen(self) -> tuple[float, float]:
-        """Return (share of page time that was fresh, its standard error): a ratio of sums (Cochran 1977, section 6.4)."""
+        """Return (share of time with a fresh copy, standard error): a ratio of sums (Cochran 1977, section 6.4)."""
         ratio = self.fresh / self.spans
         left = self.fresh_fresh - 2.0 * ratio * self.fresh_spans + ratio * ratio * self.spans_spans
         return ratio, math.sqrt(max(left, 0.0)) / self.spans
@@ -75,7 +75,7 @@ class Expectation:
         self.recalibration = Recalibration()
 
     def ended(self, known: PageView, result: RefreshOutcome, then: float) -> None:
-        """Record the refresh of a page at `then` (on the schedule's clock); `known` is the page before it."""
+        """Record the refresh of a page at `then` (on the schedule's clock); `known` is the page before the refresh."""
         self.results[result.name.lower()] += 1
         if result > RefreshOutcome.CHANGED:
             return
@@ -132,7 +132,7 @@ class Expectation:
         return found
 
     def _gain_of_more(self, weights: np.ndarray) -> dict[str, float]:
-        """Return the gain in freshness of `MORE_RATE` more rate at present; {} if the level is not such a gain."""
+        """Return the gain in freshness if the rate rose by `MORE_RATE`; {} if the level is not a gain in freshness."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
         whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0

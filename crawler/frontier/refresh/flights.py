@@ -66,7 +66,7 @@ class Flights:
     """The pages in flight, the effects of their results, and the rows that belong to pages.
 
     `held`: page -> (its signals before the flight, whether it was removed since). `away`: the number of pages
-    that are gone, moved or denied. `takes`: flights begun.
+    that are gone, moved or denied. `takes`: the number of flights begun.
     """
 
     def __init__(
@@ -212,8 +212,8 @@ class Flights:
     ) -> cython.void:
         """Postpone a page that failed or is away; the wait doubles each time.
 
-        Pages that are away wait long enough that together they get at most `_GONE_SHARE` of the fetches: few of them
-        come back: 0.4 % in each doubling of the time since they disappeared.
+        Pages that are away wait so long that together they get at most `_GONE_SHARE` of the fetches, because few of
+        them come back: 0.4 % in each doubling of the time since they disappeared.
         """
         state: cython.uint = self.tables.states[page]
         wanted: cython.uint = FAILED if failed else AWAY

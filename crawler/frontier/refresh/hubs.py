@@ -2,10 +2,10 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """Hubs: pages that have shown new pages, with the number of pages found.
 
-Any page may become a hub; few do. A page gets a row here with its first credit: the number of new pages found through it
-and the time for which it was watched, both with exponential decay (`freshness/discovery.py`). A column of row numbers,
-4 bytes per page, is created with the first credit of the crawl. A hand moves over the rows; because a schedule has few
-hubs, each is checked often.
+Any page may become a hub; few do. A page gets a row here with its first credit: the number of new pages found through
+the hub and the time for which the hub was watched, both with exponential decay (`freshness/discovery.py`). A column
+of row numbers, 4 bytes per page, is created with the first credit of the crawl. A hand moves over the rows; because a
+schedule has few hubs, each is checked often.
 
 Cython pure-Python mode; attributes in `hubs.pxd`.
 """
@@ -28,7 +28,7 @@ _DAY = cython.declare(cython.double, 86_400.0)
 
 @cython.cclass
 class Hubs:
-    """Rows of hubs, by the schedule's page numbers."""
+    """The rows of hubs, which are found by the schedule's page numbers."""
 
     def __init__(self) -> None:
         self._columns = [Column(np.dtype("i4")), Column(HUB_KIND)]

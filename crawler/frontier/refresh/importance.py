@@ -16,7 +16,7 @@ from crawler.errors import ConfigError
 from crawler.frontier.refresh.settings import DAY
 from crawler.records import PageRecord
 
-VALUES_MAX = 1_000_000  # lines of an importance file, about 100 bytes each in memory
+VALUES_MAX = 1_000_000  # maximum number of lines of an importance file, about 100 bytes each in memory
 VALUE_MAX = 1e12
 
 

@@ -28,11 +28,15 @@ else:
 
 
 # The size of one step; each constant keeps a schedule from being too slow or from overshooting.
-_STEP_OF_ONE = cython.declare(cython.double, 0.25)  # for a level with few pages: its step times their number
+_STEP_OF_ONE = cython.declare(cython.double, 0.25)  # the step of a level with few pages is this / pages
 _SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 _STEP_MAX = cython.declare(cython.double, 0.05)
-_FAR = cython.declare(cython.double, 20.0)  # steps if a page's value is e times the level, or 1/e of it
-_FAR_MAX = cython.declare(cython.double, 32.0)  # maximum steps at once for a page far from the level
+_FAR = cython.declare(
+    cython.double, 20.0
+)  # number of steps if a page's value is e times the level, or 1/e of it
+_FAR_MAX = cython.declare(
+    cython.double, 32.0
+)  # maximum number of steps at once for a page far from the level
 _RUN_MAX = cython.declare(cython.int, 4)  # maximum doublings of the step in a long run to one side
 _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small host's own level
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
@@ -47,7 +51,9 @@ _IDLE_SHARE = cython.declare(cython.double, 0.25)
 _IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one take in a host's mean idle share
 # Beyond that idle share, a host's own level falls faster by this factor.
 _IDLE_STEP = cython.declare(cython.double, 16.0)
-_TICK_TAKES = cython.declare(cython.double, 1000.0)  # takes over which the time between takes is averaged
+_TICK_TAKES = cython.declare(
+    cython.double, 1000.0
+)  # number of takes over which the time between takes is averaged
 _PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
 _SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes
 _LEVEL_MIN = cython.declare(cython.double, 1e-200)
@@ -123,8 +129,9 @@ class LevelController:
     def adjust(self, before: cython.double, after: cython.double) -> cython.void:
         """Adjust the level to new importances mu; the sum of their square roots was `before` and is now `after`.
 
-        If all pages are fetched often, the rate is the sum of sqrt(mu Delta / (2 level)). At a given rate, the level is
-        thus proportional to the square of that sum. Steps alone would take a thousand fetches for a jump by 1e6.
+        If all pages are fetched often, the rate is the sum of sqrt(mu Delta / (2 level)). At a given rate, the level
+        is thus proportional to the square of that sum. Steps alone would take a thousand fetches for a jump by a
+        factor of 1e6.
         """
         if not self.unknown and before > 0.0 and after > 0.0:
             self.level = min(max(self.level * (after / before) ** 2, _LEVEL_MIN), _LEVEL_MAX)
@@ -144,7 +151,7 @@ class LevelController:
         """Adjust the levels by a page that is taken now.
 
         The page was due at `deadline`, because of a signal if `jumped`, and its value is `worth` times its
-        host's level. `tick` and `gap` are the times since the last take, and the last take of this host.
+        host's level. `tick` is the time since the last take, `gap` the time since the last take of this host.
         """
         ready: cython.double = self.tables.host_rows[host].ready
         above: cython.double = worth * self.tables.host_rows[host].boost  # value / common level
@@ -190,7 +197,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
-        """Move the host's own level one step; over the crawls until its keys follow, the steps add up to about one."""
+        """Move the host's own level one step; until the keys of its pages follow, the steps add up to about 1."""
         run: cython.int = self.tables.host_rows[host].run
         run = run + side if run * side > 0 else side
         self.tables.host_rows[host].run = run

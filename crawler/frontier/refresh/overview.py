@@ -82,7 +82,7 @@ class Overview:
         return self.learning.rates.crawl_mean
 
     def due_at(self, page: int, now: float) -> float:
-        """Return when the page's value reaches the level of its host at present; infinite if never."""
+        """Return the instant at which the page's value reaches its host's present level; infinite if it never does."""
         self.flights.require_page(page)
         check_instant(now)
         host: cython.int = self.tables.owner(page)
@@ -178,7 +178,7 @@ class Overview:
         )
 
     def quality(self, host: int) -> tuple[list[float], list[float], float]:
-        """Return for a host's pages: (signals judged, precision) by source, and the recall over all sources."""
+        """Return a host's signal quality: (signals judged, precision) by source, and the recall over all sources."""
         self.flights.require_host(host)
         quality = self.learning.quality
         heard = [float(each) for each in quality.all_signals[host]]

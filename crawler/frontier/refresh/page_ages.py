@@ -77,7 +77,7 @@ class PageAges:
     def heed_source(
         self, fingerprint: int, news: Sequence[int], source: int, now: float, batch: Batch
     ) -> None:
-        """Set the reading interval of a source from the pages it has just listed; without a gain, treat it as a page."""
+        """Set the reading interval of a source by the pages just listed; without a gain, treat it as any other page."""
         page = self._schedule.find(fingerprint)
         record = self._record(fingerprint) if page >= 0 else None
         if record is None or not self.is_read_by_value(record):

@@ -41,7 +41,7 @@ SLICE = cython.declare(cython.Py_ssize_t, 64)  # queued changes processed during
 _SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
 # Maximum share of the fetches that goes to pages which signals recall.
 _RECALL_SHARE = cython.declare(cython.double, 0.01)
-_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the one count for all sources
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the count if all sources share one
 
 
 @cython.cclass
@@ -170,10 +170,10 @@ class Signals:
     def _recall(
         self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
     ) -> cython.void:
-        """Retry a page that is away as soon as one that failed, if the source of the signal is used.
+        """If the source of the signal is used, retry a page that is away as early as a page that failed.
 
-        Its wait doubles each time, and such fetches are about `_RECALL_SHARE` of all at most, since a gone page teaches
-        nothing about the source.
+        The wait doubles each time. Such fetches are limited to about `_RECALL_SHARE` of all fetches, since a gone
+        page teaches nothing about the source.
         """
         times: cython.int = self.tables.states[page] // DOUBLING
         due: cython.double = max(now, self.tables.crawled[page] + self.queues.retry_age * (1 << times))

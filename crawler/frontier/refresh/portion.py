@@ -1,4 +1,4 @@
-"""The part of the rate for known pages: relative to new URLs, and to the known pages of other processes.
+"""The part of the rate that the known pages of this process get, beside new URLs and the other processes.
 
 `share` divides the fetches of this process (`frontier/share.py`); `balance` brings all processes to one level
 (`rate_balancing.py`). The price of a known page is the level of the schedule.
@@ -28,8 +28,8 @@ def share_of(config: RefreshConfig) -> float | Literal["auto"]:
 class Portion:
     """Sets the rate of a schedule.
 
-    `known` is this process's part of the total rate for known pages. `busy` is the share of the time in which its rate
-    held it back. `endless` says that the purpose of the crawl is to refresh known pages.
+    `known` is this process's part of the total rate for known pages. `busy` is the share of the time in which the
+    rate held this process back. `endless` says that the purpose of the crawl is to refresh known pages.
 
     Args:
         rate: fetches per second of this process, all for refresh; 0 = not known.
@@ -59,7 +59,7 @@ class Portion:
         self.set_rate(rate)
 
     def set_rate(self, rate: float) -> None:
-        """Set the refresh rate of an endless crawl to the whole rate of this process; 0 sets nothing."""
+        """Set the refresh rate of an endless crawl to the whole rate of this process; a rate of 0 changes nothing."""
         if self.endless and rate:
             self._schedule.rate = self._clock.ours(rate)
 
@@ -72,7 +72,7 @@ class Portion:
             self.set_rate(known * rate)
 
     def exchange_levels(self, reports: Mapping[str, LevelReport], waited: float, now: float) -> LevelReport:
-        """Update the tilt from the level reports of all processes; return the report of this one.
+        """Update the tilt from the level reports of all processes; return the report of this process.
 
         `waited`: total seconds so far in which only the rate kept this process from starting requests.
         """
@@ -96,7 +96,7 @@ class Portion:
         """Return the value of fetching a URL for the first time: its importance divided by the mean change rate.
 
         This is the ceiling of a page with the mean change rate, because no copy is as stale as a missing one.
-        `importance` is that of the URL relative to a known page's, 0 .. 1.
+        `importance` is the importance of the URL relative to a known page, 0 to 1.
         """
         rate = self._schedule.overview.mean_rate
         weight = self._config.new_page_weight or 1.0

@@ -17,9 +17,9 @@ checked: its offset and its value are recomputed. If its key was too early, the 
 key, and the next entry is checked. Even a page that is worth the level is taken only with a correct key; otherwise
 the host with the largest offset would always go first.
 
-*Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is
-its key (`Deadlines.due_by_worth`). The order is therefore that of Algorithm 1 even while many pages are due:
-after a start, a pause, or a jump of the level.
+*Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is its key
+(`Deadlines.due_by_worth`). The order therefore follows Algorithm 1 even while many pages are due, as after a restart,
+a pause, or a jump of the level.
 
 *Bounded work.* A look corrects at most CHECKS_MAX keys and releases at most RELEASES_MAX waiting hosts and
 pages; the next look continues. After the level has moved far, a sweep recomputes the keys of all pages,
@@ -59,7 +59,9 @@ else:
         Tables,
     )
 
-_RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)  # hosts or pages released by one look
+_RELEASES_MAX = cython.declare(
+    cython.Py_ssize_t, 64
+)  # maximum number of hosts or pages that one look releases
 _SWEEP_FROM = cython.declare(cython.double, 0.7)  # the ratio of levels that starts a sweep of the keys
 # Error of a key, relative to the age at which its page is due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
@@ -211,7 +213,7 @@ class Queues:
         state: cython.uint = self.tables.states[page]
         if state & (HELD | WITHHELD | EXPLORED | FAILED | AWAY):
             return
-        if now - self.tables.crawled[page] < self.tables.min_age(page):  # its bounds have changed
+        if now - self.tables.crawled[page] < self.tables.min_age(page):  # the page's age bounds have changed
             self.leave(page, now)
             self.place(page, now)
             return
@@ -314,7 +316,7 @@ class Queues:
         self.tables.host_rows[host].place = place
 
     def _check(self, held: dict[int, tuple[int, bool]]) -> None:
-        """Assert that every page, directory and host is in one place, the right one; `held` as in the schedule."""
+        """Assert that every page, directory and host is in the one place where it belongs; `held`: as in the schedule."""
         pages, directories = set(self.tables.pages._check()), set(self.tables.directories._check())
         hosts = set(self.tables.hosts._check())
         flying = {page for page, (_, removed) in held.items() if not removed}

@@ -30,7 +30,7 @@ SMOOTHING = 0.02  # part of the mean time between two crawls over which the repo
 
 
 class LevelReport(msgspec.Struct, frozen=True, array_like=True):
-    """The message of a process to its peers; `busy`: it has work that need not wait."""
+    """The message of a process to its peers; `busy` is True if the process has work that need not wait."""
 
     level: float
     weight: float
@@ -43,7 +43,7 @@ class Balance:
     def __init__(self, name: str, tilt: float = 1.0) -> None:
         self.name = name
         self.tilt = _bounded(tilt)
-        self._told = 0.0  # smoothed ln level
+        self._told = 0.0  # the smoothed logarithm of the level
         self._known = False
         self._at = -math.inf
 
@@ -57,7 +57,7 @@ class Balance:
         return LevelReport(math.exp(self._told), pages * self.tilt, busy)
 
     def renew(self, reports: Mapping[str, LevelReport], elapsed: float, revisit: float) -> float:
-        """Return the tilt after an exchange of `reports` (including its own), `elapsed` after the last exchange."""
+        """Return the tilt after an exchange of `reports` (with its own report), `elapsed` after the last exchange."""
         usable = {name: report for name, report in reports.items() if _sane(report)}
         if self.name in usable and len(usable) > 1:
             step = min(STEP * max(elapsed, 0.0) / revisit, STEP_MAX)
@@ -66,7 +66,7 @@ class Balance:
 
 
 def lead(reports: Mapping[str, LevelReport], name: str) -> float:
-    """Return how far the ln level of `name` exceeds the mean of the busy processes; IDLE if it is not busy."""
+    """Return how far the ln level of the process `name` exceeds the mean of the busy ones; IDLE if it is not busy."""
     own = reports[name]
     if not own.busy:
         return IDLE
@@ -84,7 +84,7 @@ def portions(
     Args:
         discovery, refresh: its parts, 0 to 1, of the total for new and for known pages.
         share: share of the rate for known pages if some process has new pages, too.
-        work, pages: whether any process has new pages to fetch, or known pages.
+        work, pages: whether any process has new pages to fetch; whether any has known pages.
     """
     known = 0.0 if not pages else share if work else 1.0
     return (1.0 - known) * discovery, known * refresh

@@ -18,13 +18,13 @@ from crawler.frontier.refresh.settings import PageView
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.records import LinkFlag, PageRecord
 
-AHEAD_MAX = 1000  # maximum number of requested pages in the queue
+AHEAD_MAX = 1000  # maximum number of requested pages that are not under way yet
 AHEAD_LOOKS = 8  # number of requested pages examined per call
 _REFRESH = LinkFlag.REFRESH
 
 
 class RefetchClaims:
-    """Gives out known pages; `held` maps the fingerprints of pages under way to their state before."""
+    """Gives out known pages; `held` maps the fingerprints of pages under way to their state before the refetch."""
 
     def __init__(
         self, schedule: Schedule | Arms, clock: SiteClock, record: Callable[[int], PageRecord | None]
@@ -113,12 +113,12 @@ class RefetchClaims:
             self._ahead.remove(refetch.fingerprint)
 
     def give_back(self, refetch: Refetch, now: float, ready: float) -> None:
-        """End a page that was not fetched; its host may be requested from `ready` on."""
+        """Return a page that was not fetched to the schedule; its host may be requested from `ready` on."""
         if self.held.pop(refetch.fingerprint, None) is not None:
             self._schedule.give_back(refetch.page, self._clock.at(now), self._clock.at(ready))
 
     def end(self, fingerprint: int) -> PageView | None:
-        """End a page under way; return its state before the refetch, or None if it was not under way."""
+        """End the refetch of a page; return the page's state before it, or None if the page was not under way."""
         return self.held.pop(fingerprint, None)
 
     # -- hosts that may not be requested

@@ -40,7 +40,7 @@ _FAILURES = frozenset(
 
 
 def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> RefreshOutcome:
-    """Return the result of an outcome for the schedule; `stored`: its copy is kept (no noarchive)."""
+    """Return the result of an outcome for the schedule; `stored`: the copy is kept (no noarchive)."""
     if outcome in _SHOWN:
         if not stored:
             return RefreshOutcome.DENIED
@@ -53,7 +53,7 @@ def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> Refr
 
 
 def is_fit(record: PageRecord) -> bool:
-    """Return whether the page has a copy to keep fresh that a plain GET can renew."""
+    """Return whether the page has a copy that is to be kept fresh and that a plain GET can renew."""
     return record.state is PageState.STORED and not record.noarchive and not record.flags & _NEVER_REFRESHED
 
 
@@ -112,7 +112,8 @@ class RefetchOutcomes:
     ) -> None:
         """Add a page fetched for the first time to the schedule; its site and directory learn nothing from that.
 
-        `news`: a refetch of a known page had shown its URL, and it is not a redirect or a duplicate.
+        `news` is True if a refetch of a known page had shown the page's URL, and the page is neither a redirect nor a
+        duplicate.
         """
         born = self._births.take(fingerprint, batch)
         if news:
@@ -191,7 +192,7 @@ class RefetchOutcomes:
         return True
 
     def renew_importance(self, fingerprints: Iterable[int], now: float, batch: Batch) -> int:
-        """Set the importance of pages to their present requests, stored with `batch`; return the number of known ones."""
+        """Set the importance of pages from their present requests, stored with `batch`; return how many are known."""
         weighed = 0
         for fingerprint in fingerprints:
             page = self._schedule.find(fingerprint)

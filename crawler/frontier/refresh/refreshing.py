@@ -42,7 +42,7 @@ _ADOPTED_AT_ONCE = 1024
 
 
 def settings_of(config: RefreshConfig, policy: str = "") -> Settings:
-    """Return the schedule's settings from the configuration, or those of an arm with its `policy`."""
+    """Return the settings of the schedule, or of the arm with this `policy`, from the configuration."""
     same = (
         "neighbourhood", "pooling", "explore", "min_age", "discard_window", "clock_min",
         "clock_max", "first_interval", "retry_age", "gone_age", "new_page_weight", "discovery_share_max",
@@ -70,7 +70,7 @@ class Refresh:
         hash: keyed hash of bytes, 64 bits.
         fingerprint: maps a URL in request form to its fingerprint.
         host_key: (host name, fingerprint of one of its URLs) -> key of the host.
-        importance: of pages, in requests per day; by default as configured.
+        importance: the importance of pages, in requests per day; by default as configured.
         overrides: minimum and maximum ages for parts of the web.
         rate: fetches per second of this process, all for refresh; 0 = not known.
         name: the name of this process among those that share the rate.

@@ -281,7 +281,7 @@ class Schedule:
         self._queues.reschedule(page, now)
 
     def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
-        """Set bounds of this page's age that replace the settings' bounds from its next crawl on.
+        """Set age bounds of this page; from its next crawl on, they replace the bounds of the settings.
 
         Raises:
             ValueError: more than 255 different pairs, or bounds that contradict each other.
@@ -362,7 +362,7 @@ class Schedule:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def claim_next(self, now: cython.double) -> cython.int:
-        """Return the page of `peek`, after `acquire`."""
+        """Acquire the page that `peek` returns, and return it; -1 if there is none."""
         page: cython.int = self.peek(now)
         if page >= 0:
             self._flights.begin(page, now)

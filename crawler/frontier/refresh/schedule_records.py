@@ -37,7 +37,7 @@ class Records:
         self.learning.restore_bias(*sums)
 
     def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
-        """Return fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
+        """Return a page's fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
         self.flights.require_page(page)
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
         state: cython.uint = self.tables.states[page] if self.tables.states[page] & (AWAY | FAILED) else 0

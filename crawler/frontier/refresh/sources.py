@@ -1,8 +1,8 @@
 """The value of rereading a source of signals (a sitemap, a feed, a listing).
 
-A reading costs one request, whose price is the level L. Its signals save fetches of the pages that it lists: they
-are refreshed when they have changed, not when their turn comes. For a page with importance mu, change rate D and
-signals of precision p, the value gained per time is at most the maximum over T of
+A reading costs one request, whose price is the level L. Its signals save fetches of the pages that it lists: those
+pages are refreshed when they have changed, not when their turn comes. For a page with importance mu, change rate D
+and signals of precision p, the value gained per time is at most the maximum over T of
 
     g(T) = mu ((1 - exp(-(a+c) T))/(a+c) - L/mu) / ((1 - exp(-c T))/c)     a = 0, c = D/p
 
@@ -37,7 +37,7 @@ from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
 SOURCES_MAX = (
-    100_000  # sources with sums, about 150 bytes each; when full, the least recently read are dropped
+    100_000  # number of sources with sums, 150 bytes each; above it, the least recently read are dropped
 )
 TOLD_MAX = 256  # number of pages of a reading that are examined; a longer reading is sampled evenly
 FADE = 0.7  # factor on the sums, per reading
@@ -51,7 +51,7 @@ Column = NDArray[np.float64]
 
 
 class Announced(msgspec.Struct, frozen=True):
-    """The result of a reading: importance and change rate of a sample of the `count` pages it lists."""
+    """The result of a reading: importance and change rate of a sample of the `count` listed pages."""
 
     importance: Sequence[float]
     rate: Sequence[float]
@@ -152,7 +152,7 @@ class Readings:
 
 
 def ages(interval: float, least: float, most: float) -> tuple[float, float]:
-    """Return (min_age, max_age) for a page to be read about every `interval` or more often, within the bounds."""
+    """Return (min_age, max_age), within the bounds, for a page that is to be read every `interval` or more often."""
     if interval == math.inf:
         return least, most
     octaves = min(max(math.log2(max(interval, 1.0) / DAY), -8.0), 16.0)

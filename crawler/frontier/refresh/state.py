@@ -12,9 +12,9 @@
                         (`freshness/learning.py`)
     m/tilt              the weight of a page of this process relative to those of others (`rate_balancing.py`)
 
-Keys are 8 bytes, big-endian; the first two are the bucket. Records of a fetch are written with the group that
-ends it, pages that only a signal touched with the next group. Deadlines are not stored: they are computed from
-the records on opening.
+Keys are 8 bytes, big-endian; the first two are the bucket. Records of a fetch are written with the group that ends
+the fetch; records of pages that only a signal touched, with the next group. Deadlines are not stored: they are
+computed from the records on opening.
 """
 
 import struct
@@ -76,7 +76,7 @@ def stage_recalibration(recalibration: Recalibration, batch: Batch) -> None:
 
 
 def stored_recalibration(store: KeyValue) -> Recalibration:
-    """Return the stored correction of P[fresh]; none if it was never stored, or by an earlier version."""
+    """Return the stored correction of P[fresh]; an initial one, without effect, if none was ever stored."""
     value = store.get(keys.REFRESH_HAZARD)
     if value is None:
         return Recalibration()
@@ -131,7 +131,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     """Load all stored records into an empty schedule.
 
     Instants in the future come from a clock that was ahead. They count as `now`, and the time watched is
-    shortened by as much; otherwise no such page would be fetched again until the clock has passed them.
+    shortened by as much; otherwise such a page would not be fetched again until the clock has passed its instant.
 
     Raises:
         DamageError: a record is damaged.

@@ -38,14 +38,14 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 _UNIT = cython.declare(cython.uint, 32768)  # the code for importance 1
 AGES_MAX = 256
 
-# States of a page, a sum of these; the upper bits count the doublings of its wait.
+# The state of a page is a sum of these flags; its upper bits count the doublings of the page's wait.
 EXPLORED = 1  # made due by exploration
 AWAY = 2  # gone, moved or denied: retried rarely
 FAILED = 4
 HELD = 8  # in flight; also set for a free row
 WITHHELD = 16  # must not be fetched yet
 DOUBLING = 32
-JUMPED = 32  # made due by a signal; only if neither failed nor away
+JUMPED = 32  # made due by a signal; never set for a page that failed or is away
 LOW_BITS = 31
 
 # The heap that holds a host.
@@ -78,8 +78,8 @@ class Tables:
 
     Args:
         learning: uses the same numbers for its directories and sites as these tables for directories and hosts.
-        min_age, max_age: for all pages except those with bounds of their own.
-        first_interval: for the policy `interval`; 0 for all others.
+        min_age, max_age: the age bounds of all pages without bounds of their own.
+        first_interval: the first interval under the policy `interval`; 0 under all other policies.
         seed: for the heaps' random paths, which affect no decision.
     """
 
@@ -113,7 +113,7 @@ class Tables:
     def new_page(
         self, fingerprint: cython.ulonglong, host_key: cython.ulonglong, directory_key: cython.ulonglong
     ) -> cython.int:
-        """Return the number of a new page; RuntimeError if its directory belongs to another host."""
+        """Return the number of a new page; raise RuntimeError if its directory belongs to another host."""
         host: cython.int = self.host(host_key)
         directory: cython.int = self.directories.find(directory_key)
         if directory < 0:
@@ -275,7 +275,7 @@ class Tables:
         self.set_importance(page, p.importance)
 
     def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
-        """Set a page's own age bounds; ValueError: more than 255 different pairs."""
+        """Set a page's own age bounds; raise ValueError if there would be more than 255 different pairs."""
         pair = (min_age, max_age)
         if pair not in self._ages:
             if len(self._ages) == AGES_MAX:

@@ -36,13 +36,13 @@ q / (q + (1-q) L), where q is the share of lies and L the likelihood of the same
 showed a change; a tenth of that if the new answer's date is older than the 304, and 0 if it is newer.
 
 Some requests are *plain*, to find lies. At the usual share of lies, this is the request after `same_answers_max`
-answers 304 in a row; with more proofs the number grows up to fourfold, with more lies it shrinks. A signal
-divides it by `same_answers_max`. A 304 that carries other validators than the copy's is followed by a plain
-request. While a pattern has never shown a change, its requests number `check_every`, twice as many, four times
-as many and so on are plain.
+answers 304 in a row; with more proofs the number grows up to fourfold, with more lies it shrinks. A signal divides
+that number by `same_answers_max`. A 304 that carries other validators than the copy's is followed by a plain request.
+While a pattern has never shown a change, its requests with the numbers `check_every` times 1, 2, 4, 8 and so on are
+plain.
 
-Counts are stored by host (`b/`) and survive a restart, for crawls that run once a day. The state of single
-pages is lost then; the next check of the page restores it.
+Counts are stored by host (`b/`) and survive a restart, for crawls that run once a day. A restart loses the states of
+single pages; the next check of a page restores its state.
 """
 
 from collections.abc import Iterable
@@ -58,8 +58,8 @@ from crawler.records import UNDECODABLE, Outcome, PageRecord, PageState
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-PATTERNS_MAX = 32  # patterns per host
-# Kept in memory, about 300 bytes each; when full, the least recently requested hosts are dropped.
+PATTERNS_MAX = 32  # number of patterns per host
+# Number of hosts in memory, about 300 bytes each; above it, the least recently requested hosts are dropped.
 HOSTS_MAX, CELLS_MAX = (50_000, 100_000)
 PAGES_MAX = 100_000  # number of pages kept that lied or are in doubt
 COUNT_MAX = (
@@ -67,7 +67,7 @@ COUNT_MAX = (
 )
 WEIGHT = 10.0  # pseudo counts of a prior; also the maximum number of counts that one pattern adds to the crawl's prior
 CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
-LIES_USUAL = 0.05  # share of the changes, before anything is learned
+LIES_USUAL = 0.05  # assumed share of lies, before anything is learned
 LIES_MAX = 0.2  # above this share, 304 answers cost more refreshes than they save bodies
 TRUST_MAX = 4.0  # maximum factor by which proofs raise `same_answers_max`
 TRIAL_EVERY = 16
@@ -93,7 +93,7 @@ class Trust(msgspec.Struct, gc=False, array_like=True):
     lies: float = 0.0
     saved: float = 0.0
     wasted: float = 0.0
-    asked: int = 0  # requests while no change was shown
+    asked: int = 0  # number of requests while the pattern had shown no change
 
     def __post_init__(self) -> None:
         counts = (self.shown, self.lies, self.saved, self.wasted)
@@ -125,7 +125,7 @@ class _Host(msgspec.Struct):
 
 
 class _Page(msgspec.Struct, gc=False):
-    """The state of a page that lied `times`: the kinds that are not sent, for a number of requests and until an instant.
+    """The state of a page that lied `times` times: the kinds not sent for some requests, and until an instant.
 
     `doubted`: its last answers were 304 with validators that differ from those of its copy; it holds the copy's
     validators.
@@ -224,7 +224,7 @@ class Validators:
     def _without_waste(
         self, host: _Host, kinds: tuple[ValidatorKind, ...], pattern: str
     ) -> tuple[ValidatorKind, ...]:
-        """Leave out the ETag if it produces no 304 and the date may."""
+        """Leave out the ETag if it produces no 304 answers but the date may."""
         if len(kinds) < 2:
             return kinds
         tag, date = (self._trust(host, kind, pattern).wasted_share for kind in kinds)
@@ -357,7 +357,7 @@ class Validators:
         self._crawl[kind][1] += part * lies
 
     def _bar(self, fingerprint: int, kinds: Iterable[ValidatorKind], now: float) -> None:
-        """Stop sending the validators that lied for a page, for a while."""
+        """For a while, do not send those validators of a page that lied."""
         self.lies += 1
         page = self._page(fingerprint)
         for kind in kinds:

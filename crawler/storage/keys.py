@@ -124,14 +124,14 @@ FRONTIER = b"m/frontier"  # last sequence number, parked URLs by rule, limits, l
 WAITING_WHOLE = b"m/waiting"  # present while y/ has an entry for each key of t/
 REFRESH_LEVEL = b"m/refresh"  # the level that the refresh schedule last found
 REFRESH_REVISIT = b"m/revisit"  # the mean time between two crawls of a page
-REFRESH_TILT = b"m/tilt"  # weight of the process's pages relative to those of other processes
+REFRESH_TILT = b"m/tilt"  # weight of the pages of this process, relative to pages of other processes
 REFRESH_HAZARD = b"m/hazard"  # correction of P[fresh]
 REFRESH_BIAS = b"m/bias"  # correction of P[fresh] by the rates with which neighbourhoods are compared
 SCOPE_STATE = b"m/scope"  # the scope of the seeds and their redirects
-EQUIVALENCES = b"m/equivalences"  # authorities proven to be two names of one site
+EQUIVALENCES = b"m/equivalences"  # pairs of authorities that are proven to be names of one site
 RUN = b"m/run"  # the current run, and the counters as they were when it began
 INCARNATION = b"m/incarnation"  # number of the latest start among peers
-OUTBOX_STATE = b"m/outbox/"  # this key is followed by a peer: epoch and numbers of its outbox
+OUTBOX_STATE = b"m/outbox/"  # followed by the name of a peer: epoch and numbers of the outbox for it
 
 METAS: Mapping[bytes, Family] = {
     CLEAN: Family(CLEAN, "process", Travel.ANEW, sealed=False),

@@ -73,7 +73,7 @@ def _queued(store: KeyValue) -> set[int]:
 
 
 def _span_scope(stages: Stages) -> None:
-    """Rebuild a scope that was lost with the store: from the seeds, their hosts and their redirects.
+    """Rebuild the scope from the seeds, their hosts and their redirects if it was lost with the store.
 
     Without a scope every link of a stored page would be out of scope.
     """

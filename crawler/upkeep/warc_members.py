@@ -1,8 +1,8 @@
 """Read the gzip members of a WARC file that may be damaged: the intact ones, and the gaps between them.
 
-An empty record of the same length replaces a broken one, so all others keep their
-offsets. A gap of a few bytes is too small for an empty record: then the next record is
-replaced too, and its page is fetched again.
+An empty record of the same length replaces a broken record, so all other records keep
+their offsets. If a gap of a few bytes is too small for an empty record, the next record
+is replaced too, and its page is fetched again.
 """
 
 import mmap
@@ -19,7 +19,7 @@ _MEMBER = re.compile(rb"\x1f\x8b\x08")
 
 
 def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.Record | None]]:
-    """Yield (offset, length, record) of each member up to `end`. Broken ones are blanked and synced, with None as record.
+    """Yield (offset, length, record) of each member up to `end`. A broken one is blanked, synced, and yielded with None.
 
     Stop before `end` if no whole member follows.
     """

@@ -1,8 +1,8 @@
 """Content-Usage, as a header and in robots.txt (draft-ietf-aipref-attach, draft-ietf-aipref-vocab).
 
 The value is a dictionary of structured fields (RFC 9651, 3.2): keys are case-sensitive, the last of equal keys
-counts, parameters are ignored. Values other than the tokens `y` and `n` have no meaning. If the dictionary cannot be parsed,
-every use is unknown. Several header lines are one dictionary (RFC 9651, 4.2).
+counts, parameters are ignored. Values other than the tokens `y` and `n` have no meaning. If the dictionary cannot be
+parsed, every use is unknown. Several header lines are one dictionary (RFC 9651, 4.2).
 
     Content-Usage: train-ai=n, search=y          header
     Content-Usage: /archive/ train-ai=n          robots.txt, in a group; the path may be absent

@@ -42,7 +42,7 @@ def in_plain(store: KeyValue, fingerprint: int, copy: Capture | PageRecord) -> d
 
 
 def header_text(consent: dict[str, Any]) -> str:
-    """Return the value of the field `X-Consent`: the answers, the receipt, and the id of the key that signed the request."""
+    """Return the value of the field `X-Consent`: the answers, the receipt, and the id of the request's key."""
     answers = ", ".join(f"{use.replace('_', '-')}={consent[use]}" for use in USES)
     key = f"; key={consent['key_id']}" if consent["key_id"] else ""
     return f"{answers}; receipt={consent['receipt']}{key}"

@@ -69,8 +69,8 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
     `site` is the digest of the `SiteStatements`. `rule` is the line of robots.txt that decided about the fetch, ""
     for none. `fields` and `metas` are header fields and meta elements of the page, `deciding` the statements of the
-    host that apply to the page, as (source, raw text). `complete` is False if some statement could not be read, so that the
-    uses that it might have refused are not allowed. `key_id` names the key that signed the request, "" if it was
+    host that apply to the page, as (source, raw text). `complete` is False if some statement could not be read, so that
+    the uses that it might have refused are not allowed. `key_id` names the key that signed the request, "" if it was
     not signed.
     """
 

@@ -64,7 +64,7 @@ class RslLicense(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RslContent(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One content element: the paths to which it applies, the licence server that issues tokens, and the licences offered."""
+    """One content element: the paths to which it applies, the server that issues tokens, and the licences offered."""
 
     url: str
     server: str = ""
@@ -112,7 +112,7 @@ def terms_for(documents: Iterable[RslDocument], url: str) -> RslTerms:
 
 
 def terms_paths(document: RslDocument, authority: str) -> list[str]:
-    """Return the path patterns of those content elements of a document that are about an authority ("scheme://host[:port]")."""
+    """Return the path patterns of a document's content elements that are about an authority ("scheme://host[:port]")."""
     _, _, name = authority.partition("://")
     return [path for each in document.contents if (path := _path(each.url, name)) is not None]
 

@@ -75,12 +75,12 @@ class Stamping:
     def stamp(
         self, fetch: Fetch, fingerprint: int, extracted: Extracted | None, before: bytes | None, batch: Batch
     ) -> ReceiptStamp:
-        """Return the digest of an answer's receipt; put into the batch those parts of the receipt that the store lacks.
+        """Return the stamp of an answer's receipt; put into the batch those parts of the receipt that the store lacks.
 
         Call this in the order of the commits. A call takes about 10 us.
 
         Args:
-            before: the receipt of the copy that the answer repeats, b"" if the copy has none; None if there is no such copy.
+            before: the receipt of the copy that the answer repeats, b"" if it has no receipt; None if there is no copy.
         """
         site = self.book.noted(fetch.site, authority(fetch.url))
         earlier = None if before is None else self._earlier(fingerprint, before)

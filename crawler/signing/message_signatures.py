@@ -23,7 +23,7 @@ _KEY_ID = re.compile(rb'\r\nSignature-Input:[^\r\n]*;keyid="([^"\r\n]*)"')
 
 
 def parameters(components: Iterable[Component], values: Iterable[Parameter]) -> str:
-    """Return the covered components and the parameters of a signature in the form that Signature-Input has (RFC 9421, 2.3)."""
+    """Return the covered components and the parameters of a signature in Signature-Input's form (RFC 9421, 2.3)."""
     covered = " ".join(identifier for identifier, _ in components)
     own = "".join(
         f";{name}={value}" if type(value) is int else f';{name}="{value}"' for name, value in values

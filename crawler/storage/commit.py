@@ -202,7 +202,7 @@ class CommitPoint:
             yield
 
     def step(self, *, heavy: bool = True) -> bool:
-        """Make queued changes up to the next pause; return False if all are made. If not `heavy`, start no heavy change."""
+        """Make queued changes up to the next pause; return False if all are made. Unless `heavy`, start no heavy one."""
         if self._making is None:
             if not self._queue and not (heavy and self._heavy):
                 return False

@@ -3,8 +3,8 @@
     pages.jsonl   pages.jsonl.1   pages.jsonl.2 ...     the newest lines are in the file without a number
 
 A file is rotated when it would exceed a size, or when its first line is older than an age. Any process may rotate a
-file: it holds a lock on the file meanwhile, and the others notice at their next write that the name belongs to another file.
-In the same way they notice a rotation by logrotate, with or without a signal. No line is split between two files.
+file: it holds a lock on the file meanwhile, and the others notice at their next write that the name belongs to another
+file. In the same way they notice a rotation by logrotate, with or without a signal. No line is split between two files.
 
 A write costs two system calls (3 us) more than a plain append.
 """

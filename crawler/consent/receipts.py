@@ -9,7 +9,7 @@ first page that refers to them:
 
     C/<bucket><digest>    Receipt or SiteStatements, sealed msgpack
 
-The bucket is that of the page's fingerprint: a receipt moves with its pages when a crawl is resharded.
+The bucket comes from the page's fingerprint, so a receipt moves with its pages when a crawl is resharded.
 """
 
 import hashlib

@@ -43,7 +43,7 @@ _HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
 class KnownFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file about a site with its parsed content; a failed fetch has neither entries nor contents."""
+    """A file about a site with its parsed content; after a failed fetch it has neither entries nor contents."""
 
     facts: SiteFile
     tdm: TdmFile | None = None

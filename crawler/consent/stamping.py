@@ -41,7 +41,7 @@ _Fields = tuple[tuple[str, str], ...]
 
 
 class OwnStatements(NamedTuple):
-    """The statements of a page about itself; `complete` is False if its meta elements could not all be read."""
+    """The statements of a page about itself; `complete` is False if some of its meta elements could not be read."""
 
     fields: _Fields = ()
     metas: _Fields = ()

@@ -153,7 +153,7 @@ class Archive:
     def withdrawn(
         self, fingerprint: int, url: str, shown: Capture | None = None
     ) -> Withdrawal | Erased | None:
-        """Return the rule or tombstone because of which no copy of a URL (request form) may be shown; None without one.
+        """Return the rule or tombstone that forbids to show any copy of a URL (request form); None if there is none.
 
         A page is not withdrawn if a rule covers only its older copies. `shown` is a copy
         that this archive returned, if there is one.
@@ -192,7 +192,7 @@ class Archive:
         """Return the newest copy of a URL (not newer than `at`); None if no copy exists or may be shown.
 
         A newer capture that is not a whole page (`is_copy`) does not hide an earlier copy. `refused(capture, record)`
-        returns the reason why a copy may not be used, or a false value if it may be used.
+        returns the reason why a copy may not be used, or a false value if there is no such reason.
 
         Raises:
             DamageError: its bytes cannot be read.

@@ -26,7 +26,7 @@ from crawler.urls.media_type import media_type
 
 EMPTY_DIGEST = hashlib.sha1(b"").digest()
 UNSPECIFIED = (
-    "unspecified"  # value of WARC-Truncated if the payload is missing because of an error of the crawler
+    "unspecified"  # the value of WARC-Truncated if the payload is missing because of an error of the crawler
 )
 _NO_COPY = BUSY_STATUSES | {206, 408, 416, 425}
 _UNANSWERED = frozenset(
@@ -40,7 +40,7 @@ _UNANSWERED = frozenset(
     }
 )
 
-# Fields of an answer that describe its body, which a DOM replaces
+# Fields of an answer that describe its body; they do not apply to a DOM that replaces the body
 _OF_THE_BODY = frozenset(
     {b"content-type", b"content-encoding", b"content-length", b"etag", b"last-modified", b"digest"}
 )
@@ -185,7 +185,7 @@ class Capturing(msgspec.Struct, gc=False):
 
 
 class StoredPage(msgspec.Struct):
-    """The server's answer, read from the archive; that of a revisit has the payload that the revisit repeats.
+    """The server's answer, read from the archive; for a revisit, it has the payload that the revisit repeats.
 
     If a browser showed the page, the payload is the DOM (`rendered`), unless the caller asked for the server's answer.
     """
@@ -231,7 +231,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def shown_fields(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the header fields of an answer whose body is replaced by the DOM that a browser showed."""
+    """Return the header fields of an answer, changed for the DOM that a browser showed, which replaces the body."""
     kept = [field for field in headers if field[0].lower() not in _OF_THE_BODY]
     return (*kept, (b"Content-Type", b"text/html; charset=utf-8"))
 

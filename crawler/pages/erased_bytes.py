@@ -69,7 +69,7 @@ def _compressed(length: int) -> bytes | None:
 
 def _blank_record(length: int) -> bytes | None:
     """Return a WARC record of exactly `length` bytes whose block is blanks; None if `length` is too small."""
-    for slack in ("", " "):  # an additional digit in the length field may leave one byte to fill
+    for slack in ("", " "):  # one more digit in the length field may leave one byte to fill
         identity = FILLER_ID + slack
         for digits in range(1, 12):
             block = length - len(_HEAD.format(identity=identity, length="")) - digits - len(_TAIL)

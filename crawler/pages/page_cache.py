@@ -62,8 +62,8 @@ from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
 _WITHOUT_RECORD = (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE, TaskKind.HOP)
-_HOPS_CACHED_MAX = 4096  # fingerprints whose URL is cached, for the `via` of records
-_RECEIPTS_MAX = 65_536  # receipts remembered per segment, so that each is written once
+_HOPS_CACHED_MAX = 4096  # number of fingerprints whose URL is cached, for the field `via` of records
+_RECEIPTS_MAX = 65_536  # number of receipts remembered per segment, so that each is written once
 
 
 class PageCache(Archive):
@@ -111,7 +111,7 @@ class PageCache(Archive):
         super().__init__(directory / "warc", store, withdrawals)
         self._decoded = config.store == "decoded"
         self._comparison = comparison
-        self._compared = (0, b"", False)  # last text comparison: fingerprint, digest, result
+        self._compared = (0, b"", False)  # the last text comparison, as (fingerprint, digest, result)
         self._unexpected = unexpected or Unexpected()
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
@@ -485,7 +485,7 @@ class PageCache(Archive):
         return not capturing.new_record and self.withdrawals.stops(capturing.fetch.url)
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable; call this once per group, on the loop thread."""
+        """Note that the oldest staged group is now durable; call this once per group, on the loop thread."""
         for capturing in self._staged.popleft():
             self._pending_captures.discard(capturing.key)
             if self._pending_records.get(capturing.fingerprint) is capturing.record:
@@ -529,7 +529,7 @@ def _sha1(payload: bytes) -> bytes:
 
 
 def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:
-    """Return the media type of an answer; a 304 has that of the page."""
+    """Return the media type of an answer; for a 304, the media type of the stored page."""
     confirms = fetch.outcome is Outcome.UNCHANGED and previous is not None
     return previous.content_type if confirms and previous is not None else fetch.content_type
 

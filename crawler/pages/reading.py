@@ -23,9 +23,9 @@ from isal import igzip_lib, isal_zlib
 
 from crawler.errors import DamageError
 
-RECORD_BYTES_MAX = 256 << 20  # limit of one uncompressed record, far above the limits on bodies
+RECORD_BYTES_MAX = 256 << 20  # limit in bytes of one uncompressed record, far above the limits on bodies
 _HEAD_BYTES_MAX = 1 << 20
-WHOLE_BYTES_MAX = 16 << 20  # longer blocks are checked piece by piece
+WHOLE_BYTES_MAX = 16 << 20  # bytes; longer blocks are checked piece by piece
 _CHUNK_BYTES = 256 << 10
 _READ_BYTES, _STEP_BYTES = 1 << 20, 16 << 10
 _GZIP = 31

@@ -9,7 +9,7 @@ from crawler.records import Fetch, LinkFlag, Outcome, Rendering, TaskKind
 
 _WHOLE_BYTES_MAX = (
     4 << 20
-)  # a larger payload is written in slices, since a whole record would hold a second copy of it
+)  # bytes; a larger payload is written in slices, since a whole record would hold a second copy of the payload
 _SLICE_BYTES = 1 << 20
 
 

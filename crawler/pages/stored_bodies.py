@@ -56,7 +56,7 @@ class Copy(msgspec.Struct):
 def open_copy(archive: Archive, capture: Capture) -> Copy:
     """Open the answer of a capture, or the DOM that a browser showed instead.
 
-    For a revisit, the payload is that of the answer that it repeats; for a 304, the head is that answer's too.
+    For a revisit, the payload comes from the answer that it repeats; for a 304, the head too.
 
     Raises:
         DamageError: the bytes are missing, or are not a record.

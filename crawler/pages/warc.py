@@ -220,7 +220,7 @@ def target_fields(url: str, address: str, version: str, warcinfo: bytes = b"") -
 
 
 def warcinfo_field(identity: bytes) -> bytes:
-    """Return the line that names the warcinfo record by its id; b"" without one."""
+    """Return the line that names the warcinfo record by its id; b"" if the id is unknown."""
     return b"WARC-Warcinfo-ID: %b\r\n" % clean(identity) if identity else b""
 
 

@@ -14,8 +14,8 @@ erased (`erasure.py`).
     these + before   the same copies, if fetched before an instant    no
     before alone     all copies fetched before an instant             no
 
-The scheme and a leading `www.` are ignored, so that a demand covers a page in each of
-its spellings; a host's rule covers all of its ports. A rule by URL keeps the URL's
+The scheme and a leading `www.` are ignored, so that a rule covers all spellings of a
+URL; a host's rule covers all ports of the host. A rule by URL keeps the URL's
 digest; the URL itself is dropped when its copies are erased.
 """
 
@@ -147,7 +147,7 @@ class Withdrawals:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
-        self.revision = 0  # increases with every reload
+        self.revision = 0  # increases at every reload, so that callers can notice a change
         self._index(())
         if directory is not None:
             self.reload()

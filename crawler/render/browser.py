@@ -130,7 +130,7 @@ class Browser:
         self._opening_one = asyncio.Lock()
         self._work = WorkAccount()
         self.session: Session
-        self.pages = 0  # number of pages opened so far
+        self.pages = 0  # number of pages that were opened so far
         self.in_use = 0  # number of pages open now
 
     async def start(self) -> None:

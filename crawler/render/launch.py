@@ -47,7 +47,7 @@ def _place(read: int, write: int) -> None:
 
 
 def _leave_network(libc: ctypes.CDLL) -> None:
-    """Enter a new network namespace, or if that is not permitted, also a new user namespace; do nothing if both fail."""
+    """Enter a new network namespace, if needed with a new user namespace; do nothing if both attempts fail."""
     if libc.unshare(_CLONE_NEWNET) == 0:
         return
     uid, gid = os.getuid(), os.getgid()

@@ -1,7 +1,7 @@
 """A cache of scripts and style sheets that pages share, so that a thousand pages fetch them once (RFC 9111).
 
-An answer is fresh as long as its `Cache-Control` or `Expires` says, for an hour if
-neither says anything; the time that it spent in other caches (`Age`) is subtracted. An
+An answer is fresh for the time that its `Cache-Control` or `Expires` states, or for an hour
+if it has neither; the time that it spent in other caches (`Age`) is subtracted. An
 answer that may not be shared (`private`, `no-store`, `no-cache`, a `Vary` on more than its
 coding) is not kept. When the cache is full, the answer that was used longest ago is dropped.
 """
@@ -60,7 +60,7 @@ class SharedCache:
 
 
 def fresh_for(fetch: Fetch, now: float) -> float:
-    """Return the seconds for which an answer received at `now` may be used again; 0.0 if it may not."""
+    """Return the seconds for which an answer received at `now` may be used again; 0.0 if it may not be reused."""
     if fetch.outcome is not Outcome.FETCHED or fetch.status != 200:
         return 0.0
     if directives(_field(fetch, b"vary")).keys() - _HARMLESS_VARY - {""}:

@@ -144,7 +144,7 @@ def asks_for_signature(status: int, fields: Fields) -> bool:
 
 
 def _accepts(value: bytes) -> bool:
-    """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) names our tag, or no tag."""
+    """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) names our tag, or has no tag."""
     import http_sf  # imported here, as few servers send the field
 
     try:

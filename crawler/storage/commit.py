@@ -1,4 +1,4 @@
-"""The one commit point of a process (`storage/README.md`, "The commit point").
+"""The commit point of a process (`storage/README.md`, "The commit point").
 
 Results are queued in FIFO order: as `Change`s, or as functions that make them. All
 queued changes, up to a limit, form one group. The shell may wait briefly while more results are

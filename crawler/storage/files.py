@@ -66,7 +66,7 @@ def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-UNFINISHED = "~"  # suffix of the name of a file or folder that is being written
+UNFINISHED = "~"  # suffix of a file or folder that is being written
 _FORMER = "~former"  # suffix of the name of a folder that is being replaced
 
 

@@ -8,7 +8,7 @@
 
 A body in a part takes no memory: its digests are computed while it arrives, and readers get
 it in pieces. A part outlives its process, so a transfer that broke off is resumed at the
-next request, also by another run. Parts are not synced: a kill loses no written byte,
+next request, even in a later run. Parts are not synced: a kill loses no written byte,
 and after a reboot, when bytes could be missing, the parts of the earlier boot are deleted.
 """
 

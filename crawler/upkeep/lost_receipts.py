@@ -74,7 +74,7 @@ def of_record(record: reading.Record) -> ReceiptBlock | None:
 
 
 def missing(store: KeyValue, fingerprint: int, block: ReceiptBlock) -> Iterator[tuple[bytes, bytes]]:
-    """Yield those (key, value) pairs of a receipt, for a page with this fingerprint, that the store lacks."""
+    """Yield the (key, value) pairs that the store lacks of a receipt for a page with this fingerprint."""
     values: tuple[Stored, ...] = (block.receipt, block.site)
     for value in values:
         if (item := put_once(store, fingerprint, *packed(value))) is not None:

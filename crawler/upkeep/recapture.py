@@ -44,7 +44,7 @@ _RECEIPTS_MAX = (
 
 
 class Found(NamedTuple):
-    """A capture found in a segment: its answer, its request, its metadata record ({} if none), and its place."""
+    """A capture found in a segment: its answer, its request, the facts of its metadata record, and its place."""
 
     answer: reading.Record
     request: bytes
@@ -91,7 +91,7 @@ class Recapture:
         self._repair.done += [f"{n} {what} restored from WARC records" for what, n in restored.items()]
 
     def _forget_receipts(self, archive: Archive) -> None:
-        """Remove the references to receipts that are lost: their pages then count as fetched without one."""
+        """Remove the references to lost receipts; the pages that had them then count as fetched without a receipt."""
         store, gone = self._repair.store, 0
         for key, capture in archive.stored_captures():
             if capture.receipt and store.get(receipt_key(fingerprint_of(key), capture.receipt)) is None:

@@ -61,7 +61,7 @@ def _chunks(data: mmap.mmap, at: int, end: int = 0, step: int = 1 << 16) -> Iter
 
 
 def _blank(data: mmap.mmap, at: int, name: str) -> bytes | None:
-    """Return the empty record that fills the gap from `at` to the next whole record; None if there is none."""
+    """Return the empty record that fills the gap from `at` to the next whole record; None if no whole record follows."""
     for begin, end in _whole_members(data, at + 1, name):
         blank = filler(begin - at) or filler(end - at)
         if blank is not None:

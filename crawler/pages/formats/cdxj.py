@@ -120,7 +120,7 @@ def timestamp(instant: float) -> str:
 
 
 def line(capture: Capture, *, filename: str = "", consent: Mapping[str, Any] = _NO_CONSENT) -> bytes:
-    """Return the CDXJ line of a capture with its line end; `filename` replaces the segment's name.
+    """Return the CDXJ line of a capture, with its line end; `filename` replaces the name of the segment.
 
     `consent` holds columns of a row (`rows.py`); its known answers and the receipt are added to the line.
     """

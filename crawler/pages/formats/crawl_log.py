@@ -33,7 +33,7 @@ _STATUS = {
     Outcome.PROXY_ERROR: -2,
     Outcome.RESET: -3,
     Outcome.HEADER_TIMEOUT: -4,
-    Outcome.FRAMING: -404,  # Heritrix: an empty or broken answer
+    Outcome.FRAMING: -404,  # in Heritrix: an empty or broken answer
     Outcome.HEADER_TOO_LARGE: -404,
     Outcome.BAD_STATUS: -404,
     Outcome.ROBOTS_DENIED: -9998,

@@ -35,8 +35,8 @@ from crawler.printable import printable
 from crawler.storage.files import write_all
 from crawler.urls.canonical import resolve
 
-_NAME_BYTES_MAX = 200  # file systems allow 255; digest and suffix need room
-_PATH_BYTES_MAX = 3000  # Linux allows 4096, including the folder
+_NAME_BYTES_MAX = 200  # bytes; file systems allow 255, and digest and suffix need room
+_PATH_BYTES_MAX = 3000  # bytes; Linux allows 4096 for a path, including the folder
 _UNSAFE = re.compile(r'[<>:"\\|?*/]')
 # Names that programs act on when they enter a folder or are started in it, besides those that begin with a dot
 # (.git, .htaccess, .envrc): file managers, web servers, Python, pytest, and git (HEAD makes a folder a repository).

@@ -28,7 +28,7 @@ FIELDS: dict[str, type] = {
     "title": str,
     "text": str,
     "language": str,  # ISO 639-1, or ISO 639-3 for languages without such a code
-    "language_confidence": float,  # probability of the language, 0 to 1
+    "language_confidence": float,  # the probability of the language, 0 to 1
     "author": str,  # the author and the next seven columns are what the page declares (`metadata.py`)
     "published": str,  # ISO 8601, as precise as declared
     "modified": str,

@@ -15,7 +15,7 @@ from crawler.pages.captures import StoredPage, fingerprint_of
 from crawler.records import Capture, PageRecord
 
 Say = Callable[[str], None]
-# (archive, fingerprint, copy, record of its page) -> why the copy may not be used, "" if it may
+# (archive, fingerprint, copy, record of its page) -> the reason why the copy may not be used; "" if there is none
 Refused = Callable[[Archive, int, Capture, PageRecord | None], str]
 
 

@@ -1,6 +1,6 @@
 """The simhash of a text: 64 bits, of which few differ between texts that share most of their three-word phrases.
 
-Charikar 2002; Manku, Jain, Das Sarma 2007. Each phrase has a 64-bit hash, computed from those of its words; a bit
+Charikar 2002; Manku, Jain, Das Sarma 2007. Each phrase has a 64-bit hash, computed from the hashes of its words; a bit
 of the result is 1 if it is 1 in more than half of the hashes. Words are matches of `\\w+`, in lower case.
 
 Written in Cython's pure-Python mode; when interpreted, numpy counts the bits. The compiled form keeps eight one-byte

@@ -14,7 +14,7 @@ from typing import Any
 
 from crawler.shadow_roots import open_shadow_roots
 
-# Limits on inputs for which the parser under resiliparse is quadratic.
+# Limits on pages, since the parser of resiliparse takes quadratic time for some of them.
 PARSED_BYTES_MAX = 2 << 20
 UNCLOSED_TAGS_MAX = 2_000
 _TAG_BYTES_MAX = 64 << 10

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from crawler.errors import UsageError
 
-LENGTH_MAX = 4_000  # characters; also bounds the depth of the tree
+LENGTH_MAX = 4_000  # limit on the characters of an expression, which also limits the depth of its tree
 _DEPTH_MAX = 100
 
 Row = Mapping[str, Any]

@@ -57,7 +57,7 @@ class Archive:
         return None if value is None else unpack_record(key, value)
 
     def captures(self, fingerprint: int, *, until: bytes = b"") -> Iterator[Capture]:
-        """Yield the committed captures of a URL, newest first; with `until` (a `c/` key), begin with that capture."""
+        """Yield the committed captures of a URL, newest first; with `until` (a `c/` key), leave out later ones."""
         for key, capture in self.stored_captures_of(fingerprint):
             if not (until and key > until) and not self.is_withdrawn(capture):
                 yield capture

@@ -157,7 +157,7 @@ def sorted_lines(
 ) -> Iterator[bytes]:
     """Yield `lines` (each ending in a line feed) sorted by bytes.
 
-    About `memory_bytes` of lines are held in memory; the others are in
+    At most about `memory_bytes` of these lines are held in memory; the others are in
     unnamed files in `folder` (default: the system's temporary folder).
     """
     with ExitStack() as stack:

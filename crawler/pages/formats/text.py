@@ -63,7 +63,8 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
     """Return the main content of a page with the text `whole`.
 
     resiliparse's heuristics find nearly nothing on pages made of links, such as tables of
-    contents. For such a page, the result is the text of the element that is marked as main content, or else `whole`.
+    contents. For such a page, the result is the text of the element that is marked as main content;
+    else the text that the heuristics found, or `whole` if they found less than `_LITTLE` of it.
     """
     found: str = library[1](tree, main_content=True)
     if len(found) >= _MAIN_SHARE * len(whole):

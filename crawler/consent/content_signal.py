@@ -3,8 +3,8 @@
     Content-Signal: search=yes, ai-input=yes, ai-train=no
 
 The format has no strict grammar, so it is read leniently: upper or lower case; commas, semicolons or blanks
-between the members; `y`, `yes`, `n` and `no` as values; a path at the beginning. The member `ai` speaks about
-both AI uses. Other members and values say nothing. If members contradict each other, the refusal counts.
+between the members; `y`, `yes`, `n` and `no` as values; a path at the beginning. The member `ai` applies to
+both AI uses. Other members and values are ignored. If members contradict each other, the refusal counts.
 """
 
 import re
@@ -36,7 +36,7 @@ _ANSWERS = {"yes": ALLOW, "y": ALLOW, "no": REFUSE, "n": REFUSE}
 
 
 class ContentSignal(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The Content-Signal of one answer or one path: its raw lines and their meaning."""
+    """The Content-Signal that applies to one answer or one path: the raw lines and their meaning."""
 
     raw: tuple[str, ...] = ()
     preferences: Preferences = NOTHING_SAID

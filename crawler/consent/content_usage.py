@@ -1,8 +1,8 @@
 """Content-Usage, as a header and in robots.txt (draft-ietf-aipref-attach, draft-ietf-aipref-vocab).
 
 The value is a dictionary of structured fields (RFC 9651, 3.2): keys are case-sensitive, the last of equal keys
-counts, parameters are ignored. Only the tokens `y` and `n` mean anything. If the dictionary cannot be parsed,
-every use is unknown. Several header lines are one dictionary (RFC 9651, 4.2).
+counts, parameters are ignored. Values other than the tokens `y` and `n` have no meaning. If the dictionary cannot be
+parsed, every use is unknown. Several header lines are one dictionary (RFC 9651, 4.2).
 
     Content-Usage: train-ai=n, search=y          header
     Content-Usage: /archive/ train-ai=n          robots.txt, in a group; the path may be absent
@@ -32,7 +32,7 @@ _ANSWERS = {"y": ALLOW, "n": REFUSE}
 
 
 class ContentUsage(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The Content-Usage of one answer or one path: its raw lines and their meaning."""
+    """The Content-Usage that applies to one answer or one path: the raw lines and their meaning."""
 
     raw: tuple[str, ...] = ()
     preferences: Preferences = NOTHING_SAID
@@ -51,7 +51,7 @@ def read_usage_header(values: Iterable[bytes]) -> ContentUsage:
 def read_usage_rules(lines: Iterable[str], target: str) -> ContentUsage:
     """Return the meaning of a robots.txt group's Content-Usage lines for `target` (path and query).
 
-    The longest matching path decides; lines with the same path combine to the most restrictive.
+    The longest matching path decides; of lines with the same path, the most restrictive answer counts.
     """
     return ContentUsage(*by_path(lines, target, _meaning))
 

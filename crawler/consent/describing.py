@@ -15,7 +15,7 @@ from crawler.storage.kv import KeyValue, unseal
 
 
 def in_plain(store: KeyValue, fingerprint: int, copy: Capture | PageRecord) -> dict[str, Any]:
-    """Return the receipt of a copy, or of a page's last fetch, as plain data.
+    """Return the receipt of a copy, or of the last fetch of a page, as plain data.
 
     The result is {} if there is no receipt, or if it cannot be read (`check` reports that).
     """
@@ -42,7 +42,7 @@ def in_plain(store: KeyValue, fingerprint: int, copy: Capture | PageRecord) -> d
 
 
 def header_text(consent: dict[str, Any]) -> str:
-    """Return the value of the field `X-Consent`: the answers, the receipt, and the key of a signed request."""
+    """Return the value of the field `X-Consent`: the answers, the receipt, and the id of the request's key."""
     answers = ", ".join(f"{use.replace('_', '-')}={consent[use]}" for use in USES)
     key = f"; key={consent['key_id']}" if consent["key_id"] else ""
     return f"{answers}; receipt={consent['receipt']}{key}"

@@ -43,7 +43,7 @@ def longest(patterns: Iterable[str], target: str) -> list[int]:
 def by_path(
     lines: Iterable[str], target: str, meaning: Callable[[str], Preferences]
 ) -> tuple[tuple[str, ...], Preferences]:
-    """Return (the raw lines that decide about `target`, their meaning).
+    """Return the raw lines that decide about `target`, and their meaning.
 
     A line begins with a path and a blank, or has no path and applies to the whole site. If there are more than
     `LINES_MAX` lines, or one is longer than `FIELD_OCTETS_MAX`, nothing is known.
@@ -57,7 +57,7 @@ def by_path(
 
 
 def path_of(line: str) -> str:
-    """Return the path of a line, "/" without one."""
+    """Return the path of a line; "/" if the line has none."""
     return _divided(line)[0]
 
 

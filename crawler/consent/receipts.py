@@ -3,13 +3,13 @@
     capture, page record --digest--> Receipt           --digest--> SiteStatements
     14 bytes per page                shared by pages               shared by the host
 
-A digest is the start of the SHA-256 of the encoded value, so all pages about which a host says the same share
+A digest is the beginning of the SHA-256 of the encoded value. So pages of a host with equal statements share
 one receipt, and a receipt never changes. A receipt and the statements of its site are put into the batch of the
 first page that refers to them:
 
     C/<bucket><digest>    Receipt or SiteStatements, sealed msgpack
 
-The bucket is that of the page's fingerprint: a receipt moves with its pages when a crawl is resharded.
+The bucket comes from the page's fingerprint, so a receipt moves with its pages when a crawl is resharded.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
 DIGEST_BYTES = (
-    14  # so that a page, which stores two of them, needs at most 40 bytes with its part of the receipts
+    14  # bytes; a page stores two digests, and with its share of the receipts it needs at most 40 bytes
 )
 
 
 class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A file about a site that was fetched: tdmrep.json or a licence document.
 
-    `digest` is the SHA-256 of its content, b"" if there was none; `problem` says why it could not be read.
+    `digest` is the SHA-256 of its content, or b"" if it had none; `problem` says why the file could not be read.
     """
 
     kind: str
@@ -43,11 +43,11 @@ class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class SiteStatements(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind", tag="site"):
-    """One state of a host's statements, as they apply to an authority and a product token.
+    """The statements of a host at one time, as they apply to an authority and a product token.
 
-    `robots_url` is "" if robots.txt is not obeyed and so was not fetched; `robots_digest` is the SHA-256 of its
-    content, `robots_record` the `c/` key of its WARC record if there is one. `group` is the agent of the group
-    that applies, "" for none. `usage`, `signals` and `licenses` are raw values of robots.txt.
+    `robots_url` is "" if robots.txt was not fetched because it is not obeyed; `robots_digest` is the SHA-256 of its
+    content, and `robots_record` the `c/` key of its WARC record if there is one. `group` is the agent of the group
+    of robots.txt that applies, or "" if none applies. `usage`, `signals` and `licenses` are raw values of robots.txt.
     """
 
     authority: str
@@ -68,9 +68,9 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     """The statements about a page, and the resolved answers.
 
     `site` is the digest of the `SiteStatements`. `rule` is the line of robots.txt that decided about the fetch, ""
-    for none. `fields` and `metas` are header fields and meta elements of the page, `deciding` (source, raw text) the
-    host's statements that apply to it. `complete` is False if some statement could not be read, so that the
-    uses that it might have refused are not allowed. `key_id` names the key that signed the request, "" if it was
+    for none. `fields` and `metas` are header fields and meta elements of the page, `deciding` the statements of the
+    host that apply to the page, as (source, raw text). `complete` is False if some statement could not be read, so that
+    the uses that it might have refused are not allowed. `key_id` names the key that signed the request, "" if it was
     not signed.
     """
 
@@ -86,7 +86,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
 
 class ReceiptBlock(msgspec.Struct, frozen=True):
-    """A whole receipt; the content of its WARC record, as JSON."""
+    """A whole receipt with the statements of its site: the content of its WARC record, as JSON."""
 
     receipt: Receipt
     site: SiteStatements
@@ -100,7 +100,7 @@ _T = TypeVar("_T", Receipt, SiteStatements)
 
 
 def packed(value: Stored) -> tuple[bytes, bytes]:
-    """Return (digest, encoded value)."""
+    """Return the digest of a receipt or of site statements, and the encoded value."""
     data = _encode(value)
     return hashlib.sha256(data).digest()[:DIGEST_BYTES], data
 
@@ -111,13 +111,13 @@ def receipt_key(fingerprint: int, digest: bytes) -> bytes:
 
 
 def put_once(store: KeyValue, fingerprint: int, digest: bytes, data: bytes) -> tuple[bytes, bytes] | None:
-    """Return the (key, value) to put for an encoded value; None if the store has it."""
+    """Return the (key, value) that must be put to store an encoded value; None if the store already has it."""
     key = receipt_key(fingerprint, digest)
     return None if store.get(key) is not None else (key, seal(data))
 
 
 def unpack(key: bytes, value: bytes) -> Stored:
-    """Decode a value of the family.
+    """Decode a value of a `C/` key.
 
     Raises:
         DamageError: it is damaged, or does not match its key.

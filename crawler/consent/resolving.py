@@ -1,7 +1,7 @@
 """Resolves everything that a site says about one page to one answer for each use, with the source that decided.
 
-The sources are equal, except inside TDMRep, where the page overrides the file: for each use the most
-restrictive answer counts, and of the sources that gave it, the first of `SOURCES` is named.
+No source has precedence, except inside TDMRep, where the page overrides the file. For each use the most
+restrictive answer counts; of the sources that gave this answer, the first in `SOURCES` is named.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ _NO_TDM_FILE = TdmFile()
 
 
 class UseDecision(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The answer about one use, and the source of `SOURCES` that decided, "" if the answer is unknown."""
+    """The answer about one use, and the source in `SOURCES` that decided; "" if the answer is unknown."""
 
     preference: Preference = UNKNOWN
     source: str = ""
@@ -58,7 +58,7 @@ class HostStatements(msgspec.Struct, frozen=True):
 
 
 class PageStatements(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The statements of each source about one page: raw text and meaning."""
+    """The raw text and the meaning of the statements about one page, by source."""
 
     usage_header: ContentUsage
     signal_header: ContentSignal
@@ -104,7 +104,7 @@ def statements_about(
 
     Args:
         url: the page's canonical URL.
-        host: the host's statements at the time of the fetch, not later ones.
+        host: the statements of the host at the time of the fetch, not later statements.
         headers: the fields of the answer, in order.
         token: our product token.
         meta: (name, content) of the page's meta elements.

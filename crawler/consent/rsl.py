@@ -14,7 +14,7 @@ What the licences of one content element mean for one use:
 | all that permit it ask for money or work | n, since nothing was paid |
 | none mentions it | unknown |
 
-A document that cannot be read to its end says nothing.
+A document that cannot be read to its end is ignored as a whole.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ PARSER = "rsl/1"
 MEDIA_TYPE = "application/rsl+xml"
 DOCUMENT_OCTETS_MAX = 512_000  # limit in bytes, as for robots.txt
 ELEMENTS_MAX = 20_000  # a content element with its licence has about 10 elements
-CONTENTS_MAX = 500  # each content is compared with every page of the site
+CONTENTS_MAX = 500  # contents of a document, each of which is compared with every page of the site
 ANNOUNCED_MAX = 8  # licence documents that one answer or robots.txt may announce
 _USAGES = {
     "all": USES,
@@ -64,7 +64,7 @@ class RslLicense(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RslContent(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One content element: where it applies, the licence server that gives tokens, the licences offered."""
+    """One content element: the paths to which it applies, the server that issues tokens, and the licences offered."""
 
     url: str
     server: str = ""
@@ -80,7 +80,7 @@ class RslDocument(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RslTerms(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The contents that decide about one page, and their meaning."""
+    """The content elements that decide about one page, and their meaning."""
 
     contents: tuple[RslContent, ...] = ()
     preferences: Preferences = NOTHING_SAID
@@ -88,7 +88,7 @@ class RslTerms(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def read_rsl(body: bytes) -> RslDocument:
-    """Return the contents of a licence document."""
+    """Return the content elements of a licence document."""
     if len(body) > DOCUMENT_OCTETS_MAX:
         return RslDocument(problem=f"longer than {DOCUMENT_OCTETS_MAX} bytes")
     reading = _Reading()
@@ -100,7 +100,7 @@ def read_rsl(body: bytes) -> RslDocument:
 
 
 def terms_for(documents: Iterable[RslDocument], url: str) -> RslTerms:
-    """Return the terms of all `documents` for the page `url`; in each of them the longest matching path decides."""
+    """Return the terms of all `documents` for the page `url`; in each document the longest matching path decides."""
     authority, target = address_of(url)
     deciding: list[RslContent] = []
     for document in documents:
@@ -112,7 +112,7 @@ def terms_for(documents: Iterable[RslDocument], url: str) -> RslTerms:
 
 
 def terms_paths(document: RslDocument, authority: str) -> list[str]:
-    """Return the path patterns of a document's contents about an authority ("scheme://host[:port]")."""
+    """Return the path patterns of a document's content elements that are about an authority ("scheme://host[:port]")."""
     _, _, name = authority.partition("://")
     return [path for each in document.contents if (path := _path(each.url, name)) is not None]
 
@@ -140,7 +140,7 @@ def announced_licenses(
 
 
 def _path(url: str, authority: str) -> str | None:
-    """Return the path pattern of a content's `url`; None if it is about another authority."""
+    """Return the path pattern in the `url` of a content element; None if the element is about another authority."""
     if url.startswith("/") and not url.startswith("//"):
         return url
     scheme, separator, rest = url.partition("://")
@@ -176,7 +176,7 @@ def _names(usages: Iterable[str], use: str) -> bool:
 
 
 class _Reading:
-    """The contents read so far, and the content and licence that are open."""
+    """The content elements read so far, and the content element and licence that are open."""
 
     def __init__(self) -> None:
         self.contents: list[RslContent] = []
@@ -214,7 +214,7 @@ class _Reading:
                 self.contents.append(RslContent(*self._content, tuple(self._licenses)))
 
     def _term(self, kind: str, text: str) -> None:
-        """Add a term to the open licence; a term about anything but uses is a condition."""
+        """Add a term to the open licence; a term that is not about uses is a condition."""
         words = text.lower().replace(",", " ").split()
         if kind == "payment":
             self._lists[kind].append(self._type)

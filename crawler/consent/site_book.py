@@ -1,7 +1,7 @@
 """The current statements of the sites of a crawl: robots.txt, tdmrep.json, licence documents.
 
-`site(authority)` returns the current `Site`. A fetch task notes its digest when the answer has come, and `noted`
-finds it when the page is stored, so a robots.txt that is fetched in between does not count
+`site(authority)` returns the current `Site`. A fetch task notes the digest of the `Site` when the answer has come,
+and `noted` finds the `Site` when the page is stored, so a robots.txt that is fetched in between does not count
 (draft-ietf-aipref-attach).
 
 The files are fetched by the crawl (`process/fetching/site_files.py`), at most once per `consent.files_max_age`
@@ -9,8 +9,8 @@ and site, and kept parsed:
 
     L/<8 bytes><authority>    (SiteFile, parsed content) of each file, sealed msgpack
 
-The 8 bytes are the fingerprint of the site's root, which begins with its bucket. Those of recently used sites stay
-in memory, up to `consent.files_memory_max`.
+The 8 bytes are the fingerprint of the site's root, which begins with its bucket. The files of recently used sites
+stay in memory, up to `consent.files_memory_max`.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ _HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
 class KnownFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file about a site with its parsed content; a failed fetch has neither entries nor contents."""
+    """A file about a site with its parsed content; after a failed fetch it has neither entries nor contents."""
 
     facts: SiteFile
     tdm: TdmFile | None = None
@@ -54,9 +54,9 @@ _decoder = msgspec.msgpack.Decoder(list[KnownFile])
 
 
 class Site:
-    """One state of an authority's statements, ready for resolving.
+    """The statements of an authority at one time, ready for resolving.
 
-    Pages with equal headers get equal answers if their `place` is equal.
+    Pages with equal headers get equal answers if `place` returns the same for their paths.
     """
 
     __slots__ = ("_paths", "data", "digest", "licenses", "rules", "statements", "tdm", "tdm_unread")
@@ -77,11 +77,11 @@ class Site:
         self._paths = [paths for paths in lists if any(path != "/" for path in paths)]
 
     def place(self, target: str) -> tuple[tuple[int, ...], ...]:
-        """Return which of the statements that are limited to paths decide about this path."""
+        """Return a key that tells which of the statements that are limited to paths decide about this path."""
         return tuple(tuple(longest(paths, target)) for paths in self._paths)
 
     def host(self, announced: Iterable[str]) -> HostStatements:
-        """Return the statements about a page, given the licence documents that were announced for it."""
+        """Return the host's statements about a page for which these licence documents were announced."""
         known = tuple(found for url in announced if (found := self.licenses.get(url)) is not None)
         return HostStatements(self.rules, self.tdm, known)
 
@@ -141,7 +141,7 @@ class SiteBook:
         return site.digest
 
     def noted(self, digest: bytes, authority: str) -> Site:
-        """Return the statements with this digest; the current ones if they are no longer kept."""
+        """Return the statements with this digest; if they are no longer kept, the current statements."""
         return self._noted.get(digest) or self.site(authority)
 
     def announced(self, site: Site, page_url: str, found: Iterable[str]) -> tuple[str, ...]:
@@ -234,7 +234,7 @@ def _read(authority: str, url: str, fetch: Fetch, now: float) -> KnownFile:
     kind = TDMREP if url == canonical(f"{authority}{WELL_KNOWN}") else RSL
     at, body = fetch.began or now, fetch.content
     # A missing tdmrep.json says nothing; one that could not be fetched might have contained a reservation.
-    page = fetch.content_type in _HTML_TYPES  # the site answers every request with a page
+    page = fetch.content_type in _HTML_TYPES  # this site answers every request with a page
     absent = kind == TDMREP and (400 <= fetch.status < 500 or page)
     if absent or not 200 <= fetch.status < 300 or fetch.truncated or fetch.undecoded:
         problem = "" if absent else (fetch.error or str(fetch.outcome))[:PROBLEM_CHARS_MAX]

@@ -1,8 +1,8 @@
 """Makes the receipt of each page that is stored, and puts it into the page's batch.
 
-The same is said about most pages of a host, so a receipt is looked up by everything it depends on:
-the state of the site, the rule of robots.txt, the page's own statements, and its path where the site speaks about
-paths. A look-up takes about 5 us.
+Most pages of a host have equal statements, so a receipt is looked up by everything on which it depends:
+the state of the site, the rule of robots.txt, the page's own statements, and its path if the site has
+statements about paths. A look-up takes about 5 us.
 """
 
 from collections import OrderedDict
@@ -30,7 +30,7 @@ from crawler.records import Extracted, Fetch, ReceiptStamp
 from crawler.storage.kv import Batch, KeyValue
 from crawler.urls.canonical import authority
 
-RECEIPTS_CACHED_MAX = 8192  # receipts by everything they depend on, about 1 kB each
+RECEIPTS_CACHED_MAX = 8192  # receipts in memory, by everything on which they depend; about 1 kB each
 KEYS_CACHED_MAX = 65_536  # keys known to be in the store, 100 bytes each
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _FIELDS = frozenset(
@@ -41,7 +41,7 @@ _Fields = tuple[tuple[str, str], ...]
 
 
 class OwnStatements(NamedTuple):
-    """The statements of a page about itself; `complete` is False if its meta elements could not all be read."""
+    """The statements of a page about itself; `complete` is False if some of its meta elements could not be read."""
 
     fields: _Fields = ()
     metas: _Fields = ()
@@ -75,12 +75,12 @@ class Stamping:
     def stamp(
         self, fetch: Fetch, fingerprint: int, extracted: Extracted | None, before: bytes | None, batch: Batch
     ) -> ReceiptStamp:
-        """Return the receipt of an answer, and put into the batch those parts of it that the store lacks.
+        """Return the stamp of an answer's receipt; put into the batch those parts of the receipt that the store lacks.
 
-        Call in the order of the commits. Costs about 10 us.
+        Call this in the order of the commits. A call takes about 10 us.
 
         Args:
-            before: the receipt of the copy that the answer repeats, b"" if it has none; None if it repeats none.
+            before: the receipt of the copy that the answer repeats, b"" if it has no receipt; None if there is no copy.
         """
         site = self.book.noted(fetch.site, authority(fetch.url))
         earlier = None if before is None else self._earlier(fingerprint, before)
@@ -160,7 +160,7 @@ def own_statements(
 ) -> OwnStatements:
     """Return what an answer says about its page.
 
-    An answer that repeats a known copy has its meta elements, which are those of the `earlier` receipt. Header
+    An answer that repeats a known copy has the meta elements of that copy, which are in the `earlier` receipt. Header
     fields that a 304 does not send stay as they were (RFC 9111, section 3.2).
     """
     fields = _own_fields(fetch.headers)
@@ -186,7 +186,7 @@ def own_statements(
 
 
 def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> _Fields:
-    """Return the header fields that speak about uses, names in lower case, values cut just beyond the parsers' bound."""
+    """Return the header fields that speak about uses, names in lower case, values cut just after the parsers' limit."""
     return tuple(
         [
             (name.lower().decode("latin-1"), value[: FIELD_OCTETS_MAX + 1].decode("latin-1"))

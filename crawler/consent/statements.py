@@ -1,6 +1,6 @@
-"""The four uses of a page that sites speak about, and the way statements about them are combined.
+"""The four uses about which sites make statements, and the way statements are combined.
 
-A statement allows a use, refuses it, or does not mention it. Where two statements of equal standing disagree,
+A statement allows a use, refuses it, or does not mention it. If two statements of equal rank disagree,
 the use is refused (draft-ietf-aipref-vocab, "Combining Preferences").
 """
 
@@ -44,7 +44,7 @@ _STRENGTH = {UNKNOWN: 0, ALLOW: 1, REFUSE: 2}
 
 
 def strictest(answers: Iterable[Preference]) -> Preference:
-    """Return the most restrictive answer: any refusal, else any permission, else unknown."""
+    """Return the most restrictive answer: a refusal if there is one, else a permission, else unknown."""
     return max(answers, key=_STRENGTH.__getitem__, default=UNKNOWN)
 
 
@@ -59,8 +59,8 @@ def combined(statements: Iterable[Preferences]) -> Preferences:
 def bounded(raw_values: Iterable[bytes]) -> tuple[tuple[str, ...], bool]:
     """Return (the values as text, True if all are within the bounds).
 
-    Values beyond the bounds are cut or dropped, and the caller must then treat what was said as unknown: the
-    part that was cut might have refused.
+    Values beyond the bounds are cut or dropped, and the caller must then treat the answers as unknown: the
+    part that was cut might contain a refusal.
     """
     kept: list[str] = []
     for value in raw_values:

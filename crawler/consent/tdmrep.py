@@ -1,10 +1,9 @@
 """The TDM Reservation Protocol (W3C Community Group, final report of 10 May 2024).
 
 A site reserves its rights to text and data mining with `tdm-reservation: 1`, as a header, a meta element or an
-entry of `/.well-known/tdmrep.json`; `tdm-policy` is the URL of its terms. 1 refuses the use `tdm`, 0 allows it,
-other values say nothing. A reservation stated with the page overrides the file; a header and a meta element
-that
-disagree count as a reservation.
+entry of `/.well-known/tdmrep.json`; `tdm-policy` is the URL of its terms. The value 1 refuses the use `tdm`, 0 allows it,
+other values are ignored. A reservation stated with the page overrides the file; a header and a meta element
+that disagree count as a reservation.
 """
 
 from collections.abc import Iterable
@@ -33,7 +32,7 @@ _ANSWERS = {"0": ALLOW, "1": REFUSE}
 
 
 class TdmEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One entry of tdmrep.json; `reservation` as it was written."""
+    """One entry of tdmrep.json; `reservation` is the value as it was written."""
 
     location: str
     reservation: str
@@ -41,7 +40,7 @@ class TdmEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class TdmFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A tdmrep.json: its entries; `problem` says why nothing was read."""
+    """The entries of a tdmrep.json; `problem` says why the file could not be read."""
 
     entries: tuple[TdmEntry, ...] = ()
     problem: str = ""
@@ -88,7 +87,7 @@ def read_tdm_page(reservations: Iterable[bytes], policies: Iterable[bytes]) -> T
 def reservation_for(file: TdmFile, page: TdmReservation, target: str) -> TdmReservation:
     """Return the reservation that applies to `target`: the page's own, else the file's.
 
-    The longest matching location of the file decides; of equally long ones, the most restrictive.
+    The longest matching location of the file decides; of equally long locations, the most restrictive.
     """
     if page.raw or not file.entries:
         return page

@@ -10,7 +10,7 @@
 | it cannot be read | refused |
 
 With `consent.retroactive`, the receipt of the page's last fetch counts too: a refusal that came later withholds the
-copies that were stored before. A permission that came later allows no earlier copy.
+copies that were stored before. A later permission does not allow an earlier copy.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ _known: dict[bytes, Consent] = {}
 
 
 class Refusal(NamedTuple):
-    """Why a copy may not be used; `later`: only because of a later fetch of its page (`consent.retroactive`)."""
+    """The reason why a copy may not be used; `later`: it is only a later fetch of the page (`consent.retroactive`)."""
 
     why: str
     later: bool = False
@@ -61,7 +61,7 @@ class UseRule(NamedTuple):
     def refusal(
         self, store: KeyValue, fingerprint: int, capture: Capture, record: PageRecord | None
     ) -> Refusal | None:
-        """Return why a copy may not be used; None if it may. `record` is that of its page."""
+        """Return the reason why a copy may not be used; None if it may be. `record` is the record of its page."""
         name = self.use.replace("_", "-")
         try:
             said = self._answer(store, fingerprint, capture.receipt)
@@ -85,12 +85,12 @@ class UseRule(NamedTuple):
 
 
 def uses_of(store: KeyValue, fingerprint: int, digest: bytes) -> Consent:
-    """Return the answers of a receipt; all unknown without one.
+    """Return the answers of a receipt; if there is none, all are unknown.
 
     A digest names the content, so the answers are cached for all stores.
 
     Raises:
-        DamageError: it is damaged, or missing although a copy refers to it.
+        DamageError: the receipt is damaged, or missing although a copy refers to it.
     """
     if not digest:
         return _NOTHING

@@ -1,4 +1,4 @@
-"""Opens the archives of a crawl for reading: one committed state, even if processes have the stores open."""
+"""Opens the archives of a crawl for reading; each shows one committed state, even if processes have the stores open."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -28,8 +28,10 @@ from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-LATER_SAID_MAX = 1000  # at most this many copies withheld by a later refusal are reported
-_ROBOTS_MAX = 1000  # robots.txt files in memory; a few suffice, since captures are read host by host
+LATER_SAID_MAX = 1000  # limit on the number of copies withheld by a later refusal that are reported
+_ROBOTS_MAX = (
+    1000  # number of robots.txt files in memory; a few suffice, since captures are read host by host
+)
 
 
 class Crawled(NamedTuple):
@@ -46,7 +48,7 @@ class Crawled(NamedTuple):
         return self.fingerprinter.fingerprint
 
     def disallowed(self) -> Callable[[str], bool] | None:
-        """Return whether copies of a URL are withheld (`serve.on_disallow`); None if none are."""
+        """Return a function that tells whether a URL's copies are withheld (`serve.on_disallow`); None if never."""
         config = self.config
         if config.serve.on_disallow != "withhold":
             return None
@@ -57,7 +59,7 @@ class Crawled(NamedTuple):
         return lambda url: any(each.disallowing_line(hostname(url), url) for each in permissions)
 
     def refused(self, use: str, unknown: str = "", say: Say = ignore) -> Refused | None:
-        """Return the function that decides which copies may be used for `use`; None for "".
+        """Return the function that decides which copies may be used for `use`; None if `use` is "".
 
         `say` is called for the first `LATER_SAID_MAX` copies that are withheld only because of a later refusal.
 
@@ -131,7 +133,7 @@ def opened(path: Path) -> Iterator[Crawled]:
 
 @contextlib.contextmanager
 def _store_copy(process: Path) -> Iterator[KeyValue]:
-    """Yield a copy of the store of one process; beside it if possible, since links need one file system."""
+    """Yield a copy of the store of one process, in the same folder if possible, since links need one file system."""
     with private_folder(process) as folder:
         copy = folder / "store"
         snapshot(process / "store", copy)

@@ -14,14 +14,14 @@ log = logging.getLogger("crawler")
 
 
 class EarlierAnswer(NamedTuple):
-    """A stored answer, and the seconds that its request took."""
+    """A stored answer, and the number of seconds that its request took."""
 
     stored: StoredPage
     took: float
 
 
 class EarlierAnswers:
-    """Looks answers up in the crawl directories `folders`, in that order; opens copies of their stores.
+    """Looks up answers in the crawl directories `folders`, in that order, using copies of their stores.
 
     Raises:
         DirectoryError: a folder has no crawl.
@@ -35,7 +35,7 @@ class EarlierAnswers:
             self._held = opening.pop_all()
 
     def find(self, url: str, length_max: int) -> EarlierAnswer | None:
-        """Return the newest whole answer for a URL whose record takes at most `length_max` bytes; None without one.
+        """Return the newest whole answer for a URL, with a record of at most `length_max` bytes; None if there is none.
 
         Failures that may be temporary are left out.
         """

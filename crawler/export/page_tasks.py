@@ -29,7 +29,7 @@ _SVG = "image/svg+xml"
 
 
 class Done(NamedTuple):
-    """The result of one piece of work: a value for each page, and the problems met."""
+    """The result of one piece of work: a value for each page, and the problems that occurred."""
 
     values: list[Any]
     problems: list[str]
@@ -49,7 +49,7 @@ def read_known(folders: Sequence[Path], known: Known) -> StoredPage | None:
 
 
 def open_known(folders: Sequence[Path], known: Known) -> Copy | None:
-    """Open the copy that `read_known` would read, to be read in pieces.
+    """Open the copy that `read_known` would return, so that the caller can read it in pieces.
 
     Raises:
         DamageError: the copy cannot be read.
@@ -67,7 +67,7 @@ def may_have_text(content_type: str) -> bool:
 
 
 def is_tame(utf8: bytes, config: ExtractConfig) -> bool:
-    """Return whether the page may be parsed: if the guard's quick check allows it, or a check of all tags does."""
+    """Return whether the page may be parsed: the guard's quick check allows that, or else a check of all tags does."""
     if judge(utf8, config) is Judgement.SAFE:
         tags, end_tags, _ = survey(utf8)
         if tags - 2 * end_tags <= text.UNCLOSED_TAGS_MAX:
@@ -139,7 +139,7 @@ class RowWork:
 
 
 class LinkWork:
-    """Extracts the links of pages: (URL of the page, URLs that it links to)."""
+    """Extracts the links of pages; each value is (URL of the page, URLs to which the page links)."""
 
     def __init__(self, config: Config, folders: Sequence[Path]) -> None:
         self._pages = StoredPages(config)
@@ -160,7 +160,7 @@ class LinkWork:
 
 
 class MirrorWork:
-    """Writes the files of a mirror with rewritten links; the value of a written file is 1."""
+    """Writes the files of a mirror with rewritten links; the value for a page whose file is written is 1."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class MirrorWork:
         return done
 
     def _pieces(self, known: Known, path: str) -> Iterable[bytes] | None:
-        """Return the content of a page's file; None if no copy shows it. Only files with links are read whole."""
+        """Return the content of a page's file, in pieces (one piece for types with links); None if no copy shows it."""
         kind = known.capture.content_type if known.capture is not None else ""
         if is_html(kind) or kind == _SVG or is_css(kind):
             page = read_known(self._folders, known)

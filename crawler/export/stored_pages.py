@@ -22,8 +22,8 @@ class StoredPages:
     """Reads stored pages under the configuration of their crawl.
 
     Args:
-        want_all: also take requisites, and links that robots directives and `rel=nofollow` forbid to follow.
-        want_markup: also take the markup that the audit checks.
+        want_all: include requisites, and links that must not be followed (robots directives, `rel=nofollow`).
+        want_markup: include the markup that the audit checks.
     """
 
     def __init__(self, config: Config, *, want_all: bool = False, want_markup: bool = False) -> None:
@@ -41,7 +41,7 @@ class StoredPages:
         if not _is_read(page, flags, content):
             return None
         found = self._parser.extract(content, self._context(page), careful=careful)
-        if flags & _REQUISITE:  # the answer of a frame, whose links are not links of the page
+        if flags & _REQUISITE:  # the answer is that of a frame, whose links are not links of the page
             found.hrefs, found.refresh = [], ""
         return found
 
@@ -76,5 +76,5 @@ class StoredPages:
 
 
 def _is_read(page: StoredPage, flags: int, content: bytes) -> bool:
-    """Return whether the crawl would parse such an answer as a page: HTML, neither a sitemap nor an error."""
+    """Return whether the crawl would parse such an answer as a page: it is HTML, and neither a sitemap nor an error."""
     return not flags & _SITEMAP and 200 <= page.status < 300 and is_page(page.capture.content_type, content)

@@ -1,6 +1,6 @@
-"""Exports to object storage: written to a temporary place, then copied object by object.
+"""Exports to object storage: an export is written to a temporary place, then copied file by file.
 
-An object is created only if there is none of its name; an equal one is kept. So an export that was
+An object is created only if its name is free; an existing object with equal content is kept. So an export that was
 killed is completed by running it again, and one export never overwrites another. A folder's list of
 files, `NAME/manifest.json`, is written last: where it exists, the export is complete.
 """
@@ -31,7 +31,7 @@ class Uploaded(msgspec.Struct):
 def uploaded(url: str, report: Say = ignore) -> Iterator[Path]:
     """Yield a local path for the output; when the block ends, copy the file or folder written there to `url`.
 
-    The temporary directory ($TMPDIR) needs room for the export. Calls `report` with a line for each object.
+    The temporary directory ($TMPDIR) needs room for the export. `report` is called with a line for each object.
 
     Raises:
         UsageError: the URL names no object.
@@ -67,7 +67,7 @@ def _upload(store: ObjectStore, name: str, path: Path, report: Say) -> Uploaded:
 
 
 def output_place(output: str | None, report: Say) -> contextlib.AbstractContextManager[Path | None]:
-    """Return a context with the local path of an output: a file, a folder, a URL, or None for standard output."""
+    """Return a context that gives the local path to write: that of `output`, or a temporary one if it is a URL."""
     if output is not None and is_url(output):
         return uploaded(output, report)
     return contextlib.nullcontext(Path(output).absolute() if output is not None else None)

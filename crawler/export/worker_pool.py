@@ -1,9 +1,9 @@
 """Shares the work on many pieces among processes; returns the results in the order of the pieces.
 
 The processes are forked when there is more than one piece, so the work may be any
-callable with any state. Each has one piece at a time. If one ends (a crash in a
-parser's C code, lack of memory, a kill), no other is affected: another process replaces
-it and does its piece the careful way. All of them end when this process ends, for any
+callable with any state. Each process has one piece at a time. If one ends (a crash in a
+parser's C code, lack of memory, a kill), no other is affected: a new process replaces
+it and repeats its piece in the careful way. All of them end when this process ends, for any
 reason.
 """
 
@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 # (piece, careful) -> result; `careful` asks for the method that cannot crash.
 Work = Callable[[Piece, bool], Result]
 
-PROCESSES_MAX = 8  # more processes would only wait for the one that hands out the pieces
+PROCESSES_MAX = 8  # more processes would only wait for this process, which distributes the pieces
 _AHEAD = 3  # pieces per process that may be finished or in progress before the caller takes their results
 _LENGTH = struct.Struct(">Q")
 
@@ -56,7 +56,7 @@ class _Task(Generic[Piece, Result]):
 
 
 class WorkerPool(Generic[Piece, Result]):
-    """A context manager with `count` processes that do `work`; if `count` is below two, this process does it."""
+    """A context manager with `count` processes that do `work`; if `count` is below 2, the calling process does it."""
 
     def __init__(self, work: Work[Piece, Result], count: int) -> None:
         self._work = work
@@ -78,7 +78,7 @@ class WorkerPool(Generic[Piece, Result]):
         """Yield the result of each piece in order; work stays at most a few pieces ahead of the caller.
 
         Raises:
-            CrawlerError: one process ended on a piece, and another ended on the same piece done carefully.
+            CrawlerError: a process ended while it worked on a piece, and so did the one that repeated it carefully.
         """
         source = iter(pieces)
         first = list(itertools.islice(source, 2))
@@ -115,7 +115,7 @@ class WorkerPool(Generic[Piece, Result]):
         self._busy[child] = task
         try:
             _send(child.link, (task.piece, task.careful))
-        except OSError:  # the process ended while it was idle
+        except OSError:  # this process ended while it was idle
             self._replace(child)
 
     def _wait(self) -> None:
@@ -140,7 +140,7 @@ class WorkerPool(Generic[Piece, Result]):
             task.result, task.done = found, True
 
     def _replace(self, child: ForkedChild) -> None:
-        """Replace a process that has ended, or must end, by one that does its piece carefully."""
+        """Replace a process that has ended, or must end, by a new one that repeats its piece carefully."""
         task = self._busy.pop(child)
         child.end()
         self.broken += 1

@@ -1,4 +1,4 @@
-"""Runs one export from beginning to end; `FORMATS` is the table of formats and of the ways to write them."""
+"""Runs one export from beginning to end; the table `FORMATS` says how each format is written."""
 
 import contextlib
 import itertools
@@ -38,8 +38,8 @@ _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
 class ExportRequest(msgspec.Struct):
     """The options of an export.
 
-    `fields` are the columns of a row, in order ("" = all); `where` selects rows, or
-    the pages of a text, link or mirror export. `allow` names a use, such as "train-ai": only copies
+    `fields` names the columns of a row, in order ("" = all); `where` selects rows, or
+    pages if the format is text, links or mirror. `allow` names a use, such as "train-ai": only copies
     that may be used for it are written; `unknown` overrides `consent.unknown`. `part_bytes` makes `output` a
     folder of files of about that size. `processes` is the number of processes that share
     the work on pages. `replace` lets a mirror replace an existing one. `now` is the time
@@ -47,7 +47,7 @@ class ExportRequest(msgspec.Struct):
     """
 
     format: str
-    output: Path | None = None  # None: standard output
+    output: Path | None = None  # None means standard output
     with_noarchive: bool = False
     where: str = ""
     allow: str = ""
@@ -91,7 +91,7 @@ class Export:
         self._writer.prepare()
         self._select = Selection(with_noarchive=request.with_noarchive)
         self._count = 0
-        self.entry = ""  # for a mirror, the file to open first
+        self.entry = ""  # the file of a mirror that a user should open first
 
     def _check_options(self) -> None:
         request, writer = self._request, self._writer
@@ -148,7 +148,7 @@ class Export:
         return itertools.chain.from_iterable(chunk.pieces for chunk in chunks)
 
     def _receipt_of(self) -> ReceiptOf | None:
-        """Return the source of whole receipts if the captures that hold them may be left out."""
+        """Return a function that reads whole receipts if captures whose records hold them may be left out."""
         return receipt_block if self._select.refused is not None else None
 
     def _cdxj(self, crawled: Crawled) -> Iterator[bytes]:
@@ -226,7 +226,7 @@ class Export:
         return (known for known in found if test(known.row))
 
     def _with_freshness(self, crawled: Crawled, found: Iterator[Known]) -> Iterator[Known]:
-        """Yield the rows with the probability that their copies are current, if a schedule knows it."""
+        """Yield the rows; add the probability that their copies are current, if a schedule knows it."""
         now, schedules = self._request.now, crawled.schedules(self._request.now)
         for known in found:
             schedule, record = schedules[known.archive], known.row
@@ -240,7 +240,7 @@ class Export:
     def _content(
         self, crawled: Crawled, known: Iterable[Known], fields: Iterable[str]
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows with the fields read from their pages, and the original of each copy."""
+        """Yield the rows; add the fields read from their pages, and the URL of which a page is a copy."""
         names = {*fields} | self._where_fields()
         work = RowWork(crawled.config, _folders(crawled), [*names], main_content=self._request.main_content)
         originals = Originals() if "duplicate_of" in names else None
@@ -306,7 +306,7 @@ class Export:
                 yield known
 
     def _claim(self, crawled: Crawled, folder: Path, places: mirror.MirrorPaths) -> None:
-        """Assign every page its path and every redirect its target."""
+        """Assign a path to every page and a target to every redirect."""
         seed = 0
         for known in self._known(crawled):
             row, fingerprint = known.row, int(known.row["id"], 16)
@@ -324,7 +324,7 @@ class Writer(NamedTuple):
     """A format: its description, and how an export of it is written.
 
     `to_path`: the output must be a path, not standard output. `copies`: --allow selects its copies. `rows`: it supports
-    --fields and --part-size. `selects`: --where selects its pages; `by_content`: also by fields read from the content.
+    --fields and --part-size. `selects`: --where selects its pages; `by_content`: and may use fields of the content.
     `reads`: writing it needs the WARC files as well as the stores. `prepare` raises a UsageError if a library is missing.
     """
 

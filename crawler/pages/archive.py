@@ -1,12 +1,12 @@
 """The read side of the page cache: records, captures and their bytes.
 
-An `Archive` needs a store and the folder of segments and changes neither, so
+An `Archive` reads a store and the folder of segments and changes neither, so
 commands and servers can use one while a process crawls. It sees everything
-that is committed, including a segment that is still open.
+that is committed, including the records in a segment that is still open.
 
-Withdrawn copies do not exist for readers (`withdrawals.py`): the methods leave them
-out, and records of withdrawn URLs where records are listed. Maintenance, which needs
-every copy, uses the methods named `stored_...`.
+Withdrawn copies do not exist for readers (`withdrawals.py`): the methods leave out
+withdrawn copies, and methods that list records leave out those of withdrawn URLs.
+Maintenance, which needs every copy, uses the methods named `stored_...`.
 """
 
 import itertools
@@ -37,7 +37,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class Archive:
-    """The committed captures of one process: `store`, and the segments in `folder`, without what is withdrawn."""
+    """Reads the committed captures of one process from `store` and the segments in `folder`, except withdrawn ones."""
 
     def __init__(self, folder: Path, store: KeyValue, withdrawals: Withdrawals | None = None) -> None:
         self.folder = folder
@@ -57,16 +57,16 @@ class Archive:
         return None if value is None else unpack_record(key, value)
 
     def captures(self, fingerprint: int, *, until: bytes = b"") -> Iterator[Capture]:
-        """Yield the committed captures of a URL, newest first; with `until`, from that `c/` key back in time."""
+        """Yield the committed captures of a URL, newest first; with `until` (a `c/` key), leave out later ones."""
         for key, capture in self.stored_captures_of(fingerprint):
             if not (until and key > until) and not self.is_withdrawn(capture):
                 yield capture
 
     def newest_capture(self, fingerprint: int, record: PageRecord | None) -> Capture | None:
-        """Return the capture that shows the page now, or the newest one if none does; `record` is the URL's record.
+        """Return the newest capture that is a copy of the page, or else the newest one; `record` is the URL's record.
 
         The newest capture has the time of the last answer, so one look-up usually finds it. A capture with a
-        later time was stored when the clock was ahead; it shows the page only if no other copy does.
+        later time was stored when the clock was ahead; it is returned only if there is no other copy.
         """
         if record is not None:
             key = capture_key(fingerprint, record.fetched_at)
@@ -97,7 +97,7 @@ class Archive:
             yield key, unpack_capture(key, value)
 
     def newest_captures(self, *, withdrawn: bool = False) -> Iterator[tuple[int, Capture]]:
-        """Yield (fingerprint, newest capture) for every URL that has a capture, chosen as in `get`.
+        """Yield (fingerprint, newest capture) for every URL that has a capture; the capture is chosen as in `get`.
 
         With `withdrawn`, include withdrawn captures.
         """
@@ -116,7 +116,7 @@ class Archive:
             yield fingerprint, newest
 
     def _last_answer(self, fingerprint: int) -> bytes:
-        """Return the `c/` key of a capture of the URL's last answer; without a record, a key above all keys."""
+        """Return the `c/` key that a capture of the URL's last answer has; without a record, one above all `c/` keys."""
         record = self.record(fingerprint)
         return (
             after_prefix(keys.CAPTURE) or b""
@@ -153,7 +153,7 @@ class Archive:
     def withdrawn(
         self, fingerprint: int, url: str, shown: Capture | None = None
     ) -> Withdrawal | Erased | None:
-        """Return why no copy of a URL (request form) may be shown: a rule or a tombstone; None if none is withdrawn.
+        """Return the rule or tombstone that forbids to show any copy of a URL (request form); None if there is none.
 
         A page is not withdrawn if a rule covers only its older copies. `shown` is a copy
         that this archive returned, if there is one.
@@ -171,7 +171,7 @@ class Archive:
         return hidden or self.tombstone(fingerprint)
 
     def tombstone(self, fingerprint: int) -> Erased | None:
-        """Return the tombstone of a URL whose copies were erased and that has no other copy; None otherwise."""
+        """Return the tombstone of a URL if its copies were erased and it has no other copy; None otherwise."""
         key = tombstone_key(fingerprint)
         value = self.store.get(key)
         if value is None or next(self.stored_captures_of(fingerprint), None) is not None:
@@ -189,10 +189,10 @@ class Archive:
         static: bool = False,
         refused: Callable[[Capture, PageRecord | None], object] | None = None,
     ) -> StoredPage | None:
-        """Return the newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
+        """Return the newest copy of a URL (not newer than `at`); None if no copy exists or may be shown.
 
-        A capture that is not a whole page does not hide an earlier copy (`is_copy`). `refused(capture, record)`
-        returns the reason why a copy may not be used, or a false value if it may.
+        A newer capture that is not a whole page (`is_copy`) does not hide an earlier copy. `refused(capture, record)`
+        returns the reason why a copy may not be used, or a false value if there is no such reason.
 
         Raises:
             DamageError: its bytes cannot be read.
@@ -211,8 +211,8 @@ class Archive:
     def read(self, capture: Capture, *, static: bool = False) -> StoredPage:
         """Read a capture from its segment, which may still be open; a revisit is returned with its payload.
 
-        A 304 gets the status and headers of the response that it confirms. A page that a browser
-        showed has its DOM as payload; with `static`, the server's answer.
+        A 304 gets the status and headers of the response that it confirms. For a page that a browser showed,
+        the payload is the DOM, or with `static` the payload of the server's answer.
 
         Raises:
             DamageError: the bytes are missing, or are not a record.
@@ -227,7 +227,7 @@ class Archive:
         return read_capture(self.folder, capture, original, static=static)
 
     def view(self, capture: Capture) -> bytes:
-        """Return the picture (PNG) of a page that a browser showed; b"" if none was taken (`render.screenshot`).
+        """Return the screenshot (PNG) of a page that a browser showed; b"" if none was taken (`render.screenshot`).
 
         Raises:
             DamageError: the bytes are missing, or are not records.
@@ -295,7 +295,7 @@ def read_capture(
 
 
 def _shown(folder: Path, capture: Capture) -> StoredPage:
-    """Read a page as a browser showed it: status and fields of the answer, and the DOM as payload."""
+    """Read a page as a browser showed it: with the status and fields of the answer, and the DOM as payload."""
     message = _message(folder, capture)
     place = segments.RecordPlace(capture.segment, capture.offset + capture.dom_offset, capture.dom_length)
     data = segments.read_member(folder, place, bytes_max=reading.RECORD_BYTES_MAX)
@@ -313,7 +313,7 @@ def _message(folder: Path, capture: Capture) -> reading.HttpMessage:
 
 
 def _view(folder: Path, capture: Capture) -> bytes:
-    """Read the picture among the records between the answer and the DOM."""
+    """Return the screenshot from the records between the answer and the DOM."""
     if not capture.dom_length:
         return b""
     start, end = capture.offset + capture.length, capture.offset + capture.dom_offset

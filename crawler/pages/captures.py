@@ -26,7 +26,7 @@ from crawler.urls.media_type import media_type
 
 EMPTY_DIGEST = hashlib.sha1(b"").digest()
 UNSPECIFIED = (
-    "unspecified"  # value of WARC-Truncated if the payload is missing because of an error of the crawler
+    "unspecified"  # the value of WARC-Truncated if the payload is missing because of an error of the crawler
 )
 _NO_COPY = BUSY_STATUSES | {206, 408, 416, 425}
 _UNANSWERED = frozenset(
@@ -40,7 +40,7 @@ _UNANSWERED = frozenset(
     }
 )
 
-# Fields of an answer that describe its body, which a DOM replaces
+# Fields of an answer that describe its body; they do not apply to a DOM that replaces the body
 _OF_THE_BODY = frozenset(
     {b"content-type", b"content-encoding", b"content-length", b"etag", b"last-modified", b"digest"}
 )
@@ -130,12 +130,12 @@ class Capturing(msgspec.Struct, gc=False):
     """An answer that is being added to the archive.
 
     `record` is the URL's new record, None for an answer that is not a page
-    (robots.txt); it may be changed until `write`. `stored` tells whether WARC
+    (robots.txt); it may be changed until `write` is called. `stored` tells whether WARC
     records are written, `profile` which kind of revisit it is ("" = a response).
     `unchanged` is True if the page shows the content already known. `digest` is
-    its content digest (16 bytes), `directives` are the robots directives that
-    apply to the page. `write` fills `capture`. `new_record` and `new_capture`
-    are True if they add a key of that kind to the store. `stamp` is the consent
+    the content digest of the page (16 bytes), `directives` are the robots directives that
+    apply to the page. `write` sets `capture`. `new_record` and `new_capture`
+    are True if the record, or the capture, adds a new key to the store. `stamp` is the consent
     receipt of the answer.
     """
 
@@ -161,11 +161,11 @@ class Capturing(msgspec.Struct, gc=False):
 
     @property
     def payload_bytes(self) -> int:
-        """The length of the payload, in memory or in a part."""
+        """The length in bytes of the payload, which is in memory or in a file (`storage/parts.py`)."""
         return len(self.payload) if self.fetch.part is None else self.fetch.part.length
 
     def make_bare(self) -> None:
-        """Reduce the capture to URL, status and times: a response without fields or payload can always be built."""
+        """Reduce the capture to URL, status and times: a response without fields and payload can always be built."""
         self.fetch = msgspec.structs.replace(
             self.fetch,
             version="HTTP/1.1",
@@ -185,7 +185,7 @@ class Capturing(msgspec.Struct, gc=False):
 
 
 class StoredPage(msgspec.Struct):
-    """A capture as read back: the server's answer; for a revisit, with the payload that it repeats.
+    """The server's answer, read from the archive; for a revisit, it has the payload that the revisit repeats.
 
     If a browser showed the page, the payload is the DOM (`rendered`), unless the caller asked for the server's answer.
     """
@@ -231,7 +231,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def shown_fields(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the header fields of an answer whose body is replaced by the DOM that a browser showed."""
+    """Return the header fields of an answer, changed for the DOM that a browser showed, which replaces the body."""
     kept = [field for field in headers if field[0].lower() not in _OF_THE_BODY]
     return (*kept, (b"Content-Type", b"text/html; charset=utf-8"))
 
@@ -244,7 +244,7 @@ def is_answer(fetch: Fetch) -> bool:
 def is_copy(capture: Capture) -> bool:
     """Return whether a capture shows the page as it was.
 
-    It does not if it is a temporary failure (408, 425, 429, 5xx), a partial
+    A capture does not show the page if it is a temporary failure (408, 425, 429, 5xx), a partial
     answer that was not requested (206, 416, a 304 that confirms nothing), or an
     answer that was cut off.
     """

@@ -14,9 +14,9 @@ cryptographic: a site that forges a collision only falsifies the freshness of it
 page. It takes 8 us for 45 kB; a SHA-1 would take 32.
 
 If only the visible text matters, or most of it (`Comparison`), an answer with another
-digest is compared with the copy of the page's last change; if the two are equal, the
+digest is compared with the copy stored at the page's last change; if the two are equal, the
 page keeps its digest. Small changes therefore add up until they amount to a change.
-Copies are stored and not the results of comparisons, so the setting may change at any time.
+The results of comparisons are not stored, only the copies, so the setting may change at any time.
 
 Only `next_record` turns an answer into the state of a URL. A failed try of a
 stored page leaves it stored: its copy still exists.
@@ -80,7 +80,7 @@ _NO_VERDICT = frozenset(
 )
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # flags that describe one fetch and not the URL
-# Limits on what a server may put into a record. A longer ETag is not sent back, so it is not stored.
+# Limits on the text from a server that a record holds. A longer ETag is not sent back, so it is not stored.
 _VALIDATOR_BYTES_MAX = 1024
 _CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 _TYPE_CHARS_MAX = 128
@@ -100,7 +100,7 @@ Patterns = Sequence[re.Pattern[bytes]]
 
 
 def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[bytes], ...]:
-    """Compile the patterns of parts that a comparison ignores; they are matched against the content's bytes.
+    """Compile the patterns whose matches a comparison ignores; they are matched against the content's bytes.
 
     Raises:
         ConfigError: a pattern is not a regular expression.
@@ -122,16 +122,16 @@ def content_digest(content: bytes, patterns: Patterns = ()) -> bytes:
 
 
 def visible_text(html: bytes) -> bytes:
-    """Return the text between the tags of HTML, title included, with white space collapsed; linear in any input."""
+    """Return the text between the tags of HTML, title included, with white space collapsed; takes linear time."""
     return b" ".join(_INVISIBLE.sub(b" ", open_shadow_roots(html)).split())
 
 
 class Comparison(NamedTuple):
-    """The rule for what counts as a change of a page whose digest differs.
+    """The rule that decides whether a page whose digest differs has changed.
 
     kind: the differences that count. "raw": any changed byte; "text": any change of the visible text of HTML;
-    "simhash": a change of that text after which the simhashes differ in more than `distance` of 64 bits.
-    ignored: patterns of parts of the content that all three kinds ignore.
+    "simhash": a change of the visible text after which the simhashes differ in more than `distance` of 64 bits.
+    ignored: patterns whose matches in the content all three kinds ignore.
     """
 
     kind: str = "raw"
@@ -193,9 +193,9 @@ def next_record(
 ) -> PageRecord:
     """Return the record of a URL after `fetch`; `previous` is not modified.
 
-    `payload_digest` and `digest` (of the content) are b"" if the answer does not
-    replace the known ones. `tags` are the directives of its X-Robots-Tag fields. A later
-    try keeps the depth and the origin of the first one.
+    `payload_digest` and `digest` (of the content) are b"" if the answer does not replace
+    the known digests. `tags` are the directives of the answer's X-Robots-Tag fields. A later
+    try keeps the depth and the origin of the first try.
     """
     unchanged = is_unchanged(previous, fetch.outcome, digest)
     record = PageRecord(
@@ -230,7 +230,7 @@ def next_record(
 
 
 def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: float) -> None:
-    """Copy to `record` the facts about a URL that hold after any answer."""
+    """Copy to `record` the facts in `previous` that stay true after this answer."""
     record.depth, record.via, record.redirects = previous.depth, previous.via, previous.redirects
     record.flags |= previous.flags
     record.attempts = previous.attempts + 1
@@ -279,7 +279,7 @@ def _facts(rendering: Rendering | None) -> RenderingFacts | None:
 
 
 def _is_weak(fetch: Fetch) -> bool:
-    """Return whether Last-Modified is so close to Date that the page may have changed again in that second."""
+    """Return whether the page may have changed again in the second of its Last-Modified, since Date is so close to it."""
     try:
         modified = parse_date(fetch.header(b"last-modified").decode("latin-1"))
         sent = parse_date(fetch.header(b"date").decode("latin-1"))
@@ -295,9 +295,9 @@ def _renew_directives(
     tags: Directives | None,
     unchanged: bool,
 ) -> None:
-    """Renew the directives of a page: those of its meta tags, and those of the header of this answer.
+    """Renew the directives of a page: from its meta tags, and from the header of this answer.
 
-    Content that is not parsed again has the meta tags that are known. A 304 without X-Robots-Tag leaves the
+    If the content is not parsed again, the known meta tags stay. A 304 without X-Robots-Tag leaves the
     stored header fields as they are (RFC 9111, section 3.2).
     """
     if extracted is not None:
@@ -320,7 +320,7 @@ def _renew_directives(
 def _text(fetch: Fetch, name: bytes) -> str:
     """Return a validator as text that encodes back to the same bytes (latin-1), for the next conditional request.
 
-    Returns "" if it is too long or has control characters, which no valid one has (RFC 9110, 8.8).
+    Returns "" if the validator is too long, or has control characters, which are invalid there (RFC 9110, 8.8).
     """
     value = fetch.header(name)
     if len(value) > _VALIDATOR_BYTES_MAX or _CONTROLS.search(value):

@@ -1,6 +1,6 @@
 """The simhash of a text: 64 bits that differ in few places if the texts differ in few words.
 
-Each run of `SHINGLE` words votes with its hash for or against every bit (Charikar,
+Each sequence of `SHINGLE` words votes with its hash for or against every bit (Charikar,
 *Similarity Estimation Techniques from Rounding Algorithms*, STOC 2002); a bit is 1 if a
 majority votes for it. Manku, Jain, Das Sarma, *Detecting Near-Duplicates for Web Crawling*
 (WWW 2007) treat pages as equal if at most 3 of 64 bits differ. One changed word changes
@@ -11,7 +11,7 @@ per kB of text.
 import mmh3
 import numpy as np
 
-SHINGLE = 3  # words that vote together, so that their order matters too
+SHINGLE = 3  # number of words that vote together, so that their order matters too
 BITS = 64
 
 

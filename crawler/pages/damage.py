@@ -1,7 +1,7 @@
 """Find damage in an archive, and forget the captures that are lost.
 
-`check` reads everything; `find_lost` only names the captures whose segment was
-missing or too short on opening, so that their pages can be fetched again.
+`check` reads everything; `find_lost` only lists the captures that are lost because their segment
+was missing or too short when the archive was opened, so that their pages can be fetched again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from crawler.storage.kv import Batch, seal, unseal
 
 
 def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
-    """Return the captures that end beyond the end of their segment in `damaged`, and the revisits of such captures."""
+    """Return the captures that extend beyond the end of a `damaged` segment, and the revisits of such captures."""
     if not damaged:
         return []
     gone = {
@@ -30,7 +30,7 @@ def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
 
 
 def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mapping[str, int]) -> None:
-    """Put into `batch` the deletion of `lost` captures and the keys that depend on them; shorten `damaged` segments."""
+    """Delete, in `batch`, the keys of `lost` captures and the keys that depend on them; shorten `damaged` segments."""
     for capture in lost:
         batch.delete(capture.key)
         key = payload_key(capture.capture.digest)
@@ -42,7 +42,7 @@ def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mappin
 
 
 def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
-    """Commit a damaged segment up to its last whole capture; the next opening cuts it there."""
+    """Commit a damaged segment only up to the end of its last whole capture, where the next opening cuts it."""
     ends = (end_of(capture) for _, capture in archive.stored_captures() if capture.segment == segment)
     end = max((end for end in ends if end <= size), default=0)
     if end:
@@ -54,7 +54,7 @@ def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
 def check(archive: Archive, *, tails: bool = True) -> Iterator[Problem]:
     """Read every committed record, compare its digests and follow every revisit; yield each problem found.
 
-    Bytes that an erasure has listed and that the next opening overwrites are not read.
+    Bytes that an erasure has listed, which the next opening overwrites, are not read.
 
     With `tails`, uncommitted bytes at the end of a segment are reported too (opening for writing cuts them off).
     """

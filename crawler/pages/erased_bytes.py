@@ -1,4 +1,4 @@
-"""Overwrites records in WARC segments in place, by empty records of the same length.
+"""Overwrites records in WARC segments, in place, with empty records of the same length.
 
 Every other record keeps its offset, so the store, indexes that were exported earlier and
 readers that have the segment open stay valid, and a segment that several processes
@@ -32,7 +32,7 @@ _BLOCK_BYTES_MAX = 65_535  # the largest block that is not compressed (RFC 1951,
 
 
 def is_filler(record: reading.Record) -> bool:
-    """Return whether a record is an empty one that replaced another."""
+    """Return whether a record is an empty record that replaced another record."""
     return record.fields.get("warc-record-id") == FILLER_ID
 
 
@@ -69,7 +69,7 @@ def _compressed(length: int) -> bytes | None:
 
 def _blank_record(length: int) -> bytes | None:
     """Return a WARC record of exactly `length` bytes whose block is blanks; None if `length` is too small."""
-    for slack in ("", " "):  # an additional digit in the length field may leave one byte to fill
+    for slack in ("", " "):  # one more digit in the length field may leave one byte to fill
         identity = FILLER_ID + slack
         for digits in range(1, 12):
             block = length - len(_HEAD.format(identity=identity, length="")) - digits - len(_TAIL)
@@ -79,9 +79,9 @@ def _blank_record(length: int) -> bytes | None:
 
 
 def overwrite(folders: Iterable[Path], ranges: Mapping[str, Sequence[tuple[int, int]]]) -> None:
-    """Overwrite the ranges (offset, length) of each segment, in every file of that name in `folders`; synced.
+    """Overwrite and sync the ranges (offset, length) of each segment, in every file of its name in `folders`.
 
-    May be repeated after a crash.
+    This may be repeated after a crash.
 
     Raises:
         OSError: the disk failed.

@@ -5,15 +5,15 @@
     blank     the listed bytes are overwritten (`erased_bytes.py`)
 
 Each step is one change of the commit point, which writes files first: a detached copy is
-in a new place before its key names it, and bytes are listed in the batch that deletes
-their keys. After a kill, an erasure that had been listed is completed at the next
-opening; the rest waits for the command to be repeated.
+in its new place before its key names that place, and the bytes of a copy are listed in the batch
+that deletes its keys. After a kill, the next opening overwrites the bytes that were already listed;
+the remaining copies are erased when the command is repeated.
 
-A revisit holds no payload. If the response that it repeats is erased, it is written again
-at the end of the archive: the first copy of a payload as a response, with the status and
-headers that readers were shown before, and the others as revisits of that one. Its old
-record names the withdrawn URL, so it is overwritten too. No copy is lost, and no record
-refers to one that is gone.
+A revisit holds no payload. If the response that it repeats is erased, the revisit is written
+again at the end of the archive: the first copy of a payload as a response, with the status and
+headers that readers were shown before, and the other copies as revisits of that response. The old
+record of the revisit names the withdrawn URL, so it is overwritten too. No other page loses its copy,
+and no record refers to an erased one.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,10 +45,10 @@ _OF_A_PAGE = (keys.PAGE, keys.REFRESH, keys.ASKED, keys.READINGS, keys.BIRTHS)
 
 
 class Detached(msgspec.Struct):
-    """A copy to be written again, since the response that it repeats is withdrawn.
+    """A copy to be written again, since the response that it repeats will be erased.
 
-    `original` is the response that it repeats from now on; None if it becomes a response.
-    `renewed` is the new capture, which is known once it is written.
+    `original` is the response that the copy repeats from now on; None if the copy becomes a response.
+    `renewed` is the new capture of the copy, set when its records are written.
     """
 
     key: bytes
@@ -85,7 +85,7 @@ class Detached(msgspec.Struct):
         )
 
     def _answer(self, archive: Archive, old: reading.Record) -> tuple[bytes, int]:
-        """Return (the new record of the answer, its status)."""
+        """Return the new record of the answer, and the status of the answer."""
         capture = self.capture
         identity, date = old.fields["warc-record-id"].encode(), warc.date_text(capture.fetched_at)
         target = warc.target_fields(
@@ -122,7 +122,7 @@ class Detached(msgspec.Struct):
 
 
 class Blanked(msgspec.Struct):
-    """Listed bytes to be overwritten: `j/` key -> length."""
+    """Listed bytes to be overwritten: a map from `j/` key to length."""
 
     listed: dict[bytes, int]
 
@@ -146,13 +146,13 @@ def list_bytes(batch: Batch, capture: Capture) -> None:
 
 
 def listed_bytes(store: KeyValue, begin: bytes = b"") -> Iterator[tuple[bytes, int]]:
-    """Yield (`j/` key, length) of the bytes that wait to be overwritten, from the key `begin` on."""
+    """Yield (`j/` key, length) of each range of bytes that waits to be overwritten, from the key `begin` on."""
     for key, value in store.scan(begin or keys.ERASING, after_prefix(keys.ERASING)):
         yield key, int.from_bytes(unseal(key, value), "big")
 
 
 def listed_ranges(store: KeyValue, segment: str) -> dict[int, int]:
-    """Return the length of each listed range of a segment, by its offset."""
+    """Return the ranges of a segment that are listed for overwriting, as {offset: length}."""
     begin = keys.ERASING + segment.encode() + b"\0"
     return {
         int.from_bytes(key[len(begin) :], "big"): int.from_bytes(unseal(key, value), "big")
@@ -161,7 +161,7 @@ def listed_ranges(store: KeyValue, segment: str) -> dict[int, int]:
 
 
 def blank(folder: Path, listed: dict[bytes, int]) -> None:
-    """Overwrite listed bytes in the segments in `folder` and in the folders beside it.
+    """Overwrite listed bytes in the segments in `folder` and in the WARC folders of the other processes.
 
     Raises:
         OSError: the disk failed.
@@ -203,7 +203,7 @@ class Erasing:
         return self._rule.is_about(capture.url) and self._rule.covers(capture.fetched_at)
 
     def detached(self, key: bytes, capture: Capture) -> Detached | None:
-        """Return the copy as it must be written again; None if it may stay as it is."""
+        """Return the copy in the form in which it must be written again; None if it may stay as it is."""
         if not capture.refers_to or self._archive.is_withdrawn(capture):
             return None
         original = self._archive.capture_at(capture.refers_to)
@@ -249,14 +249,14 @@ class Erasing:
         return self._archive.store.get(record_key(fingerprint)) is not None
 
     def reset_page(self, fingerprint: int, batch: Batch) -> None:
-        """Note in the record of a URL that may be fetched again that no copy of it is left."""
+        """Update the record of a URL that may be fetched again: no copy of it is left."""
         record = Archive.record(self._archive, fingerprint)
         if record is not None:
             batch.put(record_key(fingerprint), pack(_without_copy(record)))
 
 
 def _without_copy(record: PageRecord) -> PageRecord:
-    """Return the record without validators and digests: the next fetch is unconditional, its content counts as new."""
+    """Return the record without validators and digests: the next fetch is unconditional and finds new content."""
     return replace(
         record,
         state=PageState.RETIRED,

@@ -1,8 +1,8 @@
 """The page cache of a process: takes answers and stores captures.
 
-A *capture* is one stored answer of a URL. Its bytes are in a WARC segment, its
-description is in the store (`captures.py`), written in the batch of its group.
-The base class in `archive.py` reads.
+A *capture* is one stored answer of a URL. Its bytes are in a WARC segment; its
+description (`captures.py`) is in the store, written in the batch of its group.
+The base class, in `archive.py`, reads captures.
 
 An answer takes three steps, one in each phase of the commit:
 
@@ -62,8 +62,8 @@ from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
 _WITHOUT_RECORD = (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE, TaskKind.HOP)
-_HOPS_CACHED_MAX = 4096  # fingerprints whose URL is cached, for the `via` of records
-_RECEIPTS_MAX = 65_536  # receipts remembered per segment, so that each is written once
+_HOPS_CACHED_MAX = 4096  # number of fingerprints whose URL is cached, for the field `via` of records
+_RECEIPTS_MAX = 65_536  # number of receipts remembered per segment, so that each is written once
 
 
 class PageCache(Archive):
@@ -77,8 +77,8 @@ class PageCache(Archive):
         software, operator, robots_policy, hostname, agent: for the warcinfo record; `agent` is the User-Agent.
         random: random bytes for record ids.
         sync: whether appended bytes are made durable before a batch names them.
-        reading: whether the segments are only read; `store` is then a private copy.
-        withdrawals: the rules by which copies are withheld, none by default.
+        reading: True if nothing is to be written; `store` is then a private copy.
+        withdrawals: the rules by which copies are withheld; no rules by default.
 
     Raises:
         ConfigError: prefix or process cannot be part of a file name.
@@ -111,7 +111,7 @@ class PageCache(Archive):
         super().__init__(directory / "warc", store, withdrawals)
         self._decoded = config.store == "decoded"
         self._comparison = comparison
-        self._compared = (0, b"", False)  # last text comparison: fingerprint, digest, result
+        self._compared = (0, b"", False)  # the last text comparison, as (fingerprint, digest, result)
         self._unexpected = unexpected or Unexpected()
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
@@ -142,7 +142,7 @@ class PageCache(Archive):
         self._reading = reading
         committed = dict(self.committed_lengths())
         self.recovery = (segments.survey if reading else segments.recover)(self.folder, committed)
-        # The number of captures whose erasure a kill had interrupted, and which opening completed.
+        # The number of captures whose erasure was interrupted by a kill and completed when this process opened.
         self.erased = 0 if reading else erasure.finish(self)
         self.lost = damage.find_lost(self, self.recovery.damaged)
         self._writer = segments.SegmentWriter(
@@ -171,7 +171,7 @@ class PageCache(Archive):
         return pending if pending is not None else super().record(fingerprint)
 
     def put_record(self, batch: Batch, fingerprint: int, record: PageRecord) -> None:
-        """Put the record of a URL without a captured answer (a retired URL, a signal)."""
+        """Put the record of a URL that changes without an answer to store (a retired URL, a signal)."""
         batch.put(record_key(fingerprint), pack(record))
 
     # -- first step: decide
@@ -190,7 +190,7 @@ class PageCache(Archive):
         final: bool = True,
         tags: Directives | None = None,
     ) -> Capturing:
-        """Decide how an answer, or a failure, is stored. Pass the results to `write` in the same order.
+        """Decide how an answer, or a failure, is stored. Pass the returned objects to `write` in the order of the calls.
 
         If `final` is False, another try follows: the URL's record is updated, but
         nothing is stored. `tags` are the directives of the answer's X-Robots-Tag fields.
@@ -228,7 +228,7 @@ class PageCache(Archive):
         return capturing
 
     def answer_of(self, url: str) -> StoredPage | None:
-        """Return the newest whole answer to the request for a URL (request form); None if there is none.
+        """Return the newest whole stored answer to the request for a URL (request form); None if there is none.
 
         Raises:
             DamageError: its bytes cannot be read.
@@ -246,7 +246,7 @@ class PageCache(Archive):
         return True
 
     def shows_known(self, fetch: Fetch, fetch_task: FetchTask) -> bool:
-        """Return whether parsing an answer would show nothing new about its URL: neither content nor directives."""
+        """Return whether an answer need not be parsed, because its content and directives are already known."""
         previous = self.record(fetch_task.fingerprint)
         digest = self._content_digest(fetch, fetch_task, previous)
         if previous is None or not change_detection.is_unchanged(previous, fetch.outcome, digest):
@@ -254,9 +254,9 @@ class PageCache(Archive):
         return fetch.outcome is Outcome.UNCHANGED or (previous.metas >= 0 and self._repeats(fetch, previous))
 
     def _repeats(self, fetch: Fetch, previous: PageRecord) -> bool:
-        """Return whether an unchanged answer repeats the known bytes, and thereby the known meta tags.
+        """Return whether an unchanged answer has the same bytes as the known one, and therefore the same meta tags.
 
-        A comparison that ignores some bytes may ignore the meta tags.
+        If the comparison ignores some bytes, the meta tags may be among them, so the payload digests are compared.
         """
         comparison = self._comparison(fetch.url)
         if comparison.kind == "raw" and not comparison.ignored:
@@ -264,7 +264,7 @@ class PageCache(Archive):
         return self._payload_digest(fetch) == previous.digest
 
     def _content_digest(self, fetch: Fetch, fetch_task: FetchTask, previous: PageRecord | None) -> bytes:
-        """Return the digest of what counts as a change; b"" for an answer without content of its own."""
+        """Return the digest by which changes are detected; b"" for an answer without content of its own."""
         if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         comparison = self._comparison(fetch.url)
@@ -282,13 +282,13 @@ class PageCache(Archive):
 
     @staticmethod
     def _shown_digest(dom: bytes, comparison: change_detection.Comparison) -> bytes:
-        """Return the digest of the text that a browser showed, since the server's answer may stay the same meanwhile."""
+        """Return the digest of the text that a browser showed; it may change while the server's answer stays the same."""
         return change_detection.content_digest(change_detection.visible_text(dom), comparison.ignored)
 
     def _reads_the_same(
         self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: change_detection.Comparison
     ) -> bool:
-        """Return whether an answer equals the copy of the last change under a comparison that ignores some bytes."""
+        """Return whether an answer equals the copy stored at the last change, by a comparison that ignores some bytes."""
         if (
             comparison.kind == "raw"
             or fetch.content_type not in change_detection.HTML_TYPES
@@ -339,7 +339,7 @@ class PageCache(Archive):
         self._remember_url(capturing.fingerprint, fetch.url)
 
     def _choose_kind(self, capturing: Capturing, previous: PageRecord | None) -> None:
-        """Choose response or revisit; a response becomes the original of its payload."""
+        """Choose a response or a revisit for the answer; later revisits of its payload refer to this response."""
         if capturing.fetch.outcome is Outcome.UNCHANGED and previous is not None:
             capturing.original = self._original(previous.digest)
             capturing.profile = warc.NOT_MODIFIED if capturing.original else ""
@@ -351,7 +351,7 @@ class PageCache(Archive):
             self._pending_originals[capturing.payload_digest] = original
 
     def _original(self, digest: bytes) -> Original | None:
-        """Return the response that holds the payload with this SHA-1; None if there is none, or it is withdrawn."""
+        """Return the response that holds the payload with this SHA-1; None if it does not exist or is withdrawn."""
         pending = self._pending_originals.get(digest)
         if pending is not None or not digest:
             return pending
@@ -372,7 +372,7 @@ class PageCache(Archive):
     # -- second step: write
 
     def write(self, items: Sequence[Capturing | erasure.Rewriting]) -> int:
-        """Append the records of a group durably; return how many an error of ours reduced to a bare record.
+        """Append the records of a group durably; return the number of captures made bare after an internal error.
 
         This also carries out the group's part of an erasure.
 
@@ -394,7 +394,7 @@ class PageCache(Archive):
             self._unexpected.note(error, "a copy that repeats an erased one")
 
     def _append(self, capturing: Capturing) -> bool:
-        """Append a capture's records; return whether they were reduced to status and URL."""
+        """Append a capture's records; return whether an error reduced the capture to URL, status and times."""
         bare = False
         segment = self._writer.turn(capturing.instant)
         if segment != self._receipts_in or len(self._receipts) >= _RECEIPTS_MAX:
@@ -403,7 +403,7 @@ class PageCache(Archive):
             members = self._members(capturing)
         except CrawlerError:
             raise
-        except Exception as error:  # without this, the page would be fetched again and end each run
+        except Exception as error:  # otherwise this page would end the run, and every later one
             self._unexpected.note(error, f"WARC records of {capturing.fetch.url}; the body is not stored")
             original = self._pending_originals.get(capturing.payload_digest)
             if original is not None and original.key == capturing.key:
@@ -439,9 +439,9 @@ class PageCache(Archive):
         return bare
 
     def _members(self, capturing: Capturing) -> list[segments.Member]:
-        """Return the gzip members of a capture's records; the member of a large file comes in pieces.
+        """Return the gzip members of a capture's records; the member of a large file is an iterator over pieces.
 
-        A consent receipt has a record in each segment that refers to it, so each segment explains its own captures.
+        Each segment has a record of every consent receipt to which its captures refer, so it can be read alone.
         """
         new = capturing.stamp is not None and capturing.stamp.digest not in self._receipts
         return [
@@ -481,11 +481,11 @@ class PageCache(Archive):
         self._written, self._rewritten = [], []
 
     def _is_kept_back(self, capturing: Capturing) -> bool:
-        """Return whether the record of a withdrawn URL must not be written, since an erasure may be deleting it."""
+        """Return whether the URL is withdrawn, so that its record must not be written: an erasure may be deleting it."""
         return not capturing.new_record and self.withdrawals.stops(capturing.fetch.url)
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable; call once per group, on the loop thread."""
+        """Note that the oldest staged group is now durable; call this once per group, on the loop thread."""
         for capturing in self._staged.popleft():
             self._pending_captures.discard(capturing.key)
             if self._pending_records.get(capturing.fingerprint) is capturing.record:
@@ -505,7 +505,7 @@ class PageCache(Archive):
     # -- damage
 
     def forget(self, batch: Batch) -> None:
-        """Delete every capture in `lost`, and the keys that depend on it, from the store; the caller handles `u/`."""
+        """Delete every capture in `lost`, and the keys that depend on it except `u/`, which the caller handles."""
         damage.forget(self, batch, self.lost, self.recovery.damaged)
 
     def check(self) -> Iterator[Problem]:
@@ -529,7 +529,7 @@ def _sha1(payload: bytes) -> bytes:
 
 
 def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:
-    """Return the media type of an answer; a 304 has that of the page."""
+    """Return the media type of an answer; for a 304, the media type of the stored page."""
     confirms = fetch.outcome is Outcome.UNCHANGED and previous is not None
     return previous.content_type if confirms and previous is not None else fetch.content_type
 

@@ -3,8 +3,8 @@
     bytes --expand--> record --parse_record--> fields, block
           block --parse_http--> status, headers, payload --decode_payload--> content
 
-Files of other programs may be plain or gzip, of one member or many, version 1.0
-or 1.1, with bare line feeds, and may hold transfer codings in their blocks. Data
+Files of other programs may be plain or gzip, of one member or many, in WARC version 1.0
+or 1.1; they may have bare line feeds, and transfer codings in their blocks. Data
 that cannot be read raises a DamageError with its position. Sizes are bounded by
 the caller's `bytes_max`, regardless of length fields and compressed streams.
 """
@@ -23,9 +23,9 @@ from isal import igzip_lib, isal_zlib
 
 from crawler.errors import DamageError
 
-RECORD_BYTES_MAX = 256 << 20  # limit of one uncompressed record, far above the limits on bodies
+RECORD_BYTES_MAX = 256 << 20  # limit in bytes of one uncompressed record, far above the limits on bodies
 _HEAD_BYTES_MAX = 1 << 20
-WHOLE_BYTES_MAX = 16 << 20  # longer blocks are checked piece by piece
+WHOLE_BYTES_MAX = 16 << 20  # bytes; longer blocks are checked piece by piece
 _CHUNK_BYTES = 256 << 10
 _READ_BYTES, _STEP_BYTES = 1 << 20, 16 << 10
 _GZIP = 31
@@ -63,7 +63,7 @@ class HttpMessage(msgspec.Struct):
     payload: bytes
 
     def header(self, name: bytes) -> bytes:
-        """Return the first value of the field `name` (lower case); b"" if there is none."""
+        """Return the first value of the header field `name` (lower case); b"" if there is none."""
         for field, value in self.headers:
             if field.lower() == name:
                 return value
@@ -107,7 +107,7 @@ def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
 
 
 class Steps:
-    """Reads a file once, in small steps, because an inflater copies all bytes that follow its member."""
+    """Reads a file once, in small chunks, because an inflater copies all bytes of its input that follow the member."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -130,7 +130,7 @@ class Steps:
         return step
 
     def give_back(self, count: int) -> None:
-        """Take back the last `count` bytes of the latest step."""
+        """Take back the last `count` bytes of the latest chunk, so that `take` returns them again."""
         self._at -= count
 
     def skip(self, count: int) -> None:
@@ -213,7 +213,7 @@ def parse_record(data: bytes, where: str = "record") -> Record:
 
 
 def _split_head(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return (head, blank line, the rest); the blank line is empty if there is none."""
+    """Return (head, blank line, the rest); the second is empty if there is no blank line."""
     at, end = data.find(b"\r\n\r\n", 0, _HEAD_BYTES_MAX), b"\r\n\r\n"
     bare = data.find(b"\n\n", 0, at if at >= 0 else _HEAD_BYTES_MAX)
     if bare >= 0:
@@ -341,7 +341,7 @@ def _head_of(stream: _Stream, first: bytes, where: str) -> bytes:
 
 
 def parse_http(block: bytes) -> HttpMessage:
-    """Parse the HTTP message of a block, tolerating servers' errors. Transfer codings are undone."""
+    """Parse the HTTP message of a block, tolerating servers' errors; undo its transfer codings."""
     head, _, payload = _split_head(block)
     lines = head.replace(b"\r\n", b"\n").split(b"\n")
     cut = [line.partition(b":") for line in lines[1:]]
@@ -383,7 +383,7 @@ def _dechunk(payload: bytes) -> bytes:
 def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BYTES_MAX) -> bytes:
     """Undo the codings of a Content-Encoding field as far as possible and return the payload.
 
-    If a stream breaks, return the part before the break. At most `bytes_max` are returned.
+    If a compressed stream breaks, return the content before the break. At most `bytes_max` bytes are returned.
     """
     content = payload
     names = codings.lower().replace(b" ", b"").split(b",")
@@ -456,9 +456,9 @@ def check_digests(record: Record) -> list[str]:
 
 
 def checked_record(pieces: Iterator[bytes], where: str) -> tuple[Record, list[str]]:
-    """Return a record of any size that comes in pieces, and the problems with its digests.
+    """Parse a record of any size from its pieces; return it and the problems with its digests.
 
-    Of a block over `WHOLE_BYTES_MAX` bytes, only the beginning is in the record.
+    If the block has more than `WHOLE_BYTES_MAX` bytes, the returned record holds only its beginning.
 
     Raises:
         DamageError: it is not a WARC record, or is shorter than its length field says.
@@ -483,7 +483,7 @@ def checked_record(pieces: Iterator[bytes], where: str) -> tuple[Record, list[st
 
 
 def _check_large(record: Record, length: int, pieces: Iterator[bytes], where: str) -> list[str]:
-    """Compare the digests of a large block; put its first pieces, with the whole HTTP head, into `record`."""
+    """Check the digests of a large block; put its first pieces, which contain the whole HTTP head, into `record`."""
     block, payload, left = hashlib.sha1(), hashlib.sha1(), length
     in_head = record.kind == "response"
     for piece in pieces:
@@ -525,7 +525,7 @@ def _is_digest(text: str, digest: bytes) -> bool:
 
 
 def _from_base32(text: str) -> bytes:
-    """Return the bytes that `text` states in base 32, in capitals or not; b"" if it is invalid."""
+    """Decode base 32 in upper or lower case; return b"" if `text` is invalid."""
     try:
         data = text.encode("ascii")
         if len(data) == _SHA1_LETTERS:  # this takes a tenth of the time of `b32decode`

@@ -9,16 +9,16 @@ from crawler.records import Fetch, LinkFlag, Outcome, Rendering, TaskKind
 
 _WHOLE_BYTES_MAX = (
     4 << 20
-)  # a larger payload is written in slices, since a whole record would hold a second copy of it
+)  # bytes; a larger payload is written in slices, since a whole record would hold a second copy of the payload
 _SLICE_BYTES = 1 << 20
 
 
 class RecordBuilder:
     """Turns a `Capturing` into records.
 
-    `decoded` means that stored payloads have no content coding, `block_digests` that records state
-    the SHA-1 of their block, `url_of` returns the URL of a fingerprint, `random(n)` returns n random bytes.
-    `with_bodies` means that the bodies of requests are recorded. `warcinfo` is the id of the segment's first record.
+    If `decoded`, payloads are stored without content coding; if `block_digests`, records state the SHA-1 of
+    their block; if `with_bodies`, the bodies of requests are recorded. `url_of` returns the URL of a
+    fingerprint, `random(n)` returns n random bytes. `warcinfo` is the id of the segment's first record.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class RecordBuilder:
             yield from self._shown(fetch, shown, identity, date)
 
     def body_of(self, fetch: Fetch) -> bytes:
-        """Return the body of the request as it is recorded."""
+        """Return the body of the request in the form in which it is recorded."""
         return fetch.request_body if self._with_bodies else b""
 
     def _shown(self, fetch: Fetch, rendering: Rendering, answer: bytes, date: bytes) -> Iterator[bytes]:
-        """Yield the records of what a browser showed: a picture if there is one, and last the DOM."""
+        """Yield the records of the page as a browser showed it: the screenshot if there is one, then the DOM."""
         view_id, dom_id = warc.record_ids(self.random, 2)
         if rendering.view:
             yield warc.resource(
@@ -91,7 +91,7 @@ class RecordBuilder:
         )
 
     def _head(self, capturing: Capturing) -> tuple[bytes, bool]:
-        """Return the answer's header block, and whether it was rebuilt from the parsed fields."""
+        """Return the answer's header block, and True if it was rebuilt from the parsed fields."""
         fetch = capturing.fetch
         undone = self._decoded and bool(fetch.content)
         confirms = (

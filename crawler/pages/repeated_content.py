@@ -1,8 +1,8 @@
 """The content-seen test (Heydon, Najork 1999, section 3.4), per host: count the pages with the same content.
 
 It stops traps that show one page under endless URLs, and hosts that answer 200 for
-missing pages (soft 404; Bar-Yossef et al. 2004, section 3). Such a page often contains
-the requested URL, so contents are compared without it. Equal pages of different hosts
+missing pages (soft 404; Bar-Yossef et al. 2004, section 3). A soft 404 page often contains
+the requested URL, so contents are compared without the URL. Equal pages of different hosts
 are stored only once in any case (`page_cache.py`), and their links are followed.
 """
 
@@ -16,7 +16,7 @@ PATH_CHARS_MIN = 4  # a shorter path may occur in any text
 
 
 def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
-    """Return 16 bytes, equal for pages that differ only in their own path; `digest` if no path is removed."""
+    """Return the digest of a page without its own path (16 bytes); `digest` if the path is not removed."""
     if not PATH_CHARS_MIN <= len(path) <= len(content) <= COMPARED_BYTES_MAX:
         return digest
     own = path.encode("ascii", "replace")
@@ -29,8 +29,8 @@ def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
 class RepeatedContent:
     """Counts the pages of a host with the same content, for the most recent pairs of host and content.
 
-    A table of `slots` entries (a power of two): each pair has one possible slot and replaces
-    the pair that is in it. A slot takes 12 bytes; a large crawl meets more pairs than can be kept.
+    The table has `slots` entries (a power of two). Each pair has one possible slot, and replaces
+    the pair that is in it: a large crawl meets more pairs than can be kept. A slot takes 12 bytes.
     """
 
     def __init__(self, slots: int = 1 << 18) -> None:
@@ -40,7 +40,7 @@ class RepeatedContent:
         self._mask = slots - 1
 
     def count(self, host: int, digest: bytes) -> int:
-        """Count one more page and return how many there have been."""
+        """Count one more page; return the number of pages counted for this host and content."""
         pair: int = mmh3.hash64(digest, host & 0xFFFFFFFF, signed=False)[0] ^ (host >> 32)
         slot = pair & self._mask
         n = self._counts[slot] + 1 if self._pairs[slot] == pair else 1

@@ -1,4 +1,4 @@
-"""Method and body of a request as a query, which tells apart the captures of one URL in an index.
+"""Encode the method and body of a request as a query, so that an index can distinguish the captures of one URL.
 
     POST /search, "q=tea"   ->   __wb_method=POST&q=tea
 
@@ -26,7 +26,7 @@ _FORM, _JSON, _TEXT, _PARTS = (
 
 
 def request_query(method: str, content_type: str, body: bytes) -> str:
-    """Return the query that stands for method and body; "" for a GET."""
+    """Return the query that encodes method and body; "" for a GET."""
     if method == "GET":
         return ""
     query = _body_query(content_type, body) if body and method in _WITH_QUERY else ""
@@ -34,7 +34,7 @@ def request_query(method: str, content_type: str, body: bytes) -> str:
 
 
 def query_of_request(block: bytes) -> str:
-    """Return the query of a request as it is recorded: its head and body."""
+    """Return the query of a recorded request, which consists of its head and body."""
     if block.startswith(b"GET ") or not block:
         return ""
     head, _, body = block.partition(b"\r\n\r\n")

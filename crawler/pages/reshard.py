@@ -2,12 +2,12 @@
 
 Records and captures follow their buckets; a `g/` key follows its capture. A WARC segment
 whose captures all go to one new process is linked, not copied. One whose captures go to
-several is divided: each of them gets a segment of its own with the records of its captures,
-bytes as they are, so that no process holds records of another (also if its folder is moved
-to another disk later). A segment that was shipped to object storage stays whole, since its object does.
+several is divided: each process gets a segment of its own with the records of its captures,
+copied byte by byte, so that no process holds records of another, and its folder can be moved
+to another disk later. A segment that was shipped to object storage stays whole, as its object there does.
 
 A revisit may repeat a response of a host that moves to another process. That response is
-copied into a segment for such responses, and `v/` keeps its place.
+copied into a segment for such responses, and a key `v/` stores its place.
 """
 
 import os
@@ -58,7 +58,7 @@ def move(to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
 
 
 class _Segments:
-    """The segments that hold captures of the new process: linked if all of their captures are its own, else divided."""
+    """The segments that hold captures of the new process: those without other captures are linked, others divided."""
 
     def __init__(self, to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
         self._to = to
@@ -103,9 +103,9 @@ class _Segments:
         sync_directory(self._folder)
 
     def _survey(self) -> tuple[Counter[str], Counter[str], set[bytes]]:
-        """Read all captures; return (own captures in each segment that has any, all captures in each, `repeated`).
+        """Read all captures; return (number of own captures by segment, number of all captures by segment, `repeated`).
 
-        `repeated` are the keys of responses that own captures repeat but that go to another process.
+        `repeated` holds the keys of responses that go to another process and that own captures repeat.
         """
         own, all_of, repeated = Counter[str](), Counter[str](), set[bytes]()
         for source in self._to.sources:
@@ -133,7 +133,7 @@ class _Segments:
         self._to.put(key, seal(unseal(key, value)))
 
     def _captures_of(self, segments: set[str]) -> Iterator[tuple[OldProcess, list[tuple[bytes, Capture]]]]:
-        """Yield (source, its (key, capture) pairs in file order) for each segment, with captures of other processes."""
+        """Yield (source, (key, capture) pairs in file order) for each segment; include captures of other processes."""
         for source in self._to.sources:
             found: dict[str, list[tuple[bytes, Capture]]] = {}
             for key, value in scan_prefix(source.store, CAPTURE):
@@ -145,10 +145,10 @@ class _Segments:
                 yield source, captures
 
     def _divide(self, source: OldProcess, captures: Iterable[tuple[bytes, Capture]]) -> None:
-        """Write the records of the captures in one segment that this process owns to a new segment.
+        """Write to a new segment the records of those captures of one segment that this process owns.
 
-        The record of a consent receipt lies with the first capture that names it. If that
-        capture goes elsewhere, the receipt is written again.
+        The record of a consent receipt is stored with the first capture that names it. If that
+        capture goes to another process, the receipt is written again.
         """
         archive = Archive(source.folder / "warc", source.store)
         named, written = set[bytes](), set[bytes]()
@@ -186,7 +186,7 @@ class _Segments:
             self._to.put(segment_key(segment), seal(length.to_bytes(8, "big")))
 
     def _bring_originals(self, repeated: Iterable[bytes]) -> None:
-        """Copy these responses of other processes, and keep their places under `v/`."""
+        """Copy the responses with the keys `repeated`, which other processes own; put their places under `v/`."""
         self._about = None
         for key in sorted(repeated):
             self._bring_original(key)
@@ -208,7 +208,7 @@ class _Segments:
 
 
 def _portions(segments: Iterable[str], captures: Counter[str]) -> Iterator[set[str]]:
-    """Yield the segments in sets that hold at most `_CAPTURES_MAX` captures, or one segment."""
+    """Yield the segments in sets with at most `_CAPTURES_MAX` captures; a segment with more is a set of its own."""
     portion, count = set[str](), 0
     for segment in segments:
         if portion and count + captures[segment] > _CAPTURES_MAX:

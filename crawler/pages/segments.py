@@ -31,7 +31,7 @@ from crawler.storage.files import AppendFile, cut, read_range, rename, sync_dire
 
 OPEN_SUFFIX = ".open"
 LOST_AND_FOUND = "lost+found"
-# When a group has more bytes, a part of it is written early, so that large pages are not held in memory twice.
+# If a group has more bytes than this, some are written early, so that large pages are not held in memory twice.
 _GATHERED_BYTES_MAX = 1 << 20
 _CHUNK_BYTES = 1 << 20
 _NAME = re.compile(r"(?P<series>.+)-(?P<time>[0-9]{14})-(?P<serial>[0-9]{5,})\.warc\.gz")
@@ -51,8 +51,8 @@ class RecordPlace(msgspec.Struct, frozen=True):
 class SegmentRecovery(msgspec.Struct):
     """The result of a recovery.
 
-    `cut`: bytes dropped, by segment; `moved`: files moved to lost+found;
-    `damaged`: segments that are too short, with their size in bytes.
+    `cut`: the number of bytes dropped, by segment; `moved`: the files moved to lost+found;
+    `damaged`: the size in bytes of each segment that is too short.
     """
 
     cut: dict[str, int] = {}
@@ -91,7 +91,7 @@ def read_segment(folder: Path, segment: str, offset: int, length: int) -> bytes:
 
 
 def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
-    """Reduce the folder to exactly the committed bytes of the segments in `committed`.
+    """Cut segments to their committed lengths, and move files that are not in `committed` to lost+found.
 
     Raises:
         StoreError: the disk failed.
@@ -113,7 +113,7 @@ def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
 
 
 def survey(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
-    """Return the segments that are too short. Nothing is cut or moved, since a reader must not change files."""
+    """Return the segments that are too short; do not cut or move anything, since a reader must not change files."""
     sizes = {segment: size_of(folder, segment) for segment in committed}
     return SegmentRecovery(
         damaged={segment: size for segment, size in sizes.items() if size < committed[segment]}
@@ -121,7 +121,7 @@ def survey(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
 
 
 def _set_aside(folder: Path, name: str) -> None:
-    """Move a file that no key names to lost+found, under a free name."""
+    """Move a file that no key names to lost+found, under a name that is not in use there."""
     aside = folder / LOST_AND_FOUND
     if not aside.exists():
         aside.mkdir()
@@ -159,7 +159,7 @@ def size_of(folder: Path, segment: str) -> int:
 
 
 def _stat(path: Path) -> os.stat_result:
-    """Examine a segment, even if it was finished and so renamed after its path was looked up."""
+    """Return the stat of a segment, even if it was finished, and so renamed, after its path was looked up."""
     try:
         return path.stat()
     except FileNotFoundError:
@@ -204,9 +204,9 @@ class SegmentWriter:
         self._lengths: dict[str, int] = {}
 
     def append(self, members: Sequence[Member], now: float) -> list[RecordPlace]:
-        """Add the records of one capture, which stay in one segment; return the place that each will have.
+        """Add the records of one capture to the open segment; return the place that each record will have.
 
-        A member in pieces is written at once, so it is never held in memory.
+        A member that comes in pieces is written immediately, so it is never held in memory as a whole.
 
         Raises:
             StoreError: the disk failed, now or before.
@@ -320,7 +320,7 @@ def member_pieces(folder: Path, place: RecordPlace) -> Iterator[bytes]:
 def members(path: Path, *, end: int = -1, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[tuple[int, int]]:
     """Yield (offset, length) of each whole gzip member from the start of a file, in order.
 
-    Members that begin at `end` or later are ignored: they are not committed. -1 means the end of the file.
+    Members that begin at `end` or later are ignored: they are not committed. If `end` is -1, none are ignored.
 
     Raises:
         DamageError: the data after the last member is not a whole member.
@@ -335,7 +335,7 @@ def members(path: Path, *, end: int = -1, chunk_bytes: int = _CHUNK_BYTES) -> It
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a segment, even if it was finished and so renamed after its path was looked up."""
+    """Open a segment, even if it was finished, and so renamed, after its path was looked up."""
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -353,7 +353,7 @@ def contents(
 ) -> Iterator[tuple[int, int, bytes | None]]:
     """Yield (offset, length, uncompressed record) of each gzip member from the start of a file, in order.
 
-    The file is read and inflated once. A record of more than `bytes_max` bytes is None. Members that begin
+    The file is read and inflated once. None replaces a record of more than `bytes_max` bytes. Members that begin
     at `end` or later are ignored; -1 means the end of the file. The ranges in `skipped` (offset -> length in
     bytes) are not read; their content is b"".
 

@@ -3,9 +3,9 @@
     NAME.warc.gz            a finished segment
     NAME.warc.gz.shipped    a note: the URL of its object, its length and digest
 
-The note is written when the storage has confirmed the object. From then on the segment
-may be deleted here. A kill before that leaves the segment without a note, so it is shipped
-again: the storage finds an equal object and keeps it. So nothing is lost, and nothing is
+The note is written when the storage has confirmed the object. From then on the local segment
+may be deleted. A kill before that leaves the segment without a note, so the segment is shipped
+again: the storage finds an equal object and keeps it. So no segment is lost, and none is
 stored twice (`storage/object_store.py`).
 
 An erasure changes a segment in place (`erased_bytes.py`). It marks the note first, and
@@ -31,7 +31,7 @@ _SEGMENTS = "*.warc.gz"
 class ShippingNote(msgspec.Struct, frozen=True):
     """The confirmation of a copy in object storage; `length` in bytes, `sha256` in hexadecimal, `at` in Unix time.
 
-    `changed`: the segment was altered here afterwards.
+    `changed`: the local segment was altered after the copy was made.
     """
 
     url: str
@@ -42,7 +42,7 @@ class ShippingNote(msgspec.Struct, frozen=True):
 
 
 class Shipment(NamedTuple):
-    """A segment to be shipped: its files (several after a reshard), and whether its object is outdated."""
+    """A segment to be shipped: its files (several after a reshard), and True if its object is outdated."""
 
     segment: str
     files: tuple[Path, ...]
@@ -67,8 +67,8 @@ def note_of(folder: Path, segment: str) -> ShippingNote | None:
 def waiting(folders: Iterable[Path], before: float = math.inf) -> list[Shipment]:
     """Return the finished segments in `folders` that must be shipped and were last written before the instant `before`.
 
-    A segment of a running crawl gets its final name before its last records are committed, and a crash
-    in between cuts them off. So new segments are not shipped at once.
+    A segment of a running crawl gets its final name before its last records are committed, and after a crash
+    in between these records are cut off. So a new segment is not shipped immediately.
 
     Raises:
         DamageError: a note cannot be read.
@@ -124,7 +124,7 @@ def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, ShippingNote, bool]
 
 
 def refuse_elsewhere(folders: Iterable[Path]) -> None:
-    """Raise ShippedError if a segment lies in object storage only; call before work that needs all segments here."""
+    """Raise ShippedError if a segment is in object storage only; call before work that needs all segments on disk."""
     for path, note, here in shipped(folders):
         if not here:
             raise ShippedError(
@@ -152,7 +152,7 @@ def delete_shipped(folders: Iterable[Path]) -> int:
 
 
 def bring_back(path: Path, note: ShippingNote, store: ObjectStore) -> None:
-    """Write a segment that lies in object storage only back to this disk, if its content is what was shipped.
+    """Write a segment that lies in object storage only back to this disk, if its content is the content that was shipped.
 
     Raises:
         ObjectStoreError: the storage cannot be reached, or has other content.
@@ -170,7 +170,7 @@ def bring_back(path: Path, note: ShippingNote, store: ObjectStore) -> None:
 
 
 def note_changes(folder: Path, segments: Iterable[str]) -> None:
-    """Mark the notes of segments that are about to be altered here, so that they are shipped again."""
+    """Mark the notes of segments that are about to be altered, so that these segments are shipped again."""
     for segment in segments:
         note = note_of(folder, segment)
         if note is not None and not note.changed:

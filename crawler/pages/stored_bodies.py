@@ -56,7 +56,7 @@ class Copy(msgspec.Struct):
 def open_copy(archive: Archive, capture: Capture) -> Copy:
     """Open the answer of a capture, or the DOM that a browser showed instead.
 
-    For a revisit, the payload is the one it repeats; after a 304, the head is also that of the repeated answer.
+    For a revisit, the payload comes from the answer that it repeats; for a 304, the head too.
 
     Raises:
         DamageError: the bytes are missing, or are not a record.
@@ -88,7 +88,7 @@ def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Co
 
 
 def _open_shown(folder: Path, capture: Capture) -> Copy:
-    """Open the DOM that a browser showed, under the head of the answer."""
+    """Open the DOM that a browser showed, with the head of the answer."""
     copy = _open_record(folder, capture)
     copy.headers = shown_fields(copy.headers)
     record = msgspec.structs.replace(
@@ -141,7 +141,7 @@ def _block_length(head: bytes, where: str) -> int:
 
 
 def _opened(folder: Path, segment: str) -> int:
-    """Return a descriptor of a segment, finished or still open.
+    """Return a file descriptor of a segment, finished or still being written.
 
     Raises:
         DamageError: there is no such segment, or it cannot be read.
@@ -208,7 +208,7 @@ def _part(pieces: Iterable[bytes], start: int, length: int, where: str) -> Itera
 
 
 def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes from `first` to before `end` of the concatenated `pieces`."""
+    """Yield the bytes `first` <= position < `end` of the concatenated `pieces`."""
     at = 0
     for piece in pieces:
         if at >= end:
@@ -219,9 +219,9 @@ def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
 
 
 def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the content without its codings, undone from the last applied to the first.
+    """Yield the content without its codings; the coding that was applied last is undone first.
 
-    Decoding stops at an unknown coding; the content is passed with the codings that remain.
+    Decoding stops at an unknown coding; the content then keeps the remaining codings.
     """
     for name in reversed(codings):
         undo = _UNDONE_BY.get(name)
@@ -246,7 +246,7 @@ def can_decode(codings: Sequence[bytes]) -> bool:
 
 
 def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode gzip of one or several members; content that does not begin like gzip passes unchanged."""
+    """Decode gzip of one or several members; content that does not begin like gzip is yielded unchanged."""
     inflater = None
     head, plain = b"", False
     for piece in pieces:

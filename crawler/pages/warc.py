@@ -8,14 +8,14 @@ each a gzip member of its own (`gzip_members.py`):
     capture  = (response | revisit) request [metadata]
     record   = gzip( version, named fields, blank line, block, two line ends )
 
-Building a record is pure: bytes in, bytes out. Bytes chosen by a server reach
+A record is built by pure functions, from bytes to bytes. Bytes chosen by a server reach
 a record only through `clean`, so that no header value, reason or URL can end a
 line early and start a field or a record of its own. `Content-Length` delimits
 the block, whatever it contains.
 
-The HTTP head of a record has the bytes that were received, if they are well-formed and nothing was taken out of them;
-otherwise it is rebuilt from the parsed fields (the metadata record says so). The payload is stored as received after
-transfer decoding, so `Transfer-Encoding` is renamed and `Content-Length` is that of the payload:
+The HTTP head of a record has the bytes that were received, if they are well-formed and nothing was removed from them;
+otherwise the head is rebuilt from the parsed fields, and the metadata record says so. The payload is stored as received
+after transfer decoding, so `Transfer-Encoding` is renamed and `Content-Length` is that of the payload:
 readers see a message without transfer coding.
 
 A segment has one writer. Its name ends in `.open` until it is finished, and only
@@ -70,12 +70,12 @@ def _second_text(second: int) -> bytes:
 
 
 def date_text(instant: float) -> bytes:
-    """Return `2026-11-20T23:59:59Z` for a time; whole seconds, which every reader accepts."""
+    """Return a time in the form `2026-11-20T23:59:59Z`, in whole seconds, which every reader accepts."""
     return _second_text(int(instant))
 
 
 def base32(digest: bytes) -> bytes:
-    """Return the Base32 form (RFC 4648) of 20 bytes; four times as fast as the standard library."""
+    """Return the Base32 form (RFC 4648) of 20 bytes; this is four times as fast as the standard library."""
     number = int.from_bytes(digest, "big")
     return b"".join([_BASE32_PAIRS[number >> shift & 1023] for shift in range(150, -1, -10)])
 
@@ -86,7 +86,7 @@ def digest_text(digest: bytes) -> bytes:
 
 
 def record_ids(random: Callable[[int], bytes], count: int) -> list[bytes]:
-    """Return `count` new `<urn:uuid:...>` (version 4; at most 16, one digit apart); `random(n)` returns n bytes."""
+    """Return 1 to 16 new `<urn:uuid:...>` (version 4) that differ in one digit; `random(n)` returns n bytes."""
     raw = random(16)
     text = raw.hex()
     head = f"<urn:uuid:{text[:8]}-{text[8:12]}-4{text[13:16]}-{'89ab'[raw[8] & 3]}{text[17:20]}-{text[20:31]}"
@@ -159,7 +159,7 @@ def _all_tokens(headers: Headers) -> bool:
 def received_head(block: bytes, headers: Headers, payload_length: int | None) -> bytes:
     """Return a header block as it was received; b"" if it cannot be stored in that form.
 
-    To be stored, it must be well-formed, so that all readers see the same fields, and its Content-Length must be
+    The block can be stored if it is well-formed, so that all readers see the same fields, and its Content-Length is
     that of the payload. A transfer coding is renamed as in `stored_headers`.
     """
     names = [name.lower() for name, _ in headers]
@@ -184,9 +184,9 @@ def stored_headers(
 ) -> list[tuple[bytes, bytes]]:
     """Return the fields of an answer as they are stored in its record.
 
-    `Content-Length` is that of the payload if the answer had one, or had a
-    transfer coding instead; if `payload_length` is None the field has another
-    meaning, as in a 304, and is kept. Codings that were undone are renamed.
+    `Content-Length` becomes the length of the payload if the answer had this field, or a
+    transfer coding instead. If `payload_length` is None, the field has another meaning, as in
+    a 304, and is kept. Fields of codings that were undone are renamed.
     """
     stored = []
     has_length = recoded = False
@@ -220,7 +220,7 @@ def target_fields(url: str, address: str, version: str, warcinfo: bytes = b"") -
 
 
 def warcinfo_field(identity: bytes) -> bytes:
-    """Return the line that names the warcinfo record by its id; b"" without one."""
+    """Return the line that names the warcinfo record by its id; b"" if the id is unknown."""
     return b"WARC-Warcinfo-ID: %b\r\n" % clean(identity) if identity else b""
 
 
@@ -259,7 +259,7 @@ def revisit(
     refers_to_date: bytes,
     block_digest: bool = True,
 ) -> bytes:
-    """Build a `revisit` record: it repeats the payload of an earlier response, named by URL and date."""
+    """Build a `revisit` record: it repeats the payload of an earlier response, which is named by URL and date."""
     fields = b"%bWARC-Profile: %b\r\nWARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: %b\r\n" % (
         target,
         profile.encode(),
@@ -318,7 +318,7 @@ def resource(
     cut_by: str = "",
     warcinfo: bytes = b"",
 ) -> bytes:
-    """Build a `resource` record: bytes made from the answer that `refers_to` names; `cut_by` as in `Rendering.broke`."""
+    """Build a `resource` record of bytes made from the answer that `refers_to` names; `cut_by` is `Rendering.broke`."""
     fields = b"WARC-Target-URI: %b\r\nWARC-Refers-To: %b\r\n" % (
         clean(uri.encode("utf-8", "replace")).replace(b" ", b"%20"),
         refers_to,
@@ -348,7 +348,7 @@ def large_response(
     truncated: str = "",
     block_digest: bool = True,
 ) -> LargeRecord:
-    """Build a `response` record whose payload is read when it is written, and once before for a block digest."""
+    """Build a `response` record; its payload is read when it is written, and once before if it needs a block digest."""
     fields = _response_fields(target, digest, truncated)
     if block_digest:
         block = hashlib.sha1(head)
@@ -360,7 +360,7 @@ def large_response(
 
 
 def fact_lines(facts: Iterable[tuple[str, object]]) -> bytes:
-    """Return `application/warc-fields`: one line per fact, none for an empty value."""
+    """Return `application/warc-fields`: one line per fact, except facts with an empty value."""
     return b"".join(
         [
             b"%b: %b\r\n" % (name.encode(), clean(str(value).encode("utf-8", "replace")))

@@ -14,8 +14,8 @@ erased (`erasure.py`).
     these + before   the same copies, if fetched before an instant    no
     before alone     all copies fetched before an instant             no
 
-The scheme and a leading `www.` are ignored, so that a demand covers a page in each of
-its spellings; a host's rule covers all of its ports. A rule by URL keeps the URL's
+The scheme and a leading `www.` are ignored, so that a rule covers all spellings of a
+URL; a host's rule covers all ports of the host. A rule by URL keeps the URL's
 digest; the URL itself is dropped when its copies are erased.
 """
 
@@ -36,11 +36,11 @@ FILE = "withdrawn.json"
 
 
 class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One withdrawal: it covers what `digest`, `host` or `prefix` names, of which one is set, or `before` alone.
+    """One withdrawal. At most one of `digest`, `host` and `prefix` is set, and names the URLs that it covers.
 
     `at` is the instant of the withdrawal. `digest` is the `url_digest` of `url`, which is
-    "" once the copies are erased. `prefix` is a `place_of`. `before` limits any rule to
-    copies fetched before that instant; 0 means no limit. `erasing` is set before the first
+    "" once the copies are erased. `prefix` is the beginning of a `place_of`. `before` limits any rule
+    to copies fetched before that instant; 0 means no limit. `erasing` is set before the first
     copy is erased, `erased` after the last one.
     """
 
@@ -56,12 +56,12 @@ class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     @property
     def key(self) -> tuple[str, str, str, float]:
-        """The identity of a rule: what it covers. Rules with equal keys are the same rule."""
+        """The identity of a rule: the URLs and times that it covers. Rules with equal keys are the same rule."""
         return self.digest, self.host, self.prefix, self.before
 
     @property
     def stops_fetches(self) -> bool:
-        """True if the URLs are not fetched again: the rule covers copies of any age."""
+        """True if the URLs must not be fetched again, because the rule covers copies of any age."""
         return not self.before
 
     def is_about(self, url: str) -> bool:
@@ -147,7 +147,7 @@ class Withdrawals:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
-        self.revision = 0  # increases with every reload
+        self.revision = 0  # increases at every reload, so that callers can notice a change
         self._index(())
         if directory is not None:
             self.reload()
@@ -178,13 +178,13 @@ class Withdrawals:
         return bool(self.rules)
 
     def of_copy(self, url: str, fetched_at: float) -> Withdrawal | None:
-        """Return a rule that covers a copy of a URL (request form) fetched at an instant; None if none does."""
+        """Return a rule that covers a copy of a URL (request form) fetched at an instant; None if there is none."""
         if not self.rules:
             return None
         return next((rule for rule in self._about(url) if rule.covers(fetched_at)), None)
 
     def of_url(self, url: str) -> Withdrawal | None:
-        """Return a rule that withdraws all copies of a URL (request form), whatever their age; None if there is none."""
+        """Return a rule that withdraws all copies of a URL (request form), old and new; None if there is none."""
         if not self.rules:
             return None
         return next((rule for rule in self._about(url) if rule.stops_fetches), None)
@@ -287,7 +287,7 @@ class RuleFile:
             return known
 
     def note_erasure(self, rule: Withdrawal, *, done: bool) -> Withdrawal:
-        """Record that the copies of a rule are about to be erased; if `done`, that they are erased, and drop its URL."""
+        """Record that the copies of a rule will be erased; if `done`, that they are erased, and drop the rule's URL."""
         with self._locked():
             rules = {each.key: each for each in load_rules(self.directory)}
             known = rules[rule.key]

@@ -1,7 +1,7 @@
 """Translate answers of the fetcher for the browser, and requests of the browser for the fetcher.
 
 The fetcher has already decoded the body, so the header fields that describe its coding are
-removed. Fields that would open another way to the network, or change the browser beyond this
+removed. Fields that would give the browser another way to the network, or affect it beyond this
 page, are removed too.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from crawler.records import Fetch, Outcome
 
-# One transparent pixel: a valid image, so that scripts that wait for its load event continue
+# An image of one transparent pixel: it is valid, so scripts that wait for its load event continue
 PIXEL = (
     b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,"
     b"\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
@@ -69,7 +69,7 @@ _FIELDS_MAX, _FIELD_CHARS_MAX = 30, 4096
 
 
 def passed_fields(fetch: Fetch) -> list[dict[str, str]]:
-    """Return the header fields of an answer in the form of the protocol, without those that the browser may not get."""
+    """Return the header fields of an answer in the protocol's form, without fields that must not reach the browser."""
     return [
         {"name": name.decode("latin-1"), "value": value.decode("latin-1")}
         for name, value in fetch.headers
@@ -78,12 +78,12 @@ def passed_fields(fetch: Fetch) -> list[dict[str, str]]:
 
 
 def error_reason(fetch: Fetch) -> str:
-    """Return the error code that tells the browser why a request has no answer."""
+    """Return the error code by which the browser learns why a request has no answer."""
     return _REASONS.get(fetch.outcome, "Failed")
 
 
 def asked_fields(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the fields of a page's request that the fetcher sends, as lines "Name: value"."""
+    """Return those fields of a page's request that the fetcher also sends, as lines "Name: value"."""
     lines = []
     for name, value in headers.items():
         lower = name.lower()

@@ -1,7 +1,7 @@
 """One Chromium process tree: starts it when it is first needed, watches it, and ends it with all its children.
 
-It has no network: its proxy is a closed port, and where the system allows it, it lives in a
-network namespace without interfaces (`launch.py`). The crawler answers its requests over
+The browser has no network: its proxy is a closed port, and if the system allows it, the browser
+runs in a network namespace without interfaces (`launch.py`). The crawler answers its requests over
 the protocol's pipe (`rendering.py`).
 
     start     a new profile folder, a child process in a process group of its own
@@ -116,7 +116,7 @@ def arguments(program: str, home: str, user_agent: str, config: RenderConfig) ->
 
 
 class Browser:
-    """A running browser. `ended` is called once when it has ended, for whatever reason."""
+    """A running browser. `ended` is called once, when the browser has ended for any reason."""
 
     def __init__(self, config: RenderConfig, user_agent: str, ended: Callable[["Browser"], None]) -> None:
         self._config = config
@@ -130,7 +130,7 @@ class Browser:
         self._opening_one = asyncio.Lock()
         self._work = WorkAccount()
         self.session: Session
-        self.pages = 0  # number of pages opened so far
+        self.pages = 0  # number of pages that were opened so far
         self.in_use = 0  # number of pages open now
 
     async def start(self) -> None:
@@ -197,10 +197,10 @@ class Browser:
     async def open_page(self) -> tuple[Session, str, str]:
         """Open an empty page; return (its session, its target, its browser context).
 
-        Pages are opened one at a time, so that the renderer that appears meanwhile is known to be the page's.
+        Pages are opened one at a time, so a renderer process that appears meanwhile belongs to the page.
 
         Raises:
-            BrowserError: the browser has ended, or does not open one.
+            BrowserError: the browser has ended, or does not open a page.
         """
         try:
             async with self._opening_one, asyncio.timeout(_START_MAX):
@@ -220,7 +220,7 @@ class Browser:
         session = Session(self.session.pipe, identity)
         await session.call(
             "Runtime.getIsolateId"
-        )  # only the renderer can answer this, so it is running afterwards
+        )  # only the renderer can answer this call, so it is running afterwards
         self._work.opened(context, await self._processes())
         return session, target, context
 
@@ -242,7 +242,7 @@ class Browser:
         self._work.look(await self._processes())
 
     def worked(self, context: str) -> float:
-        """Return the CPU seconds that a page had used when they were last measured."""
+        """Return the CPU seconds that a page had used at the last measurement."""
         return self._work.seconds(context)
 
     def memory(self) -> dict[int, int]:
@@ -297,7 +297,7 @@ def _why_not(program: str, config: RenderConfig) -> str:
 
 
 def _processes_of(group: int) -> list[int]:
-    """Return the processes of the browser's session, since some of its helpers may have left its process group."""
+    """Return the processes of the browser's session; some helper processes may have left its process group."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -1,15 +1,15 @@
-"""Decides which pages are worth rendering (`render.when = "auto"`), and learns from earlier renderings; pure.
+"""Decides which pages are worth rendering (`render.when = "auto"`), and learns from earlier renderings.
 
 A page is a *candidate* after its static fetch if it has a real script and little visible
-text, or the marks of a framework that builds pages in the browser, or by chance (one page
-in `render.chance`), so that no site is overlooked. Candidates are rendered until the answer
+text, or has the marks of a framework that builds pages in the browser, or is drawn by chance
+(`render.chance` is the share of such pages), so that no site is overlooked. Candidates are rendered until the answer
 for their *pattern* is known: their host, and their path without numbers and names.
 
     P(a rendering of the pattern adds something) ~ Beta(a + successes, b + failures)
 
 The prior is even odds for a candidate that was recognized by its marks, and one in twenty for
-any other page. It is pooled with pages of the same kind in other patterns of the host.
-Rendering goes on while the mean is at least `WORTH`: a rendering costs as much CPU time as
+any other page. The prior is pooled with the renderings of pages of the same kind in other patterns of the host.
+A pattern is rendered as long as the mean is at least `WORTH`: a rendering costs as much CPU time as
 some 200 fetches, but it usually shows a whole site that the crawl would miss otherwise.
 
 What was learned is stored by host (`R/`) in the batch that commits the rendered page, so it
@@ -31,14 +31,16 @@ from crawler.storage.keys import RENDERED
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 from crawler.urls.canonical import hostname
 
-WORTH = 0.15  # pages are rendered while the probability of a gain is at least this; three failures in a row end a pattern
+WORTH = (
+    0.15  # least probability of a gain for which a page is rendered; three failures in a row end a pattern
+)
 TEXT_MIN = 200  # bytes of visible text; a page with less may build its text in the browser
 ADDED_TEXT = 0.2  # the share by which the text must grow to count as something new
-ADDED_TEXT_MIN = 100  # bytes; a smaller difference is a clock or a counter
+ADDED_TEXT_MIN = 100  # bytes; a smaller difference may be a clock or a counter
 PATTERNS_MAX = (
-    20_000  # patterns and hosts remembered by a process; the one rendered longest ago is forgotten first
+    20_000  # patterns and hosts in memory; the one that was rendered longest ago is forgotten first
 )
-_POOLED = 2.0  # weight of all renderings of the host in the estimate for one pattern, in renderings
+_POOLED = 2.0  # all renderings of the host together count as this many in the estimate for one pattern
 _SLUG_CHARS = 20
 
 _SCRIPT = re.compile(
@@ -57,7 +59,7 @@ _SCANNED_BYTES = 256 << 10
 
 
 class Signs(NamedTuple):
-    """The signs of a static page: the bytes of its visible text, a script if it has one, the mark of a framework."""
+    """The signs of a static page: the size of its visible text in bytes, a script, and the mark of a framework."""
 
     text_bytes: int
     script: bool
@@ -65,12 +67,12 @@ class Signs(NamedTuple):
 
     @property
     def candidate(self) -> bool:
-        """True if the page looks as if a browser built the rest of it."""
+        """True if the page looks as if its scripts build the rest of it in a browser."""
         return self.script and (self.mark or self.text_bytes < TEXT_MIN)
 
 
 def signs(content: bytes) -> Signs:
-    """Return the signs of a static page; linear in its size."""
+    """Return the signs of a static page; takes time linear in its size."""
     head = content[:_SCANNED_BYTES]
     script = _SCRIPT.search(head) is not None
     return Signs(
@@ -101,7 +103,7 @@ def _class_of(segment: str) -> str:
 
 
 class _Seen(msgspec.Struct, array_like=True):
-    """The renderings of a pattern or host: the number made, and the number that added something."""
+    """The number of renderings of a pattern or host, and the number of those that added something."""
 
     made: int = 0
     added: int = 0
@@ -134,7 +136,7 @@ class Deciding:
         return "chance" if self._is_drawn(url) else ""
 
     def probability(self, host: int, url: str, *, candidate: bool) -> float:
-        """Return the probability that rendering a page adds something, from what is known of its pattern and host."""
+        """Return the probability that rendering a page adds something, given the renderings of its pattern and host."""
         added, made = (1.0, 2.0) if candidate else (0.05, 1.0)
         of_host = self._seen.get(_host_key(host, candidate))
         if of_host is not None:
@@ -146,7 +148,7 @@ class Deciding:
         return added / made
 
     def learn(self, host: int, url: str, *, candidate: bool, added: bool, batch: Batch) -> None:
-        """Note whether a rendering of `url` added something, and put that into the batch."""
+        """Count a rendering of `url`, which added something or did not, and put the new counts into the batch."""
         for key in (_host_key(host, candidate), _pattern_key(host, url)):
             seen = self._seen.pop(key, None) or _Seen()
             seen.added += added
@@ -157,12 +159,12 @@ class Deciding:
             batch.delete(self._seen.popitem(last=False)[0])
 
     def _is_drawn(self, url: str) -> bool:
-        """Return whether the URL's hash is below `render.chance`: every run and process draws the same pages."""
+        """Return whether the URL's hash is below `render.chance`, so that every run and process draws the same pages."""
         return self._chance > 0.0 and mmh3.hash(url, signed=False) < self._chance * 2.0**32
 
 
 def _host_key(host: int, candidate: bool) -> bytes:
-    """Return the key under which a host's candidates, or its other pages, are counted; the two are kept apart."""
+    """Return the key under which the candidates of a host, or its other pages, are counted; each kind has its own key."""
     return RENDERED + host.to_bytes(8, "big") + b"%d" % candidate
 
 

@@ -1,11 +1,11 @@
-"""Turns this process into a browser without network that ends with its parent.
+"""Turns this process into a browser that has no network and ends with its parent.
 
-It runs as a program of its own and imports only the standard library:
+This file runs as a program of its own and imports only the standard library:
 
     launch.py READ WRITE HOME USER ISOLATE PROGRAM ARGUMENT...
 
 `READ` and `WRITE` become file descriptors 3 and 4, the browser's protocol pipe. The
-browser is ended by the kernel when its parent ends. With `ISOLATE` 1 it gets a network
+kernel ends the browser when its parent ends. With `ISOLATE` 1 it gets a network
 namespace of its own, without any interface that is up, where the system allows that.
 With a `USER` other than "-", it runs as that user.
 """
@@ -47,7 +47,7 @@ def _place(read: int, write: int) -> None:
 
 
 def _leave_network(libc: ctypes.CDLL) -> None:
-    """Enter a new network namespace, with a new user namespace if that right is missing; stay if both fail."""
+    """Enter a new network namespace, if needed with a new user namespace; do nothing if both attempts fail."""
     if libc.unshare(_CLONE_NEWNET) == 0:
         return
     uid, gid = os.getuid(), os.getgid()

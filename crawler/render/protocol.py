@@ -2,7 +2,7 @@
 
 A *call* has an id and gets one answer; everything else that arrives is an *event*. Calls
 and events belong to the browser as a whole ("" as their session) or to one target (a page,
-a frame of another site, a worker) whose session they name.
+a frame of another site, a worker), and name its session.
 
 `Session` is what the other modules use. All calls in progress fail when the pipe ends.
 """

@@ -1,12 +1,12 @@
-"""The shell of rendering: shows pages in a browser, and answers each of their requests with the crawler.
+"""The shell of rendering: shows pages in a browser, and lets the crawler answer each of their requests.
 
     render(page)    wait for a free slot -> the browser, started if need be -> a page of its own
                     -> navigate: the page's own answer, then its requests, one answer each
                     -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
 
 One browser at a time takes new pages. It is replaced after `render.pages_per_browser`
-pages, when its memory exceeds `render.memory_bytes_max` and no single page has most of
-it, and when it ends by itself.
+pages; when its memory exceeds `render.memory_bytes_max` and no single page has most of
+that memory; and when it ends by itself.
 
 If a page loses its browser or shows no DOM, its static answer counts. The `Rendering` then
 has no DOM, only the answers that were fetched for the page, and the reason.
@@ -41,8 +41,8 @@ _DELIVERY_MAX = (
 )
 _CHILDREN_MAX = 20  # frames of other sites and workers that one page may have
 _WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
-_TRIES = 2  # attempts to show a page whose browser ends meanwhile
-_STARTS_MAX = 3  # starts of a browser in a row that may fail before rendering is given up
+_TRIES = 2  # attempts to show a page if the browser ends while it shows the page
+_STARTS_MAX = 3  # number of failed starts of a browser in a row after which rendering is given up
 
 Ask = Callable[[str, str, tuple[str, ...]], Awaitable[Fetch]]  # (url, method, header lines); never raises
 
@@ -57,7 +57,7 @@ class _Delivery(NamedTuple):
 
 
 class StaticPage(NamedTuple):
-    """The page to render: its answer, and the function that fetches what it asks for."""
+    """The page to render: its answer, and the function that fetches the answers to its requests."""
 
     fetch: Fetch
     ask: Ask
@@ -68,7 +68,7 @@ class Renderer(Protocol):
 
     @property
     def given_up(self) -> bool:
-        """True if no page will be shown any more."""
+        """True if no further page will be shown."""
 
     async def render(self, page: StaticPage) -> Rendering | None:
         """Return the page as a browser shows it, without a DOM if it could not; None if there is no browser."""
@@ -81,7 +81,7 @@ MakeRenderer = Callable[[Config, Stored, Callable[[], float], Unexpected], Rende
 
 
 class BrowserRenderer:
-    """The renderer with real browsers, one at a time; makes none before the first page."""
+    """The renderer with real browsers, one at a time; it starts no browser before the first page."""
 
     def __init__(
         self, config: RenderConfig, user_agent: str, unexpected: Unexpected, shared: SharedAnswers
@@ -156,12 +156,12 @@ class BrowserRenderer:
             self._watching = asyncio.create_task(self._watch())
 
     def _ended(self, browser: Browser) -> None:
-        """Replace a browser that has ended by itself; a retired one is closed elsewhere, with its last page."""
+        """Replace a browser that has ended by itself; a retired browser is closed elsewhere, after its last page."""
         if browser is self._browser:
             self._retire(browser)
 
     def _retire(self, browser: Browser) -> None:
-        """Give a browser no more pages; it is closed when its last page is."""
+        """Give a browser no more pages; close it when its last page is closed."""
         if self._browser is browser:
             self._browser = None
         self._retired.add(browser)
@@ -183,7 +183,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _limit_memory(self, browser: Browser) -> None:
-        """End the page that uses most of the memory if the limit is exceeded, or the browser if no single page does."""
+        """If the browser exceeds its memory limit, end the page that uses most of its memory, or else the browser."""
         memory = await asyncio.to_thread(browser.memory)
         used = sum(memory.values())
         if used <= self._config.memory_bytes_max:
@@ -336,7 +336,7 @@ class PageRun:
         self._news.set()
 
     def _attached(self, session: Session, sessions: list[Session], params: Params) -> None:
-        """Let a frame of another site or a worker run once its requests come here; service workers never run."""
+        """Let a frame of another site or a worker run when its requests are intercepted; service workers never run."""
         kind, target = params["targetInfo"]["type"], params["targetInfo"]["targetId"]
         self._children += 1
         if self._children > _CHILDREN_MAX or kind not in ("iframe", "worker", "shared_worker"):
@@ -358,7 +358,7 @@ class PageRun:
             self._news.set()
 
     async def _watch_work(self, context: str) -> None:
-        """Tell the visit the CPU time of the page so far, with its frames and workers."""
+        """Pass to the visit the CPU time that the page has used so far, with its frames and workers."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             self._cpu = self._browser.worked(context)
@@ -366,7 +366,7 @@ class PageRun:
             self._news.set()
 
     async def _measure(self, context: str) -> None:
-        """Measure the total CPU time of the page, for its record."""
+        """Measure the total CPU time of the page, which is written to its metadata record."""
         with suppress(BrowserError, TimeoutError):
             await asyncio.wait_for(self._browser.measure(), WATCH_INTERVAL)
         self._cpu = self._browser.worked(context)
@@ -435,7 +435,7 @@ class PageRun:
     # -- reading
 
     async def _read(self, session: Session) -> tuple[bytes, bytes]:
-        """Return the DOM as HTML, and the picture if one is wanted; stop scripts that do not yield.
+        """Return the DOM as HTML, and the screenshot if one is wanted; stop scripts that do not yield.
 
         Raises:
             BrowserError: the page shows no DOM.
@@ -457,7 +457,7 @@ class PageRun:
             raise BrowserError("the page's scripts could not be stopped") from error
 
     async def _view(self, session: Session) -> bytes:
-        """Return a picture of the page if one is wanted; b"" if there is none."""
+        """Return a screenshot of the page if one is wanted; b"" if there is none."""
         if self._config.screenshot:
             with suppress(TimeoutError, BrowserError):
                 shot = await asyncio.wait_for(session.call("Page.captureScreenshot", format="png"), _READ_MAX)

@@ -1,4 +1,4 @@
-"""Answers that pages share: taken from memory, else from the archive, else fetched once for all waiting pages.
+"""Answers that pages share: an answer is in memory, or in the archive, or is fetched once for all waiting pages.
 
     fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
 
@@ -26,7 +26,7 @@ class SharedAnswers:
         self._asking: dict[str, asyncio.Future[None]] = {}  # URL that is being fetched -> its answer
 
     async def get(self, url: str, ask: Callable[[], Awaitable[Fetch]]) -> tuple[Fetch, bool]:
-        """Return the answer of a URL, and whether it was a shared one; if there is none to share, `ask` fetches it."""
+        """Return the answer of a URL, and True if it was shared; if no answer can be shared, `ask` fetches one."""
         while (asking := self._asking.get(url)) is not None:
             await asyncio.wait([asking])
         if (fetch := self._known(url)) is not None:

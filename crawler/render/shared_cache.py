@@ -1,7 +1,7 @@
 """A cache of scripts and style sheets that pages share, so that a thousand pages fetch them once (RFC 9111).
 
-An answer is fresh as long as its `Cache-Control` or `Expires` says, for an hour if
-neither says anything; the time that it spent in other caches (`Age`) is subtracted. An
+An answer is fresh for the time that its `Cache-Control` or `Expires` states, or for an hour
+if it has neither; the time that it spent in other caches (`Age`) is subtracted. An
 answer that may not be shared (`private`, `no-store`, `no-cache`, a `Vary` on more than its
 coding) is not kept. When the cache is full, the answer that was used longest ago is dropped.
 """
@@ -14,7 +14,7 @@ from crawler.records import Fetch, Outcome
 
 SHARED = frozenset({"Script", "Stylesheet", "Font"})  # resource types that are cached
 _SILENT = 3600.0  # seconds for which an answer without caching fields stays fresh
-_AGE_MAX = 7 * 86_400.0  # seconds; longer lifetimes are cut to this
+_AGE_MAX = 7 * 86_400.0  # seconds; longer lifetimes are reduced to this
 _HARMLESS_VARY = frozenset({"accept-encoding", "accept", "user-agent", "origin"})
 
 
@@ -38,7 +38,7 @@ class SharedCache:
         return kept[1]
 
     def add(self, url: str, fetch: Fetch, now: float, at: float | None = None) -> None:
-        """Keep an answer that was received at `at` (None: now), if it may be kept and is fresh."""
+        """Keep an answer that was received at `at` (None: now) if answers of its kind may be kept and it is fresh."""
         self._drop(url)
         at = now if at is None else min(at, now)
         until = at + fresh_for(fetch, at)
@@ -60,7 +60,7 @@ class SharedCache:
 
 
 def fresh_for(fetch: Fetch, now: float) -> float:
-    """Return the seconds for which an answer received at `now` may be used again; 0.0 if it may not."""
+    """Return the seconds for which an answer received at `now` may be used again; 0.0 if it may not be reused."""
     if fetch.outcome is not Outcome.FETCHED or fetch.status != 200:
         return 0.0
     if directives(_field(fetch, b"vary")).keys() - _HARMLESS_VARY - {""}:
@@ -102,7 +102,7 @@ def _seconds(text: str) -> float:
 
 
 def _instant(field: str) -> float:
-    """Return the time of an HTTP date; 0.0 if it is not one, which counts as expired."""
+    """Return the time of an HTTP date; 0.0, which counts as expired, if it is not a date."""
     try:
         return parse_date(field).timestamp()
     except (TypeError, ValueError, OverflowError):

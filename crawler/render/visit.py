@@ -1,12 +1,12 @@
 """One page in the browser: what happens to each of its requests, and when it has finished loading.
 
-`Visit` is fed with what the browser reports and with `now`, and never waits:
+`Visit` gets the browser's reports and the time `now` from its caller, and never waits:
 
     decide(request)     returns how the shell answers a request that the browser has paused
     answered(...)       notes that this request has got its answer
     next_wakeup()       returns when to call `is_over` again
     is_over(now)        returns whether the page has finished: it has loaded, no request is outstanding, and
-                        none was made for `render.quiet`; or a limit has been reached (`broke` names it)
+                        no request was made for `render.quiet`; or a limit was reached (`broke` names it)
 
 A request that starts while the page is over is refused. The crawler's own fetcher answers
 every request, so whatever this module lets through still passes robots.txt, the gap of its
@@ -18,9 +18,7 @@ from typing import NamedTuple
 
 from crawler.config import RenderConfig
 
-PICTURES = frozenset(
-    {"Image", "Media", "Font"}
-)  # resource types that only matter if someone looks at the page
+PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that only matter for the look of the page
 ENDLESS = frozenset({"EventSource", "WebSocket", "Ping", "CSPViolationReport", "Prefetch"})
 _SCHEMES = ("http://", "https://")
 _URL_CHARS_MAX = 8192
@@ -43,7 +41,7 @@ class Answering(StrEnum):
 
     DOCUMENT = "document"  # with the answer for the page itself, which the crawler already has
     FETCH = "fetch"  # with the answer that the crawler's fetcher gets
-    EMPTY = "empty"  # with one pixel, or with an error: pictures are not wanted
+    EMPTY = "empty"  # with an image of one pixel, or with an error, since pictures are not wanted
     STAY = "stay"  # with status 204, so that the browser stays on the page
     REFUSE = "refuse"
 
@@ -64,7 +62,7 @@ class Visit:
         self.cached = 0  # requests answered from the cache of scripts and styles
         self.nbytes = 0  # decoded bytes of all answers
         self.left_for = ""  # the URL that the page tried to go to
-        self.broke = ""  # the limit that ended the page, "" for none
+        self.broke = ""  # the limit or failure that ended the visit; "" if none did
 
     def decide(self, request: Paused, now: float) -> Answering:
         """Return how a paused request is answered; for FETCH, call `answered` afterwards."""
@@ -103,7 +101,7 @@ class Visit:
             self.end("bytes")
 
     def loaded(self, now: float) -> None:
-        """Note that the page's load event has fired; the one of the empty page before it does not count."""
+        """Note that the page's load event has fired; the load event of the empty page before it does not count."""
         if self._navigated:
             self._loaded_at = self._loaded_at or now
 
@@ -113,7 +111,7 @@ class Visit:
             self.end("cpu")
 
     def end(self, why: str) -> None:
-        """End the visit early; `why` names the limit or failure, of which the first is kept."""
+        """End the visit early; `why` names the limit or failure. If there are several, the first is kept."""
         self.broke = self.broke or why
 
     def next_wakeup(self) -> float:
@@ -142,7 +140,7 @@ class Visit:
 
 
 def _may_pass(request: Paused) -> bool:
-    """Return whether the crawler makes such requests: a plain GET, not for an endless stream or an icon."""
+    """Return whether the crawler makes such requests: plain GETs that are not for an endless stream or an icon."""
     if (
         request.url.endswith("/favicon.ico")
         or request.kind in ENDLESS

@@ -1,7 +1,7 @@
 """The key file: private keys as a JWK set (RFC 7517, 5), mode 0600, shared by the processes of a crawl.
 
 It is `signing.key` in the crawl directory unless `identity.key_file` names another. No
-other file contains a private key. A running process reads it again when it has changed,
+other file contains a private key. A running process reads the file again when the file has changed,
 so `crawler key rotate` needs no restart.
 """
 
@@ -44,8 +44,8 @@ def write_keys(path: Path, keys: Keys) -> None:
 def read_keys(path: Path) -> Keys:
     """Return the keys of a key file, the oldest first.
 
-    The group may read it, because clusters mount secrets for a group; a file that everyone may
-    read is refused.
+    The group of the file may have read access, because clusters mount secrets for a group; a file that all users
+    may read is refused.
 
     Raises:
         ConfigError: the file is missing, damaged or readable by others, or `cryptography` is missing.
@@ -66,7 +66,7 @@ def read_keys(path: Path) -> Keys:
 
 
 def _decoded(content: bytes) -> list[SigningKey]:
-    """Return the keys in the content of a key file; none if it is damaged. The error is dropped: it could show a key."""
+    """Decode the content of a key file; return no keys if it is damaged. The error is dropped: it could contain a key."""
     try:
         rows: list[dict[str, Any]] = msgspec.json.decode(content, type=dict[str, list[dict[str, Any]]])[
             "keys"
@@ -90,7 +90,7 @@ class KeyFile:
         self._stamp = self._look()
 
     def renew(self) -> bool:
-        """Read the file if it has changed; return whether the keys are new.
+        """Read the file if it has changed; return whether the keys have changed.
 
         Raises:
             ConfigError: it cannot be read; the keys in use stay.

@@ -23,7 +23,7 @@ _KEY_ID = re.compile(rb'\r\nSignature-Input:[^\r\n]*;keyid="([^"\r\n]*)"')
 
 
 def parameters(components: Iterable[Component], values: Iterable[Parameter]) -> str:
-    """Return the covered components and the parameters of a signature, as in Signature-Input (RFC 9421, 2.3)."""
+    """Return the covered components and the parameters of a signature in Signature-Input's form (RFC 9421, 2.3)."""
     covered = " ".join(identifier for identifier, _ in components)
     own = "".join(
         f";{name}={value}" if type(value) is int else f';{name}="{value}"' for name, value in values
@@ -38,7 +38,7 @@ def signature_base(components: Sequence[Component], signed: str) -> bytes:
 
 
 def byte_sequence(data: bytes) -> str:
-    """Return bytes as a structured field: base64 between colons (RFC 9651, 4.1.8)."""
+    """Return bytes as a value of a structured field: base64 between colons (RFC 9651, 4.1.8)."""
     return f":{b64encode(data).decode()}:"
 
 

@@ -1,7 +1,7 @@
-"""Signs requests as Web Bot Auth asks (draft-ietf-webbotauth-httpsig-protocol), in one of two profiles.
+"""Signs requests according to Web Bot Auth (draft-ietf-webbotauth-httpsig-protocol), in one of two profiles.
 
     dictionary   Signature-Agent: sig="https://bot.example"      the working group's form
-    string       Signature-Agent: "https://bot.example"          the form that deployed verifiers take
+    string       Signature-Agent: "https://bot.example"          the form that deployed verifiers accept
 
 A signature covers the authority of the request and Signature-Agent. So one signature
 serves all requests to an authority for `signature_reuse` seconds, and a redirect to
@@ -30,8 +30,10 @@ TAG = "web-bot-auth"
 LABEL = "sig"
 ON_CHALLENGE = "challenge"
 LOOK_INTERVAL = 10.0  # seconds between two checks of the key file
-REPEATABLE = frozenset({401, 403})  # answers after which the same request is worth sending again, signed
-# A challenge of WWW-Authenticate: its parameters name Web Bot Auth, or its scheme is one of signatures.
+REPEATABLE = frozenset(
+    {401, 403}
+)  # status codes after which the same request may succeed if it is sent again, signed
+# A challenge of WWW-Authenticate: its parameters name Web Bot Auth, or its scheme uses signatures.
 _NAMED = re.compile(
     rb"web-bot-auth|(?:^|,)\s*(?:signature|http-?sig|http-?message-?signatures?)(?=\s|,|$)", re.IGNORECASE
 )
@@ -45,7 +47,7 @@ class _Signed(NamedTuple):
 
 
 class RequestSigner:
-    """Makes the fields that sign requests.
+    """Makes the header fields that sign requests.
 
     Raises:
         ConfigError: the key file cannot be used.
@@ -60,7 +62,7 @@ class RequestSigner:
         self._asked: dict[str, None] = {}  # the authorities that asked for signatures
 
     def fields(self, authority: str, now: float) -> str:
-        """Return the header lines for a request to `authority` (the Host field), "" if it is sent unsigned."""
+        """Return the header lines that sign a request to `authority` (the Host field); "" if it is sent unsigned."""
         if self._identity.sign_when == ON_CHALLENGE and authority not in self._asked:
             return ""
         if now >= self._look_at:
@@ -122,7 +124,7 @@ class RequestSigner:
 
 
 def make_signer(identity: IdentityConfig) -> RequestSigner | None:
-    """Return the signer that a configuration asks for, None if requests are not signed.
+    """Return the signer for a configuration; None if requests are not signed.
 
     Raises:
         ConfigError: the key file cannot be used.
@@ -142,7 +144,7 @@ def asks_for_signature(status: int, fields: Fields) -> bool:
 
 
 def _accepts(value: bytes) -> bool:
-    """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) names our tag, or no tag."""
+    """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) names our tag, or has no tag."""
     import http_sf  # imported here, as few servers send the field
 
     try:

@@ -26,7 +26,7 @@ PRIVATE_BYTES = 32
 
 
 class SigningKey:
-    """A private key that signs from `begins` until another takes over, and is published until `ends` (wall time).
+    """A private key. It signs from `begins` until the next key begins, and is published until `ends` (wall time).
 
     Raises:
         ConfigError: the package `cryptography` is missing.
@@ -55,7 +55,7 @@ class SigningKey:
         return self.public() | {"d": encode(self._private.private_bytes_raw())}
 
     def until(self, ends: float) -> "SigningKey":
-        """Return a copy of this key with another end."""
+        """Return a copy of this key with another `ends`."""
         return SigningKey(self._private.private_bytes_raw(), self.begins, ends)
 
     def __repr__(self) -> str:
@@ -66,7 +66,7 @@ Keys = tuple[SigningKey, ...]  # the oldest first
 
 
 def signing(keys: Keys, now: float) -> SigningKey:
-    """Return the key that signs now: the last whose time has come, or the first if the clock is behind."""
+    """Return the key that signs now: the last one with `begins` in the past, or the first if the clock is behind."""
     assert keys
     begun = [key for key in keys if key.begins <= now]
     return begun[-1] if begun else keys[0]
@@ -78,7 +78,7 @@ def published(keys: Keys, now: float) -> Keys:
 
 
 def rotated(keys: Keys, private: bytes, now: float, *, at_once: bool) -> Keys:
-    """Return the keys with a new one, which begins to sign in a day, or with `at_once` replaces all others now.
+    """Return the keys and a new one, which begins to sign in a day; with `at_once`, it replaces all others now.
 
     Raises:
         UsageError: an earlier rotation is not finished.

@@ -1,9 +1,9 @@
-"""The one commit point of a process (`storage/README.md`, "The commit point").
+"""The commit point of a process (`storage/README.md`, "The commit point").
 
 Results are queued in FIFO order: as `Change`s, or as functions that make them. All
 queued changes, up to a limit, form one group. The shell may wait briefly while more results are
-expected, since a commit for one page costs as much as one for thirty. The steps of
-a commit (step 0 need not wait for the others):
+expected, since a commit for one page costs as much as a commit for thirty pages. The steps of
+a commit (step 0 of a group need not wait until the group before is committed):
 
     0  make       make decisions, in order: filter links, ask the caches, update the hosts
     1  write      append and sync the WARC records and the links log
@@ -12,11 +12,11 @@ a commit (step 0 need not wait for the others):
     3  committed  only after the batch: free fetch slots, send acknowledgements and
                   the outbox, add the group's links to the pending links of the DUE
 
-A page's record and its links are one change, so they are never apart. Steps 1
+A page's record and its links are one change, so one is never stored without the other. Steps 1
 and 2 run in the one writer thread or, if the loop thread has nothing else to do,
 in the loop thread like steps 0 and 3; two groups never run at once. An
-exception in 1 or 2 ends the process: nothing of the group was acknowledged, and
-its work is repeated from the last commit.
+exception in step 1 or 2 ends the process: no change of the group was acknowledged, and
+the restarted process repeats the work since the last commit.
 
 A change with very many links is made by a generator (`Making`) that pauses at
 intervals: `step` resumes it, and the shell may let the event loop run in between.
@@ -24,7 +24,7 @@ The next change is started only when this one is complete, so the caches receive
 the links in queue order; a group holds only complete changes.
 
 Step 0 saves time by batching: deciding on many pages in a row costs a fifth less than deciding
-on each page right after parsing it, because parsing evicts the processor's caches.
+on each page right after parsing it, because parsing displaces other data from the processor's caches.
 """
 
 from collections import Counter, deque
@@ -41,7 +41,7 @@ from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 
 class Participant(Protocol):
-    """A stage with files or keys of its own in the commit."""
+    """A stage that has files or keys of its own to commit."""
 
     def stage(self, batch: Batch) -> None:
         """Add the new lengths of the files to `batch`. Runs in the writer thread."""
@@ -77,10 +77,10 @@ class Incoming(Participant, Protocol):
 
 
 class Change:
-    """All effects of one result on stored state; itself a batch, so stages can put keys into it.
+    """All effects of one result on stored state. A change is also a batch, so stages can put keys into it.
 
-    `captures` go to the page cache, `links` to the DUE (they missed the CLOCK
-    cache), `foreign` to the outbox of a peer; `received` is the entry of a
+    `captures` go to the page cache, `links` (those not found in the CLOCK cache)
+    to the DUE, `foreign` to the outbox of a peer; `received` is the entry of a
     peer that the change applies. `counts` are added to the durable counters,
     `after` is called once everything is durable. `sync` asks for a synced
     batch even if the crawl's durability does not.
@@ -117,7 +117,7 @@ Maker = Callable[[], Change | Making]
 
 
 def steps(made: Change | Making) -> Making:
-    """Return the result of a maker as a generator, also if the maker is a plain function."""
+    """Call a maker and return its result as a generator, even if the maker is a plain function."""
     return made if isinstance(made, Change) else (yield from made)
 
 
@@ -148,8 +148,8 @@ class CommitPoint:
             deque()
         )  # functions of `add_heavy`; they join the queue when their turn comes
         self.unmade = 0  # number of queued functions that have not made their change
-        self._making: Making | None = None  # the first queued change, which is being made
-        self._made: deque[Change] = deque()  # complete changes, which were queued before that one
+        self._making: Making | None = None  # the generator of the first queued change, if it is being made
+        self._made: deque[Change] = deque()  # complete changes, queued before the one that is being made
         self.counters: Counter[str] = Counter(load_counters(store))
         self.groups = 0
 
@@ -181,17 +181,17 @@ class CommitPoint:
         self.unmade += not isinstance(change, Change)
 
     def add_heavy(self, maker: Maker) -> None:
-        """Queue a function that takes long to make its change; it runs after all others are made, one at a time."""
+        """Queue a function that takes long to make its change; it runs when all other changes are made, one at a time."""
         self._heavy.append(maker)
         self.unmade += 1
 
     def drop_heavy(self) -> None:
-        """Drop the functions of `add_heavy` that have not started, as if their fetches had not ended."""
+        """Drop the functions of `add_heavy` that have not started; their fetches then count as not ended."""
         self.unmade -= len(self._heavy)
         self._heavy.clear()
 
     def make(self) -> None:
-        """Make all queued changes. Call before deciding anything outside the queue."""
+        """Make all queued changes. Call this before deciding anything outside the queue."""
         while self._making is not None or self._queue:
             self.step()
 
@@ -202,7 +202,7 @@ class CommitPoint:
             yield
 
     def step(self, *, heavy: bool = True) -> bool:
-        """Make queued changes up to the next pause; return False if all are made. Without `heavy`, start no heavy one."""
+        """Make queued changes up to the next pause; return False if all are made. Unless `heavy`, start no heavy one."""
         if self._making is None:
             if not self._queue and not (heavy and self._heavy):
                 return False
@@ -224,7 +224,7 @@ class CommitPoint:
         return True
 
     def take(self) -> list[Change]:
-        """Make, remove and return the next group, at most `group_entries_max` changes; [] if none."""
+        """Make the next group of at most `group_entries_max` changes; remove it from the queue and return it."""
         while len(self._made) < self._group_entries_max and self.step():
             pass
         return self.take_made()

@@ -54,7 +54,7 @@ def chosen(engine: Choice = AUTO) -> Engine:
     """Return the engine for a new store: `engine`, or the first engine that can be imported.
 
     Raises:
-        UsageError: `engine`, or with AUTO every engine, cannot be imported.
+        UsageError: `engine` cannot be imported, or for AUTO no engine can be.
     """
     wanted: list[Engine] = list(_MODULES) if engine == AUTO else [engine]
     for name in wanted:
@@ -64,7 +64,7 @@ def chosen(engine: Choice = AUTO) -> Engine:
 
 
 def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
-    """Open the store in the folder `path`, or create one of `engine`; `sizes` are those of `LevelStore`.
+    """Open the store in the folder `path`, or create one of `engine`; `sizes` are arguments of `LevelStore`.
 
     Raises:
         DirectoryError: the store has another engine than `engine`, or its engine is not installed.
@@ -78,7 +78,7 @@ def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
 
 
 def another_engine(where: Path, found: str, wanted: str) -> DirectoryError:
-    """Return the error for a crawl or store in `where` that has the engine `found` instead of `wanted`."""
+    """Return the exception for a crawl or store in `where` that has the engine `found` instead of `wanted`."""
     change = f"`crawler reshard --to N --set store.engine={wanted}` converts it; N is its number of processes"
     return DirectoryError(f'{where}: was created with store.engine = "{found}"; {change}')
 
@@ -93,10 +93,10 @@ def _class(engine: Engine, path: Path) -> Any:
 
 
 def repair(path: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None) -> tuple[str, bool]:
-    """Rebuild a store that cannot be opened, or not read to its end, from what can be read.
+    """Rebuild a store that cannot be opened or cannot be read to its end, from the data that can be read.
 
-    Return a description of what was done ("" if nothing) and whether the store was
-    rebuilt; opening it may have cut a torn tail. An engine's repair reads every table,
+    Return a description of what was done ("" if nothing), and True if the store was rebuilt (opening
+    it may be enough, and may cut a torn tail). An engine's repair reads every table,
     writes a new manifest and moves files it cannot read to `lost/`. No other process
     may have the store open. `before` is called before the rebuild.
 

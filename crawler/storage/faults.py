@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 
-# The points are in the order in which a page, a flush, a compaction and a stop reach them.
+# The points are in the order in which a page, then a flush, a compaction and the end of a run reach them.
 POINTS = (
     "seeds loading",
     "fetch begun",
@@ -60,7 +60,7 @@ POINTS = (
 
 
 class FaultPoint:
-    """Counts the visits of one named point down and kills this process at the last one."""
+    """Counts the visits to one named point, and kills this process at the n-th visit."""
 
     __slots__ = ("_left", "point", "visited")
 

@@ -2,20 +2,20 @@
 
 The guarantee of each operation after a crash:
 
-    append           in the kernel's page cache; a power cut may lose or tear it
+    append           the bytes are in the kernel's page cache; a power cut may lose all or some of them
     sync             the bytes and the length are on the disk (fdatasync)
     sync_directory   the names in a directory are on the disk: after create, rename, unlink
     new_file         gets its name once its content is on the disk; until then it is `NAME~`
     atomic_write     the old content or the new one, never a mixture
 
 An `AppendFile` is cut to its committed length when it is opened: later bytes
-belong to a group that never committed. The first failed write closes it permanently,
+belong to a group that never committed. The first failed write closes the file permanently,
 since it is unknown how many bytes arrived; the process ends with StoreError and
 is restarted (`storage/README.md`, "Known traps of LevelDB").
 
 A lock is `flock` on a file that is never deleted (deleting it would let two
 processes hold two files of one name). The kernel releases it when the process
-ends for any reason. It is not inherited: the descriptor is closed on exec and
+ends for any reason. A child does not inherit the lock: its descriptor is closed on exec and
 in a forked child.
 """
 
@@ -60,13 +60,13 @@ def sync_directory(path: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
-    """Write every byte of `data`; `os.write` on a nearly full disk may write a part without an error."""
+    """Write every byte of `data`; on a nearly full disk, `os.write` may write only some without an error."""
     view = memoryview(data)
     while len(view):
         view = view[os.write(descriptor, view) :]
 
 
-UNFINISHED = "~"  # suffix of the name of a file or folder that is being written
+UNFINISHED = "~"  # suffix of a file or folder that is being written
 _FORMER = "~former"  # suffix of the name of a folder that is being replaced
 
 
@@ -103,7 +103,7 @@ def new_file(
 
 @contextmanager
 def named_output(path: Path) -> Iterator[IO[bytes]]:
-    """Open an output that a user named: like `new_file`, following symbolic links; open a pipe or device directly.
+    """Open an output that a user named, like `new_file`, but follow symbolic links and open a pipe or device directly.
 
     Raises:
         UsageError: the output cannot be written.
@@ -174,7 +174,7 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
             raise
         if replace and path.exists():
             os.rename(path, former)
-        if path.exists():  # keep the same folder: it may be a process's working directory
+        if path.exists():  # keep the existing folder: it may be the working directory of a process
             for entry in sorted(draft.iterdir()):
                 os.rename(entry, path / entry.name)
             draft.rmdir()
@@ -230,7 +230,7 @@ def cut(path: Path, length: int) -> int:
 
 
 def free_bytes(path: Path) -> int:
-    """Return the number of bytes that this user can still write on the disk that holds `path`."""
+    """Return the free space in bytes, for this user, of the disk that holds `path`."""
     space = os.statvfs(path)
     return space.f_bavail * space.f_frsize
 
@@ -242,7 +242,7 @@ def total_bytes(path: Path) -> int:
 
 
 def reserve(path: Path, length: int) -> None:
-    """Make `path` occupy `length` bytes of disk (the ballast that a repair may free).
+    """Allocate `length` bytes of disk to the file `path` (the ballast, which a repair may free).
 
     Raises:
         StoreError: the disk is too full.
@@ -260,7 +260,7 @@ def reserve(path: Path, length: int) -> None:
 class AppendFile:
     """A file that only grows; `length` is the number of bytes appended so far.
 
-    A missing file is created and its name made durable at once; an existing one
+    A missing file is created, and its name is made durable immediately; an existing file
     is cut to `committed_length`.
 
     Raises:
@@ -345,7 +345,7 @@ class Lock:
 
     The file names the holder in one line: its name, process id and boot id (a random
     name of this start of the process); the line is missing if the disk is full. A
-    `brief` lock, held by a command that reads a crawl at rest, is marked so: others
+    command that reads a crawl at rest marks its lock as `brief`: other processes
     wait up to `BRIEF_MAX` seconds for its release.
 
     Raises:
@@ -367,7 +367,7 @@ class Lock:
             write_all(self._descriptor, words.encode())
 
     def _wait(self) -> int:
-        """Open and lock the file; wait if the holder is brief or has not written its name yet."""
+        """Open and lock the file; wait if the present lock is brief, or its holder has not written its name yet."""
         give_up = time.monotonic() + BRIEF_MAX
         while True:
             try:
@@ -396,7 +396,9 @@ class Lock:
     def release(self) -> None:
         """Release the lock. A second call does nothing."""
         _held.discard(self)
-        if self._descriptor >= 0:  # closing is not enough: a child before its exec still has a copy
+        if (
+            self._descriptor >= 0
+        ):  # closing is not enough: a child that has not called exec yet still has a copy
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self._close()
 
@@ -431,7 +433,7 @@ def is_held(path: Path) -> bool:
 
 
 def lock_holder(path: Path) -> str:
-    """Return the last holder that the lock file names, as text for a message."""
+    """Return the holder that the lock file names, or its last holder, as text for a message."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -442,7 +444,7 @@ def lock_holder(path: Path) -> str:
 
 
 def _is_brief(path: Path) -> bool:
-    """Return whether the lock will be released soon: its holder is brief, or the file names a process that has ended."""
+    """Return whether the lock will be released soon: it is brief, or the file names a process that has ended."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -456,7 +458,7 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def _forget_in_child() -> None:
-    """Close a forked child's copies, which would keep the locks after the parent has ended."""
+    """Close a forked child's copies of the descriptors, which would keep the locks after the parent has ended."""
     for lock in list(_held):
         lock._close()  # the parent keeps its lock, which ends with the last copy of the descriptor
     _held.clear()
@@ -466,9 +468,9 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def disown_locks(descriptors: Collection[int]) -> None:
-    """Remove the descriptors from the locks of a simulated process that has died, without closing them.
+    """Remove the descriptors from the locks of a simulated process that has died, without closing the descriptors.
 
-    Their numbers will be reused, and a release or a forked child would close the new owner's files.
+    The numbers of the descriptors will be reused; a release or a forked child would then close the files of others.
     """
     for lock in list(_held):
         if lock._descriptor in descriptors:
@@ -477,7 +479,7 @@ def disown_locks(descriptors: Collection[int]) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Give a file that never changes a second name, or copy it if the file system has no hard links."""
+    """Give a second name to a file that never changes, or copy the file if the file system has no hard links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)

@@ -114,24 +114,24 @@ FAMILIES = (
 )
 
 # `m/`: one value per key. (owner, how it moves, sealed)
-CLEAN = b"m/clean"  # present from a clean end until the next opening
+CLEAN = b"m/clean"  # this key exists from a clean end until the next opening
 STATE = b"m/state"  # number of openings and clean ends so far
-ENDED = b"m/ended"  # progress of this process, and of its peers, when no work was left anywhere
+ENDED = b"m/ended"  # progress of this process and its peers at the time when no process had work left
 BUCKET_TABLE = b"m/buckets"  # the table with which this process was opened
 SETTLED = b"m/settled"  # settings on which stored state depends
 COUNTERS = b"m/counters"  # the durable counters
 FRONTIER = b"m/frontier"  # last sequence number, parked URLs by rule, limits, latest unclean opening
-WAITING_WHOLE = b"m/waiting"  # present while y/ has an entry for each key of t/
+WAITING_WHOLE = b"m/waiting"  # this key exists while y/ has an entry for each key of t/
 REFRESH_LEVEL = b"m/refresh"  # the level that the refresh schedule last found
 REFRESH_REVISIT = b"m/revisit"  # the mean time between two crawls of a page
-REFRESH_TILT = b"m/tilt"  # weight of the process's pages relative to those of other processes
+REFRESH_TILT = b"m/tilt"  # weight of the pages of this process, relative to pages of other processes
 REFRESH_HAZARD = b"m/hazard"  # correction of P[fresh]
 REFRESH_BIAS = b"m/bias"  # correction of P[fresh] by the rates with which neighbourhoods are compared
 SCOPE_STATE = b"m/scope"  # the scope of the seeds and their redirects
-EQUIVALENCES = b"m/equivalences"  # authorities proven to be two names of one site
+EQUIVALENCES = b"m/equivalences"  # pairs of authorities that are proven to be names of one site
 RUN = b"m/run"  # the current run, and the counters as they were when it began
 INCARNATION = b"m/incarnation"  # number of the latest start among peers
-OUTBOX_STATE = b"m/outbox/"  # this key is followed by a peer: epoch and numbers of its outbox
+OUTBOX_STATE = b"m/outbox/"  # followed by the name of a peer: epoch and numbers of the outbox for it
 
 METAS: Mapping[bytes, Family] = {
     CLEAN: Family(CLEAN, "process", Travel.ANEW, sealed=False),

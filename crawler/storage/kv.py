@@ -67,8 +67,8 @@ class Batch(Protocol):
 class KeyValue(Protocol):
     """An ordered map of bytes to bytes with atomic, durable batches.
 
-    `writes` is the number of writes that have ended, successful or not. While it is the same as
-    before a value was read, the value is current.
+    `writes` is the number of writes that have ended, successful or not. A value that was read is
+    current as long as `writes` is the same as before the read.
     """
 
     writes: int
@@ -159,7 +159,7 @@ class MemoryStore:
 
 
 class DiskStore:
-    """A `KeyValue` on the disk: the part that all engines have in common.
+    """A `KeyValue` on the disk: the base class of all engines.
 
     A write that fails (disk full, I/O error) closes the store permanently: an
     engine may continue to acknowledge writes that are gone after a restart.
@@ -177,7 +177,7 @@ class DiskStore:
     def __init__(self, path: Path) -> None:
         DiskStore.opened = True
         self.path = path
-        self.mended = ""  # description of what was cut off in order to open the store
+        self.mended = ""  # description of the data that was cut off in order to open the store
         self.writes = 0
         self._failed = ""
 
@@ -185,16 +185,16 @@ class DiskStore:
         """Return the value of `key`; None if there is none.
 
         Raises:
-            DamageError: its block fails its checksum, or its table cannot be read.
+            DamageError: the block of the value fails its checksum, or its table cannot be read.
         """
         raise NotImplementedError
 
     def batch(self, *, sync: bool = True) -> Any:
-        """Return a new `Batch` for `write`; it is durable once written if `sync`."""
+        """Return a new `Batch` for `write`; with `sync`, it is durable when `write` returns."""
         raise NotImplementedError
 
     def write(self, batch: Any) -> None:
-        """Apply a batch made by `batch()`; it is durable on return if it was made with `sync`.
+        """Apply a batch that `batch()` returned; it is durable on return if it was made with `sync`.
 
         Raises:
             DamageError: a merge of tables, which runs in the background, found damage.
@@ -224,7 +224,7 @@ class DiskStore:
     def scan(
         self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Like `KeyValue.scan`; it sees the store as of the call.
+        """Like `KeyValue.scan`; the scan sees the state that the store had at the call.
 
         Raises:
             DamageError: a table cannot be read, or a block met by the scan fails its checksum.
@@ -232,7 +232,7 @@ class DiskStore:
         raise NotImplementedError
 
     def compact(self) -> None:
-        """Merge everything that is written into tables of the last level."""
+        """Merge all data of the store into tables of the last level."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -6,11 +6,11 @@ tables and the oldest live log. LevelDB treats two losses as normal:
 * Without CURRENT it creates an empty store in the same folder and deletes the tables
   there.
 * It reads a truncated manifest to its end, which gives an earlier state, and deletes
-  later tables. A crash while an edit is appended leaves the same file, but then the
+  later tables. A crash while an edit is appended also leaves a truncated manifest, but then the
   log that the earlier state names still exists: a log is deleted only after the edit
   that no longer needs it was synced.
 
-Both were reproduced. This module finds them before LevelDB opens the folder.
+Both losses were reproduced. This module finds them before LevelDB opens the folder.
 
 Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed
 like a log; an edit is a sequence of fields, each a tag followed by numbers (varints)
@@ -33,7 +33,7 @@ BEFORE_TABLES = {1: "s", 2: "n", 3: "n", 4: "n", 9: "n", 10: "n", 203: "n", 0x20
 
 
 def lost_bookkeeping(store: Path) -> str:
-    """Return what LevelDB's bookkeeping has lost; "" if nothing, or if LevelDB finds the loss itself."""
+    """Return a description of what LevelDB's bookkeeping has lost; "" if nothing, or if LevelDB finds the loss itself."""
     current = store / "CURRENT"
     if not current.exists():
         return without_current(store, ("ldb", "log"))
@@ -61,7 +61,7 @@ def _oldest_log(manifest: bytes) -> int:
 
 
 def next_file(manifest: bytes) -> int:
-    """Return the first number that no table named by a manifest (of LevelDB or RocksDB) has."""
+    """Return the next free file number that a manifest (of LevelDB or RocksDB) states; its tables have lower ones."""
     number = 0
     for edit in edits(manifest, BEFORE_TABLES):
         number = edit.get(_NEXT_FILE, number)
@@ -74,7 +74,7 @@ def edits(manifest: bytes, fields: Mapping[int, str]) -> Iterator[dict[int, int]
 
 
 def whole_records(data: bytes) -> Iterator[bytes]:
-    """Yield the complete records of a file that is framed like a log; LevelDB itself verifies the checksums."""
+    """Yield the complete records of a file that is framed like a log; checksums are left to LevelDB."""
     offset, parts = 0, []
     while offset + _HEADER.size <= len(data):
         left = BLOCK_BYTES - offset % BLOCK_BYTES

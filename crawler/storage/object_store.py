@@ -6,7 +6,7 @@ Credentials, region and endpoint come from the environment variables of each ser
 (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, ...). They are not part of the configuration, so
 no file of a crawl contains them.
 
-An object appears under its name only when it is complete, and only if there is none of that name. Small files
+An object appears under its name only when it is complete, and only if no other object has that name. Small files
 are put by one conditional request; larger ones are uploaded in parts as `NAME~`, which is
 then copied on the same condition and deleted. A kill leaves at most `NAME~`, which the next
 attempt replaces. So every operation here may be repeated.
@@ -22,7 +22,7 @@ from crawler.errors import ObjectStoreError, UsageError
 from crawler.storage.files import UNFINISHED, new_file
 
 SCHEMES = ("s3", "gs", "az", "file")
-# Larger files are uploaded in parts, so that none of them is held in memory as a whole.
+# Larger files are uploaded in parts, so that no file is held in memory as a whole.
 WHOLE_BYTES_MAX = 8 << 20
 _PART_BYTES = 8 << 20  # bytes; S3 allows 10,000 parts, so files of up to 80 GB
 _PARTS_AT_ONCE = 2
@@ -78,7 +78,7 @@ class ObjectStore:
         return f"{self.url}/{name}"
 
     def create(self, name: str, path: Path) -> bool:
-        """Create an object with the content of a file; return False if there is an equal one.
+        """Create an object with the content of a file; return False if an object with this name and content exists.
 
         Raises:
             ObjectStoreError: there is an object of that name with other content.
@@ -107,7 +107,7 @@ class ObjectStore:
                 return None
 
     def digest(self, name: str) -> str:
-        """Return the SHA-256 of an object, in hexadecimal; it is read as a whole."""
+        """Read an object and return its SHA-256 in hexadecimal."""
         digest = hashlib.sha256()
         for piece in self._pieces(name):
             digest.update(piece)
@@ -162,7 +162,7 @@ def load_obstore() -> Any:
 
 @contextlib.contextmanager
 def _named(place: str) -> Iterator[None]:
-    """Turn the errors of the library and of the file system into one line that names the object."""
+    """Turn errors of the library and of the file system into one-line errors that name the object."""
     exceptions = load_obstore().exceptions
     try:
         yield

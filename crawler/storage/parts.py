@@ -8,7 +8,7 @@
 
 A body in a part takes no memory: its digests are computed while it arrives, and readers get
 it in pieces. A part outlives its process, so a transfer that broke off is resumed at the
-next request, also by another run. Nothing is synchronized: a kill loses no written byte,
+next request, even in a later run. Parts are not synced: a kill loses no written byte,
 and after a reboot, when bytes could be missing, the parts of the earlier boot are deleted.
 """
 
@@ -32,7 +32,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 class PartHead(msgspec.Struct, gc=False):
     """The answer with which a part began.
 
-    `request` is the head of its request, `length` the length that the answer stated, -1 if none.
+    `request` is the head of its request, `length` the length that the answer stated, or -1 if it stated none.
     `resumed` lists the lengths at which later answers continued.
     """
 
@@ -53,7 +53,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Part:
-    """One body on disk. Methods raise StoreError if the disk fails."""
+    """The body of one answer, on disk. Its methods raise StoreError if the disk fails."""
 
     def __init__(self, path: Path, head: PartHead) -> None:
         self.head = head
@@ -95,7 +95,7 @@ class Part:
         self._content.update(data)
 
     def reload(self) -> None:
-        """Count the bytes that an earlier process has written."""
+        """Compute length and digests of the bytes that an earlier process has written."""
         for piece in self._read(0):
             self._count(piece)
 
@@ -121,7 +121,7 @@ class Part:
             raise StoreError(f"{self._path}: has lost bytes while it was in use")
 
     def _read(self, end: int) -> Iterator[bytes]:
-        """Yield the bytes up to `end`, or to the end of the file if that is 0."""
+        """Yield the bytes up to the offset `end`, or to the end of the file if `end` is 0."""
         at = 0
         while not end or at < end:
             try:
@@ -155,7 +155,7 @@ def part_files(folder: Path) -> Iterator[Path]:
 
 
 class PartFolder:
-    """The parts of one process, in `folder`, which is created for the first of them."""
+    """The parts of one process, in `folder`, which is created for the first part."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -163,7 +163,7 @@ class PartFolder:
         self._left = {path.stem for path in folder.glob(f"*{_HEAD}")}
 
     def begin(self, identity: str, head: PartHead) -> Part:
-        """Create a part; one with the same identity is replaced.
+        """Create a part; replace an existing part with the same identity.
 
         Raises:
             StoreError: the disk failed.

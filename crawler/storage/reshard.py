@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class OldProcess(msgspec.Struct, frozen=True):
-    """An old process, closed and settled, to read from."""
+    """An old process from which keys are read; it is closed, and no link is in transit to it."""
 
     name: str
     folder: Path
@@ -28,9 +28,9 @@ class OldProcess(msgspec.Struct, frozen=True):
 class NewProcess(msgspec.Struct, frozen=True):
     """One new process that is being created.
 
-    `pieces` are its buckets by old owner: (source, first, end), ascending.
-    `owns` tells whether the process owns a bucket; `put` writes a key. The heir, one
-    of the new processes, takes over what belongs to no bucket. `copied` counts
+    `pieces` are its ranges of buckets with their old owner, in ascending order: (source, first, end).
+    `owns` tells whether the process owns a bucket; `put` writes a key. The `heir`, one
+    of the new processes, takes over the keys that belong to no bucket. `copied` counts
     the keys of each family that were copied by bucket; `done` are those families.
     """
 
@@ -48,7 +48,7 @@ class NewProcess(msgspec.Struct, frozen=True):
         return self.owns(bucket(key))
 
     def copy(self, prefix: bytes) -> Iterator[tuple[OldProcess, bytes, bytes]]:
-        """Copy a family by bucket; yield (source, key, value) of each key."""
+        """Copy the keys of a family that are in the buckets of this process; yield (source, key, value) of each."""
         self.done.add(prefix)
         for source, first, end in self.pieces:
             for key, value in source.store.scan(*bucket_range(prefix, first, end)):
@@ -57,7 +57,7 @@ class NewProcess(msgspec.Struct, frozen=True):
                 yield source, key, value
 
     def copy_rest(self) -> None:
-        """Copy by bucket every family that no stage has moved."""
+        """Copy, by bucket, each family of keys that no stage has moved."""
         for prefix in BY_BUCKET:
             if prefix not in self.done:
                 for _ in self.copy(prefix):

@@ -1,12 +1,12 @@
 """Find losses of RocksDB's own bookkeeping that RocksDB does not notice.
 
-They are the same two as LevelDB's (`manifest.py`): without `CURRENT` RocksDB creates
-an empty store, and a truncated manifest gives an earlier state. The second is
-recognized in another way, since an opening may name an oldest log that was never
-created. If the named log is gone, the oldest existing log must continue the manifest:
+The two losses are those of LevelDB (`manifest.py`): without `CURRENT` RocksDB creates
+an empty store, and a truncated manifest gives an earlier state. A truncated manifest is
+recognized in another way than for LevelDB, since an opening may name an oldest log that
+was never created. If the named log is gone, the oldest existing log must continue the manifest:
 
     it has records    the first one is write S + 1, where S is the last write in tables when the log was named
-    it is empty       its number was allocated before the manifest ends (a clean close leaves such a log)
+    it is empty       its number was allocated before the end of the manifest (a clean close leaves such a log)
 
 A store writes a record as soon as it is open (`RocksStore._mark_opening`), so a
 store that was not closed has a log with a record.
@@ -26,7 +26,7 @@ _FIRST_RECORD_MAX = 64 << 10  # bytes; the record of `_mark_opening` has 13
 
 
 def lost_bookkeeping(store: Path) -> str:
-    """Return what RocksDB's bookkeeping has lost; "" if nothing, or if RocksDB finds the loss itself."""
+    """Return a description of what RocksDB's bookkeeping has lost; "" if nothing, or if RocksDB finds the loss itself."""
     current = store / "CURRENT"
     if not current.exists():
         return without_current(store, ("sst", "log"))
@@ -62,7 +62,7 @@ def _known(manifest: bytes) -> _Known:
 
 
 def _oldest_log(store: Path, least: int) -> tuple[int, int]:
-    """Return (the number of the oldest log from `least` on, the number of its first write); zeros if there is none."""
+    """Return (the number of the oldest log from `least` on, the number of its first write); (0, 0) if there is none."""
     numbers = sorted(int(path.stem) for path in store.glob("[0-9]*.log"))
     oldest = next((number for number in numbers if number >= least), 0)
     if not oldest:

@@ -1,4 +1,4 @@
-"""The `KeyValue` interface on RocksDB (rocksdict), for machines without LevelDB.
+"""An implementation of the `KeyValue` interface on RocksDB (rocksdict), for machines without LevelDB.
 
 Its files are framed like LevelDB's (`torn_log.py`, `rocks_manifest.py`).
 Known traps that this file handles, each reproduced:
@@ -117,7 +117,7 @@ class RocksStore(DiskStore):
             raise _opening_error(path, str(error)) from error
 
     def _mark_opening(self) -> None:
-        """Begin the log with a record, from which `rocks_manifest.py` can tell that no earlier log is missing."""
+        """Write the first record of the log; it shows `rocks_manifest.py` that no earlier log is missing."""
         batch = self.batch(sync=True)
         batch.delete(_NO_KEY)
         self.write(batch)
@@ -204,7 +204,9 @@ class RocksStore(DiskStore):
             found.close()
         try:
             self._db.close()
-        except self._errors as error:  # writing the memtable to a table failed, but the logs have its content
+        except (
+            self._errors
+        ) as error:  # writing the memtable to a table failed, but its content is in the logs
             if not self._failed and not str(error).startswith(
                 _DAMAGE
             ):  # not an error here: reads report the damage
@@ -225,7 +227,7 @@ class _Batch:
 def _sync(log: Path) -> None:
     try:
         descriptor = os.open(log, os.O_RDONLY)
-    except FileNotFoundError:  # the log is gone because its writes have reached a table
+    except FileNotFoundError:  # RocksDB deleted the log because its writes are in a table
         return
     try:
         os.fdatasync(descriptor)

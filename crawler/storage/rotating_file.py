@@ -2,11 +2,11 @@
 
     pages.jsonl   pages.jsonl.1   pages.jsonl.2 ...     the newest lines are in the file without a number
 
-A file is rotated when it would exceed a size, or when its first line is older than an age. Any process may rotate: it
-holds a lock on the file meanwhile, and the others notice at their next write that the name belongs to another file. So
-they also notice a rotation by logrotate, with or without a signal. Every line is written whole into one file.
+A file is rotated when it would exceed a size, or when its first line is older than an age. Any process may rotate a
+file: it holds a lock on the file meanwhile, and the others notice at their next write that the name belongs to another
+file. In the same way they notice a rotation by logrotate, with or without a signal. No line is split between two files.
 
-A write costs two calls of the system more than a plain append, 3 us.
+A write costs two system calls (3 us) more than a plain append.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ _HEAD_BYTES = 4096  # bytes at the start of a file in which the instant of the f
 class RotatingFile:
     """Appends to `path`; starts a new file at `bytes_max`, or when it is `age_max` seconds old (0: no limit).
 
-    `kept` former files remain (0: all). The lines must contain an instant in ISO form, which tells their age.
+    At most `kept` former files remain (0: all). The lines must contain an instant in ISO form, which tells their age.
     """
 
     def __init__(self, path: Path, *, bytes_max: int = 0, age_max: float = 0.0, kept: int = 0) -> None:

@@ -3,14 +3,14 @@
 Only one process may open a store. But its tables never change after they are
 written, so a hard link to each one is a copy. Its log and manifest only grow, so
 copying them gives a state that a crash could have left, and opening the copy replays
-them. A copy is valid only if the manifest is the same before and after: then no table
+them. A copy is valid only if the manifest is the same before and after copying: then no table
 was added or removed in the meantime. The crawling process is not involved.
 
-    CURRENT, MANIFEST-*, *.log    copied (some MB at most), also the files that mark a RocksDB
+    CURRENT, MANIFEST-*, *.log    copied (a few MB); also the files by which a RocksDB store is recognized
     *.ldb, *.sst                  linked; see `link`
 
-Cost: one link per table, 20 us each. Until it is deleted, the copy keeps the disk space
-of tables that are compacted away.
+Cost: one link per table, 20 us each. Until the copy is deleted, it keeps the disk space
+of tables that the store has meanwhile removed in compactions.
 """
 
 import os
@@ -24,7 +24,7 @@ from pathlib import Path
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.manifest import next_file
 
-TRIES = 50  # the manifest changes once per flush, every few MB of writes
+TRIES = 50  # attempts; the manifest changes only once per flush, every few MB of writes
 PAUSE = 0.02  # seconds between two attempts
 _LINKED = (".ldb", ".sst")
 _COPIED = ("CURRENT", "IDENTITY", "OPTIONS-", "rocksdict-config")
@@ -35,7 +35,7 @@ _FOLDER = "snapshot-"
 
 @contextmanager
 def private_folder(beside: Path | None = None) -> Iterator[Path]:
-    """Yield a new folder that is deleted at the end: in `beside` if possible, since links need one file system.
+    """Yield a new folder, which is deleted at the end; it is in `beside` if possible, since links need one file system.
 
     The folders that killed readers left in `beside` are deleted too.
     """
@@ -91,11 +91,11 @@ def _copied(store: Path, into: Path) -> bool:
     into.mkdir(parents=True)
     before = _manifest(store)
     names = sorted(entry.name for entry in os.scandir(store))
-    # The older log first: a log that has a successor is complete, so no write between the two is missed.
+    # Copy the older log first: a log that has a successor is complete, so no write between two logs is missed.
     for name in names:
         if name.endswith(".log") or name == before[0] or name.startswith(_COPIED):
             shutil.copyfile(store / name, into / name)
-    # The copy gives its own new tables the numbers from `fresh` on. A file with such a number, which the
+    # The store opened on the copy numbers its new tables from `fresh` on. A file with such a number, which the
     # manifest does not name yet, must not be linked: the copy would overwrite it in the original store.
     fresh = next_file((into / before[0]).read_bytes())
     for name in names:

@@ -1,19 +1,19 @@
 """Find and cut the torn tail that a power cut can leave in a store's newest log; refuse other damage.
 
 A record that was not written to its end was never acknowledged, so it may be dropped.
-Damage in the middle of a log is followed by acknowledged records. So a tail is cut
-only if no record begins after the first damage; all other damage is refused.
+If damage is in the middle of a log, acknowledged records follow it. So a tail is cut
+only if no record begins after the first damage; a log with other damage is refused.
 
-An engine opened with paranoid checks finds wrong checksums itself. It takes three
-things for the end of the log, and silently drops what follows: a fragment that is
+An engine opened with paranoid checks finds wrong checksums itself. But it mistakes three
+kinds of damage for the end of the log, and silently drops the records that follow: a fragment that is
 longer than the rest of the file, a file that ends in the middle of a record, and
-zeros in place of a header. One flipped bit of a length in the last block is enough.
+zeros in place of a header. One flipped bit of a length in the last block causes such damage.
 So the headers are checked before an engine opens the log (10 ms per MB of small
 records). A test that flipped every byte of a log found no other silent loss.
 
 Format (leveldb/doc/log_format.md): blocks of 32 KiB; a record is one or more
-fragments, each `crc32c (4, masked) length (2) type (1)` and its bytes, none
-crossing the end of a block; types FULL, FIRST, MIDDLE, LAST = 1 to 4. If 6 or
+fragments, each `crc32c (4, masked) length (2) type (1)` and its bytes, no fragment
+crosses the end of a block; types FULL, FIRST, MIDDLE, LAST = 1 to 4. If 6 or
 fewer bytes are left in a block, they are zero.
 """
 
@@ -64,7 +64,7 @@ class Fragment(NamedTuple):
 
 
 def fragment_at(data: bytes, offset: int) -> Fragment | None:
-    """Return the fragment whose header is at `offset`; None if there is no whole one with a right checksum."""
+    """Return the fragment whose header is at `offset`; None if it is not whole, or its checksum is wrong."""
     block_end = min(len(data), (offset // BLOCK_BYTES + 1) * BLOCK_BYTES)
     begin = offset + _HEADER.size
     if begin > block_end:
@@ -83,7 +83,7 @@ def _next_header(offset: int) -> int:
 
 
 def whole_length(data: bytes) -> int:
-    """Return the length in bytes of the whole records at the start of a log."""
+    """Return the number of bytes that the whole records at the start of a log take."""
     whole = offset = 0
     while (fragment := fragment_at(data, offset)) is not None:
         offset = _next_header(fragment.end)
@@ -101,7 +101,7 @@ def _damaged_at(data: bytes) -> int:
 
 
 def ends_whole(data: bytes) -> bool:
-    """Return whether the headers of a log lead exactly to the end of its last record; checksums are not verified."""
+    """Return whether reading a log from header to header ends exactly after a whole record; ignore checksums."""
     offset = end = 0
     kind = _LAST
     while offset + _HEADER.size <= len(data):

@@ -17,7 +17,7 @@ from crawler.urls.canonical import canonical
 log = logging.getLogger("crawler")
 
 RENAMED: Mapping[str, str] = {}
-# crawl.toml stores every setting, so without this a harmful default of an earlier version would stay in force.
+# crawl.toml stores every setting, so a harmful default of an earlier version would stay in force without this table.
 FORMER_DEFAULTS: Mapping[str, object] = {"refresh.clock_min": 604_800.0}
 DROPPED: Mapping[str, str] = {
     "fetch.large_body_bytes": "fetch.held_bytes_max bounds all bodies together",
@@ -27,7 +27,7 @@ DROPPED: Mapping[str, str] = {
 
 
 def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return nested settings with current keys; log a line for each removed key in `where`."""
+    """Return nested settings with current keys; log a line for each removed key, which names the file `where`."""
     made = copy.deepcopy(dict(tree))
     for former, now in RENAMED.items():
         if (value := _taken(made, former)) is not None:

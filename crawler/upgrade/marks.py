@@ -1,10 +1,10 @@
 """Step 3: facts that the store or crawl.toml held under another name, or not at all.
 
     m/ends                    number of clean ends: becomes the number of the state (m/state)
-    m/ended                   the end of the crawl as a process knew it: dropped, since its form has changed; it
-                              only shortens a wait at the end of a crawl on several machines
-    stored.*                  counters of records and captures: computed by counting them
-    m/settled                 settings on which stored state depends: copied from crawl.toml
+    m/ended                   what a process knew about the end of the crawl: dropped, since its form has changed; the
+                              mark only shortens a wait at the end of a crawl on several machines
+    stored.*                  counters of records and captures: set by counting the records and captures
+    m/settled                 the settings on which stored state depends: copied from crawl.toml
     places of the seeds       hosts where relaxed settings apply: taken from the seeds that were tried
 
 One batch upgrades each process; running the step again changes nothing.
@@ -61,7 +61,7 @@ def _renew_store(store: KeyValue, config: Config) -> None:
 
 
 def _places(store: KeyValue, config: Config) -> Iterator[str]:
-    """Yield the places of the seeds that were tried."""
+    """Yield the place of each seed that was tried."""
     for key, value in scan_prefix(store, PAGE):
         record = unpack_record(key, value)
         if record.flags & LinkFlag.SEED:

@@ -1,8 +1,8 @@
 """Step 2: encode the runs of the DUE.
 
-A plain run is a file of ascending uint64, little-endian, 8 bytes per URL; the list of runs
-marks it by coding 0 and the CRC-32 of all its bytes. Each is written as a coded run under
-a new number. One batch then replaces the list, and the plain files are removed. Until then
+A plain run is a file of ascending uint64, little-endian, 8 bytes per URL; its entry in the list
+of runs has coding 0 and the CRC-32 of all its bytes. Each plain run is written as a coded run
+under a new number. One batch then replaces the list, and the plain files are removed. Until then
 the plain files are valid, so a kill at any point changes nothing or leaves files that are
 not in the list.
 """
@@ -88,7 +88,7 @@ def _coded(due: Path, entry: RunEntry, number: int) -> RunEntry | None:
 
 
 def read_plain(due: Path, entry: RunEntry) -> Fingerprints:
-    """Return the keys of a plain run, mapped, uint64 (n,).
+    """Return the keys of a plain run as a memory-mapped array, uint64 (n,).
 
     Raises:
         DamageError: the file is damaged.

@@ -4,8 +4,8 @@
     ─► refresh records ─► 4 = FORMAT
 
 The number is written durably after each step, and each step may be repeated, so after
-a kill the next command continues the upgrade. The locks of all processes are held, so
-nothing else changes the directory in the meantime.
+a kill the next command continues the upgrade. The command holds the locks of all
+processes, so nothing else changes the directory in the meantime.
 
 To change the stored format, write a step here, raise `FORMAT` in `crawl/directory.py`, and
 put a small directory of the former format into `tests/upgrade/data`. Stages read only the
@@ -31,7 +31,7 @@ FORMER_JOURNAL = "reshard.json"  # journal of a reshard, in directories without 
 def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> None:
     """Upgrade the directory to the current format; refuse it while a command other than `finishing` is unfinished.
 
-    A directory without a crawl is ready.
+    A directory without a crawl needs no upgrade.
 
     Raises:
         DirectoryError: a newer crawler wrote it, a change of it was interrupted, or it cannot be written.
@@ -79,7 +79,7 @@ def _process_locks(directory: CrawlDirectory) -> list[Path]:
 
 
 def _adopt_journal(directory: CrawlDirectory) -> None:
-    """Copy a reshard's own journal of earlier versions to the common journal."""
+    """Copy the journal that `reshard` kept in earlier versions to the common journal."""
     path = directory.path / FORMER_JOURNAL
     if path.exists():
         facts = msgspec.json.decode(path.read_bytes(), type=dict)

@@ -1,9 +1,9 @@
-"""Step 4: make room in the records of sites and directories for what the refresh schedule learns of new pages.
+"""Step 4: make room in the records of sites and directories for the numbers about new pages of the refresh schedule.
 
     s/<host key>        24 numbers become 28: 1 for the score of the neighbourhood clock, 3 for new pages
     n/<directory key>   a host key and 3 numbers become a host key and 6 numbers: 3 more for new pages
 
-The added numbers are 0: nothing is known yet. One batch upgrades each process; records that already have the
+The added numbers are 0, since nothing is known yet. One batch upgrades each process; records that already have the
 new length are left unchanged.
 """
 

@@ -1,8 +1,8 @@
-"""Find and repair processes that are behind their peers: they have lost links that they had confirmed.
+"""Find and repair processes that are behind their peers, because they have lost links that they had confirmed.
 
-A process confirms links once they are durable, and the sender then deletes them. If its store
-is put back to an earlier state, or is rebuilt after damage, these links are gone on both sides.
-Both ends count the links that were ever durable at the receiver (`splitter/spool.py`), so the
+A process confirms links once they are durable, and the sender then deletes them. If the store of the
+receiver is put back to an earlier state, or is rebuilt after damage, these links are gone on both sides.
+Both sides count the links that were ever durable at the receiver (`splitter/spool.py`), so the
 comparison is exact. Peers compare the counts at each greeting and refuse a process that is behind;
 here they are compared for the processes of one directory.
 """
@@ -20,9 +20,9 @@ from crawler.upkeep.repair import RepairNote
 
 
 class Exchanged(NamedTuple):
-    """The links that a process has exchanged with its peers, by peer.
+    """The number of links that a process has exchanged with each peer.
 
-    `confirmed`: the number of links of this process that the peer had ever received when it last confirmed some.
+    `confirmed`: the number of links of this process that the peer had ever received at its last confirmation.
     `applied`: the number of links of the peer that this process has ever received.
     """
 
@@ -54,7 +54,7 @@ class Behind(NamedTuple):
 
 
 def find_behind(exchanged: Mapping[str, Exchanged]) -> list[Behind]:
-    """Return the pairs of these processes in which one is behind the other."""
+    """Return a `Behind` for each pair of these processes in which one is behind the other."""
     return [
         Behind(name, peer, lost)
         for name, own in exchanged.items()
@@ -69,7 +69,7 @@ def recover_behind(
     """Bring back the links of processes that are behind or were rebuilt; return (what was done, problems).
 
     A process whose store was rebuilt may have lost links although no peer has a higher count: its peers may have
-    been rebuilt too, or divided by a reshard, and have counted from zero since then. This function completes its repair.
+    been rebuilt too, or divided by a reshard, and have counted from zero since then. This function ends its repair.
 
     Raises:
         DirectoryError: a process uses its folder, or the folder is damaged.
@@ -83,7 +83,7 @@ def recover_behind(
     rebuilt = [name for name in names if RepairNote(directory, name).store_damaged]
     done, problems = [str(each) for each in found], []
     lost = dict.fromkeys([*(each.name for each in found), *rebuilt])
-    # Outgoing links for the others waited in the rebuilt store, so they may be lost too.
+    # Links for the other processes waited in the rebuilt store, so these links may be lost too.
     pairs = dict.fromkeys(pair for name in lost for peer in names for pair in ((name, peer), (peer, name)))
     queued = Counter[str]()
     for name, finder in pairs:
@@ -102,7 +102,9 @@ def recover_behind(
 def recover(
     config: Config, directory: CrawlDirectory, lost: str, peers: Iterable[str], clock: Clock
 ) -> tuple[int, list[str]]:
-    """Queue the links of `lost` that these peers find in their archives; return (number of links queued, problems)."""
+    """Queue the links that the process `lost` owns and that these peers find in their archives.
+
+    Return (number of links queued, problems)."""
     total, problems = 0, []
     for name in peers:
         with at_rest(config, directory, name, clock=clock) as stages:

@@ -4,7 +4,7 @@ Each stage moves its own keys (through `NewProcess` of `storage/reshard.py`); th
 calls them. Keys of a host begin with its bucket, so a range of buckets is copied key by
 key, and only keys that must be looked up are decoded.
 
-The counters of the crawl so far go to the first new process, the heir.
+The counters of the crawl so far go to the first new process (the heir).
 `urls.resharded` balances the counters of each process, since a URL known in one process
 may have been counted in another.
 """
@@ -61,7 +61,7 @@ def open_source(folder: Path, name: str) -> OldProcess:
 
 
 class Build:
-    """Builds new processes, with stores of `engine`, from the old ones in `sources`, which had the table `old_table`."""
+    """Builds new processes, with stores of `engine`, from the old processes `sources`, which had `old_table`."""
 
     def __init__(
         self,
@@ -113,14 +113,14 @@ class Build:
         sync_directory(folder)
 
     def _settled(self) -> dict[str, Any]:
-        """Return the settings fixed when the old processes started; `settle` has refused any that differ."""
+        """Return the settings fixed when the old processes started; `settle` has checked that these do not differ."""
         kept: dict[str, Any] = {}
         for source in self._sources.values():
             kept |= load_immutable(source.store)
         return kept
 
     def _pieces(self, table: Partition, name: str) -> Iterator[tuple[OldProcess, int, int]]:
-        """Yield (old owner, first bucket, end) for the buckets of `name`, ascending."""
+        """Yield (old owner, first bucket, end) for each range of buckets of `name`, in ascending order."""
         mine = table.owner_of_bucket == table.index(name)
         before = self._old_table.owner_of_bucket
         changes = np.flatnonzero((mine[1:] != mine[:-1]) | (before[1:] != before[:-1])) + 1
@@ -130,7 +130,7 @@ class Build:
                 yield self._sources[self._old_table.names[before[first]]], first, end
 
     def _move_due(self, to: NewProcess) -> ReshardCounters:
-        """Move the DUE; the old DUEs are opened for one new process at a time."""
+        """Move to the new process its part of the old DUEs, which are open only for this call."""
         check_value, method = self._fingerprinter.check_value, self._config.urls.fingerprint
         with contextlib.ExitStack() as stack:
             dues = {}

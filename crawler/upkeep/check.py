@@ -30,7 +30,7 @@ PROBLEMS_MAX = 1000  # further problems are left out of the report
 
 
 def check(stages: Stages) -> list[str]:
-    """Return the problems, one line each; [] if there are none. Reads every value, run and WARC record."""
+    """Return a list of the problems, one line each. Every value, run and WARC record is read."""
     store, views, due, pages = stages.store, stages.views, stages.due, stages.pages
     problems = list(views.problems())
     problems += _damaged_values(store)
@@ -59,7 +59,7 @@ def _damaged_values(store: KeyValue) -> list[str]:
 
 
 def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
-    """Return a line for each kind of key whose number in the store differs from the number written."""
+    """Return a line for each kind of key if the number of its keys in the store differs from the counted number."""
     problems = []
     for name, prefix in KEPT.items():
         found, counted = sum(1 for _ in scan_prefix(store, prefix)), point.counters[name]
@@ -80,7 +80,7 @@ def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
 
 
 def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
-    """Return a line for each range of host records that other processes own: two processes would crawl those hosts."""
+    """Return a line for each range of host records that another process owns (both would crawl those hosts)."""
     problems = []
     for name, first, end in topology.partition.ranges():
         if name == topology.me:
@@ -95,7 +95,7 @@ def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
 
 
 def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
-    """Note that a repair of these processes begins, so that no crawl runs on a damaged one; return what was done.
+    """Note that a repair of these processes begins, so that none is crawled while damaged; return what was done.
 
     Disk space is freed first, since a full disk has no room for the note.
 
@@ -137,7 +137,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     with Lock(folder / "node.lock", name):
         mended, links = rebuild(config, folder, fingerprinter, store_damaged=note.store_damaged)
     done += found + mended.done
-    # The rebuilt store may have the number of an earlier state. All surviving data is back in it, so accept that number.
+    # The rebuilt store may have the number of an earlier state. It now holds all surviving data, so accept that number.
     directory.note_state(name, 0)
     with at_rest(config, directory, name, clock=clock) as stages:
         done += refind(stages, mended.lost, links, reread=True)
@@ -198,7 +198,7 @@ def repair_before_opening(
 ) -> tuple[list[str], bool]:
     """Free the ballast, so that a full disk has room; then rebuild the store if it cannot be opened or read.
 
-    Return (what was done, one line each; whether the store was rebuilt). `before` is called before the
+    Return (list of what was done, one line each; True if the store was rebuilt). `before` is called before the
     store is rebuilt, or before a new store replaces one that is missing.
 
     Nothing is written before the ballast is freed.

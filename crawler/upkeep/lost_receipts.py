@@ -23,7 +23,7 @@ _URI = warc.RECEIPT_URI.decode()
 
 
 def problems(store: KeyValue) -> Iterator[str]:
-    """Yield a line for each damaged receipt, and for each one that is missing although a page or receipt refers to it.
+    """Yield a line for each damaged receipt, and for each missing one to which a page or another receipt refers.
 
     Pages stored by earlier versions of the crawler have no receipts.
     """
@@ -44,7 +44,7 @@ def problems(store: KeyValue) -> Iterator[str]:
 
 
 def _named(store: KeyValue) -> Iterator[bytes]:
-    """Yield the key of each receipt that a copy or a page record refers to; damaged values refer to none."""
+    """Yield the key of each receipt to which a capture or a page record refers; skip damaged captures and records."""
     for key, value in scan_prefix(store, CAPTURE):
         with suppress(DamageError):
             if digest := unpack_capture(key, value).receipt:
@@ -65,7 +65,7 @@ def broken(store: KeyValue) -> Iterator[bytes]:
 
 
 def of_record(record: reading.Record) -> ReceiptBlock | None:
-    """Return the receipt in a WARC record; None if the record has none, or one that does not match its name."""
+    """Return the receipt in a WARC record; None if it has none, or its content does not match its name."""
     uri = record.fields.get("warc-target-uri", "")
     if record.kind != "metadata" or not uri.startswith(_URI):
         return None
@@ -74,7 +74,7 @@ def of_record(record: reading.Record) -> ReceiptBlock | None:
 
 
 def missing(store: KeyValue, fingerprint: int, block: ReceiptBlock) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the (key, value) pairs of a receipt that the store lacks for a page with this fingerprint."""
+    """Yield the (key, value) pairs that the store lacks of a receipt for a page with this fingerprint."""
     values: tuple[Stored, ...] = (block.receipt, block.site)
     for value in values:
         if (item := put_once(store, fingerprint, *packed(value))) is not None:

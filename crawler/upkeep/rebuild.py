@@ -14,8 +14,8 @@ Every fact is written in at least two places, so little is lost permanently:
 Steps: `recapture.py` (WARC files and their keys), `requeue.py` (queues, DUE, counters), and on
 the opened process `rediscover.py` (links found again). A value that still cannot be read is
 removed and reported, and its page is fetched again. Each step may be repeated, and facts that a
-step could not see a second time are stored (`repair.py`), so the next repair completes one that
-was interrupted.
+repeated step could not find again are stored (`repair.py`), so the next repair completes a repair
+that was interrupted.
 
 Not rebuilt: politeness learned about hosts whose record is lost, URLs that only a
 sitemap or feed listed, counters of fetches.
@@ -39,7 +39,7 @@ from crawler.urls.fingerprint import Fingerprinter
 def rebuild(
     config: Config, folder: Path, fingerprinter: Fingerprinter, *, store_damaged: bool
 ) -> tuple[Repair, list[Link]]:
-    """Repair store, segments and DUE of one closed process; return (the repair, the links that waited in the log).
+    """Repair store, segments and DUE of one closed process; return (the repair, the links that waited in the links log).
 
     Raises:
         DamageError: the store still cannot be read.

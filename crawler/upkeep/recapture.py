@@ -40,11 +40,11 @@ from crawler.upkeep.warc_members import mended
 _REQUEST_KEY = re.compile(r"[0-9a-f]{16}")
 _RECEIPTS_MAX = (
     2 * 65_536
-)  # in memory; twice as many as a segment may have between two records of one receipt
+)  # receipts in memory; a segment has at most half as many between two records of one receipt
 
 
 class Found(NamedTuple):
-    """A capture found in a segment: its answer, its request, its metadata record ({} if none), and its place."""
+    """A capture found in a segment: its answer, its request, the facts of its metadata record, and its place."""
 
     answer: reading.Record
     request: bytes
@@ -91,7 +91,7 @@ class Recapture:
         self._repair.done += [f"{n} {what} restored from WARC records" for what, n in restored.items()]
 
     def _forget_receipts(self, archive: Archive) -> None:
-        """Remove the references to receipts that are lost: their pages then count as fetched without one."""
+        """Remove the references to lost receipts; the pages that had them then count as fetched without a receipt."""
         store, gone = self._repair.store, 0
         for key, capture in archive.stored_captures():
             if capture.receipt and store.get(receipt_key(fingerprint_of(key), capture.receipt)) is None:
@@ -107,7 +107,7 @@ class Recapture:
         self._repair.done += [f"{gone} copies have lost their consent receipts"] if gone else []
 
     def _take_back(self, folder: Path) -> None:
-        """Take back the segments that an opening set aside because the store had lost their names."""
+        """Move back the segments that an opening moved to lost+found because the store had lost their names."""
         for path in sorted((folder / segments.LOST_AND_FOUND).glob("*.warc.gz*")):
             name = path.name
             if name.endswith((".warc.gz", segments.OPEN_SUFFIX)) and not (folder / name).exists():
@@ -115,7 +115,7 @@ class Recapture:
                 self._repair.done.append(f"{name}: taken back from {segments.LOST_AND_FOUND}")
 
     def _mend_segment(self, path: Path, name: str, end: int, known: set[int], restored: Counter[str]) -> int:
-        """Blank broken records and restore captures unknown to the store; return the length that is intact."""
+        """Blank broken records, and restore captures that the store lacks; return the intact length of the file."""
         group: list[tuple[int, int, reading.Record]] = []
         whole = 0
         for offset, length, record in mended(path, name, min(end, path.stat().st_size)):
@@ -211,7 +211,7 @@ class Recapture:
             self._restore_record(fetch, fingerprint, digest, receipt, found, restored)
 
     def _restore_receipt(self, fingerprint: int, found: Found, restored: Counter[str]) -> bytes:
-        """Write the consent receipt that a capture names if the store lacks it; return its digest, b"" without one."""
+        """Write the consent receipt that a capture names if the store lacks it; return its digest, b"" if none."""
         block = self._receipts.get(found.facts.get("consentReceipt", ""))
         if block is None:
             return b""
@@ -230,7 +230,7 @@ class Recapture:
         found: Found,
         restored: Counter[str],
     ) -> None:
-        """Write a missing record; renew a record that this repair made if it is older than a capture of its page."""
+        """Write the record of a page if it is missing, or older than this capture of the page."""
         key = record_key(fingerprint)
         value = self._repair.store.get(key)
         previous = None if value is None else unpack_record(key, value)
@@ -324,7 +324,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
 def _record(
     previous: PageRecord | None, fetch: Fetch, fingerprint: int, digest: bytes, found: Found
 ) -> PageRecord:
-    """Return the record of a page as it follows from its captures up to this one."""
+    """Return the record of a page after this capture; `previous` is the record after its earlier captures."""
     number = {name: int(value) for name, value in found.facts.items() if value.isdigit()}
     fetch_task = FetchTask(
         kind=TaskKind.PAGE,

@@ -1,14 +1,14 @@
 """`crawler recover`: bring the links back that a process has lost, from the archives of its peers.
 
 Every URL that a process received from others is a link of a page that one of them has
-archived, the target of a redirect there, or a seed. So each of the others reads its
-archive once, selects the links that the lost process owned, and puts them into its
-outbox. The last commit restarts the numbering of the outbox and forgets what the lost process had
+archived, the target of a redirect there, or a seed. So each of the other processes
+reads its own archive once, selects the links that the lost process owned, and puts them into
+its outbox. The last commit restarts the numbering of the outbox and forgets what the lost process had
 confirmed. Until then its peers refuse it, so an interrupted recovery must be repeated.
 
-The process may have lost its whole folder, or have been put back to an earlier state
-(`behind.py`). Links between its own pages were stored only there: it finds them by fetching
-those pages again.
+The lost process may have lost its whole folder, or have been put back to an earlier state
+(`behind.py`). Links between its own pages were stored only in its folder: it finds them by
+fetching those pages again.
 """
 
 from crawler.errors import UsageError
@@ -56,7 +56,7 @@ class Recovery:
         return len(self._queued)
 
     def _commit(self) -> None:
-        """Queue the links found, and with them the scope, which the lost process must learn again."""
+        """Queue the links found, together with the scope, which the lost process must learn again."""
         links, self._links = list(self._links.values()), {}
         change = Change(sync=True)
         if not self._told:

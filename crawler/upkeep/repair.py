@@ -3,7 +3,7 @@
 If a repair is killed, the next run needs facts that the first run found and that its
 own changes have since hidden. They are stored in:
 
-    journal          that a repair has started, and whether the store may have lost keys (null: so far it only examines)
+    journal          the repair of a process: whether the store may have lost keys; null until it changes something
     repair.lost      fingerprints of pages whose copies are lost, noted before their keys are deleted
     links.waiting/   the links log as it was found, until all its waiting links are queued
 """
@@ -34,7 +34,7 @@ class RepairNote:
     def __init__(self, directory: CrawlDirectory, name: str) -> None:
         self._path, self._folder, self._name = directory.path, directory.process(name), name
         self._journal = load_journal(self._path) or Journal("repair")
-        # Whether an earlier repair was cut off after its first change, and whether the store may have lost keys.
+        # True if an earlier repair was cut off after its first change; True if the store may have lost keys.
         self.cut_off = self._journal.facts.get(name) is not None
         self.store_damaged = bool(self._journal.facts.get(name))
 
@@ -120,9 +120,9 @@ class BoundedWriter:
 class Repair:
     """One repair of a closed process.
 
-    `done` lists what was done, one line each; `lost` are the fingerprints of pages
-    whose copies are lost. `store_damaged` is True if keys may be missing, so that
-    captures in WARC files that the store does not know are restored.
+    `done` lists what was done, one line each; `lost` holds the fingerprints of pages
+    whose copies are lost. `store_damaged` is True if keys may be missing; then captures
+    that are in WARC files but not in the store are restored.
     """
 
     config: Config

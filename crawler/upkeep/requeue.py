@@ -1,4 +1,4 @@
-"""Rebuild queues, DUE and counters from the keys that are left."""
+"""Rebuild queues, DUE and counters from the keys that survive."""
 
 import shutil
 from collections import Counter
@@ -39,16 +39,16 @@ from crawler.upkeep.repair import WAITING_LINKS, Repair
 
 
 class Requeue:
-    """Repairs the queues (`mend_queues`), then the DUE (`renew_due`), which counts the queue entries."""
+    """Repairs the queues (`mend_queues`), then the DUE (`renew_due`, which needs the counts of the queues)."""
 
     def __init__(self, repair: Repair) -> None:
         self._repair = repair
         self._queued: set[int] = set()  # fingerprints of queued URLs
-        self._forgot_peers = False  # whether the counts of links from peers were removed
+        self._forgot_peers = False  # True if the counts of links from peers were removed
         self._todo = self._parked = 0
 
     def mend_queues(self) -> None:
-        """Keep one queue entry per URL, for known hosts only; correct the queue lengths in host records and totals."""
+        """Keep one queue entry per URL, for known hosts only; correct the queue lengths in host records and in totals."""
         stored = scan_prefix(self._repair.store, HOST)
         hosts = {key[2:]: full_record(key, unseal(key, value)) for key, value in stored}
         todo: Counter[bytes] = Counter()
@@ -87,7 +87,7 @@ class Requeue:
         self._repair.writer.flush()
 
     def forget_peers(self) -> None:
-        """If the store is damaged, forget which links peers have sent, so that all are recovered (`behind.py`)."""
+        """If the store is damaged, forget how many links peers have sent, so that all are recovered (`behind.py`)."""
         if not self._repair.store_damaged:
             return
         for key, _ in scan_prefix(self._repair.store, INBOX):
@@ -120,7 +120,7 @@ class Requeue:
         return links
 
     def _waiting_links(self) -> list[Link]:
-        """Return the links of the links log, which are not queued yet; set the log aside, so that it starts empty."""
+        """Return the links in the links log, which are not queued yet; move the log away, so that it starts empty."""
         log, aside = self._repair.folder / "links", self._repair.folder / WAITING_LINKS
         if log.exists() and not aside.exists():
             rename(log, aside)
@@ -146,7 +146,7 @@ class Requeue:
         return counters
 
     def _count_outcomes(self) -> dict[str, int]:
-        """If the counters are lost or from an earlier state, count the last fetch of each page from the records."""
+        """Count the last fetch of each page from the records, in case the counters are lost or of an earlier state."""
         records = (unpack_record(key, value) for key, value in scan_prefix(self._repair.store, PAGE))
         return dict(Counter(f"pages.{record.outcome}" for record in records))
 

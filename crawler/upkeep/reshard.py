@@ -3,7 +3,7 @@
     settle   every link that waits in an outbox is applied by its owner, every DUE is flushed
     build    DIR/.reshard/<name> for each new process: the keys of its buckets, from all old ones
     check    each new process is opened there and verified as by `crawler check`
-    switch   the journal (`crawl/journal.py`) decides; then folders are renamed and the old ones removed
+    switch   the journal (`crawl/journal.py`) is written, which decides; then folders are renamed, old ones removed
 
 After a crash before the journal is written, nothing has changed, and the next command removes
 what was built (`journal.drop_unfinished`). After a later crash the next `reshard` completes
@@ -83,7 +83,7 @@ class Resharding:
             )
 
     def run(self) -> None:
-        """Move everything, verify it, and switch.
+        """Build and verify the new processes, and switch to them.
 
         Raises:
             DirectoryError: a process is running, or the result is incomplete; the crawl is unchanged.
@@ -163,7 +163,7 @@ class Resharding:
 
 
 def finish(directory: CrawlDirectory) -> bool:
-    """Complete the switch in the journal after a crash at any point; return whether there was one."""
+    """Complete the switch that the journal describes, after a crash at any point; return whether there was one."""
     journal = load_journal(directory.path)
     if journal is None or journal.command != COMMAND:
         return False

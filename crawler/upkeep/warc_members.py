@@ -1,8 +1,8 @@
 """Read the gzip members of a WARC file that may be damaged: the intact ones, and the gaps between them.
 
-An empty record of the same length replaces a broken one, so all others keep their
-offsets. A gap of a few bytes is too small for an empty record: then the next record is
-replaced too, and its page is fetched again.
+An empty record of the same length replaces a broken record, so all other records keep
+their offsets. If a gap of a few bytes is too small for an empty record, the next record
+is replaced too, and its page is fetched again.
 """
 
 import mmap
@@ -19,7 +19,7 @@ _MEMBER = re.compile(rb"\x1f\x8b\x08")
 
 
 def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.Record | None]]:
-    """Yield (offset, length, record) of each member up to `end`. Broken ones are blanked and synced, with None as record.
+    """Yield (offset, length, record) of each member up to `end`. A broken one is blanked, synced, and yielded with None.
 
     Stop before `end` if no whole member follows.
     """
@@ -61,7 +61,7 @@ def _chunks(data: mmap.mmap, at: int, end: int = 0, step: int = 1 << 16) -> Iter
 
 
 def _blank(data: mmap.mmap, at: int, name: str) -> bytes | None:
-    """Return the empty record that fills the gap from `at` to the next whole record; None if there is none."""
+    """Return the empty record that fills the gap from `at` to the next whole record; None if no whole record follows."""
     for begin, end in _whole_members(data, at + 1, name):
         blank = filler(begin - at) or filler(end - at)
         if blank is not None:

@@ -11,7 +11,7 @@
     crawl_log     Heritrix's one-line log
 
 The modules here read one or several archives (one per process of a crawl). They take
-and return iterables, in memory that is bounded for crawls of any size.
+and return iterables, and use bounded memory for crawls of any size.
  The crawl need not be stopped, and its process is not involved. Work of other
 stages (finding links, judging pages) is passed in as a callable; `crawler/export`
 combines the two.

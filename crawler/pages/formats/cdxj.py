@@ -7,11 +7,11 @@ A *SURT* is a URL reordered so that sorting by bytes puts the pages of a domain
 together: host labels reversed; no scheme, user, default port or leading `www`;
 all in lower case; query sorted; session ids removed. It is lossy on purpose:
 a reader looks up the key and then compares `url`. The rules are those of the
-Internet Archive's `surt`, found by comparing its results (`tests/pages/formats`) for
-the canonical http URLs that a crawl stores.
+Internet Archive's `surt`: a test (`tests/pages/formats`) compares the results for
+canonical http URLs, as a crawl stores them.
 
-Fields and their form (strings, digest without `sha1:`) follow the sample
-indexes of pywb. A revisit has the mime `warc/revisit`. The key of a request that is not
+The fields and their form (strings, the digest without `sha1:`) are those of pywb's sample
+indexes. A revisit has the mime `warc/revisit`. The key of a request that is not
 a plain GET ends in its method and body (`pages/request_query.py`), as pywb looks it up.
 
 `sorted_lines` merges the lines of many processes in bounded memory: it sorts and
@@ -35,7 +35,7 @@ from crawler.pages.request_query import parts_of
 from crawler.records import Capture
 
 _NO_CONSENT: Mapping[str, Any] = {}
-_RUNS_MERGED_MAX = 64  # runs merged, and so files open, at the same time
+_RUNS_MERGED_MAX = 64  # number of runs merged, and so of files open, at the same time
 _LINE_ENDS = re.compile(r"[\t\r\n]")  # the WHATWG rules remove these characters from URLs
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?", re.I)
@@ -103,7 +103,7 @@ def _argument(argument: Any) -> Any:
 
 
 def _unescape(text: str) -> bytes:
-    """Return the text percent-decoded until nothing changes, so that all spellings give the same bytes."""
+    """Percent-decode the text until it no longer changes, so that all spellings of it give the same bytes."""
     raw = text.encode("utf-8", "replace")
     while b"%" in raw and (decoded := unquote_to_bytes(raw)) != raw:
         raw = decoded
@@ -120,9 +120,9 @@ def timestamp(instant: float) -> str:
 
 
 def line(capture: Capture, *, filename: str = "", consent: Mapping[str, Any] = _NO_CONSENT) -> bytes:
-    """Return the CDXJ line of a capture with its line end; `filename` replaces the segment's name.
+    """Return the CDXJ line of a capture, with its line end; `filename` replaces the name of the segment.
 
-    `consent` are columns of a row (`rows.py`); the known answers and the receipt are added to the line.
+    `consent` holds columns of a row (`rows.py`); its known answers and the receipt are added to the line.
     """
     revisit = capture.kind == "revisit"
     fields = {
@@ -157,7 +157,7 @@ def sorted_lines(
 ) -> Iterator[bytes]:
     """Yield `lines` (each ending in a line feed) sorted by bytes.
 
-    At most about `memory_bytes` of them are in memory; the others are in
+    At most about `memory_bytes` of these lines are held in memory; the others are in
     unnamed files in `folder` (default: the system's temporary folder).
     """
     with ExitStack() as stack:
@@ -175,7 +175,7 @@ def sorted_lines(
 def _add_run(
     levels: list[list[IO[bytes]]], level: int, run: IO[bytes], stack: ExitStack, folder: Path | None
 ) -> None:
-    """Add a run to its level; merge a full level into one run of the next, so each line moves rarely."""
+    """Add a run to its level; merge a full level into one run of the next level, so that each line is rarely copied."""
     if level == len(levels):
         levels.append([])
     levels[level].append(run)
@@ -188,7 +188,7 @@ def _add_run(
 
 
 def _take(source: Iterator[bytes], memory_bytes: int) -> list[bytes]:
-    """Take the next lines, until they have `memory_bytes` or more."""
+    """Return the next lines, as many as are needed for `memory_bytes` or more."""
     run = []
     size = 0
     while size < memory_bytes and (text := next(source, None)) is not None:

@@ -5,8 +5,8 @@
 Columns: time of the log entry, status, size, URL, hops from the seed (L link,
 R redirect, E page requisite), URL of the page with the link, type, thread (always
 000), start of the fetch + milliseconds, digest, seed (-), annotations. A fetch
-without an answer has Heritrix's negative status. The lines come from
-`pages.jsonl`, completed from the store.
+without an answer has Heritrix's negative status. The lines are made from
+`pages.jsonl`, with the columns that it lacks from the store.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ _STATUS = {
     Outcome.PROXY_ERROR: -2,
     Outcome.RESET: -3,
     Outcome.HEADER_TIMEOUT: -4,
-    Outcome.FRAMING: -404,  # Heritrix: an empty or broken answer
+    Outcome.FRAMING: -404,  # in Heritrix: an empty or broken answer
     Outcome.HEADER_TOO_LARGE: -404,
     Outcome.BAD_STATUS: -404,
     Outcome.ROBOTS_DENIED: -9998,
@@ -57,7 +57,7 @@ def crawl_log_lines(lines: Iterable[bytes], archives: Sequence[Archive]) -> Iter
 
 
 def _is_withdrawn(fetch: dict[str, Any], archives: Sequence[Archive]) -> bool:
-    """Return whether a rule covers a fetch; the archives of a crawl have the same rules."""
+    """Return whether a withdrawal covers a fetch; all archives of a crawl have the same withdrawals."""
     withdrawals = archives[0].withdrawals if archives else None
     if not withdrawals:
         return False

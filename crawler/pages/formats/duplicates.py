@@ -6,11 +6,11 @@ pages that share a block are compared.
 """
 
 DISTANCE_MAX = 3  # bits
-BLOCK_PAGES_MAX = 2_000  # pages compared per block; when there are more, the oldest are dropped
+BLOCK_PAGES_MAX = 2_000  # pages remembered per value of a block; beyond that the oldest are dropped
 
 
 class Originals:
-    """The pages seen so far; finds the page of which the next one is a copy. Takes about 400 bytes per page."""
+    """The pages seen so far; finds the one of which a further page is a copy. Takes about 400 bytes per page."""
 
     def __init__(self) -> None:
         self._urls: list[str] = []
@@ -19,7 +19,7 @@ class Originals:
         self._blocks: list[dict[int, list[int]]] = [{}, {}, {}, {}]
 
     def add(self, url: str, digest: str, fingerprint: int | None) -> str:
-        """Remember a page and return the URL of the first page with this content; "" if it is the first."""
+        """Remember a page; return the URL of the first page with its content, "" if it is that page."""
         number = self._by_digest.get(digest) if digest else None
         if number is None and fingerprint is not None:
             number = self._near(fingerprint)

@@ -5,9 +5,9 @@ probabilities are multiplied by `DECLARED_PRIOR` for the language that the docum
 declaration decides where the text is unclear, and cannot override a clear text. Texts of fewer than
 `CHARACTERS_MIN` characters and unclear texts have no label.
 
-Measured on 1,250 pages of Debian manuals in 12 languages: 97.2 % right; of 382 English pages 379,
-the other 3 without a label. Resiliparse's detector, used before: 87.4 %, and 362 of the English pages.
-One text takes 1.4 ms.
+Measured on 1,250 pages of Debian manuals in 12 languages: 97.2 % of the pages get the right label; of 382 English
+pages 379 are labelled English, and 3 have no label. Resiliparse's detector, used before, labelled 87.4 % of
+all pages and 362 of the English pages right. One text takes 1.4 ms.
 """
 
 import re
@@ -24,14 +24,14 @@ _DECLARED = re.compile(rb"""<html\b[^<>]*?\s(?:xml:)?lang\s*=\s*["']?([a-zA-Z]{2
 
 
 class Language(NamedTuple):
-    """A code of ISO 639-1, or of ISO 639-3 if that has none, and its probability, 0 to 1."""
+    """A language and its probability, 0 to 1; the code is of ISO 639-1, or of ISO 639-3 for languages without one."""
 
     code: str
     confidence: float
 
 
 def load() -> None:
-    """Load the model, 0.7 s, so that processes forked later share it."""
+    """Load the model, which takes 0.7 s, so that processes forked later share it."""
     _identifier()
 
 

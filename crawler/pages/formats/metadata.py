@@ -1,16 +1,16 @@
 """The metadata that a page declares: author, dates, description, site name, canonical URL, language, image.
 
 Read from the tree that the text is read from (`text.py`), so a page is parsed once and needs the extra
-`text`. `PRECEDENCE` says which sources a column has, the best first. The sources are
+`text`. `PRECEDENCE` lists the sources of each column, the best first. The sources are
 
     meta        `<meta name>` and `<meta property>` in the head: OpenGraph (ogp.me), Dublin Core, Highwire (`citation_`)
     link        `<link rel>` in the head, or a field `Link` of the header
     html        the attribute `lang` of `<html>`
-    item        a schema.org item that describes the page, from JSON-LD or else from microdata: an article
-                before a page of any other type (`_RANKS`); in arrays, `@graph` and `mainEntity`
+    item        a schema.org item that describes the page, from JSON-LD or else from microdata, also in arrays,
+                `@graph` and `mainEntity`; an article is preferred to a page of any other type (`_RANKS`)
 
-Nothing here raises on any page: JSON that cannot be parsed is ignored, and bytes, elements, blocks,
-items and nesting are bounded.
+These functions raise for no page: JSON that cannot be parsed is ignored, and the numbers of bytes, elements,
+blocks, items and levels that are read are bounded.
 """
 
 import json
@@ -27,14 +27,14 @@ from crawler.urls.canonical import resolve
 
 CHARACTERS_MAX = 1_000  # longest value; a longer author or description is cut
 URL_CHARACTERS_MAX = 2_000  # a longer URL is left out
-BLOCKS_MAX = 16  # JSON-LD blocks read of a page; content systems write one to five
-BLOCK_CHARACTERS_MAX = 256 << 10  # limit for all JSON-LD blocks of a page together
+BLOCKS_MAX = 16  # JSON-LD blocks of a page that are read; content systems write one to five
+BLOCK_CHARACTERS_MAX = 256 << 10  # characters of all JSON-LD blocks of a page together
 ELEMENTS_MAX = 1_000  # children of the head, and scripts, that are examined
 ITEMS_MAX = 300  # JSON-LD objects that are examined
 PROPERTIES_MAX = 200  # microdata properties that are examined
 NESTING_MAX = 50  # ancestors of a property that are searched for its item
 NAMES_MAX = 20  # authors listed
-_ITEM_DEPTH_MAX = 6  # arrays and objects between a block and an item
+_ITEM_DEPTH_MAX = 6  # levels of arrays and objects between a block and an item
 _DATE_CHARACTERS_MAX = 64
 _YEAR_MIN = 1000  # earlier years are placeholders such as 0001-01-01
 
@@ -88,7 +88,7 @@ class _Declared(NamedTuple):
 
 
 def read_metadata(tree: Any, utf8: bytes, url: str, header_links: Links = ()) -> dict[str, str | None]:
-    """Return the columns of `PRECEDENCE`. Linear in the page.
+    """Return the metadata that a page declares: a value, or None, for each column of `PRECEDENCE`. Takes linear time.
 
     Args:
         tree: resiliparse's tree of `utf8`.
@@ -118,7 +118,7 @@ def _first(
 
 
 def _texts(source: str, declared: _Declared) -> Iterator[str]:
-    """Yield what a source of `PRECEDENCE` says, the best first."""
+    """Yield the values that a source of `PRECEDENCE` has on this page, the best first."""
     kind, name = source.split(" ", 1)
     if kind == "meta":
         yield declared.metas.get(name, "")
@@ -139,7 +139,7 @@ _URL_NAMES = frozenset({"url", "image", "thumbnailUrl"})
 
 
 def _head(tree: Any) -> dict[str, list[Any]]:
-    """Return the children of the head by name. A search of the whole tree would cost several times as much."""
+    """Return the children of the head by element name. A search of the whole tree would cost several times as much."""
     found: dict[str, list[Any]] = {"meta": [], "link": [], "base": []}
     node = tree.head.first_element_child if tree.head is not None else None
     for _ in range(ELEMENTS_MAX):
@@ -152,7 +152,7 @@ def _head(tree: Any) -> dict[str, list[Any]]:
 
 
 def _metas(nodes: list[Any]) -> dict[str, str]:
-    """Return the content of the first `<meta>` with content for each name; for authors, of all of them."""
+    """Return the content of the first `<meta>` with content for each name; for authors, the contents of all of them."""
     found: dict[str, str] = {}
     authors: dict[str, list[str]] = {}
     for node in nodes:
@@ -238,7 +238,7 @@ def _linked_data(document: Any) -> list[Item]:
 
 
 def _parsed(text: str) -> Any:
-    """Return the value of a JSON text, which may have a comment around it and line ends in strings; None if broken."""
+    """Return the value of a JSON text, which may have a comment around it and line ends in strings; None if invalid."""
     text = _WRAPPING.sub("", text)
     try:
         return msgspec.json.decode(text)
@@ -290,7 +290,7 @@ def _enclosing(node: Any, items: dict[Any, Item]) -> Item | None:
     return None
 
 
-# Element -> the attribute that holds the value of its property (HTML, 5.2.4); the text of others is their value.
+# Element -> the attribute that holds the value of its property (HTML, 5.2.4); for other elements the text is the value.
 _VALUES = {"meta": "content", "time": "datetime", "data": "value", "meter": "value", "object": "data"} | (
     dict.fromkeys(["a", "area", "link"], "href")
     | dict.fromkeys(["img", "source", "video", "audio", "embed", "iframe", "track"], "src")
@@ -298,13 +298,13 @@ _VALUES = {"meta": "content", "time": "datetime", "data": "value", "meter": "val
 
 
 def _property(node: Any) -> str:
-    """Return the value of a property. `content` counts on any element, since many sites use it as in RDFa."""
+    """Return the value of a property. The attribute `content` counts on any element, as in RDFa: many sites use it so."""
     value = node.getattr("content") or node.getattr(_VALUES.get(node.tag, "content"))
     return value if value is not None else node.text[: 4 * CHARACTERS_MAX]
 
 
 def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
-    """Return a property of an item as text: for an object its `name` (or URL), for several persons all names."""
+    """Return a property of an item as text: the `name` (or URL) of an object; the names of several persons."""
     if not isinstance(value, list):
         return _scalar(value, by_id, name)
     texts = [text for each in value[:NAMES_MAX] if (text := _scalar(each, by_id, name))]
@@ -370,8 +370,8 @@ def iso_date(text: str) -> str | None:
     """Return a date as ISO 8601; None if it is in no known form.
 
     The result is as precise as the text: a year, a month, a day, or a time. A time with a zone becomes
-    UTC and ends in Z; a time without one stays as it is. Known forms: ISO 8601, with blanks or slashes,
-    and that of mail and HTTP.
+    UTC and ends in Z; a time without one stays as it is. Known forms: ISO 8601, also with blanks or slashes,
+    and the dates of mail and HTTP.
     """
     text = text.strip() if len(text) <= _DATE_CHARACTERS_MAX else ""
     if not text.isascii():

@@ -7,16 +7,16 @@
 A mirror is written in two passes. The first gives every page its path and creates an
 empty file there (`MirrorPaths`, an SQLite file, so that memory stays bounded and many
 processes can read it). The second fills each file: a link to a stored page becomes the
-path of its file, by the crawl's own rule for which URLs are the same; redirects are
+path of that page's file (URLs are the same page if the crawl treats them so); redirects are
 followed; a link to anything else becomes the absolute URL (`Linker`).
 
 Names come from servers, so they are made harmless. Percent-codes are decoded if the
 character is safe in a file name; unsafe characters are percent-encoded. `.`
 and `..` cannot occur. Names that make a program act without being asked are escaped
 (`_safe`): a mirror contains no `.git`, `.htaccess` or `desktop.ini`. Names are cut to the
-length that file systems allow, with a digest of the URL at the end to keep them distinct.
+length that file systems allow; a digest of the URL at the end keeps cut names distinct.
 If two URLs need the same path, or one needs a directory where another has a file, the
-later one gets a name with its digest. Files are created, never opened through an
+later one gets a name with a digest of its URL. Files are created, never opened through an
 existing link, so the folder must be empty.
 """
 
@@ -35,8 +35,8 @@ from crawler.printable import printable
 from crawler.storage.files import write_all
 from crawler.urls.canonical import resolve
 
-_NAME_BYTES_MAX = 200  # file systems allow 255; digest and suffix need room
-_PATH_BYTES_MAX = 3000  # Linux allows 4096, including the folder
+_NAME_BYTES_MAX = 200  # bytes; file systems allow 255, and digest and suffix need room
+_PATH_BYTES_MAX = 3000  # bytes; Linux allows 4096 for a path, including the folder
 _UNSAFE = re.compile(r'[<>:"\\|?*/]')
 # Names that programs act on when they enter a folder or are started in it, besides those that begin with a dot
 # (.git, .htaccess, .envrc): file managers, web servers, Python, pytest, and git (HEAD makes a folder a repository).
@@ -48,7 +48,7 @@ _ACTIVE_NAMES = frozenset(
 _ACTIVE_SUFFIX = re.compile(r"\.(?=(?:desktop|lnk|pif|scf|url|[a-z]+-ms)$)", re.IGNORECASE)
 # Windows treats these names as devices, with any suffix.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)", re.IGNORECASE)
-# The suffixes by which programs recognize these types; the first is added if a name has none of them.
+# The suffixes by which programs recognize these types; a name without any of them gets the first.
 _HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 _SUFFIXES = {
     "text/html": _HTML_SUFFIXES,
@@ -63,7 +63,7 @@ _HEAD = re.compile(
     rb"(?:<html[^>]*+>\s*+)?+(?:<head(?:\s[^>]*+)?+>)?+",
     re.IGNORECASE,
 )
-_HOPS_MAX = 20  # redirects followed from one link
+_HOPS_MAX = 20  # number of redirects that are followed from one link
 _PLAIN = "/!$'()*,;=@~+&"  # characters that a relative URL shows unescaped
 _SIGNED = 1 << 63
 
@@ -100,7 +100,7 @@ class MirrorPaths:
         self._open().close()
 
     def _of(self, fingerprint: int) -> str:
-        """Return the file of a page, following redirects; "" if it has none."""
+        """Return the path of a page's file, following redirects; "" if it has none."""
         cursor = self._open()
         for _ in range(_HOPS_MAX):
             row = cursor.execute(
@@ -114,7 +114,7 @@ class MirrorPaths:
         return ""
 
     def _open(self) -> sqlite3.Connection:
-        """Return the connection of this process: a forked child must not use its parent's."""
+        """Return the database connection of this process: a forked child must not use that of its parent."""
         if self._connection is None or self._pid != os.getpid():
             self._connection = sqlite3.connect(self._file)
             self._pid = os.getpid()
@@ -130,7 +130,7 @@ class Linker:
         self._fingerprint = fingerprint
 
     def __call__(self, url: str, kind: str) -> str:
-        """Return the relative URL of the file that holds `url`, or `url` itself if there is none; "" for a <base>."""
+        """Return the relative URL of the file that holds `url`, or `url` itself if no file does; "" for a <base>."""
         if kind == "base":
             return ""
         path = self._places.of(self._fingerprint(url))
@@ -143,14 +143,14 @@ def relative_url(folder: str, path: str) -> str:
 
 
 def with_charset(content: bytes, encoding: str) -> bytes:
-    """Return an HTML page that declares its encoding right after `<head>` or the doctype."""
+    """Insert a declaration of the encoding into an HTML page, right after `<head>` or the doctype."""
     head = _HEAD.match(content)
     at = head.end() if head else 0
     return b'%b<meta charset="%b">%b' % (content[:at], encoding.encode(), content[at:])
 
 
 def redirect_target(url: str, location: str) -> str | None:
-    """Return the target of a redirect in request form; None if it has none."""
+    """Return the URL to which a redirect leads, in request form; None if it names none."""
     return resolve(url, location) if location else None
 
 
@@ -172,7 +172,7 @@ def claim(folder: Path, url: str, content_type: str) -> str:
 
 
 def fill(folder: Path, path: str, pieces: Iterable[bytes]) -> None:
-    """Write the content, in pieces, of a file that `claim` created.
+    """Write the content to a file that `claim` created, piece by piece.
 
     Raises:
         StoreError: the disk failed.
@@ -205,7 +205,7 @@ def _create(path: Path) -> bool:
 
 
 def mirror_path(url: str, content_type: str) -> PurePosixPath:
-    """Return the relative path of a canonical URL's file: always below its host's folder."""
+    """Return the relative path of a canonical URL's file, which is always in the folder of its host."""
     rest = url.partition("://")[2].partition("#")[0]
     location, mark, query = rest.partition("?")
     authority, _, path = location.partition("/")
@@ -225,7 +225,7 @@ def mirror_path(url: str, content_type: str) -> PurePosixPath:
 def _safe(part: str) -> str:
     """Return a path segment as a file name that is not empty and that no program acts on or misreads.
 
-    It escapes separators, invisible characters and characters that reorder text; the
+    The function escapes separators, invisible characters and characters that reorder text; the
     last character if it is a dot or blank; and the first character (or the dot of the
     suffix) of special names: names that begin with a dot or a hyphen, device names,
     and the `_ACTIVE_` names. No name is `.` or `..`.

@@ -1,4 +1,4 @@
-"""One row per URL that was tried: its state, the place of its copy, and its text.
+"""Rows, one per URL that was tried: the state of the URL, the place of its copy, and its text.
 
 `known_rows` yields the columns from the store, with the newest capture; readers of
 pages add the text and the columns derived from it. Column names are stable.
@@ -28,7 +28,7 @@ FIELDS: dict[str, type] = {
     "title": str,
     "text": str,
     "language": str,  # ISO 639-1, or ISO 639-3 for languages without such a code
-    "language_confidence": float,  # probability of the language, 0 to 1
+    "language_confidence": float,  # the probability of the language, 0 to 1
     "author": str,  # the author and the next seven columns are what the page declares (`metadata.py`)
     "published": str,  # ISO 8601, as precise as declared
     "modified": str,
@@ -65,7 +65,7 @@ FIELDS: dict[str, type] = {
     "consent_ai_input": str,
     "consent_train_ai": str,
     "consent_tdm": str,
-    "consent_sources": str,  # which source decided, as "search=rsl train_ai=page-names"
+    "consent_sources": str,  # the source that decided about each use, such as "search=rsl train_ai=page-names"
     "consent_receipt": str,  # digest, as in the WARC record urn:consent:DIGEST
     "error": str,
 }
@@ -100,7 +100,7 @@ class Known(msgspec.Struct):
 def record_row(fingerprint: int, record: PageRecord, via: str) -> dict[str, Any]:
     """Return the fields of a record, in the order of FIELDS; unknown ones are None.
 
-    The status is that of the copy: a 304 means that the answer would have been a 200 (RFC 9110, 15.4.5).
+    The status is that of the copy: after a 304 it is 200, which the answer would have been (RFC 9110, 15.4.5).
     """
     return dict.fromkeys(FIELDS) | {
         "url": record.url,
@@ -139,7 +139,7 @@ def known_rows(
     want_via: bool = True,
     consent_of: ConsentOf = lambda archive, fingerprint, capture: {},
 ) -> Iterator[Known]:
-    """Yield a row for each URL that was tried, by process and fingerprint; `select` tells which copies may be read.
+    """Yield a row for each URL that was tried, by process and fingerprint; `select` decides which copies may be read.
 
     If `select` names a use, URLs without a copy that may be used are left out.
     """

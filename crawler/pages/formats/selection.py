@@ -1,8 +1,8 @@
 """Select the captures to export, and the newest copy of each page.
 
-`noarchive` of a page's latest answer applies to all of its copies: they are left out unless they are asked for.
-Copies of pages that robots.txt forbids now are left out if `serve.on_disallow` says so, and copies that may not be
-used for the purpose of the export (`consent/use_rule.py`).
+`noarchive` of a page's latest answer applies to all of its copies: they are left out unless `with_noarchive` is set.
+Copies of pages that robots.txt forbids now are left out if `serve.on_disallow` says so. Copies that may not be
+used for the purpose of the export are left out too (`consent/use_rule.py`).
 """
 
 import itertools
@@ -15,12 +15,12 @@ from crawler.pages.captures import StoredPage, fingerprint_of
 from crawler.records import Capture, PageRecord
 
 Say = Callable[[str], None]
-# (archive, fingerprint, copy, record of its page) -> why the copy may not be used, "" if it may
+# (archive, fingerprint, copy, record of its page) -> the reason why the copy may not be used; "" if there is none
 Refused = Callable[[Archive, int, Capture, PageRecord | None], str]
 
 
 class Selection(NamedTuple):
-    """The captures to export: by directive and time (seconds, `since` included, `until` not).
+    """Selects the captures to export, by directive and by time: `since` <= time < `until`, in seconds.
 
     `disallowed` returns whether copies of a URL are withheld because robots.txt forbids the URL;
     `refused` returns the reason why a copy may not be used.
@@ -33,7 +33,7 @@ class Selection(NamedTuple):
     refused: Refused | None = None
 
     def takes(self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> bool:
-        """Return whether a capture is exported; `record` is that of its page, None for robots.txt."""
+        """Return whether a capture is exported; `record` is the record of its page, None for robots.txt."""
         withheld = capture.noarchive or (record is not None and record.noarchive)
         if (withheld and not self.with_noarchive) or not self.since <= capture.fetched_at < self.until:
             return False

@@ -1,6 +1,6 @@
-"""The simhash of a text: 64 bits, of which few differ if texts share most of their three-word phrases.
+"""The simhash of a text: 64 bits, of which few differ between texts that share most of their three-word phrases.
 
-Charikar 2002; Manku, Jain, Das Sarma 2007. Each phrase has a 64-bit hash, computed from those of its words; a bit
+Charikar 2002; Manku, Jain, Das Sarma 2007. Each phrase has a 64-bit hash, computed from the hashes of its words; a bit
 of the result is 1 if it is 1 in more than half of the hashes. Words are matches of `\\w+`, in lower case.
 
 Written in Cython's pure-Python mode; when interpreted, numpy counts the bits. The compiled form keeps eight one-byte
@@ -18,7 +18,7 @@ if cython.compiled:
 
 COMPILED: bool = cython.compiled
 
-WORDS_MIN = 20  # a shorter text says too little: "not found" is near "not found, sorry"
+WORDS_MIN = 20  # a shorter text gives no reliable result: "not found" is near "not found, sorry"
 WORDS_MAX = 20_000  # further words of a text are ignored, which bounds the time
 
 _WORD = re.compile(r"\w+")

@@ -3,8 +3,8 @@
 The text comes from resiliparse if it is installed; otherwise it is the page without its
 tags. The parser of resiliparse is quadratic for some inputs; the tags of a page that is
 not `tame` are removed by a plain scan, which is linear in any input. Checking the tags of
-a page costs more than parsing it, so callers that have a cheaper check try it first
-(`crawler/export` does).
+a page costs more than parsing it, so callers that have a cheaper check (`crawler/export`)
+try that first.
 """
 
 import html
@@ -14,7 +14,7 @@ from typing import Any
 
 from crawler.shadow_roots import open_shadow_roots
 
-# Limits on inputs for which the parser under resiliparse is quadratic.
+# Limits on pages, since the parser of resiliparse takes quadratic time for some of them.
 PARSED_BYTES_MAX = 2 << 20
 UNCLOSED_TAGS_MAX = 2_000
 _TAG_BYTES_MAX = 64 << 10
@@ -24,7 +24,7 @@ _SKIPPED = re.compile(
 )
 _TAG = re.compile(rb"</?[a-zA-Z][a-zA-Z0-9]*+")
 _SLASH = ord("/")
-# Shares of a page's text: a result below the first is doubted, one below the second is discarded.
+# Shares of a page's text: a main content below the first is doubted, one below the second is discarded.
 _MAIN_SHARE = 0.25
 _LITTLE = 0.1
 _MAIN_ELEMENTS = ("main, [role=main]", "article")
@@ -63,7 +63,8 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
     """Return the main content of a page with the text `whole`.
 
     resiliparse's heuristics find nearly nothing on pages made of links, such as tables of
-    contents. For such a page, the result is the element that it marks as its main content, or else all of its text.
+    contents. For such a page, the result is the text of the element that is marked as main content;
+    else the text that the heuristics found, or `whole` if they found less than `_LITTLE` of it.
     """
     found: str = library[1](tree, main_content=True)
     if len(found) >= _MAIN_SHARE * len(whole):
@@ -78,7 +79,7 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
 
 
 def is_tame(utf8: bytes) -> bool:
-    """Return whether a parser handles the page in about linear time: bounded size, tags and nesting."""
+    """Return whether a parser takes about linear time for the page, since its size, tags and nesting are bounded."""
     if len(utf8) > PARSED_BYTES_MAX or max(map(len, utf8.split(b"<"))) > _TAG_BYTES_MAX:
         return False
     tags = _TAG.findall(utf8)
@@ -100,7 +101,7 @@ def is_tame(utf8: bytes) -> bool:
 
 
 def _nesting_name(tag: bytes) -> bytes:
-    """Return the name after `<` or `</`; empty if such elements have no content."""
+    """Return the element name after `<` or `</`; empty for elements that have no content."""
     name = tag.lstrip(b"</")
     return b"" if name.lower() in _VOID else name
 

@@ -1,12 +1,12 @@
 """WACZ 1.1.1: a crawl as one zip file that replay tools open by HTTP range requests.
 
-    archive/data.warc.gz    the captures, stored uncompressed in the zip so that ranges reach them
-    indexes/index.cdx       CDXJ, sorted, offsets into that file; the name that pywb expects
-    pages/pages.jsonl       one line per page with Browsertrix's names: title, and whether it is a seed
+    archive/data.warc.gz    the captures, not compressed again by the zip, so that range requests can read them
+    indexes/index.cdx       sorted CDXJ with offsets in data.warc.gz; pywb expects this name
+    pages/pages.jsonl       one line per page, with its title and seed flag, in Browsertrix's field names
     datapackage.json        sizes and SHA-256 of the above
     datapackage-digest.json SHA-256 of datapackage.json
 
-It is written in one pass over the captures; the index is sorted in bounded memory.
+The file is written in one pass over the captures; the index is sorted in bounded memory.
 Source: specs.webrecorder.net/wacz/1.1.1.
 """
 
@@ -75,7 +75,7 @@ def write_wacz(
 
 
 def _copied(archives: Sequence[Archive], select: Selection, index: Any, **options: Any) -> Iterator[bytes]:
-    """Yield the WARC data; write the line of each capture to `index`."""
+    """Yield the WARC data; write the CDXJ line of each capture to `index`."""
     offset = 0
     for chunk in warc_chunks(archives, select, **options):
         if chunk.capture is not None:
@@ -86,7 +86,7 @@ def _copied(archives: Sequence[Archive], select: Selection, index: Any, **option
 
 
 def is_page(row: Mapping[str, Any], flags: int) -> bool:
-    """Return whether a row is a page that a reader may start from."""
+    """Return whether a row describes a page from which a reader may start."""
     return row["state"] == PageState.STORED and row["content_type"] in _PAGE_TYPES and not flags & NO_PAGE
 
 

@@ -1,8 +1,8 @@
 """WARC export, and the CDXJ index of the segments in the crawl directory.
 
 A revisit whose response is not exported is written as a response, so that the export
-is self-contained. An export for a use writes a record of each receipt that its captures name,
-since the capture next to which the receipt was stored may be left out.
+is self-contained. An export for a use (`--allow`) writes a record of each receipt that its captures
+name, since the capture next to which the receipt was stored may be left out.
 """
 
 import os
@@ -23,13 +23,13 @@ from crawler.records import Capture, ReceiptStamp
 
 ReceiptOf = Callable[
     [Archive, int, Capture], bytes
-]  # -> the whole receipt of a copy as JSON, b"" without one
+]  # -> the whole receipt of a copy as JSON; b"" if it has none
 
 
 class Chunk(msgspec.Struct):
     """A piece of a WARC file: the records of `capture`, its answer first; None for a warcinfo record or a receipt.
 
-    `pieces` are its bytes, `size` is their number, and `length` that of the first record's gzip member.
+    `pieces` yields its bytes, `size` is their number, and `length` is the length in bytes of the first gzip member.
     """
 
     capture: Capture | None
@@ -47,9 +47,9 @@ def warc_chunks(
     memory_bytes: int = 64 << 20,
     receipt_of: ReceiptOf | None = None,
 ) -> Iterator[Chunk]:
-    """Yield the selected captures as WARC in the order in which they were written, each segment with its warcinfo.
+    """Yield the selected captures as WARC, in the order in which they were written, after the warcinfo of their segment.
 
-    A capture that cannot be read is reported and left out. `folder` and
+    A capture that cannot be read is reported and left out. The arguments `folder` and
     `memory_bytes` are for sorting (see `cdxj.sorted_lines`).
     """
     lines = _positions(archives, select)
@@ -104,7 +104,7 @@ def _is_exported(archive: Archive, original: Capture, fingerprint: int, select: 
 
 
 def _receipt(capture: Capture, block: bytes) -> bytes:
-    """Return the record of a receipt as a gzip member; b"" without one."""
+    """Return the record of a receipt as a gzip member; b"" if there is no receipt."""
     if not block:
         return b""
     stamp = ReceiptStamp(capture.receipt, "", block)

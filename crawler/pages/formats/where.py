@@ -6,7 +6,7 @@ and lists of them. There are comparisons (`==  !=  <  <=  >  >=  in  not in`),
 expression")`. Times are ISO 8601 text, so `fetched_at >= "2026-11-01"` compares
 as expected. A missing field is unequal to everything and neither less nor greater.
 
-Python's parser parses the text, which is compiled to closures and never evaluated
+Python's parser parses the text; the tree is compiled to closures and never evaluated
 as Python. Anything not listed above is rejected with a one-line message.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from crawler.errors import UsageError
 
-LENGTH_MAX = 4_000  # characters; also bounds the depth of the tree
+LENGTH_MAX = 4_000  # limit on the characters of an expression, which also limits the depth of its tree
 _DEPTH_MAX = 100
 
 Row = Mapping[str, Any]
@@ -39,7 +39,7 @@ _NAMES = {str: "text", int: "a number", float: "a number", bool: "true or false"
 
 
 class Where(NamedTuple):
-    """A compiled expression: the fields that it uses, and the test of a row."""
+    """A compiled expression: the fields that it uses, and the function that tests a row."""
 
     fields: frozenset[str]
     test: Callable[[Row], bool]
@@ -198,7 +198,7 @@ def _check_kinds(sign: ast.cmpop, left: type | None, right: type | None, a: ast.
 def _comparing(
     compare: Callable[[Any, Any], bool], left: _Value, right: _Value, absent: bool
 ) -> Callable[[Row], bool]:
-    """Return the test of a row; `absent` is its result if a field is missing."""
+    """Return a function that tests a row; `absent` is the result of the test if a field is missing."""
 
     def test(row: Row) -> bool:
         a, b = left(row), right(row)

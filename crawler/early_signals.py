@@ -22,9 +22,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-IGNORED = (
-    signal.SIGUSR1,
-)  # ignored by the process and its children, to which a service manager may send them too
+# ignored by the process and its children, to which a service manager may send them too
+IGNORED = (signal.SIGUSR1,)
 AT_ONCE = 130  # exit code after a second signal
 _came: list[int] = []
 _begun: list[bool] = []  # not empty once a crawl handles the signals itself

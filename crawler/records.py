@@ -417,9 +417,8 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     # 16 bytes: the digest of the content whose changes count (`pages/change_detection.py`)
     content_digest: bytes = b""
     not_modified: int = 0  # number of 304 answers in a row
-    metas: int = (
-        -1
-    )  # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
+    # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
+    metas: int = -1
     rendered: bool = False  # its content is the DOM that a browser showed
     receipt: bytes = b""  # the consent receipt of its last fetch (`consent/receipts.py`)
     shown: RenderingFacts | None = None  # facts about its rendering, if `rendered`

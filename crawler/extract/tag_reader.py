@@ -40,9 +40,8 @@ NAMES = (
     OBJECT, APPLET, MARQUEE,
     TABLE, CAPTION, COL, COLGROUP, TBODY, TFOOT, THEAD, TR, TD, TH,
 ) = range(1 + len(NAMES))  # fmt: skip
-HREF, REL, SRC, CONTENT, NAME, HTTP_EQUIV, TYPE = (
-    1 << place for place in range(7)
-)  # attributes that are read
+# attributes that are read
+HREF, REL, SRC, CONTENT, NAME, HTTP_EQUIV, TYPE = (1 << place for place in range(7))
 _HASH_SLOTS = cython.declare(cython.int, 256)
 _MASK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)

@@ -32,9 +32,8 @@ from crawler.records import Extracted
 WALL_FACTOR = 10.0
 # Bytes scanned in the event loop; at worst 0.2 us per byte, if everything is tags.
 SCAN_INLINE_BYTES = 128 << 10
-_BEHIND_BYTES = (
-    1 << 20
-)  # maximum number of bytes that the child has not read yet; further pieces wait in the stream
+# maximum number of bytes that the child has not read yet; further pieces wait in the stream
+_BEHIND_BYTES = 1 << 20
 # Bytes of memory for parsing per byte of a page: its copies on both sides and its tree.
 PARSED_FACTOR = 16
 START_SECONDS = 30.0  # wall time added for starting a child

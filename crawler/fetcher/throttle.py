@@ -8,9 +8,8 @@ unused time are saved up.
 """
 
 BURST = 0.1  # seconds of unused rate that may be used at once
-WINDOW_BYTES = (
-    64 << 10
-)  # size of a limited connection's receive buffer: the kernel must not receive what we do not read
+# size of a limited connection's receive buffer: the kernel must not receive what we do not read
+WINDOW_BYTES = 64 << 10
 
 
 class Throttle:

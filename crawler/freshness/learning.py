@@ -244,9 +244,8 @@ class Learning:
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         watched: cython.double = told * elapsed + (1.0 - told) * clock
-        quiet: cython.double = (
-            recall * watched if unannounced else 0.0
-        )  # the time in which signals would have come
+        # the time in which signals would have come
+        quiet: cython.double = recall * watched if unannounced else 0.0
         gain: cython.double = self.quality.observe(
             site, counts, self.rates.rate(site, k, t + quiet), watched, changed
         )

@@ -38,9 +38,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _WINDOW = 31  # zlib's wbits for gzip with the largest window
 _RAW = -zlib.MAX_WBITS
 _ANY_TIME_AND_SYSTEM = bytes(4) + b"\x00\xff"
-_START = (
-    b"\x1f\x8b\x08\x04" + _ANY_TIME_AND_SYSTEM + b"\x14\x00CP\x10\x00"
-)  # FEXTRA; 20 bytes; "CP" of 16 bytes
+# FEXTRA; 20 bytes; "CP" of 16 bytes
+_START = b"\x1f\x8b\x08\x04" + _ANY_TIME_AND_SYSTEM + b"\x14\x00CP\x10\x00"
 _SIZES = struct.Struct("<IIII")
 _HEAD_AT = len(_START) + _SIZES.size
 _TRAILER = struct.Struct("<II")

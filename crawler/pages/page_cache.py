@@ -160,9 +160,8 @@ class PageCache(Archive):
         self._rewritten: list[erasure.Rewriting] = []
         self._staged: deque[list[Capturing]] = deque()
         self._urls: dict[int, str] = {}
-        self._receipts: set[bytes] = (
-            set()
-        )  # consent receipts that have a record in the segment `_receipts_in`
+        # consent receipts that have a record in the segment `_receipts_in`
+        self._receipts: set[bytes] = set()
         self._receipts_in = ""
 
     def record(self, fingerprint: int) -> PageRecord | None:

@@ -7,9 +7,8 @@ from crawler.pages import warc
 from crawler.pages.captures import Capturing
 from crawler.records import Fetch, LinkFlag, Outcome, Rendering, TaskKind
 
-_WHOLE_BYTES_MAX = (
-    4 << 20
-)  # bytes; a larger payload is written in slices, since a whole record would hold a second copy of the payload
+# bytes; a larger payload is written in slices, since a whole record would hold a second copy of the payload
+_WHOLE_BYTES_MAX = 4 << 20
 _SLICE_BYTES = 1 << 20
 
 
@@ -94,9 +93,8 @@ class RecordBuilder:
         """Return the answer's header block, and True if it was rebuilt from the parsed fields."""
         fetch = capturing.fetch
         undone = self._decoded and bool(fetch.content)
-        confirms = (
-            fetch.outcome is Outcome.UNCHANGED
-        )  # the Content-Length of a 304 is that of the page, so it is kept
+        # the Content-Length of a 304 is that of the page, so it is kept
+        confirms = fetch.outcome is Outcome.UNCHANGED
         length = None if confirms else capturing.payload_bytes
         head = b"" if undone else warc.received_head(fetch.head_block, fetch.headers, length)
         if head:

@@ -132,9 +132,8 @@ class Keys:
     def __init__(self, files_max: int, pending_bytes_max: int) -> None:
         self.files_max = files_max
         self._pending_bytes_max = pending_bytes_max
-        self._known: OrderedDict[tuple[str, str], tuple[bool, float]] = (
-            OrderedDict()
-        )  # (key file, key) -> (True if the file contains the key, instant of the fetch)
+        # (key file, key) -> (True if the file contains the key, instant of the fetch)
+        self._known: OrderedDict[tuple[str, str], tuple[bool, float]] = OrderedDict()
         self._pending: OrderedDict[tuple[str, str], list[str]] = OrderedDict()
         self._waiting: Counter[str] = Counter()  # site -> bytes of its waiting URLs
 

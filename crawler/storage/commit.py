@@ -144,9 +144,8 @@ class CommitPoint:
         self._group_entries_max = group_entries_max
         self._sync = sync
         self._queue: deque[Change | Maker] = deque()
-        self._heavy: deque[Maker] = (
-            deque()
-        )  # functions of `add_heavy`; they join the queue when their turn comes
+        # functions of `add_heavy`; they join the queue when their turn comes
+        self._heavy: deque[Maker] = deque()
         self.unmade = 0  # number of queued functions that have not made their change
         self._making: Making | None = None  # the generator of the first queued change, if it is being made
         self._made: deque[Change] = deque()  # complete changes, queued before the one that is being made

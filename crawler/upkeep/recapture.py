@@ -38,9 +38,8 @@ from crawler.upkeep.repair import Repair
 from crawler.upkeep.warc_members import mended
 
 _REQUEST_KEY = re.compile(r"[0-9a-f]{16}")
-_RECEIPTS_MAX = (
-    2 * 65_536
-)  # receipts in memory; a segment has at most half as many between two records of one receipt
+# receipts in memory; a segment has at most half as many between two records of one receipt
+_RECEIPTS_MAX = 2 * 65_536
 
 
 class Found(NamedTuple):

@@ -35,9 +35,8 @@ def judge(
     """Assert from the server's log that no requests overlap and no gap is too short, by host and by address."""
     for group in by(requests, "host").values():
         for one, two in zip(group, group[1:], strict=False):
-            known = (
-                0.0 if one.outcome is Outcome.RESET else one.ended - one.began
-            )  # RESET: the process was killed during this request
+            # RESET: the process was killed during this request
+            known = 0.0 if one.outcome is Outcome.RESET else one.ended - one.began
             gap = max(delay, min(30.0, factor * known))
             assert two.began >= one.ended + gap - 1e-5, (one, two)
     for group in by(requests, "address").values():

@@ -179,9 +179,8 @@ class Registry:
     def _new_host(self, key: int, name: str) -> int:
         slot = self.hosts.insert(key)
         if self.unclean_at:
-            self.hosts.ready[slot] = (
-                self.unclean_at + self._delay
-            )  # a request that no record mentions may have been made to the host
+            # a request that no record mentions may have been made to the host
+            self.hosts.ready[slot] = self.unclean_at + self._delay
         domain_key = self.domain_key(name)
         domain = self.domains.find(domain_key)
         self.hosts.domain[slot] = self.domains.insert(domain_key) if domain == NOWHERE else domain

@@ -37,9 +37,8 @@ FULL = 0.8  # the crawl is at full speed while the rate in a window is at least 
 WINDOW = 5.0  # seconds over which the rate is measured
 PLACES = 10  # number of concurrent fetches of a process; a slow process has one
 REFRESHED = 4800.0  # length of the refresh run in seconds
-CHANGE_RATE = (
-    1 / 600.0
-)  # changes per second and page in the refresh run; fetches are allowed at twice this rate
+# changes per second and page in the refresh run; fetches are allowed at twice this rate
+CHANGE_RATE = 1 / 600.0
 LEAST_AGE = 3600.0  # default of the setting, in seconds of site time
 # A page lives for ten days of site time, so that bursts, minimum ages and priors are in proportion.
 SPEED = 1440

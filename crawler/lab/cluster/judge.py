@@ -77,9 +77,8 @@ def judge(cluster: Cluster) -> RunVerdict:
     asked = by_page(web, rows)
     over = observed.ended or settings.refresh
     if over and not cloned:
-        since = (
-            math.inf if observed.ended else START + observed.elapsed / 2
-        )  # links found after this instant may still be waiting
+        # links found after this instant may still be waiting
+        since = math.inf if observed.ended else START + observed.elapsed / 2
         _judge_pages(notes, web, rows, asked, cluster, since)
     if observed.ended and cloned:
         _judge_survivors(notes, asked, cluster)

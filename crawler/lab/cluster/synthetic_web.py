@@ -141,9 +141,8 @@ class SyntheticWeb:
             latency = spec.slow_latency
         at = self.start + rng.uniform(0.0, spec.down_within)
         down = (at, at + spec.down_for) if rng.random() < spec.down else (0.0, 0.0)
-        trap = (
-            rng.random() < spec.traps and small and latency < spec.slow_latency
-        )  # otherwise the crawl would last for hours
+        # otherwise the crawl would last for hours
+        trap = rng.random() < spec.traps and small and latency < spec.slow_latency
         sitemap = random.Random(f"sitemap {self.seed} {number}").random() < spec.sitemaps
         return WebHost(name, pages, latency, down, trap, sitemap)
 

@@ -139,9 +139,8 @@ def _figures_of(trace: Trace) -> dict[str, Any]:
         return {"pages": len(sizes), "links": 0}
     model, at_a_time = link_locality.counted(trace)
     distinct = Stream(trace.words()).distinct
-    repeats = (
-        model.repeat * (links - len(sizes)) / links
-    )  # the share in the model does not count the first link of each page
+    # the share in the model does not count the first link of each page
+    repeats = model.repeat * (links - len(sizes)) / links
     return {
         "pages": len(sizes),
         "links": links,

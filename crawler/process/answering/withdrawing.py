@@ -41,9 +41,8 @@ _STEPS = {
 COPIES_AT_ONCE = 64  # maximum number of copies that one `Change` writes again
 OPERATIONS_AT_ONCE = 2000  # maximum number of puts and deletes in one `Change`
 BLOCK_BYTES = 4096
-BYTES_AT_ONCE = (
-    32 << 20
-)  # maximum number of bytes that one `Change` overwrites: about 0.1 s in the writer thread
+# maximum number of bytes that one `Change` overwrites: about 0.1 s in the writer thread
+BYTES_AT_ONCE = 32 << 20
 PAUSE_ENTRIES = 500  # entries examined between two pauses: about 5 ms
 
 

@@ -71,9 +71,8 @@ HEAVY_BYTES, HEAVY_LINKS = (
     2 << 20,
     1_000,
 )  # bytes and links above which an answer is heavy; one answer in a hundred is
-HEAVY_ROBOTS = (
-    64 << 10
-)  # bytes above which a robots.txt is heavy: ten times the size that one in a thousand exceeds
+# bytes above which a robots.txt is heavy: ten times the size that one in a thousand exceeds
+HEAVY_ROBOTS = 64 << 10
 _STRING_BYTES, _DATE_BYTES = (
     57,
     150,
@@ -282,9 +281,8 @@ class FetchTasks:
         )
 
     async def _robots_txt(self, fetch_task: FetchTask) -> None:
-        owner = (
-            object()
-        )  # it is charged for the bytes, which may still be held when the host's next fetch begins
+        # it is charged for the bytes, which may still be held when the host's next fetch begins
+        owner = object()
         fetch = await self._ended(
             fetch_task,
             self._fetch_robots(fetch_task, owner),

@@ -101,10 +101,8 @@ class Admission:
         self._owners = owners
         self._trace = trace
         self._ordering = ordering
-        self.seeds_sent, self.seeds_digest = (
-            0,
-            0,
-        )  # (number of seeds sent to other processes, sum of their fingerprints)
+        # The number of seeds sent to other processes, and the sum of their fingerprints.
+        self.seeds_sent, self.seeds_digest = 0, 0
 
     # -- links found by this process -------------------------------------------
 

@@ -79,9 +79,8 @@ def s3fifo_by_deques(items: list[int], size: int) -> int:
     small_size = max(1, size // 10)
     small: deque[int] = deque()
     main: deque[int] = deque()
-    ghosts: deque[int] = (
-        deque()
-    )  # the items evicted last from the small queue; if an item was evicted twice, the last eviction counts
+    # the items evicted last from the small queue; if an item was evicted twice, the last eviction counts
+    ghosts: deque[int] = deque()
     uses: dict[int, int] = {}
     missed = 0
 

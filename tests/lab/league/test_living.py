@@ -50,9 +50,8 @@ class Scripted:
 
     def __getattr__(self, name: str) -> Any:
         def note(*args: Any) -> None:
-            place = (
-                1 if name == "record_outcome" else len(args) - 1
-            )  # position of the instant in the arguments
+            # position of the instant in the arguments
+            place = 1 if name == "record_outcome" else len(args) - 1
             self.told.append(
                 (name, *(round(arg / DAY, 1) if k == place else arg for k, arg in enumerate(args)))
             )

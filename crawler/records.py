@@ -37,18 +37,16 @@ class LinkFlag:
     REDIRECT = 16  # the target of a redirect; `redirects` is the length of the chain so far
     REFRESH = 32  # a known page fetched again
     SCOPE = 64  # not a link: tells a peer that the scope grew by this URL
-    OWN_REQUEST = (
-        128  # requested with the user's `RequestOptions`, under a fingerprint of its own; never refreshed
-    )
+    # requested with the user's `RequestOptions`, under a fingerprint of its own; never refreshed
+    OWN_REQUEST = 128
     RANKED = 256  # the user gave it a priority
     AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
     # Not a link: tells the owner that this URL is said to have changed; `redirects` is the number of the source.
     SIGNAL = 1024
     NEWS = 2048  # found on a known page that was fetched again; that page gets the credit if this URL becomes a page
     CREDIT = 4096  # not a link: tells the owner of the page `via` that a URL found there has become a page
-    EXTERNAL = (
-        8192  # out of scope, and fetched only to see whether it works: its answer is not stored or followed
-    )
+    # out of scope, and fetched only to see whether it works: its answer is not stored or followed
+    EXTERNAL = 8192
     RENDER = 16384  # show this page in a browser, even if the configuration says otherwise
     STATIC = 32768  # never show this page in a browser
 
@@ -380,9 +378,8 @@ class PageState(StrEnum):
     GONE = "gone"
     FAILED = "failed"
     DENIED = "denied"  # robots.txt
-    RETIRED = (
-        "retired"  # withdrawn by the operator before it was fetched, or all of its copies have been erased
-    )
+    # withdrawn by the operator before it was fetched, or all of its copies have been erased
+    RETIRED = "retired"
 
 
 META_NOINDEX, META_NOARCHIVE = 1, 2

@@ -55,9 +55,8 @@ WATCHERS_MAX = 16  # simultaneous event streams
 BODY_BYTES_MAX = 1 << 20
 BEAT = 1.5  # seconds without a sample after which an event stream sends a sign of life
 RETRY = 1.0  # seconds after which a browser connects to a lost event stream again
-TIMEOUT = (
-    15.0  # seconds until a header or a body must be complete, and until a client must read what is buffered
-)
+# seconds until a header or a body must be complete, and until a client must read what is buffered
+TIMEOUT = 15.0
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _PAGE_FIELDS = (

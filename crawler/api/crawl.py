@@ -69,9 +69,8 @@ log = logging.getLogger("crawler")
 
 HOSTS_IN_REPORT = 100
 COMPLETE = "complete; known pages are not fetched again (fresh=True starts over; `crawler refresh` fetches them again)"
-PAGES_WAITING_MAX = (
-    64  # pages queued for a slow consumer of `pages()`; when the queue is full, the crawl waits
-)
+# pages queued for a slow consumer of `pages()`; when the queue is full, the crawl waits
+PAGES_WAITING_MAX = 64
 
 
 UrlFilterHook = Callable[[str], bool]

@@ -21,9 +21,8 @@ from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, LinkFlag, Outcome, PageState
 
 LISTED_MAX = 1000  # listed findings per section, by default
-UNREACHABLE_MAX = (
-    100_000  # URLs of unreachable servers that are remembered one by one; further ones are only counted
-)
+# URLs of unreachable servers that are remembered one by one; further ones are only counted
+UNREACHABLE_MAX = 100_000
 _HOPS_MAX = 50  # maximum length of a redirect chain
 
 _EXTERNAL, _REDIRECT = LinkFlag.EXTERNAL, LinkFlag.REDIRECT

@@ -77,7 +77,6 @@ def _config(args: argparse.Namespace, *more: dict[str, Any]) -> Config:
 async def _demo(args: argparse.Namespace) -> None:
     """Crawl the web and print the result; let it change, keep the copies fresh, and print that result."""
     from crawler.cli.demo_web import HOSTS, DemoWeb
-    from crawler.cli.parsing import quoted
     from crawler.cli.summary import summary
 
     async with DemoWeb() as demo_web:
@@ -98,12 +97,8 @@ async def _demo(args: argparse.Namespace) -> None:
         demo_web.change()
         report = await _crawl(_config(args, REFRESH, *(() if renders else (STATIC,))), args, [])
         print(_refreshed(report, *demo_web.current()))
-        print(_closing(args.dir, demo_web.url("manual", "/chapter1/")))
-        if shown:
-            app = demo_web.url("app", "/tea/Oolong")
-            print(
-                f"  crawler get {app} --dir {quoted(args.dir)}    # and with --static, the answer without a browser"
-            )
+        app = demo_web.url("app", "/tea/Oolong") if shown else ""
+        print(_closing(args.dir, demo_web.url("manual", "/chapter1/"), app))
 
 
 def _renders(config: Config) -> bool:
@@ -144,10 +139,12 @@ def _refreshed(report: dict[str, Any], current: int, changing: int, changes: int
     )
 
 
-def _closing(directory: Path, url: str) -> str:
+def _closing(directory: Path, url: str, rendered: str) -> str:
+    """Return commands to try on the crawl; `rendered` is the URL of a page shown in a browser, or ""."""
     from crawler.cli.parsing import quoted
 
     url, where = quoted(url), quoted(directory)
+    static = f"  crawler get {rendered} --dir {where}    # and with --static, the answer without a browser"
     return "\n".join(
         [
             "",
@@ -156,6 +153,7 @@ def _closing(directory: Path, url: str) -> str:
             f"  crawler why {url} --dir {where}",
             f"  crawler get {url} --dir {where} --headers",
             f"  crawler export --dir {where} --format cdxj",
+            *((static,) if rendered else ()),
             *INTERPRETED[: kernel_selection.are_interpreted()],
         ]
     )

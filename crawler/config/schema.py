@@ -86,10 +86,9 @@ class PolitenessConfig(_Section, frozen=True):
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
     give_up_after: Seconds = Seconds(259_200)  # 3 days; a host silent for so long is given up
-    refusals_max: Count = 20  # after so many 401, 403, 406 or 451 in a row, a host is held as if blocked
-    slowdown_max: Number = (
-        64.0  # upper limit of the slowdown factor of the gap, which each 429 or 503 doubles
-    )
+    refusals_max: Count = 20  # answers 401, 403, 406 or 451 in a row; then the host is held as if blocked
+    # upper limit of the slowdown factor of the gap, which each 429 or 503 doubles
+    slowdown_max: Number = 64.0
     slowdown_recovery: Number = 0.98  # each good answer multiplies the factor by this; 34 of them halve it
     slowdown_gap: Seconds = Seconds(0.5)  # the gap that the factor multiplies, if `delay` is less
 
@@ -99,22 +98,19 @@ class FrontierConfig(_Section, frozen=True):
 
     front_factor: Positive = 12  # hosts kept as objects, as a multiple of concurrency
     read_ahead: Positive = 16  # queue entries read at once for a host in the front
-    turn_max: Positive = (
-        48  # fetch tasks of a front host before a host that waits outside the front takes its place
-    )
+    # fetch tasks of a front host before a host that waits outside the front takes its place
+    turn_max: Positive = 48
     tries: Positive = 3  # attempts per URL, including the first
     retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the attempts
     retry_jitter: Number = 0.2
     # Failures of one URL on a host that answers others, before they are charged to the URL.
     strikes_max: Count = 5
     later_max: Count = 128  # URLs of one host that may wait for a retry or robots.txt before the host waits
-    entries_max: Count = (
-        32_768  # URLs in memory, 350 bytes each; may be exceeded by `read_ahead` per front host
-    )
+    # URLs in memory, 350 bytes each; may be exceeded by `read_ahead` per front host
+    entries_max: Count = 32_768
     addresses_max: Count = 20_000  # addresses in memory: those in use and the most recent others
-    untried_share: Number = (
-        0.8  # share of the fetch slots for hosts that are new or answered slowly last time
-    )
+    # share of the fetch slots for hosts that are new or answered slowly last time
+    untried_share: Number = 0.8
     address_waiters_max: Count = 64  # front hosts that may wait for one address; further ones leave the front
 
 

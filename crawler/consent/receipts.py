@@ -23,9 +23,8 @@ from crawler.errors import DamageError
 from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
-DIGEST_BYTES = (
-    14  # bytes; a page stores two digests, and with its share of the receipts it needs at most 40 bytes
-)
+# bytes; a page stores two digests, and with its share of the receipts it needs at most 40 bytes
+DIGEST_BYTES = 14
 
 
 class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

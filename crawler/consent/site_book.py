@@ -35,9 +35,8 @@ from crawler.urls.canonical import canonical, resolve
 
 TDMREP, RSL = "tdmrep", "rsl"
 WELL_KNOWN = "/.well-known/tdmrep.json"
-SITES_MAX = (
-    4096  # sites in memory, more than are crawled at the same time; a site without statements takes 2 kB
-)
+# sites in memory, more than are crawled at the same time; a site without statements takes 2 kB
+SITES_MAX = 4096
 PROBLEM_CHARS_MAX = 200
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 

@@ -11,9 +11,8 @@ import msgspec
 
 from crawler.robots.rules import STATEMENT_OCTETS_MAX, STATEMENTS_MAX
 
-FIELD_OCTETS_MAX = (
-    STATEMENT_OCTETS_MAX  # longest header or robots.txt line that is read; few servers send longer headers
-)
+# longest header or robots.txt line that is read; few servers send longer headers
+FIELD_OCTETS_MAX = STATEMENT_OCTETS_MAX
 LINES_MAX = STATEMENTS_MAX  # statements of one kind in one answer or file; most sites send one or two
 MEANINGS_MAX = 256  # values whose meaning is cached, since the pages of a site repeat them; at most 2 MiB
 

@@ -29,9 +29,8 @@ from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
 LATER_SAID_MAX = 1000  # limit on the number of copies withheld by a later refusal that are reported
-_ROBOTS_MAX = (
-    1000  # number of robots.txt files in memory; a few suffice, since captures are read host by host
-)
+# number of robots.txt files in memory; a few suffice, since captures are read host by host
+_ROBOTS_MAX = 1000
 
 
 class Crawled(NamedTuple):

@@ -25,9 +25,8 @@ from crawler.storage.kv import seal, unseal
 from crawler.urls.media_type import media_type
 
 EMPTY_DIGEST = hashlib.sha1(b"").digest()
-UNSPECIFIED = (
-    "unspecified"  # the value of WARC-Truncated if the payload is missing because of an error of the crawler
-)
+# the value of WARC-Truncated if the payload is missing because of an error of the crawler
+UNSPECIFIED = "unspecified"
 _NO_COPY = BUSY_STATUSES | {206, 408, 416, 425}
 _UNANSWERED = frozenset(
     {

@@ -31,15 +31,13 @@ from crawler.storage.keys import RENDERED
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 from crawler.urls.canonical import hostname
 
-WORTH = (
-    0.15  # least probability of a gain for which a page is rendered; three failures in a row end a pattern
-)
+# least probability of a gain for which a page is rendered; three failures in a row end a pattern
+WORTH = 0.15
 TEXT_MIN = 200  # bytes of visible text; a page with less may build its text in the browser
 ADDED_TEXT = 0.2  # the share by which the text must grow to count as something new
 ADDED_TEXT_MIN = 100  # bytes; a smaller difference may be a clock or a counter
-PATTERNS_MAX = (
-    20_000  # patterns and hosts in memory; the one that was rendered longest ago is forgotten first
-)
+# patterns and hosts in memory; the one that was rendered longest ago is forgotten first
+PATTERNS_MAX = 20_000
 _POOLED = 2.0  # all renderings of the host together count as this many in the estimate for one pattern
 _SLUG_CHARS = 20
 
@@ -103,7 +101,7 @@ def _class_of(segment: str) -> str:
 
 
 class _Seen(msgspec.Struct, array_like=True):
-    """The number of renderings of a pattern or host, and the number of those that added something."""
+    """Counts of one URL pattern or host: `made` renderings, of which `added` showed new links or text."""
 
     made: int = 0
     added: int = 0

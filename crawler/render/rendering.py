@@ -36,9 +36,8 @@ WATCH_INTERVAL = 1.0  # seconds between two measurements of a page's CPU time an
 _READ_MAX = 5.0  # seconds to read the DOM of a page, since its scripts may never yield
 _STOPPED_MAX = 15.0  # seconds to read the DOM once the scripts have been stopped
 _NO_DOM = frozenset({"crash", "navigation"})  # limits and failures after which a page has no DOM to read
-_DELIVERY_MAX = (
-    3.0  # seconds after which an answer counts as received even if the browser does not report its arrival
-)
+# seconds after which an answer counts as received even if the browser does not report its arrival
+_DELIVERY_MAX = 3.0
 _CHILDREN_MAX = 20  # frames of other sites and workers that one page may have
 _WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
 _TRIES = 2  # attempts to show a page if the browser ends while it shows the page

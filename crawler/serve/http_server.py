@@ -32,9 +32,8 @@ log = logging.getLogger("crawler")
 
 SWEEP_INTERVAL = 1.0  # seconds between checks for clients that keep the server waiting
 CLOSE_GRACE = 1.0  # seconds given to answers in progress at shutdown
-LINGERING = (
-    2.0  # seconds for which the data of a client is read and discarded before its connection is closed
-)
+# seconds for which the data of a client is read and discarded before its connection is closed
+LINGERING = 2.0
 LINGERING_BYTES = 256 << 10  # maximum number of bytes that are read and discarded
 BODY_HELD = 64 << 10  # bytes of a request body held in memory; beyond that the connection is not read
 BACKLOG = 512

@@ -29,9 +29,8 @@ from crawler.urls.suffixes import registrable_domain
 
 KEY_AGE_MAX = 86_400.0  # seconds for which a key file that contains the key is trusted
 REFUSED_AGE_MAX = 600.0  # seconds for which a key is refused after its file was missing or lacked the key
-SITE_PART = (
-    16  # one registrable domain, or all bare addresses together, may use 1/16 of the memory for waiting URLs
-)
+# one registrable domain, or all bare addresses together, may use 1/16 of the memory for waiting URLs
+SITE_PART = 16
 _URL_BYTES = 57  # bytes of memory that a URL takes besides its characters
 _KEY = re.compile(r"[A-Za-z0-9-]{8,128}")
 

@@ -47,9 +47,8 @@ _SANDBOX, _SANDBOX_REWRITTEN = map(
 _WORTH_GZIP = 0.9  # a body is sent compressed only if that makes it shorter than this share of its length
 _FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters that need no escape in a fragment (RFC 3986, 3.5)
 UNKNOWN_LENGTH = -1
-_OBJECTS = (
-    1536  # bytes that a cached answer takes apart from its head and body: key, record of the page, structs
-)
+# bytes that a cached answer takes apart from its head and body: key, record of the page, structs
+_OBJECTS = 1536
 
 
 class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):

@@ -43,9 +43,8 @@ import msgspec
 
 from crawler.splitter.wire import Counters, PastEnd
 
-_OUTSTANDING_MAX = (
-    256  # maximum number of counters sent to a peer and not echoed yet; more are merged into the oldest
-)
+# maximum number of counters sent to a peer and not echoed yet; more are merged into the oldest
+_OUTSTANDING_MAX = 256
 
 
 class Progress(msgspec.Struct, gc=False):

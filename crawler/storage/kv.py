@@ -210,9 +210,8 @@ class DiskStore:
                 raise DamageError(f"store: write failed: {self._failed}; {REMEDY}") from error
             raise StoreError(f"store: write failed: {self._failed}") from error
         finally:
-            self.writes += (
-                1  # counted after the write, since another thread may read the old value until then
-            )
+            # counted after the write, since another thread may read the old value until then
+            self.writes += 1
 
     def _write(self, batch: Any) -> None:
         raise NotImplementedError

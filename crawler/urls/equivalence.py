@@ -21,9 +21,8 @@ from collections.abc import Mapping
 from crawler.urls.canonical import authority, target
 
 PROOFS = 5  # redirects from one authority to the same path of another that prove an equivalence
-_PROVEN_MAX = (
-    100_000  # number of pairs kept, 250 bytes each; for further pairs, each redirect costs a request
-)
+# number of pairs kept, 250 bytes each; for further pairs, each redirect costs a request
+_PROVEN_MAX = 100_000
 # Number of authorities whose redirects are counted or that answered; the least recently seen one is dropped.
 _TRIAL_MAX = 20_000
 _ANSWERED = ("", 0)

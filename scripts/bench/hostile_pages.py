@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
 
-from render_cost import shop  # noqa: E402
+from render_cost import crawl_command, shop  # noqa: E402
 
 from tests.end_to_end.web import FAST, Route, Web  # noqa: E402
 
@@ -153,18 +153,7 @@ def kills(folder: str, count: int, rng: random.Random) -> None:
     pages, directory = 16, f"{folder}/killed"
     done = {"browser": 0, "crawler": 0}
     with Web(shop(pages)) as web:
-        command = [
-            sys.executable,
-            "-m",
-            "crawler",
-            "crawl",
-            "--dir",
-            directory,
-            *FAST,
-            "--render",
-            "always",
-            web.url(),
-        ]
+        command = crawl_command(directory, web.url())
         process = None
         for _ in range(count):
             if process is None or process.poll() is not None:

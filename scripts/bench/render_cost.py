@@ -80,6 +80,12 @@ def _data(request: ReceivedRequest, pages: int) -> Answer:
     )
 
 
+def crawl_command(directory: str | Path, url: str) -> list[str]:
+    """Return the command that crawls a site of this machine and shows each page in a browser."""
+    program = [sys.executable, "-m", "crawler", "crawl"]
+    return [*program, "--dir", str(directory), *FAST, "--render", "always", url]
+
+
 def shop(pages: int) -> dict[str, Route]:
     """Return the routes of a site of `pages` pages."""
     site: dict[str, Route] = {"/": _SHELL}
@@ -140,19 +146,7 @@ def main() -> None:
     parser.add_argument("--compared", type=int, default=100)
     args = parser.parse_args()
     with Web(shop(args.pages)) as web, tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "crawler",
-            "crawl",
-            "--dir",
-            folder,
-            *FAST,
-            "--render",
-            "always",
-            web.url(),
-        ]
-        took, cpu, memory, _ = measured(command, stderr=subprocess.DEVNULL)
+        took, cpu, memory, _ = measured(crawl_command(folder, web.url()), stderr=subprocess.DEVNULL)
         lines = [json.loads(line) for line in (Path(folder) / "pages.jsonl").read_text().splitlines()]
         shown = sum("rendered" in line for line in lines)
         asked = Counter(web.paths())

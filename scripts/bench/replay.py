@@ -20,11 +20,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
 
-from render_cost import shop  # noqa: E402
+from render_cost import crawl_command, shop  # noqa: E402
 from warcio.archiveiterator import ArchiveIterator  # noqa: E402
 
 from crawler.render.browser import find_program  # noqa: E402
-from tests.end_to_end.web import FAST, Web  # noqa: E402
+from tests.end_to_end.web import Web  # noqa: E402
 
 PAGES = 6
 _START_MAX = 60.0  # pywb must answer within this many seconds
@@ -33,18 +33,7 @@ _START_MAX = 60.0  # pywb must answer within this many seconds
 def crawl(folder: Path) -> list[str]:
     """Crawl the site with a browser; return the URLs of its pages."""
     with Web(shop(PAGES)) as web:
-        command = [
-            sys.executable,
-            "-m",
-            "crawler",
-            "crawl",
-            "--dir",
-            str(folder),
-            *FAST,
-            "--render",
-            "always",
-        ]
-        subprocess.run([*command, web.url()], check=True, capture_output=True)
+        subprocess.run(crawl_command(folder, web.url()), check=True, capture_output=True)
         return [web.url(), *(web.url(f"/item/{n}") for n in range(1, PAGES))]
 
 

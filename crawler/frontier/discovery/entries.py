@@ -36,9 +36,8 @@ from crawler.storage.kv import KeyValue, seal, unseal
 
 DEPTH_BITS = 16
 SEQUENCE_BITS = 40
-MAPS_FIRST = (
-    16  # sitemaps that a host fetches before its pages; nearly all sites name fewer in their robots.txt
-)
+# sitemaps that a host fetches before its pages; nearly all sites name fewer in their robots.txt
+MAPS_FIRST = 16
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
 DEPTH_MAX = (1 << DEPTH_BITS) - 1
 

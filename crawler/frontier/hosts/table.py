@@ -70,9 +70,8 @@ _KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
 _STORED = [name for name in _RECORD_TYPE.names or () if name != "domain_key"]
 _LEFT_OUT = [name for name in _STORED if name != "key" and name not in _SHORT_COLUMNS]
 _TYPECODES = {"u8": "Q", "f8": "d", "f4": "f", "u4": "I", "i4": "i", "u2": "H", "u1": "B"}
-_MOVED_AN_INSERT = (
-    16  # slots moved to a larger index per insert: the move ends long before the index doubles again
-)
+# slots moved to a larger index per insert: the move ends long before the index doubles again
+_MOVED_AN_INSERT = 16
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
 
 

@@ -36,9 +36,8 @@ from crawler.frontier.refresh.settings import DAY
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-SOURCES_MAX = (
-    100_000  # number of sources with sums, 150 bytes each; above it, the least recently read are dropped
-)
+# number of sources with sums, 150 bytes each; above it, the least recently read are dropped
+SOURCES_MAX = 100_000
 TOLD_MAX = 256  # number of pages of a reading that are examined; a longer reading is sampled evenly
 FADE = 0.7  # factor on the sums, per reading
 FIRST_PRECISION = 0.5  # assumed precision of a source read once

@@ -62,9 +62,8 @@ PATTERNS_MAX = 32  # number of patterns per host
 # Number of hosts in memory, about 300 bytes each; above it, the least recently requested hosts are dropped.
 HOSTS_MAX, CELLS_MAX = (50_000, 100_000)
 PAGES_MAX = 100_000  # number of pages kept that lied or are in doubt
-COUNT_MAX = (
-    64.0  # bound of shown + lies, and of saved + wasted; above it both are halved, so old counts decay
-)
+# bound of shown + lies, and of saved + wasted; above it both are halved, so old counts decay
+COUNT_MAX = 64.0
 WEIGHT = 10.0  # pseudo counts of a prior; also the maximum number of counts that one pattern adds to the crawl's prior
 CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
 LIES_USUAL = 0.05  # assumed share of lies, before anything is learned

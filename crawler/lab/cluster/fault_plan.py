@@ -85,9 +85,8 @@ POWER_CUT = "power cut"
 # In half of the second runs, one process is late: it starts this many seconds after the others.
 LATE = (150.0, 200.0)
 TIGHT = (2, 8)  # pages per host and depth under a limit
-ROOM_MAX = (
-    10_000.0  # bytes that a full disk still accepts: a few groups, so that any step may be the first to fail
-)
+# bytes that a full disk still accepts: a few groups, so that any step may be the first to fail
+ROOM_MAX = 10_000.0
 BACKUP_MAX = 30.0  # the most seconds from a copy of a disk to its start, or from a backup to its restoration
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 # seconds from a point to a kill, log-uniform: about as long as a message, a sync or a group takes

@@ -86,9 +86,8 @@ class Population:
             str, float
         ] = {}  # machine of a process that was told to stop -> seconds until its next start
         self._numbers = 0
-        self._requests = self._fruitless = (
-            0  # requests at the last failed start; failed starts in a row without a request
-        )
+        # requests at the last failed start; failed starts in a row without a request
+        self._requests = self._fruitless = 0
         # Objects that are kept alive, because freeing them could influence the run.
         self._graveyard: list[object] = []
         self._fingerprinter = Fingerprinter(SEED)

@@ -47,9 +47,8 @@ CHANGING = (
 )  # commands that answer once their change is durable
 _SEED = LinkFlag.SEED
 RECORDS_LOOKED_AT = 100_000  # records of tried URLs that `retire` searches for a stored page: about 1 s
-HOSTS_AT_ONCE = (
-    100  # hosts examined between two pauses; reading the queue of one host from the store costs 13 us
-)
+# hosts examined between two pauses; reading the queue of one host from the store costs 13 us
+HOSTS_AT_ONCE = 100
 
 
 class Commands:

@@ -11,9 +11,8 @@ from crawler.process.fetching.fetch_tasks import FetchTasks
 from crawler.process.lifecycle.background_tasks import Fail, Tasks
 
 STARTS_MAX = 16  # fetch tasks started in one turn of the event loop: about 5 ms with their first steps
-START_TURN = (
-    0.008  # seconds per turn for starting tasks: a verdict on a URL takes long if robots.txt has many rules
-)
+# seconds per turn for starting tasks: a verdict on a URL takes long if robots.txt has many rules
+START_TURN = 0.008
 
 
 class FetchSlots:

@@ -148,9 +148,8 @@ class FetchTasks:
         self.sink = sink
         # Adds to a page's `Change` the note that the sink must receive the page.
         self.promise: Promise | None = None
-        self.request_options_of: RequestOptionsOf | None = (
-            None  # the request options of a fetch task with the flag OWN_REQUEST
-        )
+        # the request options of a fetch task with the flag OWN_REQUEST
+        self.request_options_of: RequestOptionsOf | None = None
         # The flags that the user's requests for a page add to the flags of its link.
         self.flags_of: Callable[[FetchTask], int] | None = None
         self._overrides = Overrides(config.override)

@@ -6,9 +6,8 @@ import msgspec
 
 from crawler.config import CrawlConfig, StoreConfig
 
-STOP_GRACE = (
-    2.5  # seconds that fetches in flight, decisions on large answers and flushes of the DUE get after a stop
-)
+# seconds that fetches in flight, decisions on large answers and flushes of the DUE get after a stop
+STOP_GRACE = 2.5
 WATCH_INTERVAL = 1.0  # seconds between checks of time and disk space
 
 

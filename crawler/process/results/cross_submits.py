@@ -30,9 +30,8 @@ class CrossSubmits:
         )
         self._names = names
         self._judged: dict[str, bool] = {}
-        self._asked = (
-            False  # whether a robots.txt was read, which may have converted many lines to request forms
-        )
+        # whether a robots.txt was read, which may have converted many lines to request forms
+        self._asked = False
 
     def among(self, locs: Sequence[str]) -> Generator[None, None, list[str]]:
         """Return the entries of `locs` that the sitemap may name, and the invalid ones, which the filter rejects."""

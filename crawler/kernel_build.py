@@ -43,9 +43,8 @@ class BuildKernels(build_ext):
     def build_extensions(self) -> None:
         extensions, parallel = self.extensions, self.parallel
         chosen = [] if os.environ.get("CRAWLER_KERNELS") == "none" else extensions
-        print(
-            "kernels to compile:", sum(not self._cached(each).exists() for each in chosen)
-        )  # `scripts/setup` reads it
+        # `scripts/setup` reads it
+        print("kernels to compile:", sum(not self._cached(each).exists() for each in chosen))
         for group, at_once in (
             ([each for each in chosen if each.name == SHARED], None),
             ([each for each in chosen if each.name != SHARED], parallel),

@@ -23,9 +23,8 @@ _IN_TEXT = re.compile(f"[{_HIDDEN}]")
 _IN_LINE = re.compile(f"[\t\n{_HIDDEN}]")
 # Characters that start a formula in spreadsheets, including their full-width and small forms.
 _FORMULA = re.compile("\\s*[=+\\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b]|[\t\r\n]")
-_NUMBER = re.compile(
-    r"[-+]?[0-9 .,:/()%-]*"
-)  # "-5" or "+49 30 123" contain no letters, so they cannot call a function
+# "-5" or "+49 30 123" contain no letters, so they cannot call a function
+_NUMBER = re.compile(r"[-+]?[0-9 .,:/()%-]*")
 
 
 def printable(value: object) -> str:

@@ -115,9 +115,8 @@ def _stopped_by_signals(crawl: Crawl) -> Iterator[None]:
 
     def stop(*_: object) -> None:
         restore()
-        os.write(
-            2, b"stopping; press Ctrl-C again to stop at once\n"
-        )  # not `print`: the signal may have interrupted one
+        # not `print`: the signal may have interrupted one
+        os.write(2, b"stopping; press Ctrl-C again to stop at once\n")
         loop.call_soon_threadsafe(crawl.stop, SIGNAL)
 
     def restore() -> None:

@@ -141,9 +141,8 @@ TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
 # a consumed file of the links log is deleted when the next file begins
 LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)
-WRITE_BUFFER = float(
-    _DEFAULT.store.write_buffer_bytes
-)  # data that is not yet in a table: at most two buffers in memory
+# data that is not yet in a table: at most two buffers in memory
+WRITE_BUFFER = float(_DEFAULT.store.write_buffer_bytes)
 TABLES_MAPPED = float(
     _DEFAULT.store.tables_max * _DEFAULT.store.table_bytes + _DEFAULT.store.block_cache_bytes
 )

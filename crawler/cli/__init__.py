@@ -111,9 +111,8 @@ def _main(argv: list[str], *, leaves: bool) -> int:
     else:
         early_signals.deliver()
         code = _run(name, arguments[1:])
-    shutdown = sys.modules.get(
-        "crawler.process.lifecycle.shutdown"
-    )  # imported only by commands that run an event loop
+    # imported only by commands that run an event loop
+    shutdown = sys.modules.get("crawler.process.lifecycle.shutdown")
     if not leaves:
         return code
     code = shutdown.leave(code) if shutdown is not None else code

@@ -90,9 +90,8 @@ def _completed(config: Config) -> Config:
         raise ConfigError(f"splitter.name {name!r} is not among the peers {', '.join(sorted(peers))}")
     layers = Layers()
     host, port = host_port(config.splitter.listen)
-    if (
-        port == 0
-    ):  # use the port of this process's entry in splitter.peers, and its host unless another address is given
+    # use the port of this process's entry in splitter.peers, and its host unless another address is given
+    if port == 0:
         own_host, port = peers[name]
         given = config.splitter.listen != SplitterConfig().listen
         layers.set("node", "splitter.listen", f"{host if given else own_host}:{port}")

@@ -186,7 +186,6 @@ class _Stopper:
             os._exit(130)
         self._asked = True
         said = f"stopping; continue later with: crawler {self._command} --dir {quoted(self._directory)}\n"
-        os.write(
-            2, said.encode(errors="backslashreplace")
-        )  # not `print`: the handler may have interrupted one
+        # not `print`: the handler may have interrupted one
+        os.write(2, said.encode(errors="backslashreplace"))
         self._loop.call_soon_threadsafe(self._crawl.stop, "signal")

@@ -55,11 +55,8 @@ def main(command: str, argv: list[str]) -> int:
     return 0
 
 
-ANSWERED = (
-    "withdraw",
-    "why",
-    "get",
-)  # the commands that `crawler serve` answers, since it has the crawl open
+# the commands that `crawler serve` answers, since it has the crawl open
+ANSWERED = ("withdraw", "why", "get")
 RULES_INTERVAL = 1.0  # seconds between two checks whether another command has changed the withdrawals
 
 

@@ -321,9 +321,8 @@ class StoreConfig(_Section, frozen=True):
     block_cache_bytes: ByteCount = ByteCount(16 << 20)
     table_bytes: Annotated[ByteCount, Meta(extra={"least": 1 << 20})] = ByteCount(2 << 20)
     tables_max: Annotated[int, Meta(ge=64, le=ENDLESS)] = 64  # tables open and mapped at the same time
-    low_water_bytes: ByteCount = ByteCount(
-        2 << 30
-    )  # free space (or 5 % of the disk, if less) that stops fetching
+    # free space (or 5 % of the disk, if less) that stops fetching
+    low_water_bytes: ByteCount = ByteCount(2 << 30)
     stop_water_bytes: ByteCount = ByteCount(256 << 20)  # stop cleanly
     ballast_bytes: ByteCount = ByteCount(0)
 

@@ -145,9 +145,8 @@ class Run:
             self._verify(np.arange(len(self.fences)))
         elif not self._all_read:
             blocks = np.searchsorted(self.fences, queries[known == 0], side="right") - 1
-            asked = np.zeros(
-                len(self.fences) + 1, np.bool_
-            )  # the last entry stands for keys below all fences
+            # the last entry stands for keys below all fences
+            asked = np.zeros(len(self.fences) + 1, np.bool_)
             asked[blocks] = True
             self._verify(np.flatnonzero(asked[:-1]))
         elias_fano.join(queries, self._words, self._posts, self._widths, self._starts, self.count, known)

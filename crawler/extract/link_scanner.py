@@ -31,9 +31,8 @@ from crawler.extract.tag_reader import NAMES, TagReader, with_newlines
 
 COMPILED: bool = cython.compiled
 
-BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY = range(
-    5
-)  # phases: the insertion modes of 13.2.6.4.1 to 7
+# phases: the insertion modes of 13.2.6.4.1 to 7
+BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY = range(5)
 _DEPTH_MAX = 200  # open tables, or open elements of SVG or MathML
 # Start tags that end SVG and MathML (13.2.6.5), or whose content a tree treats differently there.
 _BREAKOUTS = frozenset(

@@ -60,9 +60,8 @@ _TOKENS = (
     rb"|<(?P<name>[a-z][^\t\n\f\r />]{0,99}+)(?=[\t\n\f\r /])(?P<attributes>%b)"
 )
 _TOKEN = re.compile(_TOKENS % (_RAW_NAMES, _ATTRIBUTES, b"", _ATTRIBUTES))
-_XML_TOKEN = re.compile(
-    _TOKENS % (_RAW_NAMES, _ATTRIBUTES, rb"(?<!/>)", _ATTRIBUTES)
-)  # group `text` is empty for `<script/>`
+# group `text` is empty for `<script/>`
+_XML_TOKEN = re.compile(_TOKENS % (_RAW_NAMES, _ATTRIBUTES, rb"(?<!/>)", _ATTRIBUTES))
 _ATTRIBUTE = re.compile(
     rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)(?:%b*+=%b*+(%b))?+" % (_WS, _WS, _VALUE)
 )
@@ -201,9 +200,8 @@ class _Page:
     def _attributes(self, tag: bytes, text: bytes) -> bytes:
         """Return the attributes of a tag with their URLs replaced."""
         found = list(_ATTRIBUTE.finditer(text))
-        values = {
-            each[1].lower(): each[2] or b"" for each in reversed(found)
-        }  # of equal names the first wins
+        # of equal names the first wins
+        values = {each[1].lower(): each[2] or b"" for each in reversed(found)}
         changes: list[tuple[re.Match[bytes], bytes]] = []
         for each in found:
             if (value := each[2]) and (

@@ -48,9 +48,8 @@ _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _keys = cython.declare(cython.ulonglong[256])  # names as numbers, in an open hash table
 _elements = cython.declare(cython.uchar[256])
 _classes = cython.declare(cython.uchar[256])
-_BLANK = cython.declare(
-    cython.uchar, 1
-)  # classes of bytes; NUL, which follows the last byte, ends names and values
+# classes of bytes; NUL, which follows the last byte, ends names and values
+_BLANK = cython.declare(cython.uchar, 1)
 _ENDS_NAME = cython.declare(cython.uchar, 2)
 _ENDS_VALUE = cython.declare(cython.uchar, 4)
 _LETTER = cython.declare(cython.uchar, 8)

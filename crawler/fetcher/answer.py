@@ -176,9 +176,8 @@ class Answer:
             block, data = bytes(data[: match.end()]), data[match.end() :]
             if self._take_block(block):
                 return bytes(data)
-            self._check_size(
-                (self.wire_bytes - len(data)) // 2
-            )  # limit the size of all interim answers together
+            # limit the size of all interim answers together
+            self._check_size((self.wire_bytes - len(data)) // 2)
 
     def _check_start(self, data: bytes | bytearray) -> None:
         """Reject early an answer without a status line, such as a bare page (HTTP/0.9)."""

@@ -190,10 +190,8 @@ class _Zlib(_Layer):
         if not self._inflation.ended:
             yield from self._inflation.decode(data, step)
         if self._wrapped and self._inflation.broken and not self._inflation.made:
-            self._wrapped, self._inflation = (
-                False,
-                _Inflation(_Deflate),
-            )  # the first bytes only resembled a zlib wrapper
+            # the first bytes only resembled a zlib wrapper
+            self._wrapped, self._inflation = (False, _Inflation(_Deflate))
             yield from self._inflation.decode(self._head, step)
 
 

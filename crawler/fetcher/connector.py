@@ -64,9 +64,10 @@ class Connector:
         self.handshakes = Handshakes()
         self._tunnels: Tunnels | None = None
         if self._proxy is not None and not self._socks:
+            # imported only if needed: aiohttp is a third of the start-up time
             from crawler.fetcher import (
                 tunnels,
-            )  # imported only if needed: aiohttp is a third of the start-up time
+            )
 
             self._tunnels = tunnels.Tunnels(self._proxy, self.authorization, self._context)
 
@@ -93,9 +94,8 @@ class Connector:
 
     def _context(self, verify: bool) -> tls.ResumingContext:
         context = self._contexts.get(verify)
-        if (
-            context is None
-        ):  # made on first use: reading the system's root certificates takes some milliseconds
+        # made on first use: reading the system's root certificates takes some milliseconds
+        if context is None:
             context = self._contexts[verify] = tls.verifying() if verify else tls.recording()
         return context
 

@@ -42,9 +42,8 @@ class ResumingContext(ssl.SSLContext):
         if session is None or not ssl_object.session_reused or now >= session.time + session.timeout / 2.0:
             try:
                 session = ssl_object.session
-            except (
-                ValueError
-            ):  # OpenSSL cannot write a session of some 64 KiB, as with a certificate of that size
+            # OpenSSL cannot write a session of some 64 KiB, as with a certificate of that size
+            except ValueError:
                 return
             if session is None or not session.has_ticket:
                 return

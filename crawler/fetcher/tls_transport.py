@@ -230,9 +230,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._flush()
         except (ssl.SSLError, ValueError) as error:
             self._flush()  # send the alert that explains the failure
-            waiter.set_exception(
-                error.with_traceback(None)
-            )  # its frames refer to `waiter`, which makes a cycle
+            # its frames refer to `waiter`, which makes a cycle
+            waiter.set_exception(error.with_traceback(None))
         else:
             self._handshaking = False
             self._flush()

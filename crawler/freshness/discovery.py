@@ -63,9 +63,8 @@ else:
 COMPILED = cython.compiled
 
 _inf = cython.declare(cython.double, float("inf"))
-_STEPS_MAX = cython.declare(
-    cython.int, 40
-)  # in 40 steps, halving reduces a bracket of any two doubles to 1e-6
+# in 40 steps, halving reduces a bracket of any two doubles to 1e-6
+_STEPS_MAX = cython.declare(cython.int, 40)
 _CLOSE = cython.declare(cython.double, 1e-12)
 
 _FOUND = cython.declare(cython.Py_ssize_t, 0)  # columns of the sums

@@ -47,9 +47,8 @@ else:
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, 8)
-_BIAS_WEIGHT = cython.declare(
-    cython.double, 10.0
-)  # weight of the prior that rates are right, in expected changes
+# weight of the prior that rates are right, in expected changes
+_BIAS_WEIGHT = cython.declare(cython.double, 10.0)
 _HAZARD_MAX = cython.declare(cython.double, 4.0)  # with more expected changes, a change is not informative
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)

@@ -56,14 +56,12 @@ _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's minimum speed
 _SCORE_PRIOR = cython.declare(cython.double, 3.0)  # nats in favour of the clock before the first crawl
 _SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor of a score per crawl of the site
 _SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats charged per crawl
-_SCORE_MAX = cython.declare(
-    cython.double, 50.0
-)  # bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls
+# bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls
+_SCORE_MAX = cython.declare(cython.double, 50.0)
 _SURE = cython.declare(cython.double, 1e-6)  # predictions are kept this far from 0 and 1
 _CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)  # weight of the prior that neighbours are right
-_CERTAIN = cython.declare(
-    cython.double, 0.01
-)  # minimum of p (1 - p): a nearly certain prediction is not informative
+# minimum of p (1 - p): a nearly certain prediction is not informative
+_CERTAIN = cython.declare(cython.double, 0.01)
 _inf = cython.declare(cython.double, float("inf"))
 
 
@@ -157,9 +155,8 @@ class Credence:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.agreements = self.weights = self.credences = self.scores = np.zeros(
-            0
-        )  # releases the memory maps
+        # releases the memory maps
+        self.agreements = self.weights = self.credences = self.scores = np.zeros(0)
         self.scores = self._columns[3].grow(self.size + 1)
         self.agreements, self.weights, self.credences = (
             self._columns[0].grow(self.size + 1),

@@ -260,9 +260,8 @@ def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
         return 0.0
     spread: cython.double = sqrt(_TAIL)
     scale: cython.double = 1.0 + 1.0 / c
-    root: cython.double = (spread + sqrt(_TAIL + 4.0 * signals * scale)) / (
-        2.0 * scale
-    )  # sqrt(y) at the edge
+    # sqrt(y) at the edge
+    root: cython.double = (spread + sqrt(_TAIL + 4.0 * signals * scale)) / (2.0 * scale)
     last: cython.double = signals - root * root / c
     return ceil(last) if last > 0.0 else 0.0
 

@@ -112,9 +112,8 @@ class SignalQuality:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.true_signals = self.all_signals = self.precisions = np.zeros(
-            (0, SOURCES)
-        )  # releases the memory maps
+        # releases the memory maps
+        self.true_signals = self.all_signals = self.precisions = np.zeros((0, SOURCES))
         self.announced = self.claimed = self.unannounced = self.untold = np.zeros((0, SOURCES))
         self.silent_changes = self.exposed = self.watched = self.means = self.weights = self.recalls = (
             np.zeros(0)

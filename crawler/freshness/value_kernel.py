@@ -90,9 +90,8 @@ _FORM_SIGNALS_ONLY = cython.declare(cython.Py_ssize_t, 3)
 _FORM_NEVER = cython.declare(cython.Py_ssize_t, 4)
 
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, 1 << 40)
-_CUT_TERMS_MAX = cython.declare(
-    cython.Py_ssize_t, 64
-)  # maximum J of APPROX-J, whose terms are summed one by one
+# maximum J of APPROX-J, whose terms are summed one by one
+_CUT_TERMS_MAX = cython.declare(cython.Py_ssize_t, 64)
 _inf = cython.declare(cython.double, float("inf"))
 _PI = cython.declare(cython.double, 3.141592653589793)
 _EXACT = cython.declare(cython.double, 1e-17)  # sums stop when the remainder is below the last digit
@@ -340,9 +339,8 @@ class Parameters:
         precision: cython.double = self._precision
         limit: cython.double = self.terms if self.terms < _ALL_TERMS else _inf
         mean: cython.double = gamma * (elapsed + signals * beta)
-        last: cython.double = min(
-            mean + 8.0 * sqrt(mean) + 25.0, limit - 1.0
-        )  # larger Poisson counts are negligible
+        # larger Poisson counts are negligible
+        last: cython.double = min(mean + 8.0 * sqrt(mean) + 25.0, limit - 1.0)
         total: cython.double = 0.0
         intervals: cython.double = 0.0
         i = min(converged_terms(staleness / b, gamma * beta), limit)
@@ -397,9 +395,8 @@ class Parameters:
         share: cython.double = c / (1.0 + c)
         beyond: cython.double = below_half(b)
         excess: cython.double = share * (0.5 * b + beyond)
-        ripple: cython.double = share * beyond + excess * excess / (
-            1.0 - excess
-        )  # remainder of the double pole
+        # remainder of the double pole
+        ripple: cython.double = share * beyond + excess * excess / (1.0 - excess)
         gained: cython.double = residual(1, staleness) - 0.5 * share * b * expm1(-staleness) + ripple
         intervals: cython.double = s + 0.5 * share
         # The waves: z = p + i r solves z + ln(1 + z/c) = 2 pi i k, by Newton's method.

@@ -66,9 +66,8 @@ class Detached(msgspec.Struct):
         raw = archive.raw_records(capture)
         where = f"{capture.segment} at {capture.offset}"
         old = reading.parse_record(reading.expand(raw[: capture.length], where=where), where)
-        rest = raw[
-            capture.length :
-        ]  # the request and metadata records refer to the response by its id, which stays the same
+        # the request and metadata records refer to the response by its id, which stays the same
+        rest = raw[capture.length :]
         made, status = self._answer(archive, old)
         first = compress(made)
         place = writer.append([first, rest] if rest else [first], capture.fetched_at)[0]

@@ -44,9 +44,8 @@ _SIZES = struct.Struct("<IIII")
 _HEAD_AT = len(_START) + _SIZES.size
 _TRAILER = struct.Struct("<II")
 _LENGTH_MAX = 1 << 31
-_LAST_BLOCK = zlib.compress(
-    _GAP, wbits=_RAW
-)  # the line ends after a record, as the last block of a deflate stream
+# the line ends after a record, as the last block of a deflate stream
+_LAST_BLOCK = zlib.compress(_GAP, wbits=_RAW)
 _GZIP_START = b"\x1f\x8b\x08\x00" + _ANY_TIME_AND_SYSTEM
 _EMPTY_LAST_BLOCK = b"\x03\x00"
 _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance

@@ -218,9 +218,8 @@ class Browser:
         self._ours.pop(target, None)
         self.pages += 1
         session = Session(self.session.pipe, identity)
-        await session.call(
-            "Runtime.getIsolateId"
-        )  # only the renderer can answer this call, so it is running afterwards
+        # only the renderer can answer this call, so it is running afterwards
+        await session.call("Runtime.getIsolateId")
         self._work.opened(context, await self._processes())
         return session, target, context
 

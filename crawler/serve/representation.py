@@ -35,9 +35,8 @@ from crawler.serve.stored_head import PassedLines, passed_lines
 from crawler.urls.canonical import resolve
 from crawler.urls.media_type import field_text
 
-Rewriter = Callable[
-    [bytes, bytes, str], bytes | None
-]  # (content, Content-Type, URL) -> rewritten content; None = this type is not rewritten
+# (content, Content-Type, URL) -> rewritten content; None = this type is not rewritten
+Rewriter = Callable[[bytes, bytes, str], bytes | None]
 
 _BODILESS = (204, 205, 304)
 _REDIRECTS = (301, 302, 303, 307, 308)

@@ -98,9 +98,8 @@ class RequestReader:
         self._begun = []
         try:
             self._parser.feed_data(data)
-        except (
-            httptools.HttpParserUpgrade
-        ):  # no other protocol is supported: the request is answered as if it had not asked for one
+        # no other protocol is supported: the request is answered as if it had not asked for one
+        except httptools.HttpParserUpgrade:
             self.ended = True
         except httptools.HttpParserError:
             self._refuse(400, "this is not an HTTP request")
@@ -144,9 +143,8 @@ class RequestReader:
         self._grow(len(name) + len(value) + 4)
         if self._count > FIELDS_MAX:
             self._refuse(431, f"a header may have at most {FIELDS_MAX} fields")
-        if (
-            self.refusal is None and self._current is None
-        ):  # after a body these are trailers, which are ignored
+        # after a body these are trailers, which are ignored
+        if self.refusal is None and self._current is None:
             self._fields.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
 
     def _grow(self, nbytes: int) -> None:

@@ -30,9 +30,8 @@ TAG = "web-bot-auth"
 LABEL = "sig"
 ON_CHALLENGE = "challenge"
 LOOK_INTERVAL = 10.0  # seconds between two checks of the key file
-REPEATABLE = frozenset(
-    {401, 403}
-)  # status codes after which the same request may succeed if it is sent again, signed
+# status codes after which the same request may succeed if it is sent again, signed
+REPEATABLE = frozenset({401, 403})
 # A challenge of WWW-Authenticate: its parameters name Web Bot Auth, or its scheme uses signatures.
 _NAMED = re.compile(
     rb"web-bot-auth|(?:^|,)\s*(?:signature|http-?sig|http-?message-?signatures?)(?=\s|,|$)", re.IGNORECASE

@@ -346,9 +346,8 @@ def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, i
     entry = seal(_ENCODER.encode(links))
     if len(entry) <= bytes_max or len(links) == 1:
         return [(entry, len(links))]
-    pieces = -(
-        -len(entry) * 9 // (bytes_max * 8)
-    )  # an eighth of each entry is left free, because links differ in length
+    # an eighth of each entry is left free, because links differ in length
+    pieces = -(-len(entry) * 9 // (bytes_max * 8))
     step = max(1, len(links) // max(2, pieces))
     return [
         piece

@@ -396,9 +396,8 @@ class Lock:
     def release(self) -> None:
         """Release the lock. A second call does nothing."""
         _held.discard(self)
-        if (
-            self._descriptor >= 0
-        ):  # closing is not enough: a child that has not called exec yet still has a copy
+        # closing is not enough: a child that has not called exec yet still has a copy
+        if self._descriptor >= 0:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self._close()
 

@@ -207,9 +207,8 @@ class RocksStore(DiskStore):
         except (
             self._errors
         ) as error:  # writing the memtable to a table failed, but its content is in the logs
-            if not self._failed and not str(error).startswith(
-                _DAMAGE
-            ):  # not an error here: reads report the damage
+            # not an error here: reads report the damage
+            if not self._failed and not str(error).startswith(_DAMAGE):
                 raise StoreError(f"store: cannot be closed: {self._said(error)}") from error
 
 

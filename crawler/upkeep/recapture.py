@@ -181,9 +181,8 @@ class Recapture:
                     return
                 refers_to = unseal(payload_key(digest), original)
             key = capture_key(fingerprint, at)
-            while (
-                self._repair.store.get(key) is not None
-            ):  # the key belongs to another answer of the same second
+            # the key belongs to another answer of the same second
+            while self._repair.store.get(key) is not None:
                 key = key[:10] + (int.from_bytes(key[10:], "big") + 1).to_bytes(8, "big")
             capture = Capture(
                 segment=segment,

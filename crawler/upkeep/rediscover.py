@@ -31,9 +31,8 @@ def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread
     _queue(due, commits, [link for link in links if owner(link.fingerprint) == stages.name])
     if reread:
         _span_scope(stages)
-        found = StoredLinks(stages).owned_by(
-            stages.name
-        )  # skip pages that cannot be read; `check` reports them
+        # skip pages that cannot be read; `check` reports them
+        found = StoredLinks(stages).owned_by(stages.name)
         while portion := list(itertools.islice(found, _LINKS_AT_ONCE)):
             _queue(due, commits, portion)
     if new := due.new - before:

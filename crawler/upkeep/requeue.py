@@ -125,9 +125,8 @@ class Requeue:
         if log.exists() and not aside.exists():
             rename(log, aside)
         links = [*salvage(aside), *salvage(log)]
-        shutil.rmtree(
-            log, ignore_errors=True
-        )  # it contains links that an interrupted repair took from `aside`
+        # it contains links that an interrupted repair took from `aside`
+        shutil.rmtree(log, ignore_errors=True)
         return links
 
     def _counters(self, repeats: int, known: int) -> dict[str, int]:

@@ -78,9 +78,8 @@ class Equivalences:
             self._trial.popitem(last=False)
 
     def _check(self) -> None:
-        assert not self.proven.keys() & set(self.proven.values()), (
-            self
-        )  # each alias leads to its target in one step
+        # each alias leads to its target in one step
+        assert not self.proven.keys() & set(self.proven.values()), self
         assert len(self._trial) <= _TRIAL_MAX, self
         assert len(self.proven) <= _PROVEN_MAX, self
 

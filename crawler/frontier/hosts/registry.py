@@ -106,10 +106,8 @@ class Registry:
         waits its gap, or the delay if that is longer.
         """
         hosts = self.hosts
-        ready, gap = (
-            hosts.array("ready"),
-            hosts.array("gap").astype(np.float64),
-        )  # float32 is too coarse for instants
+        # float32 is too coarse for instants
+        ready, gap = (hosts.array("ready"), hosts.array("gap").astype(np.float64))
         ready = np.minimum(ready, now + gap)
         hosts.put("ready", slice(None), np.maximum(ready, self.unclean_at + np.maximum(gap, self._delay)))
         given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0

@@ -19,9 +19,8 @@ else:
     from crawler.frontier.refresh.queues import Queues
     from crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
 
-_HAND_ROWS = cython.declare(
-    cython.Py_ssize_t, 256
-)  # number of pages per turn, the oldest of which is made due
+# number of pages per turn, the oldest of which is made due
+_HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)
 
 
 @cython.cclass

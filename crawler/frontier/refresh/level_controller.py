@@ -31,29 +31,24 @@ else:
 _STEP_OF_ONE = cython.declare(cython.double, 0.25)  # the step of a level with few pages is this / pages
 _SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 _STEP_MAX = cython.declare(cython.double, 0.05)
-_FAR = cython.declare(
-    cython.double, 20.0
-)  # number of steps if a page's value is e times the level, or 1/e of it
-_FAR_MAX = cython.declare(
-    cython.double, 32.0
-)  # maximum number of steps at once for a page far from the level
+# number of steps if a page's value is e times the level, or 1/e of it
+_FAR = cython.declare(cython.double, 20.0)
+# maximum number of steps at once for a page far from the level
+_FAR_MAX = cython.declare(cython.double, 32.0)
 _RUN_MAX = cython.declare(cython.int, 4)  # maximum doublings of the step in a long run to one side
 _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small host's own level
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
-_FALL_MAX = cython.declare(
-    cython.double, 0.5
-)  # minimum factor on a host's own level after a page that is worth less than that level
-_SATURATED = cython.declare(
-    cython.double, 0.05
-)  # a host is saturated if it is idle for less than this share of the time
+# minimum factor on a host's own level after a page that is worth less than that level
+_FALL_MAX = cython.declare(cython.double, 0.5)
+# a host is saturated if it is idle for less than this share of the time
+_SATURATED = cython.declare(cython.double, 0.05)
 # A host that is idle for more than this share of the time needs no level of its own.
 _IDLE_SHARE = cython.declare(cython.double, 0.25)
 _IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one take in a host's mean idle share
 # Beyond that idle share, a host's own level falls faster by this factor.
 _IDLE_STEP = cython.declare(cython.double, 16.0)
-_TICK_TAKES = cython.declare(
-    cython.double, 1000.0
-)  # number of takes over which the time between takes is averaged
+# number of takes over which the time between takes is averaged
+_TICK_TAKES = cython.declare(cython.double, 1000.0)
 _PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
 _SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes
 _LEVEL_MIN = cython.declare(cython.double, 1e-200)

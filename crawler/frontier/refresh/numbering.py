@@ -24,9 +24,8 @@ _WORD = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _FREE = cython.declare(cython.int, -2)  # end of the list of free numbers
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _FIRST_BUCKETS = 16
-KIND = np.dtype(
-    [("low", "u4"), ("high", "u4"), ("next", "i4")]
-)  # halves of the key, the next number of its chain
+# halves of the key, the next number of its chain
+KIND = np.dtype([("low", "u4"), ("high", "u4"), ("next", "i4")])
 
 
 @cython.cclass

@@ -59,9 +59,8 @@ else:
         Tables,
     )
 
-_RELEASES_MAX = cython.declare(
-    cython.Py_ssize_t, 64
-)  # maximum number of hosts or pages that one look releases
+# maximum number of hosts or pages that one look releases
+_RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
 _SWEEP_FROM = cython.declare(cython.double, 0.7)  # the ratio of levels that starts a sweep of the keys
 # Error of a key, relative to the age at which its page is due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)

@@ -64,9 +64,8 @@ else:
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_WORK_SLICE = cython.declare(
-    cython.Py_ssize_t, 256
-)  # bulk signals processed, and keys recomputed, by one call of `work`
+# bulk signals processed, and keys recomputed, by one call of `work`
+_WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)
 _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys recomputed per look while a sweep lasts
 # Number of takes after which the measured rate is precise enough for a first level.
 _FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)

@@ -42,9 +42,8 @@ class Arm(msgspec.Struct, frozen=True):
     policy: str = "ncis"
     true: bool = False
     told: bool = True
-    settings: Mapping[str, Mapping[str, Any]] = msgspec.field(
-        default_factory=dict
-    )  # settings of the crawl that this arm adds to the settings of the game
+    # settings of the crawl that this arm adds to the settings of the game
+    settings: Mapping[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
 
 
 UNIFORM = Arm("uniform", policy="uniform", told=False)

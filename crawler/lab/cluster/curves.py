@@ -263,9 +263,8 @@ def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> 
             some = [row for row in rows if row.slow is slow]
             for part in ("level_low", "level_high") if name == "levels" else (name,):
                 points = [(row.processes, getattr(row, part)) for row in some]
-                points = [
-                    point for point in points if point[1] or name not in GROWING
-                ]  # 0 cannot be drawn on a logarithmic axis
+                # 0 cannot be drawn on a logarithmic axis
+                points = [point for point in points if point[1] or name not in GROWING]
                 if points:
                     place.plot(*zip(*points, strict=True), style, label=who)
         place.set_xscale("log", base=2)

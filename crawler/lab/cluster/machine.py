@@ -24,10 +24,8 @@ from crawler.clock import Clock
 from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
 from crawler.storage.files import disown_locks
 
-JOB = (
-    0.0002,
-    0.1,
-)  # seconds that a group write, a flush or a merge takes, log-uniform
+# seconds that a group write, a flush or a merge takes, log-uniform
+JOB = (0.0002, 0.1)
 DISK_BYTES = 1 << 40
 
 

@@ -23,10 +23,8 @@ from crawler.lab.cluster.virtual_network import AcceptedEnd, VirtualListener, Vi
 Ts = TypeVarTuple("Ts")
 
 
-TURNS, TICK = (
-    1000,
-    1e-6,
-)  # TURNS turns at one instant take TICK seconds, so that a wait that is rounded to 0 cannot loop forever
+# TURNS turns at one instant take TICK seconds, so that a wait that is rounded to 0 cannot loop forever
+TURNS, TICK = (1000, 1e-6)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):

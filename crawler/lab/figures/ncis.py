@@ -37,9 +37,8 @@ def _sweep(
     """Run all policies at all sizes on the same instances; sizes of 5,000 pages or more get a fifth of the instances."""
     found = {}
     counts = {size: options.count(usual if size < 5000 else max(2, usual // 5)) for size in sizes}
-    work = np.cumsum(
-        [0.0] + [counts[size] * (500.0 + size) for size in sizes]
-    )  # roughly proportional to the time taken
+    # roughly proportional to the time taken
+    work = np.cumsum([0.0] + [counts[size] * (500.0 + size) for size in sizes])
     shares = (work / work[-1]).tolist()
 
     def drawer(size: int) -> Callable[[np.random.Generator], Pages]:
@@ -107,9 +106,8 @@ def _two_panels(rows: list[list[object]], base: str, title: str) -> Any:
         axes.grid(alpha=0.3)
     left.set_ylabel("accuracy: share of requests served fresh")
     right.set_ylabel(f"accuracy minus {base.upper()}, paired")
-    left.legend(
-        fontsize=8, loc="upper right"
-    )  # there is room here, because accuracy falls with the number of pages
+    # there is room here, because accuracy falls with the number of pages
+    left.legend(fontsize=8, loc="upper right")
     figure.suptitle(title)
     return figure
 

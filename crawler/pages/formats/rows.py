@@ -148,9 +148,8 @@ def known_rows(
         captures = archive.newest_captures()
         of, newest = next(captures, (-1, None))
         for fingerprint, record in archive.all_records():
-            while (
-                newest is not None and of < fingerprint
-            ):  # captures and records are both sorted by fingerprint
+            # captures and records are both sorted by fingerprint
+            while newest is not None and of < fingerprint:
                 of, newest = next(captures, (-1, None))
             row = record_row(fingerprint, record, via_url(record.via))
             known = Known(row, number, record.flags, record.fetched_at)

@@ -44,9 +44,8 @@ def _unpacked(text: str) -> int | None:
     hashes = np.array([_hashes.get(word) or _hash(word) for word in words], np.uint64)
     first, second, third = (np.uint64(factor) for factor in _FACTORS)
     phrases = hashes[:-2] * first + hashes[1:-1] * second + hashes[2:] * third
-    phrases ^= phrases >> np.uint64(
-        29
-    )  # mixes high bits into the low ones, which are weak after a multiplication
+    # mixes high bits into the low ones, which are weak after a multiplication
+    phrases ^= phrases >> np.uint64(29)
     phrases *= second
     bits = np.unpackbits(phrases.view(np.uint8).reshape(-1, 8), axis=1)
     ones = bits.sum(axis=0, dtype=np.int64) * 2 > len(phrases)

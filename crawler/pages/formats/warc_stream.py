@@ -21,9 +21,8 @@ from crawler.pages.formats.rows import ConsentOf
 from crawler.pages.formats.selection import Say, Selection, ignore, selected_captures
 from crawler.records import Capture, ReceiptStamp
 
-ReceiptOf = Callable[
-    [Archive, int, Capture], bytes
-]  # -> the whole receipt of a copy as JSON; b"" if it has none
+# -> the whole receipt of a copy as JSON; b"" if it has none
+ReceiptOf = Callable[[Archive, int, Capture], bytes]
 
 
 class Chunk(msgspec.Struct):

@@ -37,14 +37,8 @@ from crawler.urls.canonical import canonical, hostname
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
 AUTHORITIES_SHOWN = 100  # maximum number of authorities in the answer about a host
-CHANGING = (
-    "seed",
-    "block",
-    "unblock",
-    "retire",
-    "signal",
-    "withdraw",
-)  # commands that answer once their change is durable
+# commands that answer once their change is durable
+CHANGING = ("seed", "block", "unblock", "retire", "signal", "withdraw")
 _SEED = LinkFlag.SEED
 RECORDS_LOOKED_AT = 100_000  # records of tried URLs that `retire` searches for a stored page: about 1 s
 # hosts examined between two pauses; reading the queue of one host from the store costs 13 us
@@ -220,9 +214,8 @@ class Commands:
                     good.append(judged.url)
             yield
         if places.grown:
-            places.restrict(
-                directory.seed_places()
-            )  # another request may have changed the noted places during a pause
+            # another request may have changed the noted places during a pause
+            places.restrict(directory.seed_places())
             directory.note_places(places.names)
         if good:
             self._commit(partial(self._admission.seeds, good))

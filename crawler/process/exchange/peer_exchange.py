@@ -202,9 +202,8 @@ class PeerExchange(Exchange):
         """Queue the accepted entries, in order; commit at once if a peer waits for an epoch to become durable."""
         if not self._taking:
             return
-        if (
-            not self._parts.due.full
-        ):  # while the DUE is full, entries wait in the inbox, and soon at the sender
+        # while the DUE is full, entries wait in the inbox, and soon at the sender
+        if not self._parts.due.full:
             for received in self._inbox.take():
                 self._loops.queue(partial(self._parts.received, received))
         if self._outbox.urgent and not self._urgent:

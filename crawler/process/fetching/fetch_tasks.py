@@ -67,16 +67,12 @@ _SITEMAP, _REFRESH, _RENDER = LinkFlag.SITEMAP, LinkFlag.REFRESH, LinkFlag.RENDE
 _EXTERNAL = LinkFlag.EXTERNAL
 HOP_BODY_BYTES_MAX = 64 << 10  # bytes kept of the body of each earlier answer of a redirect chain
 HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
-HEAVY_BYTES, HEAVY_LINKS = (
-    2 << 20,
-    1_000,
-)  # bytes and links above which an answer is heavy; one answer in a hundred is
+# bytes and links above which an answer is heavy; one answer in a hundred is
+HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
 # bytes above which a robots.txt is heavy: ten times the size that one in a thousand exceeds
 HEAVY_ROBOTS = 64 << 10
-_STRING_BYTES, _DATE_BYTES = (
-    57,
-    150,
-)  # bytes of a str in a list besides its characters; bytes of a dated pair
+# bytes of a str in a list besides its characters; bytes of a dated pair
+_STRING_BYTES, _DATE_BYTES = (57, 150)
 HOP_ASKS_MAX = 2.0  # seconds between two attempts to take the slot of a busy host
 
 
@@ -593,9 +589,8 @@ class FetchTasks:
         config = self._config
         gap, gap_factor = self._frontier.under_way.gap_terms(fetch_task)
         keep_alive = gap + config.fetch.keep_alive_extra
-        if self._frontier.under_way.has_more(
-            fetch_task
-        ):  # the host has more URLs, so its connection will be used again
+        # the host has more URLs, so its connection will be used again
+        if self._frontier.under_way.has_more(fetch_task):
             keep_alive = max(keep_alive, config.fetch.keep_alive_max)
         request = FetchRequest(
             url=fetch_task.url,

@@ -158,7 +158,6 @@ class Watchdog:
         while not self._over.wait(self._interval):
             looks = looks + 1 if self._turns == seen else 0
             seen = self._turns
-            if (
-                looks == LOOKS
-            ):  # counts this thread's checks, not seconds: they stop if the process is suspended
+            # counts this thread's checks, not seconds: they stop if the process is suspended
+            if looks == LOOKS:
                 log.error("the event loop is blocked for %g s\n%s", self._limit, stacks(self._loop))

@@ -76,9 +76,8 @@ class Decisions:
             credentials=has_credentials(config.identity.headers),
         )
         bits = config.cache.bits
-        sent = ClockCache(
-            bits if topology.peers else 1
-        )  # without peers this cache is never used, so it is minimal
+        # without peers this cache is never used, so it is minimal
+        sent = ClockCache(bits if topology.peers else 1)
         self.admission = Admission(
             self.link_filter,
             self.knowledge,

@@ -41,9 +41,8 @@ class CrossSubmits:
             if loc.startswith(self._plain):
                 taken.append(loc)
                 continue
-            if self._may_name(
-                resolve(self._map_url, loc)
-            ):  # resolved as in the URL filter: `//B/x` is a URL of B
+            # resolved as in the URL filter: `//B/x` is a URL of B
+            if self._may_name(resolve(self._map_url, loc)):
                 taken.append(loc)
             work += 1
             if work >= _LOOKED_UP or self._asked:

@@ -98,6 +98,7 @@ SHELL = {
     "process/committing/commit_loop.py",
     "process/lifecycle/background_tasks.py",
     "process/fetching/fetch_tasks.py",
+    "process/fetching/hop_requests.py",
     "process/fetching/page_rendering.py",
     "process/fetching/subresources.py",
     "render/browser.py",

@@ -580,7 +580,7 @@ class Crawl:
         if request.get("command") == "stop":
             self.stop("stopped")
             return {}
-        steps = self.live.steps(request)
+        steps = self.live.commands.steps(request)
         while True:
             try:
                 next(steps)

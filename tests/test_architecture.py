@@ -118,6 +118,7 @@ SHELL = {
     "clock.py",
     "crawl/shipper.py",
     "api/crawl.py",
+    "api/page_queue.py",
     "api/delivery.py",
     "api/calls.py",
     "lab/changing/server.py",

@@ -174,46 +174,47 @@ class Blame(IntEnum):
     HOST = 2  # the host waits; its URLs keep their place in the queue
 
 
-class Rendering(msgspec.Struct, gc=False):
+class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
+    """The facts about the rendering of a page that are stored.
+
+    `why` names its reason (`render/deciding.py`, or "always", "request"). `took` and `cpu` are in seconds, `cpu`
+    as measured by `render/work_account.py`. Of its `requests`, `missing` got no usable answer. `broke` names the limit
+    that ended it, "" for none. `added` means that it shows links or text that the static answer lacks.
+    """
+
+    why: str = ""
+    took: float = 0.0
+    cpu: float = 0.0
+    requests: int = 0
+    missing: int = 0
+    broke: str = ""
+    added: bool = False
+
+
+class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
     """A page as a browser showed it (`render/README.md`).
 
     `dom` is its DOM as HTML in UTF-8, b"" if no browser could show it. `subresources` are the
-    answers that were fetched for it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
-    `missing` got no usable answer. `took` is in seconds. `broke` names the limit that ended
-    it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
+    answers that were fetched for it; `cached` of its requests were answered from the cache of scripts and styles.
+    `left_for` is the URL to which its scripts tried to go. `view` is a PNG
     of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
-    which its requests kept the page's own host busy. `added` means that it shows links or
-    text that the static answer lacks. `why` names the reason for the rendering
-    (`render/deciding.py`, or "always", "request"), `candidate` means that the answer looked
-    as if a browser built the rest, and `cpu` is the CPU time in seconds (`render/work_account.py`).
+    which its requests kept the page's own host busy. `candidate` means that the answer looked
+    as if a browser built the rest.
     """
 
     dom: bytes
     subresources: "list[Fetch]" = []
-    requests: int = 0
     cached: int = 0
-    missing: int = 0
-    took: float = 0.0
-    broke: str = ""
     left_for: str = ""
     view: bytes = b""
     host_took: float = 0.0
-    added: bool = False
-    why: str = ""
     candidate: bool = False
-    cpu: float = 0.0
 
-
-class RenderingFacts(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The stored facts about the rendering of a page; the fields mean the same as in `Rendering`."""
-
-    why: str = ""
-    took: float = 0.0
-    cpu: float = 0.0
-    requests: int = 0
-    missing: int = 0
-    broke: str = ""
-    added: bool = False
+    def facts(self) -> RenderingFacts:
+        """Return what is stored of it."""
+        facts = RenderingFacts(*(getattr(self, name) for name in RenderingFacts.__struct_fields__))
+        facts.took, facts.cpu = round(self.took, 2), round(self.cpu, 2)
+        return facts
 
 
 CACHED = "cached"  # the answer of an earlier crawl was used again, and nothing was requested

@@ -42,8 +42,6 @@ from crawler.records import (
     Outcome,
     PageRecord,
     PageState,
-    Rendering,
-    RenderingFacts,
 )
 from crawler.shadow_roots import open_shadow_roots
 
@@ -221,7 +219,8 @@ def next_record(
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
         record.content_type = content_type(fetch)
         record.digest, record.content_digest = payload_digest, digest
-        record.rendered, record.shown = fetch.shown is not None, _facts(fetch.shown)
+        record.rendered = fetch.shown is not None
+        record.shown = None if fetch.shown is None else fetch.shown.facts()
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
     if fetch.outcome in SUCCESSES:
@@ -262,20 +261,6 @@ def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch,
     else:
         record.etag = _text(fetch, b"etag")
         record.last_modified = "" if _is_weak(fetch) else _text(fetch, b"last-modified")
-
-
-def _facts(rendering: Rendering | None) -> RenderingFacts | None:
-    if rendering is None:
-        return None
-    return RenderingFacts(
-        rendering.why,
-        round(rendering.took, 2),
-        round(rendering.cpu, 2),
-        rendering.requests,
-        rendering.missing,
-        rendering.broke,
-        rendering.added,
-    )
 
 
 def _is_weak(fetch: Fetch) -> bool:

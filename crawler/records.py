@@ -293,8 +293,9 @@ class Fetch(msgspec.Struct, gc=False):
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (lower case), b"" if there is none."""
+        length = len(name)
         for field, value in self.headers:
-            if field.lower() == name:
+            if len(field) == length and field.lower() == name:
                 return value
         return b""
 

@@ -73,6 +73,8 @@ HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
 HEAVY_ROBOTS = 64 << 10
 # bytes of a str in a list besides its characters; bytes of a dated pair
 _STRING_BYTES, _DATE_BYTES = (57, 150)
+# Large sitemaps whose links are in memory, between the end of their download and their commit: at most 13 MB each.
+MAPS_READ_MAX = 2
 HOP_ASKS_MAX = 2.0  # seconds between two attempts to take the slot of a busy host
 
 
@@ -170,6 +172,8 @@ class FetchTasks:
         )
         # One digest thread at a time, because threads compete with the event loop for the processors.
         self._preparing = asyncio.Lock()
+        self._maps_read = asyncio.Semaphore(MAPS_READ_MAX)
+        self._maps_held: set[object] = set()  # the owners of sitemaps that are counted by the semaphore
         self.pages_ended = 0
         self.awaiting_commit = 0  # fetch tasks whose page goes to the sink once it is durable
         self.in_sink = 0  # fetch tasks whose page is durable and being handled by the sink
@@ -313,7 +317,7 @@ class FetchTasks:
 
         def make() -> Making:
             change = yield from self._promised(fetch_task, fetch, extracted, now)
-            change.after.append(lambda: self._fetcher.let_go(owner))
+            change.after.append(lambda: self._let_go(owner))
             if self.sink is None:
                 change.after.append(lambda: _free(file, fetch))
             return change
@@ -377,6 +381,10 @@ class FetchTasks:
             if self.flags_of is not None:
                 fetch_task.flags |= self.flags_of(fetch_task)
             self._results.note_site(fetch)
+            if fetch.part is not None and fetch_task.flags & _SITEMAP:
+                self._step_aside(fetch_task)
+                await self._maps_read.acquire()
+                self._maps_held.add(owner)
             extracted = await self._read(fetch_task, fetch, stream)
             await self._site_files.fetch(fetch_task, request, fetch, extracted)
             if extracted is not None and (rendering := self._rendering(fetch_task)) is not None:
@@ -384,10 +392,18 @@ class FetchTasks:
         except BaseException:
             if request.file is not None:
                 request.file.end(resumed_later=True)
+            self._let_go(owner)
             raise
         if extracted is not None:
             self._fetcher.hold_more(owner, size_of(extracted))
         return fetch, extracted, request.file
+
+    def _let_go(self, owner: object) -> None:
+        """Release what a fetch task held: the bytes of its answer, and its place among the sitemaps being read."""
+        self._fetcher.let_go(owner)
+        if owner in self._maps_held:
+            self._maps_held.remove(owner)
+            self._maps_read.release()
 
     async def _answer(self, fetch_task: FetchTask, request: FetchRequest) -> tuple[Fetch, MapStream | None]:
         """Return the last answer to a page's request, and for a sitemap the stream that has read it."""
@@ -402,7 +418,7 @@ class FetchTasks:
         if file is not None and file.has_left():
             await asyncio.to_thread(file.reopen)
         stream = self._reader.follow(fetch_task)
-        request.listener = None if stream is None else stream.feed
+        request.listener = stream
         try:
             fetch = await self._follow(fetch_task, request, self._own_key_hop)
             return await self._whole(fetch_task, request, fetch), stream
@@ -563,9 +579,7 @@ class FetchTasks:
             )
         took = 0.0
         try:
-            hop = msgspec.structs.replace(
-                request, url=url, addresses=addresses, etag="", last_modified="", listener=None
-            )
+            hop = msgspec.structs.replace(request, url=url, addresses=addresses, etag="", last_modified="")
             self._allow_secrets(hop, name)
             fetch = await self._fetcher.fetch(_going(hop, options))
             took = fetch.took

@@ -144,7 +144,7 @@ class ClockCache:
     def missing(self, fingerprints) -> list[int]:
         """`add` the keys of fingerprints, a uint64 buffer, in order; return the positions of those that were not held.
 
-        The keys are the fingerprints rotated left by 16 bits. The interpreter lock is kept, so pass a few hundred at most.
+        The keys are the fingerprints rotated left by 16 bits. The interpreter lock is kept: pass a few hundred at most.
         """
         i: cython.Py_ssize_t
         fingerprint: cython.ulonglong

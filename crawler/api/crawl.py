@@ -41,6 +41,7 @@ from crawler.clock import SystemClock
 from crawler.config import Config, Layers, convert, environment_overrides
 from crawler.consent.describing import in_plain
 from crawler.consent.use_rule import UseRule
+from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
 from crawler.crawl.seeds import SeedFile, Seeds
@@ -580,6 +581,10 @@ class Crawl:
         if request.get("command") == "stop":
             self.stop("stopped")
             return {}
+        settings, request = rendered_parts.separated(request, self.config.crawl.scope)
+        if settings:
+            await self.command({"command": "set", "settings": settings})
+            safe_settings.record(self.directory, settings)
         steps = self.live.steps(request)
         while True:
             try:

@@ -12,6 +12,7 @@ cdef class LinkScanner(TagReader):
     cdef int place
     cdef int section
     cdef bint is_whole
+    cdef bint has_template
     cdef bint has_hidden_link
     cdef bint has_marker
     cdef list tables

@@ -12,7 +12,8 @@ as decides whether an element is in the tree, and where:
 
 It finds what lexbor's tree has, in the same order, or it falls back (`scan` returns False), and the caller parses.
 It falls back where the tree may differ from the source: misplaced content in tables, HTML inside SVG or MathML,
-framesets, raw text without an end, scripts with an escaped `<script>`, a `<base>` in the body, NUL before the body.
+framesets, shadow roots, raw text without an end, scripts with an escaped `<script>`, a `<base>` in the body, NUL before
+the body.
 Formatting elements need no attention: the standard copies them, and a copy follows its original.
 """
 
@@ -22,6 +23,7 @@ import cython
 
 from crawler.extract.collected import Collected
 from crawler.extract.references import data_text
+from crawler.shadow_roots import may_have_shadow_roots
 
 if cython.compiled:
     from cython.cimports.crawler.extract import tag_reader as tags
@@ -57,6 +59,7 @@ class LinkScanner(TagReader):
         super().__init__(content)
         self.phase = BEFORE_HEAD
         self.templates = 0
+        self.has_template = False
         self.has_hidden_link = self.has_marker = False  # in the open templates
         # In the innermost table: TABLE if content is misplaced here; CAPTION, TD, TH; OTHER: no table.
         self.place = tags.OTHER
@@ -129,6 +132,10 @@ class LinkScanner(TagReader):
             self.is_whole = True
             return False
         if element == tags.TEMPLATE:
+            if not self.has_template:
+                self.has_template = True
+                if may_have_shadow_roots(self.content):
+                    return False
             if not self.templates:
                 self.has_hidden_link = self.has_marker = False
             self.templates += 1

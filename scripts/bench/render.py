@@ -251,13 +251,15 @@ def sites(pages: int, packages: Path | None) -> dict[str, Site]:
 # Run by the Python of Crawlee: {"pages": URL -> [whether it gained, static links, links shown], "seeds": URLs}
 # -> [URLs reached, pages shown in a browser, pages examined in both ways], of five runs
 _CRAWLEE = """
-import collections, json, random, sys
+import asyncio, collections, json, random, sys
 from crawlee import Request
-from crawlee.crawlers import DefaultRenderingTypePredictor
+from crawlee.crawlers._adaptive_playwright._rendering_type_predictor import DefaultRenderingTypePredictor
 web = json.load(sys.stdin)
-def play(seed):
+async def play(seed):
     random.seed(seed)
-    predictor = DefaultRenderingTypePredictor(detection_ratio=0.1)
+    async with DefaultRenderingTypePredictor(detection_ratio=0.1) as predictor:
+        return visit(predictor)
+def visit(predictor):
     queue, known, shown, examined = collections.deque(web["seeds"]), set(web["seeds"]), 0, 0
     while queue:
         url = queue.popleft()
@@ -274,7 +276,7 @@ def play(seed):
                 known.add(link)
                 queue.append(link)
     return [sorted(known), shown, examined]
-print(json.dumps([play(seed) for seed in range(5)]))
+print(json.dumps([asyncio.run(play(seed)) for seed in range(5)]))
 """
 
 

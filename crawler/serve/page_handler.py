@@ -19,7 +19,7 @@ from crawler.config import ServeConfig
 from crawler.consent.describing import header_text, in_plain
 from crawler.consent.use_rule import UseRule
 from crawler.pages.archive import Archive
-from crawler.pages.captures import record_key, unpack_record
+from crawler.pages.captures import record_key, static_form, unpack_record
 from crawler.records import Capture, Outcome, PageRecord, PageState
 from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
@@ -28,7 +28,7 @@ from crawler.serve.dates import dates_of
 from crawler.serve.http_error import HttpError
 from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
-from crawler.serve.representation import CopyForm, Rewriter, represent
+from crawler.serve.representation import CopyForm, Rewriter, represent, represent_view
 from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
 from crawler.serve.response_cache import CachedResponse, ResponseCache
 from crawler.serve.stored_copies import CopyReader
@@ -78,8 +78,8 @@ class PageHandler:
         if located.archive is None:
             return None
         form = client_headers.range_form if "Range" in conditions else client_headers.form
-        if asked.at is not None or asked.rewrite:
-            form = replace(form, at=asked.at, rewrite=asked.rewrite)
+        if asked.at is not None or asked.rewrite or asked.static:
+            form = replace(form, at=asked.at, rewrite=asked.rewrite, static=asked.static)
         shown = self._shown(located.archive, located, asked, form)
         self._check_allowed(asked.url)
         _, _, extra = self._of_now(shown, located, now)
@@ -103,12 +103,16 @@ class PageHandler:
             raise OwnedByOther(located.owner)
         if asked.door is Route.TIMEMAP:
             return self._timemap(archive, located, asked.url, client_headers.base)
+        if asked.door is Route.VIEW:
+            return self._view(archive, located, asked, client_headers)
         self._count(located, client_headers)
         if asked.door is Route.TIMEGATE:
             return self._timegate(archive, located, asked, client_headers)
         proxied = asked.door is Route.PROXY
         at = _accepted_instant(client_headers) if proxied else asked.at
-        form = replace(client_headers.form, at=at, rewrite=asked.rewrite, proxied=proxied)
+        form = replace(
+            client_headers.form, at=at, rewrite=asked.rewrite, static=asked.static, proxied=proxied
+        )
         shown = self._shown(archive, located, asked, form)
         self._check_allowed(asked.url)
         return self._copy(asked, client_headers.headers, now, shown, located)
@@ -217,12 +221,16 @@ class PageHandler:
         record, capture = self._chosen(archive, asked, located.fingerprint, form.at, proof)
         if capture is None:
             raise self._missing(asked, located, form.base)
+        if form.static:
+            capture = static_form(capture)
         copy = self.copies.open(archive, capture)
         ready = represent(copy, capture, form, held_max=self._config.held_bytes_max, rewriter=self._rewriter)
         path = memento.page_path(asked.url, capture.fetched_at, rewrite=form.rewrite)
         ready.head += f"Content-Location: {path}\r\n".encode()
         if form.at is None and record is not None:
             ready.head += b"X-Changed-At: %b\r\n" % dates_of(int(record.changed_at)).rfc3339
+            if record.shown is not None and record.shown.pictured:
+                ready.head += memento.view_line(form.base, asked.url)
         if consent := in_plain(archive.store, located.fingerprint, capture):
             ready.head += f"X-Consent: {header_text(consent)}\r\n".encode()
         if record is not None and record.outcome is Outcome.ROBOTS_DENIED:
@@ -230,6 +238,22 @@ class PageHandler:
         is_newest = form.at is None and record is not None and record.state is PageState.STORED
         tried_at = record.fetched_at if is_newest and record is not None else None
         return CachedResponse(name, proof, tried_at, capture.fetched_at, ready)
+
+    def _view(
+        self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
+    ) -> Reply:
+        """Return the picture that a browser took of a copy; it is withheld like the copy."""
+        proof = archive.store.get(record_key(located.fingerprint)) or b""
+        _, capture = self._chosen(archive, asked, located.fingerprint, asked.at, proof)
+        if capture is None:
+            raise self._missing(asked, located, client_headers.base)
+        self._check_allowed(asked.url)
+        picture = archive.view(capture)
+        if not picture:
+            why = "no browser took a picture of this copy (render.screenshot)"
+            raise HttpError(404, "no_picture", why, url=asked.url)
+        ready = represent_view(picture, capture)
+        return conditional(ready, client_headers.headers, b"", capture.fetched_at)
 
     def _timegate(
         self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders

@@ -54,7 +54,8 @@ class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
     """The form in which a client wants a copy: everything of its request that the answer depends on, except the URL.
 
     `base` is the scheme and authority by which it addressed this server, `taken` the content codings it can
-    decode, `at` the instant it asks for (None: now). `rewrite`: links lead to /page. `proxied`: the client
+    decode, `at` the instant it asks for (None: now). `rewrite`: links lead to /page. `static`: the server's answer,
+    also for a page that a browser showed. `proxied`: the client
     uses this server as a proxy, so Accept-Datetime chooses the copy.
     """
 
@@ -62,6 +63,7 @@ class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
     taken: frozenset[bytes]
     at: float | None = None
     rewrite: bool = False
+    static: bool = False
     proxied: bool = False
 
 
@@ -160,6 +162,21 @@ def represent(
             location,
         )
     )
+    return ready
+
+
+def represent_view(picture: bytes, capture: Capture) -> Representation:
+    """Return the representation of the picture that a browser took of a copy."""
+    etag, dates = f'"{capture.segment}-{capture.offset}-v"', dates_of(int(capture.fetched_at))
+    line = header_fields.head(200, "OK", ())
+    ready = Representation(
+        200, etag, dates.http, len(picture), lambda: iter((picture,)), len(picture), body=picture
+    )
+    of_body = b"Content-Type: image/png\r\n"
+    ready.fields_at, ready.lasting_at = len(line), len(line) + len(of_body)
+    ready.head = b"%b%bCache-Control: no-cache\r\nETag: %b\r\nLast-Modified: %b\r\nX-Crawled-At: %b\r\n%b%b" % (
+        line, of_body, etag.encode(), dates.field, dates.rfc3339, b"Accept-Ranges: bytes\r\n", _SANDBOX,
+    )  # fmt: skip
     return ready
 
 

@@ -171,7 +171,7 @@ class PageServer:
 
 
 _PLAIN_LINE = re.compile(rb"GET (/page\?[!\"$-~]{1,500}) HTTP/1\.1")
-_PAGES = (Route.PAGE, Route.PROXY, Route.TIMEGATE, Route.TIMEMAP)
+_PAGES = (Route.PAGE, Route.VIEW, Route.PROXY, Route.TIMEGATE, Route.TIMEMAP)
 _READS = (*_PAGES, Route.HEALTHZ, Route.READYZ)
 
 

@@ -117,7 +117,7 @@ class FetchTasks:
         # The flags that the user's requests for a page add to the flags of its link.
         self.flags_of: Callable[[FetchTask], int] | None = None
         self._requests = FetchRequests(
-            config, clock=clock, frontier=frontier, trusts=trusts, conditions=results.conditions, wake=wake
+            config, clock=clock, frontier=frontier, trusts=trusts, conditions=self._conditions, wake=wake
         )
         self._hops = HopRequests(
             config,
@@ -167,6 +167,15 @@ class FetchTasks:
             self._made_rendering = self._make_rendering()
         return self._made_rendering
 
+    def _is_due_in_browser(self, fetch_task: FetchTask) -> bool:
+        """Return whether a known page must be read although its answer may be the same, since a browser is to show it."""
+        rendering = self._rendering(fetch_task)
+        return rendering is not None and rendering.is_due(fetch_task)
+
+    def _conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
+        """Return the validators (ETag, Last-Modified) of the stored copy; "" if the answer must be read in any case."""
+        return ("", "") if self._is_due_in_browser(fetch_task) else self._results.conditions(fetch_task, now)
+
     def _make_rendering(self) -> "PageRendering":
         from crawler.process.fetching.page_rendering import PageRendering
 
@@ -176,7 +185,7 @@ class FetchTasks:
             in_scope=self._results.in_scope,
             subresources=self._subresources,
             step_aside=self._leave_network,
-            was_rendered=self._results.was_rendered,
+            known=self._results.known_record,
             store=self._store,
             renderer=self._make_renderer(
                 self._config, self._results.stored_answer, self._clock.now, self._unexpected
@@ -201,6 +210,15 @@ class FetchTasks:
         """Release the slot and the address of a fetch task that waits for a browser."""
         self._step_aside(fetch_task)
         self._frontier.hops.leave_address(fetch_task, self._clock.now())
+
+    def configure(self, config: Config) -> None:
+        """Apply a new configuration, of which only the pages that a browser shows may differ."""
+        self._config = config
+        self._requests.configure(config)
+        if self._made_rendering is not None:
+            self._made_rendering.configure(config)
+        elif renders(config):
+            self._made_rendering = self._make_rendering()
 
     async def start(self) -> None:
         """Open the connection pool and the resolver."""
@@ -428,7 +446,7 @@ class FetchTasks:
     async def _read(self, fetch_task: FetchTask, fetch: Fetch, stream: MapStream | None) -> Extracted | None:
         """Return the content extracted from an answer; None if it shows nothing new or cannot be read."""
         try:
-            if not self._results.shows_news(fetch_task, fetch):
+            if not self._results.shows_news(fetch_task, fetch) and not self._is_due_in_browser(fetch_task):
                 self._reader.drop(stream)
                 return None
             extracted = await self._reader.read(

@@ -122,7 +122,7 @@ class Worker:
         if isinstance(found, Extracted):
             return found
         if found is Judgement.EXCESSIVE:
-            return await self._beside(utf8, scan_utf8, utf8, encoding, page, config)
+            return await self._scan_off_loop(utf8, scan_utf8, utf8, encoding, page, config)
         apart()
         return await self.extract_apart(content, page)
 
@@ -193,9 +193,11 @@ class Worker:
                 self._waiting -= 1
         if found is not None:
             return found
-        return await self._beside(content, scan, content, page, self._config)
+        return await self._scan_off_loop(content, scan, content, page, self._config)
 
-    async def _beside(self, content: bytes, call: Callable[..., Extracted], *arguments: object) -> Extracted:
+    async def _scan_off_loop(
+        self, content: bytes, call: Callable[..., Extracted], *arguments: object
+    ) -> Extracted:
         """Return `call(content)`: call it at once, or in a thread if it could block the event loop.
 
         Threads take the interpreter lock from the loop, so only one runs at a time.

@@ -182,46 +182,14 @@ class PageFrame(msgspec.Struct, frozen=True, gc=False, order=True):
     html: bytes
 
 
-class Rendering(msgspec.Struct, gc=False):
-    """A page as a browser showed it (`render/README.md`).
+class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
+    """The facts about the rendering of a page that are stored.
 
-    `dom` is its DOM as HTML in UTF-8, b"" if no browser could show it. `frames` are those of its frames whose contents
-    belong to the page. `subresources` are the
-    answers that were fetched for it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
-    `missing` got no usable answer. `took` is in seconds. `broke` names the limit that ended
-    it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
-    of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
-    which its requests kept the page's own host busy. `added` means that it shows links or
-    text that the static answer lacks. `why` names the reason for the rendering
-    (`render/deciding.py`, or "always", "request"), `candidate` means that the answer looked
-    as if a browser built the rest, and `cpu` is the CPU time in seconds (`render/work_account.py`).
-    If no browser could show the page, `failures` counts the failed renderings of the page in a row, and `again_at` is the
-    instant from which `auto` tries again.
-    """
-
-    dom: bytes
-    subresources: "list[Fetch]" = []
-    requests: int = 0
-    cached: int = 0
-    missing: int = 0
-    took: float = 0.0
-    broke: str = ""
-    left_for: str = ""
-    view: bytes = b""
-    host_took: float = 0.0
-    added: bool = False
-    why: str = ""
-    candidate: bool = False
-    cpu: float = 0.0
-    failures: int = 0
-    again_at: float = 0.0
-    frames: list[PageFrame] = []
-
-
-class RenderingFacts(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The stored facts about the rendering of a page; the fields mean the same as in `Rendering`.
-
-    If the last renderings failed, the first seven fields still describe the rendering that is stored, if one is.
+    `why` names its reason (`render/deciding.py`, or "always", "request"). `took` and `cpu` are in seconds, `cpu`
+    as measured by `render/work_account.py`. Of its `requests`, `missing` got no usable answer. `broke` names the limit
+    that ended it, "" for none. `added` means that it shows links or text that the static answer lacks. If no browser
+    could show the page, `failures` counts the failed renderings in a row, and `again_at` is the instant from which
+    `auto` tries again; the other fields still describe the rendering that is stored, if one is.
     """
 
     why: str = ""
@@ -234,6 +202,35 @@ class RenderingFacts(msgspec.Struct, frozen=True, gc=False, array_like=True):
     failures: int = 0
     again_at: float = 0.0
     pictured: bool = False  # a picture of the page is stored
+
+
+class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
+    """A page as a browser showed it (`render/README.md`).
+
+    `dom` is its DOM as HTML in UTF-8, b"" if no browser could show it. `frames` are those of its frames whose contents
+    belong to the page. `subresources` are the
+    answers that were fetched for it; `cached` of its requests were answered from the cache of scripts and styles.
+    `left_for` is the URL to which its scripts tried to go. `view` is a PNG
+    of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
+    which its requests kept the page's own host busy. `candidate` means that the answer looked
+    as if a browser built the rest.
+    """
+
+    dom: bytes
+    subresources: "list[Fetch]" = []
+    cached: int = 0
+    left_for: str = ""
+    view: bytes = b""
+    host_took: float = 0.0
+    candidate: bool = False
+    frames: list[PageFrame] = []
+
+    def facts(self) -> RenderingFacts:
+        """Return what is stored of it."""
+        facts = RenderingFacts(*(getattr(self, name) for name in RenderingFacts.__struct_fields__))
+        facts.took, facts.cpu = round(self.took, 2), round(self.cpu, 2)
+        facts.pictured = bool(self.dom and self.view)
+        return facts
 
 
 CACHED = "cached"  # the answer of an earlier crawl was used again, and nothing was requested
@@ -314,8 +311,9 @@ class Fetch(msgspec.Struct, gc=False):
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (lower case), b"" if there is none."""
+        length = len(name)
         for field, value in self.headers:
-            if field.lower() == name:
+            if len(field) == length and field.lower() == name:
                 return value
         return b""
 

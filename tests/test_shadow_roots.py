@@ -7,12 +7,9 @@ from selectolax.lexbor import LexborHTMLParser
 
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
-from crawler.extract.link_scanner import COMPILED
 from crawler.extract.links import extract_page
-from crawler.extract.parser_child import read_here
+from crawler.extract.parser_child import Job, read, read_here
 from crawler.extract.repeated_links import links_with_repeats
-from crawler.extract.scan import scan_utf8
-from crawler.extract.scanned import scanned
 from crawler.pages.change_detection import visible_text
 from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
@@ -46,20 +43,16 @@ def test_text_that_only_looks_like_a_template_ends_no_template() -> None:
 
 @pytest.mark.parametrize("mode", [b"shadowrootmode=open", b"SHADOWROOTMODE = 'Closed'"])
 def test_each_way_to_read_links_finds_those_in_shadow_roots(mode: bytes) -> None:
-    """The scanner, which is the fastest way, leaves such pages to the parser, but not pages with other templates."""
     page, config = Context("http://a.org/", "utf-8", "me"), ExtractConfig()
     html = b"<a href=/1></a><template></template><template %b><a href=/2></a></template>" % mode
-    assert scanned(html, "utf-8", page, config) is None
     found = [
         read_here(html, "utf-8", page, config),
         extract_page(html, page, config),
-        scan_utf8(html, "utf-8", page, config),
+        read(Job(page, html), config),
     ]
     assert [each.hrefs for each in found if isinstance(each, Extracted)] == [["/1", "/2"]] * 3
     assert links_with_repeats(html, page, config) == ["/1", "/2"]
-    plain = html.replace(mode, b"title=open")
-    assert (scanned(plain, "utf-8", page, config) is not None) is COMPILED
-    assert extract_page(plain, page, config).hrefs == ["/1"]
+    assert extract_page(html.replace(mode, b"title=open"), page, config).hrefs == ["/1"]
 
 
 def test_a_page_without_shadow_roots_is_the_same_object() -> None:

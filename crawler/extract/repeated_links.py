@@ -11,7 +11,6 @@ from crawler.extract.collected import Context
 from crawler.extract.link_attributes import FOLLOWED
 from crawler.extract.links import prepare
 from crawler.extract.parser_guard import Judgement, judge
-from crawler.shadow_roots import open_shadow_roots
 
 TAGS = tuple(FOLLOWED)
 _SELECTOR = ",".join(f"{element}[{attribute}]" for element, attribute in FOLLOWED.items())
@@ -23,7 +22,7 @@ def links_with_repeats(content: bytes, page: Context, config: ExtractConfig) -> 
     if judge(utf8, config) is not Judgement.SAFE:
         return []
     found = []
-    for node in LexborHTMLParser(open_shadow_roots(utf8)).css(_SELECTOR):
+    for node in LexborHTMLParser(utf8).css(_SELECTOR):
         if raw_url := node.attrs.get(FOLLOWED[node.tag or ""]):
             found.append(raw_url)
     return found

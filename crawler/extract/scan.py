@@ -15,7 +15,6 @@ from crawler.extract.collected import Collected, Context, one_line
 from crawler.extract.decode import to_utf8
 from crawler.extract.link_attributes import FOLLOWED
 from crawler.records import Extracted
-from crawler.shadow_roots import open_shadow_roots
 
 SCAN_BYTES = 1 << 20  # bytes of a page scanned in this process
 
@@ -51,7 +50,7 @@ def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) 
     """Scan a whole page that is already UTF-8."""
     found = Collected(page)
     title = ""
-    for match in _TOKEN.finditer(open_shadow_roots(utf8)):
+    for match in _TOKEN.finditer(utf8):
         if match[1] is not None and not title and match[1].lower() == b"title":
             title = _title(match[0])
         elif match[2] is not None:

@@ -282,18 +282,7 @@ def _facts(fetch: Fetch, record: PageRecord, previous: PageRecord | None) -> Ren
         return known if record.rendered or (known is not None and known.failures) else None
     if not rendering.dom and record.rendered and known is not None:
         return msgspec.structs.replace(known, failures=rendering.failures, again_at=rendering.again_at)
-    return RenderingFacts(
-        rendering.why,
-        round(rendering.took, 2),
-        round(rendering.cpu, 2),
-        rendering.requests,
-        rendering.missing,
-        rendering.broke,
-        rendering.added,
-        rendering.failures,
-        rendering.again_at,
-        bool(rendering.dom and rendering.view),
-    )
+    return rendering.facts()
 
 
 def _is_weak(fetch: Fetch) -> bool:

@@ -223,7 +223,8 @@ class PageCache(Archive):
             capturing.new_record = previous is None
         if capturing.stored:
             self._choose_kind(capturing, previous)
-            capturing.new_capture = self._is_new(capturing.key)
+            # A URL without a record has no stored capture.
+            capturing.new_capture = self._is_new(capturing.key, look_up=not capturing.new_record)
         return capturing
 
     def answer_of(self, url: str) -> StoredPage | None:
@@ -241,9 +242,9 @@ class PageCache(Archive):
         """Return what distinguishes a request from a plain GET, as the archive records it; "" for a plain GET."""
         return query_of_request(fetch.request_head + self._builder.body_of(fetch))
 
-    def _is_new(self, key: bytes) -> bool:
-        """Return whether no capture of this URL at this time is stored or pending."""
-        if key in self._pending_captures or self.store.get(key) is not None:
+    def _is_new(self, key: bytes, *, look_up: bool) -> bool:
+        """Return whether no capture of this URL at this time is pending, nor, if `look_up`, stored."""
+        if key in self._pending_captures or (look_up and self.store.get(key) is not None):
             return False
         self._pending_captures.add(key)
         return True

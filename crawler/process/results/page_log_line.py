@@ -6,7 +6,7 @@ from crawler.clock import iso_time
 from crawler.frontier.outcome_policy import End
 from crawler.records import Extracted, Fetch, FetchTask, Rendering
 
-_NONE = Rendering(b"")
+_NONE = Rendering(dom=b"")
 _encode_json = msgspec.json.Encoder().encode
 
 

@@ -278,8 +278,8 @@ def test_rendered_pages_are_rebuilt_with_their_doms_and_the_facts_about_them(tmp
     joint = Joint(directory.path, **TREE)
     good = {"requests": 3, "missing": 1, "took": 0.25, "cpu": 0.5, "added": True}
     renderings = {
-        HOME: Rendering(b"<p>shown", why="request", view=b"PNG", **good),
-        OTHER: Rendering(b"", why="mark", broke="crash", failures=2, again_at=2_000_000.0),
+        HOME: Rendering(dom=b"<p>shown", why="request", view=b"PNG", **good),
+        OTHER: Rendering(dom=b"", why="mark", broke="crash", failures=2, again_at=2_000_000.0),
         "http://a.org/plain": None,
     }
     for n, (url, rendering) in enumerate(renderings.items()):

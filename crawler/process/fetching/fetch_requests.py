@@ -53,10 +53,6 @@ class FetchRequests:
         self._trusts, self._conditions, self._wake = trusts, conditions, wake
         self._overrides = Overrides(config.override)
 
-    def configure(self, config: Config) -> None:
-        """Build the next requests by this configuration."""
-        self._config, self._overrides = config, Overrides(config.override)
-
     def make(self, fetch_task: FetchTask, owner: object, *, robots: bool = False) -> FetchRequest:
         """Return the first request of a fetch task; `owner` is charged for the bytes of the answers."""
         config = self._config

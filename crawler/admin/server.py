@@ -31,7 +31,7 @@ from crawler.admin.status_source import Answers, StatusSource
 from crawler.config import Config
 from crawler.config.forms import http_origin
 from crawler.consent.summary import merged, total
-from crawler.crawl import safe_settings
+from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import CrawlerError, UsageError
 from crawler.pages.withdrawals import RuleFile
@@ -183,7 +183,7 @@ class AdminServer:
         owned = [each for each in answers if each.get("owner", each.get("process")) == each.get("process")]
         if not owned:
             raise _absent(f"{answers[0]['owner']}, which owns this URL,", answers)
-        return _json(owned[0])
+        return _json(owned[0] | {"page_server": self._config.serve.address})
 
     async def _show_history(self, fields: dict[str, str]) -> Reply:
         return _json(self._looking.history.plain())
@@ -263,11 +263,21 @@ class AdminServer:
         log.info("admin: %s", command)
         if command["command"] == actions.WITHDRAW:
             return _json({"done": actions.WITHDRAW, "answers": [await self._withdraw(command)]})
-        answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
+        settings, command = rendered_parts.separated(command, self._config.crawl.scope)
+        if settings:
+            await self._set(settings)
         if command["command"] == "set":
-            safe_settings.record(self._files_of, command["settings"])
+            answers = await self._set(command["settings"])
+        else:
+            answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
         await self._looking.sample()
         return _json({"done": command["command"], "answers": answers})
+
+    async def _set(self, settings: dict[str, str]) -> list[Any]:
+        """Change settings of all processes, and save them."""
+        answers = await self._source.ask({"command": "set", "settings": settings})
+        safe_settings.record(self._files_of, settings)
+        return answers
 
     async def _withdraw(self, command: dict[str, Any]) -> dict[str, Any]:
         """Carry out a withdrawal, an undo or a dry run; return the result as plain data."""

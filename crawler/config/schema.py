@@ -385,10 +385,11 @@ class RenderConfig(_Section, frozen=True):
     browser: str = ""  # a program; "" = the first one that is installed
     sandbox: bool = True
     chance: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.01
-    pages: Positive = 2
+    pages: Positive = 4
     wall_max: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(30)
     cpu_max: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(10)
     quiet: Seconds = Seconds(0.5)
+    post: bool = False
     requests_max: Positive = 200
     bytes_max: ByteCount = ByteCount(20 << 20)
     heap_bytes_max: ByteCount = ByteCount(64 << 20)

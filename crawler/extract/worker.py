@@ -20,13 +20,14 @@ import msgspec
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
 from crawler.extract.documents import Document
-from crawler.extract.links import prepare
+from crawler.extract.links import prepare_scan
 from crawler.extract.loop_share import LoopShare
 from crawler.extract.map_stream import STREAMS_MAX, MapPiece, MapStream
 from crawler.extract.parser_child import LENGTH, Job, limits_of, program, read_here, run
 from crawler.extract.parser_guard import Judgement
 from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
+from crawler.shadow_roots import open_shadow_roots
 
 # Wall time given to a page, as a multiple of its CPU time; other processes may use the machine, too.
 WALL_FACTOR = 10.0
@@ -117,12 +118,13 @@ class Worker:
             return await self.extract_apart(content, page)
         await self.share.mine()
         with self.share:
-            utf8, encoding = prepare(content, page)
+            utf8, encoding = prepare_scan(content, page)
             found = read_here(utf8, encoding, page, config)
         if isinstance(found, Extracted):
             return found
         if found is Judgement.EXCESSIVE:
-            return await self._beside(utf8, scan_utf8, utf8, encoding, page, config)
+            utf8 = open_shadow_roots(utf8)
+            return await self._scan_off_loop(utf8, scan_utf8, utf8, encoding, page, config)
         apart()
         return await self.extract_apart(content, page)
 
@@ -196,9 +198,11 @@ class Worker:
                 self._waiting -= 1
         if found is not None:
             return found
-        return await self._beside(content, scan, content, page, self._config)
+        return await self._scan_off_loop(content, scan, content, page, self._config)
 
-    async def _beside(self, content: bytes, call: Callable[..., Extracted], *arguments: object) -> Extracted:
+    async def _scan_off_loop(
+        self, content: bytes, call: Callable[..., Extracted], *arguments: object
+    ) -> Extracted:
         """Return `call(content)`: call it at once, or in a thread if it could block the event loop.
 
         Threads take the interpreter lock from the loop, so only one runs at a time.

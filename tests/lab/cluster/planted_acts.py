@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import msgspec
 
+from crawler.change_signals import Signalled
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts import politeness
 from crawler.frontier.hosts.budget import Budget
@@ -20,6 +21,7 @@ from crawler.pages.withdrawals import Withdrawals
 from crawler.process.committing import commit_loop
 from crawler.process.exchange.peer_exchange import PeerExchange
 from crawler.process.fetching import page_rendering
+from crawler.process.live_services import LiveServices
 from crawler.process.process import Process
 from crawler.process.results import link_policy
 from crawler.process.results.result_processor import ResultProcessor
@@ -178,6 +180,15 @@ def _signals_ignored() -> Patches:
     return [(SignalIntake, "_decide", lambda self, *arguments, **options: None)]
 
 
+def _notices_ignored() -> Patches:
+    """Bug: signals of the page server and of Python are answered, but never reach the commit queue."""
+
+    async def nothing(self: LiveServices, raw_urls: Any, source: str) -> Signalled:
+        return Signalled()
+
+    return [(LiveServices, "signal", nothing)]
+
+
 def _recovers_half() -> Patches:
     """Bug: `crawler recover` leaves out every second page of the archive."""
     owned = StoredLinks.owned_by
@@ -262,6 +273,11 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
         {"faults": ("signal",), **REFRESHING},
     ),
     "signals-ignored": ("a signal leads to a fetch", _signals_ignored, {"faults": ("signal",), **REFRESHING}),
+    "notices-ignored": (
+        "a notice of the page server leads to a fetch",
+        _notices_ignored,
+        {"faults": ("notice",), **REFRESHING},
+    ),
     "shown-links-ignored": (
         "links that a browser shows are followed",
         _links_shown_are_ignored,

@@ -69,7 +69,7 @@ function draw() {
     const values = history[name] || [];
     if (rare && !values.some((value) => value > 0)) continue;
     if (!figures.has(name)) figures.set(name, figure(name, title, unit));
-    const parts = figures.get(name), top = round(Math.max(1e-9, ...values));
+    const parts = figures.get(name), top = round(Math.max(format === count ? 2 : 1e-9, ...values));
     const points = values.map((value, k) => `${(1000 * (times[k] - first) / span).toFixed(1)},${(100 - 98 * value / top).toFixed(1)}`);
     parts.line.setAttribute("points", points.join(" "));
     parts.area.setAttribute("points", points.length ? `0,100 ${points.join(" ")} 1000,100` : "");

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 
 # blocked in the process and its children, to which a service manager may send it too
 REOPEN = signal.SIGUSR1
-AT_ONCE = 130  # exit code after a second signal
+AT_ONCE = 130  # exit code after a second signal, or a Ctrl-C where nothing has begun
 _came: list[int] = []
 _begun: list[bool] = []  # not empty once a crawl handles the signals itself
 
@@ -74,6 +74,39 @@ def deliver() -> None:
             signal.signal(number, signal.SIG_DFL)
     if _came:
         os.kill(os.getpid(), _came[0])
+
+
+def interrupted() -> int:
+    """Say that Ctrl-C has ended the program; return its exit code."""
+    if sys.stderr is not None:
+        os.write(2, b"crawler: interrupted\n")
+    return AT_ONCE
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Import modules so that Ctrl-C ends the program afterwards, with one line and without a traceback.
+
+    A module that is interrupted while it is imported may even crash. At a prompt, KeyboardInterrupt is raised as
+    usual. A handler that the user's program has installed is kept.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    came: list[bool] = []
+    holds = before is signal.default_int_handler
+    try:
+        if holds:
+            signal.signal(signal.SIGINT, lambda *_: came.append(True))
+    except ValueError:  # not the main thread, which receives all signals
+        holds = False
+    try:
+        yield
+    finally:
+        if holds:
+            signal.signal(signal.SIGINT, before)
+    if came and hasattr(sys, "ps1"):
+        raise KeyboardInterrupt
+    if came:
+        sys.exit(interrupted())
 
 
 @contextmanager

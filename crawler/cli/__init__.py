@@ -143,7 +143,7 @@ def _run(name: str, arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return 130
+        return early_signals.interrupted() if name in IN_ORDER else early_signals.AT_ONCE
     except OSError as error:
         if not disk_failed(error):
             raise

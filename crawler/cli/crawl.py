@@ -16,7 +16,7 @@ from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import SeedPlaces, inherited
-from crawler.crawl.restart import earlier, rename_to_numbered
+from crawler.crawl.restart import rename_to_numbered
 from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
@@ -38,11 +38,16 @@ def main(_command: str, argv: list[str]) -> int:
         raise UsageError(
             "--dry-run keeps nothing: it cannot be combined with --fresh, --cached, --login, --mirror or --report"
         )
-    fresh = args.fresh or args.cached
-    if fresh and (aside := rename_to_numbered(directory)) is not None and not args.quiet:
-        print(f"the existing crawl was moved to {aside}", file=sys.stderr)
+    aside = None
     if args.cached:
-        setattr(args, "crawl.answers_from", earlier(directory))
+        from crawler.export.cached_runs import start_cached
+
+        aside, answers_from = start_cached(directory)
+        setattr(args, "crawl.answers_from", answers_from)
+    elif args.fresh:
+        aside = rename_to_numbered(directory)
+    if aside is not None and not args.quiet:
+        print(f"the existing crawl was moved to {aside}", file=sys.stderr)
     layers = options.layers(args, directory)
     add_logins(args, layers)
     _add_parts(args, layers)

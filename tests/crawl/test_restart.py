@@ -1,4 +1,4 @@
-"""Test that an existing crawl is renamed to the first free number, unless a process has it open."""
+"""Test that an existing crawl is renamed to the next number, unless a process has it open."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from crawler.errors import DirectoryError
 from crawler.storage.files import Lock
 
 
-def test_each_crawl_is_renamed_to_the_first_free_number(tmp_path: Path) -> None:
+def test_each_crawl_is_renamed_to_the_next_number(tmp_path: Path) -> None:
     crawl = CrawlDirectory(tmp_path / "crawl")
     assert rename_to_numbered(crawl) is None, "there is no earlier crawl"
     for number in (1, 2, 3):
@@ -20,6 +20,9 @@ def test_each_crawl_is_renamed_to_the_first_free_number(tmp_path: Path) -> None:
         assert not crawl.path.exists()
         with Lock(tmp_path / f"crawl.{number}" / "p0" / "node.lock", "p0"):
             pass  # the lock was free, and is released again
+    (tmp_path / "crawl.1").rename(tmp_path / "kept")
+    crawl.create()
+    assert rename_to_numbered(crawl) == tmp_path / "crawl.4", "a lower number would make it look older than crawl.2"
 
 
 def test_earlier_crawls_are_listed_newest_first(tmp_path: Path) -> None:

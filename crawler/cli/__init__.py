@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
 def _main(argv: list[str], *, leaves: bool) -> int:
     """Run a command line; with `leaves`, exit the process here if the command ran an event loop."""
     collect_rarely()
-    gc.disable()  # until the command is imported: modules are no garbage, and looking at them takes a tenth of a start
+    gc.disable()  # until the command is imported: collections would take a tenth of a start and free nothing
     # OpenBLAS, which numpy loads, would start threads that burn CPU while idle; the crawler multiplies no matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = list(argv)

@@ -231,7 +231,7 @@ def test_the_scanner_is_used_only_if_compiled_and_for_links() -> None:
     ids=["root", "none", "left to the parser"],
 )
 def test_pages_with_shadow_roots(content: bytes) -> None:
-    """Whether the scanner or the parser reads a page, links in shadow roots count, others in templates do not."""
+    """Links in shadow roots count, other links in templates do not; the scanner and the parser agree."""
     expected = extract_page(content, PAGES[0], CONFIG)
     assert read_here(*prepare_scan(content, PAGES[0]), PAGES[0], CONFIG) == expected
     assert len(expected.hrefs) == content.count(b"href=/") - content.count(b"/no")

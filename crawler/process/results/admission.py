@@ -12,7 +12,7 @@ the commit queue, and the caches never get ahead of it. Long lists are admitted 
 `process/committing/counters.py` says how links are counted.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import compress
 
 import msgspec
@@ -116,11 +116,9 @@ class Admission:
         source: LinkSource = NO_PAGE,
     ) -> Counted:
         """Admit links as `links` does, portion by portion, with a pause after each."""
-        found = 0
-        for portion in portions(hrefs):
-            found += self.links(change, base, portion, link_context, encoding, source)
-            yield
-        return found
+        return _sum_of(
+            self.links(change, base, portion, link_context, encoding, source) for portion in portions(hrefs)
+        )
 
     def links(
         self,
@@ -158,13 +156,13 @@ class Admission:
 
         Each accepted link is counted again, because it was first counted as filtered by scope.
         """
-        found = 0
-        for portion in portions(hrefs):
+
+        def admit(portion: Sequence[str]) -> int:
             accepted = self._intake.filter_links(base, portion, encoding, link_context.flags)
             change.count("urls.links", len(accepted.urls))
-            found += self._queue(change, accepted, link_context, None)
-            yield
-        return found
+            return self._queue(change, accepted, link_context, None)
+
+        return _sum_of(map(admit, portions(hrefs)))
 
     def _queue(
         self, change: Change, accepted: Accepted, link_context: LinkContext, scores: Scores | None
@@ -294,6 +292,15 @@ class Admission:
             classes, news = self._ordering.own(fingerprints, self._ordering.scores_in(links))
             self._ordering.improve([classed(links[i], classes[i]) for i in news], change)
             change.links += [classed(links[i], classes[i]) for i in missed]
+
+
+def _sum_of(counts: Iterable[int]) -> Counted:
+    """Add up the counts of portions, with a pause after each portion."""
+    found = 0
+    for accepted in counts:
+        found += accepted
+        yield
+    return found
 
 
 def _links(

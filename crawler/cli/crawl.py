@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 import logging
 import shutil
 import sys
@@ -28,6 +29,7 @@ log = logging.getLogger("crawler")
 
 def main(_command: str, argv: list[str]) -> int:
     """Crawl; return 0 if done or stopped on request, 14 at a size limit, 15 at a time limit, 75 on a full disk."""
+    gc.disable()  # during the imports; `running.run` enables it
     args = _parse(argv)
     from crawler.cli import running  # imported here, so that `--help` is fast
 

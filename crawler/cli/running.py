@@ -76,6 +76,7 @@ def check_report(path: Path | None) -> None:
 def _run_one(
     config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None"
 ) -> dict[str, Any]:
+    gc.disable()  # during the imports
     import uvloop
 
     import crawler.api  # noqa: F401
@@ -83,6 +84,7 @@ def _run_one(
 
     parser = fork_parser()
     gc.freeze()  # imported modules are never collected, so the collector need not visit them
+    gc.enable()
     limit = config.crawl.shutdown_step_max
     try:
         return shutdown.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
@@ -104,6 +106,7 @@ def _supervise(config: Config, args: argparse.Namespace, seeds: Seeds) -> dict[s
         json_log=args.log_format == "json",
     )
     supervisor.fork()
+    gc.enable()
     return asyncio.run(_watch(supervisor, config, args))
 
 

@@ -8,7 +8,7 @@ from crawler.shadow_roots import open_shadow_roots
 
 
 def scanned(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted | None:
-    """Extract a page as `links.parse` does, in a fourth of the time; None if it must be parsed.
+    """Extract a page as `links.parse` does, in a fifth of the time; None if it must be parsed.
 
     Shadow roots are opened if the page has templates; most pages have none. The interpreted scanner would be slower than
     the parser. Rare attributes, and what `Context.needs_tree` lists, need a tree.

@@ -9,8 +9,6 @@ of the body is cut after 4,096 characters. For 12,007 random requests the result
 import base64
 import json
 from collections.abc import Iterable
-from email.parser import BytesParser
-from email.policy import HTTP
 from typing import Any
 from urllib.parse import unquote_plus, urlencode
 
@@ -112,6 +110,9 @@ def _as_text(value: Any) -> str:
 
 
 def _parts(content_type: str, body: bytes) -> Iterable[tuple[str, bytes]]:
+    from email.parser import BytesParser  # imported here, because few requests have such a body
+    from email.policy import HTTP
+
     head = b"Content-Type: " + content_type.encode("latin-1", "replace") + b"\r\n\r\n"
     message = BytesParser(policy=HTTP).parsebytes(head + body)
     if not message.is_multipart():

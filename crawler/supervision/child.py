@@ -95,6 +95,7 @@ def work(link: socket.socket) -> int:
     use_long_slices()
     parser = fork_parser()
     gc.freeze()
+    gc.enable()
     try:
         return shutdown.run(_work(link, parser), uvloop.new_event_loop, CLEAR_LIMIT)
     except CrawlerError as error:

@@ -718,6 +718,32 @@ def test_failed_robots_requests_are_logged_with_v(
     assert f"{fetch_task.url}: connect error 200: refused" in caplog.messages
 
 
+def test_requests_with_the_same_jar_share_its_cookies(run: Run) -> None:
+    jars = []
+    for name in ("shop", "shop", ""):
+        run.joint.add(f"{HOME}{len(jars)}", flags=LinkFlag.OWN_REQUEST)
+        run.fetch_tasks.request_options_of = lambda fetch_task, name=name: RequestOptions(
+            "GET", b"", jar=name
+        )  # type: ignore[misc]
+        fetch_task = run.joint.fetch_task()
+        while not fetch_task.flags & LinkFlag.OWN_REQUEST:
+            run.answer(fetch(fetch_task.url))
+            run.see_through(fetch_task)
+            fetch_task = run.joint.fetch_task()
+        run.answer(fetch(fetch_task.url))
+        run.see_through(fetch_task)
+        jars.append(run.canned.requests[-1].jar)
+    assert jars[0] is jars[1] is not None and jars[2] is None
+
+
+def test_a_browser_is_prepared_only_if_a_link_asks_for_it(run: Run) -> None:
+    fetch_task = run.joint.fetch_task()
+    assert run.fetch_tasks._rendering(fetch_task) is None
+    fetch_task.flags |= LinkFlag.RENDER
+    made = run.fetch_tasks._rendering(fetch_task)
+    assert made is not None and run.fetch_tasks._rendering(fetch_task) is made
+
+
 class Part:
     """The body of a large file, which notes how it was ended."""
 

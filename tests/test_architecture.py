@@ -154,6 +154,7 @@ SHELL_IMPORT_EXCEPTIONS = {
     "lab/cluster/curves.py": {"time"},  # the CPU time of a simulation
     "lab/commands/cache.py": {"time"},  # the CPU time of a simulation
     "lab/commands/histories.py": {"subprocess"},  # runs git
+    "storage/rotating_file.py": {"threading"},  # waits for the signal that reopens logs
     "storage/files.py": {"time"},  # waits for a lock that is held briefly
     "storage/snapshot.py": {"time"},  # waits until a manifest stops changing
 }

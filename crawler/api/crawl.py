@@ -43,6 +43,7 @@ from crawler.api.request import PRIORITY, Callback, Request
 from crawler.api.stored import stored_pages
 from crawler.clock import SystemClock
 from crawler.config import Config, convert
+from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
 from crawler.crawl.seeds import SeedFile, Seeds
@@ -502,6 +503,10 @@ class Crawl:
         if request.get("command") == "stop":
             self.stop("stopped")
             return {}
+        settings, request = rendered_parts.separated(request, self.config.crawl.scope)
+        if settings:
+            await self.command({"command": "set", "settings": settings})
+            safe_settings.record(self.directory, settings)
         steps = self.live.commands.steps(request)
         while True:
             try:

@@ -42,7 +42,7 @@ class VirtualRenderer:
 
     async def _ask(self, page: StaticPage, url: str, rendering: Rendering, *, shared: bool = False) -> Fetch:
         async def ask() -> Fetch:
-            fetch = await page.ask(url, "GET", ())
+            fetch = await page.ask(url, "GET", (), b"")
             if fetch.status:
                 rendering.subresources.append(fetch)
             return fetch

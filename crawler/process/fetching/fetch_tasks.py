@@ -55,7 +55,7 @@ Sink = Callable[[FetchTask, Fetch, Extracted | None], Awaitable[None]]
 Promise = Callable[[FetchTask, Fetch, Change], None]
 RequestOptionsOf = Callable[[FetchTask], RequestOptions]
 
-_OWN_REQUEST = LinkFlag.OWN_REQUEST
+_OWN_REQUEST, _SITEMAP = LinkFlag.OWN_REQUEST, LinkFlag.SITEMAP
 _REFRESH, _RENDER, _EXTERNAL = LinkFlag.REFRESH, LinkFlag.RENDER, LinkFlag.EXTERNAL
 # bytes and links above which an answer is heavy; one answer in a hundred is
 HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
@@ -63,6 +63,8 @@ HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
 HEAVY_ROBOTS = 64 << 10
 # bytes of a str in a list besides its characters; bytes of a dated pair
 _STRING_BYTES, _DATE_BYTES = (57, 150)
+# Large sitemaps whose links are in memory, between the end of their download and their commit: at most 13 MB each.
+MAPS_READ_MAX = 2
 
 
 class Network(NamedTuple):
@@ -115,7 +117,7 @@ class FetchTasks:
         # The flags that the user's requests for a page add to the flags of its link.
         self.flags_of: Callable[[FetchTask], int] | None = None
         self._requests = FetchRequests(
-            config, clock=clock, frontier=frontier, trusts=trusts, conditions=results.conditions, wake=wake
+            config, clock=clock, frontier=frontier, trusts=trusts, conditions=self._conditions, wake=wake
         )
         self._hops = HopRequests(
             config,
@@ -149,6 +151,8 @@ class FetchTasks:
         )
         # One digest thread at a time, because threads compete with the event loop for the processors.
         self._preparing = asyncio.Lock()
+        self._maps_read = asyncio.Semaphore(MAPS_READ_MAX)
+        self._maps_held: set[object] = set()  # the owners of sitemaps that are counted by the semaphore
         self.pages_ended = 0
         self.awaiting_commit = 0  # fetch tasks whose page goes to the sink once it is durable
         self.in_sink = 0  # fetch tasks whose page is durable and being handled by the sink
@@ -163,6 +167,15 @@ class FetchTasks:
             self._made_rendering = self._make_rendering()
         return self._made_rendering
 
+    def _is_due_in_browser(self, fetch_task: FetchTask) -> bool:
+        """Return whether a known page must be read although its answer may be the same, since a browser is to show it."""
+        rendering = self._rendering(fetch_task)
+        return rendering is not None and rendering.is_due(fetch_task)
+
+    def _conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
+        """Return the validators (ETag, Last-Modified) of the stored copy; "" if the answer must be read in any case."""
+        return ("", "") if self._is_due_in_browser(fetch_task) else self._results.conditions(fetch_task, now)
+
     def _make_rendering(self) -> "PageRendering":
         from crawler.process.fetching.page_rendering import PageRendering
 
@@ -172,7 +185,7 @@ class FetchTasks:
             in_scope=self._results.in_scope,
             subresources=self._subresources,
             step_aside=self._leave_network,
-            was_rendered=self._results.was_rendered,
+            known=self._results.known_record,
             store=self._store,
             renderer=self._make_renderer(
                 self._config, self._results.stored_answer, self._clock.now, self._unexpected
@@ -197,6 +210,15 @@ class FetchTasks:
         """Release the slot and the address of a fetch task that waits for a browser."""
         self._step_aside(fetch_task)
         self._frontier.hops.leave_address(fetch_task, self._clock.now())
+
+    def configure(self, config: Config) -> None:
+        """Apply a new configuration, of which only the pages that a browser shows may differ."""
+        self._config = config
+        self._requests.configure(config)
+        if self._made_rendering is not None:
+            self._made_rendering.configure(config)
+        elif renders(config):
+            self._made_rendering = self._make_rendering()
 
     async def start(self) -> None:
         """Open the connection pool and the resolver."""
@@ -293,7 +315,7 @@ class FetchTasks:
 
         def make() -> Making:
             change = yield from self._promised(fetch_task, fetch, extracted, now)
-            change.after.append(lambda: self._fetcher.let_go(owner))
+            change.after.append(lambda: self._let_go(owner))
             if self.sink is None:
                 change.after.append(lambda: _free(file, fetch))
             return change
@@ -357,6 +379,10 @@ class FetchTasks:
             if self.flags_of is not None:
                 fetch_task.flags |= self.flags_of(fetch_task)
             self._results.note_site(fetch)
+            if fetch.part is not None and fetch_task.flags & _SITEMAP:
+                self._step_aside(fetch_task)
+                await self._maps_read.acquire()
+                self._maps_held.add(owner)
             extracted = await self._read(fetch_task, fetch, stream)
             await self._site_files.fetch(fetch_task, request, fetch, extracted)
             if extracted is not None and (rendering := self._rendering(fetch_task)) is not None:
@@ -364,10 +390,18 @@ class FetchTasks:
         except BaseException:
             if request.file is not None:
                 request.file.end(resumed_later=True)
+            self._let_go(owner)
             raise
         if extracted is not None:
             self._fetcher.hold_more(owner, size_of(extracted))
         return fetch, extracted, request.file
+
+    def _let_go(self, owner: object) -> None:
+        """Release what a fetch task held: the bytes of its answer, and its place among the sitemaps being read."""
+        self._fetcher.let_go(owner)
+        if owner in self._maps_held:
+            self._maps_held.remove(owner)
+            self._maps_read.release()
 
     async def _answer(self, fetch_task: FetchTask, request: FetchRequest) -> tuple[Fetch, MapStream | None]:
         """Return the last answer to a page's request, and for a sitemap the stream that has read it."""
@@ -384,7 +418,7 @@ class FetchTasks:
         if file is not None and file.has_left():
             await asyncio.to_thread(file.reopen)
         stream = self._reader.follow(fetch_task)
-        request.listener = None if stream is None else stream.feed
+        request.listener = stream
         try:
             fetch = await self._hops.follow(fetch_task, request, self._hops.to_own_key)
             return await self._hops.resume(fetch_task, request, fetch), stream
@@ -412,7 +446,7 @@ class FetchTasks:
     async def _read(self, fetch_task: FetchTask, fetch: Fetch, stream: MapStream | None) -> Extracted | None:
         """Return the content extracted from an answer; None if it shows nothing new or cannot be read."""
         try:
-            if not self._results.shows_news(fetch_task, fetch):
+            if not self._results.shows_news(fetch_task, fetch) and not self._is_due_in_browser(fetch_task):
                 self._reader.drop(stream)
                 return None
             extracted = await self._reader.read(

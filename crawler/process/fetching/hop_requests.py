@@ -174,9 +174,7 @@ class HopRequests:
             )
         took = 0.0
         try:
-            hop = msgspec.structs.replace(
-                request, url=url, addresses=addresses, etag="", last_modified="", listener=None
-            )
+            hop = msgspec.structs.replace(request, url=url, addresses=addresses, etag="", last_modified="")
             self._requests.allow_secrets(hop, name)
             fetch = await self._fetcher.fetch(with_options(hop, options))
             took = fetch.took

@@ -13,7 +13,7 @@ the commit queue, and the caches never get ahead of it. Long lists are admitted 
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from itertools import compress, count
+from itertools import compress
 
 import msgspec
 import numpy as np
@@ -30,7 +30,6 @@ from crawler.storage.commit import Change, Making
 from crawler.urlfilter.link_filter import Accepted, LinkFilter
 from crawler.urlfilter.rule_names import SCOPE
 from crawler.urls.clock_cache import ClockCache
-from crawler.urls.fingerprint import cache_keys
 from crawler.urls.trace import TraceWriter
 
 _SEED = LinkFlag.SEED
@@ -57,7 +56,7 @@ class Seen:
 
     def misses(self, fingerprints: np.ndarray) -> list[int]:
         """Return the positions of fingerprints, uint64 (n,), that neither the cache nor the DUE has."""
-        missed = list(compress(count(), self._cache.add_many(cache_keys(fingerprints))))
+        missed: list[int] = self._cache.missing(fingerprints)
         return list(compress(missed, self._due.admit(fingerprints[missed]).tolist())) if missed else missed
 
 
@@ -80,7 +79,8 @@ class Owners:
 
     def unsent(self, fingerprints: np.ndarray) -> list[int]:
         """Return the positions of fingerprints that were not sent recently, and mark them as sent."""
-        return list(compress(count(), self._sent.add_many(cache_keys(fingerprints))))
+        missed: list[int] = self._sent.missing(fingerprints)
+        return missed
 
 
 class Admission:

@@ -111,7 +111,8 @@ class ResultProcessor:
         if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
             return "", ""
         # An unchanged static answer would say nothing about the rendered page.
-        if self.was_rendered(fetch_task):
+        known = self.known_record(fetch_task)
+        if known is not None and known.rendered:
             return "", ""
         if fetch_task.flags & _KNOWN and self._lacks_receipt(fetch_task):
             return "", ""
@@ -122,12 +123,12 @@ class ResultProcessor:
             return "", ""
         return self._refresh.outcomes.conditions(fetch_task, now)
 
-    def was_rendered(self, fetch_task: FetchTask) -> bool:
-        """Return whether the stored copy of a page that is fetched again is what a browser showed."""
+    def known_record(self, fetch_task: FetchTask) -> PageRecord | None:
+        """Return the record of a stored page that is fetched again; None if the page is new or has no copy."""
         if not fetch_task.flags & _KNOWN:
-            return False
+            return None
         record = self._pages.record(fetch_task.fingerprint)
-        return record is not None and record.state is PageState.STORED and record.rendered
+        return record if record is not None and record.state is PageState.STORED else None
 
     def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
         """Return whether the known page was stored without a receipt; then its meta elements must be read once."""
@@ -217,6 +218,7 @@ class ResultProcessor:
         counters.count_kept(change, capturing)
         if fetch.rendering is not None:
             self._keep_rendering(change, fetch.rendering, now)
+        change.count("rendered.held_back", fetch.held_back)
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
             if self._hear and extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:
@@ -229,7 +231,7 @@ class ResultProcessor:
         if decision.end is End.DONE and not (fetch_task.flags & _KNOWN and capturing.unchanged):
             yield from self._follow(change, capturing, extracted)
         if fetch_task.flags & _KNOWN:
-            counters.count_refresh(change, fetch, decision.end, unchanged=capturing.unchanged)
+            counters.count_refresh(change, capturing, decision.end)
             change.count("urls.done", bool(fetch_task.flags & _AGAIN and decision.end is End.DONE))
         else:
             counters.count_page(change, fetch, decision.end)
@@ -269,7 +271,10 @@ class ResultProcessor:
         fetch_task, record = capturing.fetch_task, capturing.record
         if fetch_task.flags & _REFRESH:
             result = result_of(
-                capturing.fetch.outcome, unchanged=capturing.unchanged, stored=not record.noarchive
+                capturing.fetch.outcome,
+                unchanged=capturing.unchanged,
+                new_form=capturing.new_form,
+                stored=not record.noarchive,
             )
             self._refresh.outcomes.record_refresh(
                 fetch_task, result, before, record, decision.until, min(capturing.instant, now), change

@@ -87,4 +87,6 @@ def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int
             f"crawl.concurrency: at most {concurrency_max}, its value at the start, while the crawl runs"
         )
     refresh = replace(config.refresh, share=made.refresh.share)
-    return replace(config, politeness=made.politeness, crawl=made.crawl, refresh=refresh)
+    return replace(
+        config, politeness=made.politeness, crawl=made.crawl, refresh=refresh, override=made.override
+    )

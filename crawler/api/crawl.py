@@ -35,7 +35,8 @@ from crawler.admin.withdrawal import TakeDown, Withdrawn, conduct
 from crawler.api.delivery import Delivery, Errors
 from crawler.api.follow_rules import FollowRules
 from crawler.api.hooks import Hooks, guarded_extractor, guarded_filter
-from crawler.api.items import Items, open_items
+from crawler.api.item_formats import open_items
+from crawler.api.items import Items
 from crawler.api.options import CrawlOptions, Settings, completed, configure, takes_options
 from crawler.api.page import Page
 from crawler.api.page_queue import PageQueue

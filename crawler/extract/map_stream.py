@@ -94,7 +94,7 @@ class MapStream:
         self.restart()
 
     def restart(self) -> None:
-        """Begin another answer; its bytes replace all earlier ones."""
+        """Begin another answer; its bytes replace those fed before."""
         self.nbytes = 0
         self._waiting.clear()
         self._is_stale = self.sent > 0  # the child has bytes of an earlier answer

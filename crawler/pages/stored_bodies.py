@@ -21,7 +21,6 @@ from isal import igzip_lib, isal_zlib
 
 from crawler.errors import DamageError
 from crawler.pages import reading, segments
-from crawler.pages.archive import Archive
 from crawler.pages.captures import shown_fields
 from crawler.records import Capture, Fetch
 
@@ -53,24 +52,10 @@ class Copy(msgspec.Struct):
         return codings_of(self.headers)
 
 
-def open_copy(archive: Archive, capture: Capture) -> Copy:
-    """Open the answer of a capture, or the DOM that a browser showed instead.
-
-    For a revisit, the payload comes from the answer that it repeats; for a 304, the head too.
-
-    Raises:
-        DamageError: the bytes are missing, or are not a record.
-    """
-    original = None
-    if capture.refers_to and not capture.dom_length:
-        original = archive.capture_at(capture.refers_to)
-        if original is None:
-            raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
-    return open_capture(archive.folder, capture, original)
-
-
 def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Copy:
-    """Open a capture as `open_copy` does, without a store; `original` is the response that a revisit repeats.
+    """Open the answer of a capture, or the DOM that a browser showed instead; needs no store.
+
+    `original` is the response that a revisit repeats: the payload comes from it; for a 304, the head too.
 
     Raises:
         DamageError: the bytes are missing, or are not a record.

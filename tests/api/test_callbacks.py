@@ -353,7 +353,7 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
 
 
 def test_items_are_appended_after_a_torn_row_is_removed(tmp_path: Path) -> None:
-    from crawler.api.items import open_items
+    from crawler.api.item_formats import open_items
 
     for name, torn in (("a.jsonl", b'{"a"'), ("a.csv", b"3,")):
         for n in range(2):

@@ -368,6 +368,23 @@ def test_an_answer_whose_records_cannot_be_built_is_stored_without_body(
     assert page is not None and page.payload == b"body"
     assert not [*site.cache.check()]
     assert site.cache.write([]) == 0
+    again = site.decide(fetch(f"{URL}4", b"again", headers=headers, request_head=asked), 4)
+    assert site.cache.write([again]) == 1, "the number of answers stored without their body"
+
+
+def test_digests_made_ahead_are_those_of_the_capture(tmp_path: Path) -> None:
+    site, answer = Site(tmp_path), fetch(body=b"large")
+    site.cache.digest_ahead(answer)
+    assert answer.payload_digest == hashlib.sha1(b"large").digest()
+    assert site.decide(answer, 1).payload_digest == answer.payload_digest
+
+
+def test_stored_answers_are_found_by_url_only_with_fingerprints(tmp_path: Path) -> None:
+    assert Site(tmp_path / "without").cache.answer_of(URL) is None
+    site = Site(tmp_path / "with", fingerprint=lambda url: 1)
+    site.visit(fetch(URL, b"answer"), 1)
+    found = site.cache.answer_of(URL)
+    assert found is not None and found.payload == b"answer"
 
 
 def test_new_keys_are_reported_to_the_counters(tmp_path: Path) -> None:

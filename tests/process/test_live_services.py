@@ -23,7 +23,9 @@ from crawler.process.services.request_counts import COUNTS_INTERVAL
 from crawler.process.services.urgent_fetches import KEY_FILE_WAIT
 from crawler.records import FetchTask, Outcome, TaskKind
 from crawler.serve.http_error import HttpError
-from crawler.serve.indexnow import KEY_AGE_MAX, REFUSED_AGE_MAX
+from crawler.serve.indexnow import KEY_AGE_MAX, REFUSED_AGE_MAX, KeyUnreadError
+from crawler.serve.subscriber import Subscriber
+from crawler.serve.websub import Subscriptions
 from crawler.storage.commit import Change
 from crawler.storage.keys import ASKED, TODO
 from crawler.storage.kv import scan_prefix, seal, unseal
@@ -53,6 +55,7 @@ class Shown:
             commits=SimpleNamespace(observe=None),
             last_changes=[],
             configure=self.configured.append,
+            ask=None,
         )
         self.live = LiveServices(cast(Any, self.process))
 
@@ -236,6 +239,11 @@ def test_counts_of_requests_outlast_the_run(shown: Shown) -> None:
     assert [again.live.counts.demand.count(each, now) for each in (one, two)] == pytest.approx([2.0, 1.0])
 
 
+def test_requests_of_the_page_server_are_counted(shown: Shown) -> None:
+    shown.live.crawl.note_request(7)
+    assert shown.live.counts.demand.count(7, shown.joint.clock.now()) == pytest.approx(1.0)
+
+
 def test_a_count_that_has_faded_is_forgotten(shown: Shown) -> None:
     key = ASKED + (7).to_bytes(8, "big")
     change = shown.live.counts._stored({7: 1.0}, 5.0)
@@ -318,6 +326,13 @@ def test_a_key_file_that_is_missing_or_never_arrives_counts_as_none(
     assert found is None and naps == int(KEY_FILE_WAIT) == 600
 
 
+def test_no_key_file_is_awaited_once_the_crawl_stops(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The notice must stay undecided, because a missing key file would refute it."""
+    shown.process.stopped_by = "signal"
+    with pytest.raises(KeyUnreadError):
+        key_file(shown, monkeypatch, HOME + "key.txt")
+
+
 def test_a_key_file_of_long_ago_or_of_an_error_does_not_count(
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,6 +380,11 @@ def test_the_status_has_the_sections_of_a_running_process(shown: Shown) -> None:
     assert status["run"] == {"fetched": 1} and status["serve"] == {}
     assert set(status["timings"]) == {"commit", "flush"}
     assert status["waited"] == shown.joint.stages.frontier.views.why_slow(shown.joint.clock.now())
+
+
+def test_the_status_counts_only_the_pages_of_this_run(shown: Shown) -> None:
+    shown.joint.stages.counters_before["pages.fetched"] = 1
+    assert Shown(shown.joint).ask("status")["run"] == {"fetched": 0}
 
 
 def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:
@@ -520,6 +540,39 @@ def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[
         await shown.live.close()
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("me", ["p0", "p1"])
+def test_each_topic_has_one_subscriber(
+    open_joint: Callable[..., Joint], monkeypatch: pytest.MonkeyPatch, me: str
+) -> None:
+    """Only the process that owns a topic subscribes to it; the subscriber runs as long as the services."""
+    serve = {
+        "address": "127.0.0.1:0",
+        "websub": ["http://a.org/feed http://hub.example/"],
+        "public_url": "http://me.example",
+    }
+    shown = Shown(open_joint(names=("p0", "p1"), me=me, serve=serve))
+    topics = [(f"http://{letter}.org/feed", "http://hub.example/") for letter in "abcdefgh"]
+    wanted: list[list[tuple[str, str]]] = []
+    ran: list[bool] = []
+
+    async def run(subscriber: Subscriber) -> None:
+        ran.append(True)
+
+    monkeypatch.setattr("crawler.serve.subscriber.read_topics", lambda file, public_url: topics)
+    monkeypatch.setattr(Subscriptions, "want", lambda self, pairs: wanted.append(pairs))
+    monkeypatch.setattr(Subscriber, "run", run)
+
+    async def play() -> None:
+        await shown.live.start()
+        await asyncio.sleep(0)
+        await shown.live.close()
+
+    asyncio.run(play())
+    owner = shown.joint.stages.topology.partition.owner
+    assert wanted == [[pair for pair in topics if owner(shown.fingerprint(pair[0])) == me]] and ran == [True]
+    assert 0 < len(wanted[0]) < len(topics)
 
 
 def test_requests_determine_the_importance_of_known_pages(open_joint: Callable[..., Joint]) -> None:

@@ -16,7 +16,7 @@ from crawler.frontier.hosts.table import NO_ORDER, NOWHERE
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.pauses import Pauses
 from crawler.frontier.refetches import Refetches
-from crawler.frontier.share import Side
+from crawler.frontier.share import Side, UsualImportance
 from crawler.frontier.views import Waited
 from crawler.orders.classes import score_of
 from crawler.orders.order import BREADTH_FIRST
@@ -54,6 +54,7 @@ class Claims:
         self._order = order
         self._patience = patience
         self.waited = Waited()
+        self._usual = UsualImportance()
         self.taken_at = 0.0
 
     def claim_next(self, now: float) -> FetchTask | None:
@@ -93,7 +94,7 @@ class Claims:
         refresh = self._refetches.next_wakeup(now) <= now
         fetch_task, new, known = None, 0.0, 0.0
         if share.auto and discovery and refresh:
-            new, known = self._refetches.worths(self.best_waiting(now), now)
+            new, known = self._refetches.worths(self._usual.relative(self.best_waiting(now)), now)
         if share.first(discovery=discovery, refresh=refresh, new=new, known=known) is Side.REFRESH:
             fetch_task = turns.of_known_page(now) or turns.of_front(now)
         elif discovery:
@@ -101,6 +102,8 @@ class Claims:
         if fetch_task is not None and fetch_task.kind is TaskKind.PAGE:
             side = Side.REFRESH if fetch_task.flags & _REFRESH else Side.DISCOVERY
             share.spend(side, contended=discovery and refresh)
+            if side is Side.DISCOVERY:
+                self._usual.note(self.importance_at(fetch_task.order))
         return fetch_task
 
     def next_wakeup(self, now: float) -> float | None:

@@ -16,6 +16,30 @@ LEAST = 0.05
 _MEMORY = 64.0  # number of contended fetches over which the actual share is averaged
 
 
+class UsualImportance:
+    """The mean importance of the new URLs fetched so far, by which the importance of the next one is divided.
+
+    The importances of known pages do not fall with depth, so that of a new URL counts relative to its like: at the
+    depth where most pages are, a new page is worth as much as a known one. One URL of importance 1 is counted in
+    advance. Therefore, far below all others, an endless frontier stays worth little, even after a restart.
+    """
+
+    def __init__(self) -> None:
+        self._mean, self._count = 1.0, 1
+
+    def note(self, importance: float) -> None:
+        """Count a new URL that is fetched."""
+        self._count += 1
+        self._mean += (importance - self._mean) / self._count
+
+    def relative(self, importance: float) -> float:
+        """Return the importance as a multiple of the mean."""
+        return importance / self._mean
+
+    def __repr__(self) -> str:
+        return f"UsualImportance({self._mean:.3g})"
+
+
 class Side(Enum):
     DISCOVERY = "discovery"
     REFRESH = "refresh"

@@ -48,7 +48,7 @@ class Opic:
 
     adds = True
     base = score_of(NEUTRAL)
-    floor = COUNTED * base
+    counts_from = COUNTED * base
 
     def __init__(self, config: OrderConfig) -> None:
         pass

@@ -5,7 +5,7 @@ Fixed shares are tested in `refresh/test_rate_balancing.py` and `test_machine.py
 
 import pytest
 
-from crawler.frontier.share import LEAST, Share, Side
+from crawler.frontier.share import LEAST, Share, Side, UsualImportance
 
 
 def test_the_more_valuable_side_goes_first_and_neither_starves() -> None:
@@ -22,3 +22,22 @@ def test_the_more_valuable_side_goes_first_and_neither_starves() -> None:
     assert share.first(discovery=True, refresh=False, new=0.0, known=1.0) is Side.DISCOVERY
     share.set(0.25)
     assert not share.auto and share.refresh == 0.25
+
+
+def test_a_new_url_at_the_usual_depth_counts_as_one_page() -> None:
+    """Every page is at depth 2, where `depth_decay` leaves a quarter of the importance."""
+    usual = UsualImportance()
+    assert usual.relative(0.25) == 0.25
+    for _ in range(100):
+        usual.note(0.25)
+    assert usual.relative(0.25) == pytest.approx(1.0, abs=0.05)
+    assert usual.relative(0.125) == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("deep", [0, 40])
+def test_an_endless_frontier_is_worth_less_the_deeper_it_is(deep: int) -> None:
+    """Each page shows one page at the next depth; `deep` is the depth at which the process was restarted."""
+    usual = UsualImportance()
+    for depth in range(deep, deep + 50):
+        usual.note(0.5**depth)
+    assert usual.relative(0.5 ** (deep + 50)) < 1e-10

@@ -42,9 +42,9 @@ def test_with_news_0_nothing_is_news_and_another_url_takes_over_an_entry() -> No
     assert worths.add(one, np.array([0.25]))[0] == pytest.approx(0.25)
 
 
-def test_sums_below_the_floor_are_equal_and_not_news() -> None:
-    """Up to the floor, links add to the sum unseen; the link that lifts the sum above the floor is news."""
-    worths = LinkScores(16, adds=True, base=2.0**-16, news=2, floor=1.5 * 2.0**-16)
+def test_sums_below_the_least_counted_are_equal_and_not_news() -> None:
+    """Links add to the sum, but show only once it exceeds `counts_from`; then they may be news."""
+    worths = LinkScores(16, adds=True, base=2.0**-16, news=2, counts_from=1.5 * 2.0**-16)
     url, given = np.array([7], np.uint64), np.array([0.2 * 2.0**-16])
     seen = [worths.add(url, given) for _ in range(6)]
     assert [float(worth[0]) * 2.0**16 for worth, _, _ in seen] == pytest.approx(

@@ -4,7 +4,7 @@ The hub that shows a URL first is credited when the URL becomes a page (`Schedul
 the page under the kind of the hub. The page's own process counts the delay from its publication to its copy, if the
 publication date is known, in a histogram whose bins grow by a factor of 1.2. The publication date is the first available
 of: the date given by the sitemap or feed that showed the URL (`births.py`), the page's Last-Modified.
-A page older than `NEWS_AGE_MAX` is not counted as new. All counts start at 0 with the process.
+A page older than `NEWS_AGE_MAX` is not counted as new. All counts start at 0 when the process opens its store.
 """
 
 import math
@@ -23,16 +23,15 @@ _SITEMAP, _FEED = LinkFlag.SITEMAP, LinkFlag.FEED
 
 
 class News:
-    """Collects credits; all instants are on the crawl's clock."""
+    """Collects credits from the instant `since` on; all instants are on the crawl's clock."""
 
-    def __init__(self, since: float = 0.0) -> None:
-        self._since = since
+    def __init__(self) -> None:
+        self.since = math.inf
         self._delays = np.zeros(_BINS, np.int64)
         self.by_kind: Counter[str] = Counter()
 
-    def found(self, kind: str, now: float) -> None:
+    def found(self, kind: str) -> None:
         """Count a page credited to a hub of this kind."""
-        self._since = self._since or now
         self.by_kind[kind] += 1
 
     def copied(self, born: float | None, record: PageRecord, now: float) -> None:
@@ -53,7 +52,7 @@ class News:
     def view(self, now: float) -> dict[str, Any]:
         """Return the status section: pages found, per day and by kind of hub, and the delays of dated pages."""
         found = self.by_kind.total()
-        days = (now - self._since) / 86_400.0 if self._since else 0.0
+        days = (now - self.since) / 86_400.0
         return {
             "found": found,
             "per_day": round(found / days, 2) if days > 0.0 else None,

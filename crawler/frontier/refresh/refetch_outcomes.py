@@ -193,7 +193,7 @@ class RefetchOutcomes:
         hub, page = self._record(fingerprint), self._schedule.find(fingerprint)
         if hub is None or page < 0:
             return False
-        self._news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES), now)
+        self._news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES))
         self._schedule.credit_hub(page, 1.0, self._clock.at(now))
         state.stage(self._schedule, page, batch)
         return True

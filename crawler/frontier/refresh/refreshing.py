@@ -137,6 +137,7 @@ class Refresh:
         Raises:
             DamageError: a record is damaged.
         """
+        self.news.since = now
         self.lead = state.load(self.schedule, store, self._clock.at(now)).lead
         self.portion.balance.tilt = state.stored_tilt(store)
         self.expectation.recalibration = state.stored_recalibration(store)

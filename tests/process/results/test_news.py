@@ -69,7 +69,8 @@ def why(stages: Stages, url: str) -> dict[str, Any]:
 
 
 def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
-    """The credit appears in `why` and in the status."""
+    """The credit appears in `why` and in the status; pages per day are counted since the process was opened."""
+    opened = on.clock.now()
     crawl(on, HUB, OTHER)
     assert why(on.stages, HUB) == {} and news(on)["found"] == 0
     show(on, ARTICLE)
@@ -77,6 +78,7 @@ def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
     assert why(on.stages, HUB)["pages_per_day"] > 0.0
     assert why(on.stages, OTHER) == {} == why(on.stages, ARTICLE)
     assert news(on) | {"found": 1, "by_kind": {"page": 1}, "hubs": 1} == news(on)
+    assert news(on)["per_day"] == pytest.approx(DAY / (on.clock.now() - opened), abs=0.01)
 
 
 def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:

@@ -160,7 +160,7 @@ class Worker:
         return True
 
     async def read_stream(self, stream: MapStream, content: Iterable[bytes], document: Document) -> Extracted:
-        """Read the map that `stream` was fed; `content` are its pieces once more. Return an empty result on failure."""
+        """Read the map that `stream` was fed; `content` is the same in pieces. Return an empty result on failure."""
         try:
             async with self._turn:
                 found = await self._ask(lambda child: self._finish(child, stream, content, document))

@@ -12,8 +12,13 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import warm_start
+
 settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("crawler")
+
+if not os.environ.get("CRAWLER_TEST_COLD"):
+    warm_start.install()
 
 # Crawls that tests start on the command line open no dashboard, because all would use the same default port.
 os.environ.setdefault("CRAWLER_ADMIN__ADDRESS", "off")

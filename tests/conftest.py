@@ -13,11 +13,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import warm_start
+
 # The assertions of helper modules, such as `tests/faults/around.py`, also show their values when they fail.
 pytest.register_assert_rewrite(*(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir()))
 
 settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("crawler")
+
+if not os.environ.get("CRAWLER_TEST_COLD"):
+    warm_start.install()
 
 # Crawls that tests start on the command line open no dashboard, because all would use the same default port.
 os.environ.setdefault("CRAWLER_ADMIN__ADDRESS", "off")

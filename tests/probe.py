@@ -1,0 +1,47 @@
+"""A program that prints what it was given, as JSON, and then ends in a given way; for `test_warm_start.py`.
+
+python -m tests.probe exit CODE | raise | interrupt | kill
+"""
+
+import json
+import os
+import signal
+import sys
+
+
+def given() -> dict[str, object]:
+    """Return what a program can find out about its start."""
+    return {
+        "argv": sys.argv,
+        "words": sys.orig_argv[1:],
+        "name": __name__,
+        "path": sys.path,
+        "folder": os.getcwd(),
+        "environ": dict(os.environ),
+        "parent": os.getppid(),
+        "leads": [os.getpgid(0) == os.getpid(), os.getsid(0) == os.getpid()],
+        "umask": os.umask(0o022),
+        "ignored": [number for number in range(1, 32) if signal.getsignal(number) is signal.SIG_IGN],
+        "files": sorted(
+            int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")
+        ),
+        "streams": [
+            [each.encoding, each.errors, each.line_buffering, each.isatty()]
+            for each in (sys.stdin, sys.stdout, sys.stderr)
+        ],
+        "input": sys.stdin.read(),
+        "flags": str(sys.flags),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps({**given(), "warm": "crawler.process.process" in sys.modules}), flush=True)
+    match sys.argv[1:]:
+        case ["exit", code]:
+            sys.exit(int(code))
+        case ["raise"]:
+            raise ValueError("planted")
+        case ["interrupt"]:
+            os.kill(os.getpid(), signal.SIGINT)
+        case ["kill"]:
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,263 @@
+"""Starts the Python programs of the tests quickly, by forks of a process that has already imported the crawler.
+
+`install` replaces the last step of `subprocess`, so that tests start programs as always. A program runs warm if it is
+`python -m MODULE` of this repository, and nothing that Python reads before it runs MODULE differs from what the server
+read. Every other program is started as usual. A warm program is a real child of the test's process, with its own
+process id, arguments, environment, folder, files and signals; only the modules of the crawler are already imported,
+which saves most of the .4 CPU s of a start.
+
+    test's process          server (`python -m tests.warm_start FD`)
+    request, files    ─►    forks a helper, which forks the program and ends
+    process id        ◄─    the kernel gives the program to the test's process, which is its nearest subreaper
+"""
+
+import atexit
+import ctypes
+import gc
+import importlib
+import io
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+# Imported by the server: what crawls and the most frequent commands import. None of them may start a thread.
+MODULES = (
+    "encodings.ascii", "encodings.cp1252", "encodings.idna", "encodings.utf_8_sig", "uvloop",
+    "crawler.admin.server", "crawler.api", "crawler.cli.change", "crawler.cli.check", "crawler.cli.crawl",
+    "crawler.cli.export", "crawler.cli.inspect", "crawler.cli.refresh", "crawler.cli.reshard", "crawler.cli.running",
+    "crawler.cli.serve", "crawler.cli.summary", "crawler.process.process", "crawler.serve.server",
+    "crawler.supervision.child", "crawler.supervision.supervisor", "tests.faults.harness",
+)  # fmt: skip
+_COLD = (__name__, "tests.faults.early")  # the latter sends itself a signal while it imports the crawler
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_REQUEST_BYTES_MAX = 1 << 20
+_FILES_MAX = 64
+_INHERITED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+)  # a program inherits that they are ignored
+_HIGH = 512  # received files are moved above this number, out of the way of those that the program expects
+
+_lock = threading.Lock()
+_servers: list[tuple[socket.socket, "subprocess.Popen[bytes]"]] = []  # at most one, started when first needed
+_cold: Callable[..., int] = subprocess._fork_exec  # type: ignore[attr-defined]
+
+
+def install() -> None:
+    """Let `subprocess` start programs warm from now on. Linux only; elsewhere no effect."""
+    if sys.platform == "linux":
+        subprocess._fork_exec = _start  # type: ignore[attr-defined]
+
+
+def _start(*arguments: Any) -> int:
+    """Start a program, with the arguments of `_posixsubprocess.fork_exec`; return its process id."""
+    (
+        words, _, close_files, kept, folder, environ, stdin, _, _, stdout, _, stderr, _, told,
+        restore_signals, new_session, group, gid, gids, uid, umask, prepare, *_,
+    ) = arguments  # fmt: skip
+    plain = close_files and restore_signals and group < 0 and umask < 0 and prepare is None
+    plain = plain and gid is None and gids is None and uid is None
+    words = [os.fsdecode(word) for word in words]
+    variables = dict(os.environ) if environ is None else _variables(environ)
+    folder = os.fsdecode(folder or os.getcwd())
+    if not plain or not _can_be_warm(words, variables, folder):
+        return _cold(*arguments)
+    given = [0 if stdin < 0 else stdin, 1 if stdout < 0 else stdout, 2 if stderr < 0 else stderr]
+    numbers = [0, 1, 2, *(number for number in kept if number != told)]
+    request = {
+        "words": words,
+        "environ": variables,
+        "folder": folder,
+        "session": new_session,
+        "numbers": numbers,
+        "umask": _umask(),
+        "ignored": [number for number in _INHERITED if signal.getsignal(number) is signal.SIG_IGN],
+    }
+    with _lock:
+        if not _servers:
+            _servers.append(_start_server())
+            atexit.register(_end_server)
+        return _ask(_servers[0][0], json.dumps(request).encode(), [*given, *numbers[3:]])
+
+
+def _umask() -> int:
+    """Return the umask; `os.umask` would have to change it for a moment, also for other threads."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))
+
+
+def _variables(environ: Iterable[bytes]) -> dict[str, str]:
+    pairs = (os.fsdecode(entry).partition("=") for entry in environ)
+    return {name: value for name, _, value in pairs}
+
+
+def _can_be_warm(words: list[str], variables: Mapping[str, str], folder: str) -> bool:
+    """Return whether a program of this repository behaves the same if it starts warm."""
+    if len(words) < 3 or words[:2] != [sys.executable, "-m"] or words[2] in _COLD:
+        return False
+    if words[2].partition(".")[0] not in ("crawler", "tests"):
+        return False
+    if variables.get("PYTHONPATH", str(ROOT)) != str(ROOT):
+        return False
+    if not os.path.isdir(folder) or (Path(folder) != ROOT and (Path(folder) / "crawler").exists()):
+        return False
+    return _decisive(variables) == _decisive(os.environ)
+
+
+def _decisive(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that act before a program runs its first line, or while it imports the crawler."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if name.startswith(("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "CRAWLER_INTERPRETED"))
+        and name != "PYTHONPATH"
+    }
+
+
+def _start_server() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        number = theirs.fileno()
+        environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # numpy would start threads
+        environ.pop("PYTHONPATH", None)
+        server = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(number)],
+            cwd=ROOT,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[number],
+        )
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _REQUEST_BYTES_MAX)
+    return ours, server
+
+
+def _end_server() -> None:
+    link, server = _servers.pop()
+    link.close()
+    server.wait()
+
+
+def _ask(server: socket.socket, request: bytes, files: list[int]) -> int:
+    """Let the server start a program, which becomes a child of this process; return its process id."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        socket.send_fds(server, [request], files)
+        return int(server.recv(100))
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, 0)
+
+
+# In the server
+
+
+def _serve(link: socket.socket) -> dict[str, Any]:
+    """Start the programs that are asked for; return only in a program, with its request. End with the test's process."""
+    while True:
+        data, files, _, _ = socket.recv_fds(link, _REQUEST_BYTES_MAX, _FILES_MAX)
+        if not data:
+            sys.exit(0)
+        ready, release = os.pipe()
+        told, tell = os.pipe()
+        helper = os.fork()
+        if not helper:
+            program = os.fork()
+            if program:
+                os.write(tell, str(program).encode())
+                os._exit(0)
+            for number in (release, told, tell):
+                os.close(number)
+            os.read(ready, 1)  # until the test's process is this one's parent
+            os.close(ready)
+            link.close()
+            request: dict[str, Any] = json.loads(data)
+            _place(files, request["numbers"])
+            return request
+        os.waitpid(helper, 0)
+        link.send(os.read(told, 100))
+        for number in (ready, release, told, tell, *files):
+            os.close(number)
+
+
+def _place(files: list[int], numbers: list[int]) -> None:
+    """Give the received files the numbers that the program expects."""
+    import fcntl
+
+    high = [fcntl.fcntl(file, fcntl.F_DUPFD, _HIGH) for file in files]
+    for file in files:
+        os.close(file)
+    for file, number in zip(high, numbers, strict=True):
+        os.dup2(file, number)
+        os.close(file)
+
+
+def _become(request: dict[str, Any]) -> str:
+    """Give this process the session, folder, environment and arguments of the program; return its module."""
+    if request["session"]:
+        os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in request["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
+    os.umask(request["umask"])
+    os.chdir(request["folder"])
+    sys.orig_argv[:] = request["words"]
+    module, *rest = request["words"][2:]
+    sys.argv[:] = [module, *rest]
+    sys.path[0:1] = [request["folder"], *([str(ROOT)] if "PYTHONPATH" in request["environ"] else [])]
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = _again(getattr(sys, name), mode)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    for name in (module, f"{module}.__main__"):  # runpy warns if the program's module has been imported
+        if not hasattr(sys.modules.get(name), "__path__"):
+            sys.modules.pop(name, None)
+    from crawler.storage import faults
+
+    faults.reach.__init__()  # type: ignore[misc]
+    return module
+
+
+def _again(stream: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
+    """Return a new stream on the same file, because a stream decides when it is made whether it is a terminal."""
+    number = stream.fileno()
+    terminal = os.isatty(number)
+    raw = stream.write_through
+    return io.TextIOWrapper(
+        open(number, f"{mode}b", 0 if raw and mode == "w" else -1, closefd=False),
+        stream.encoding,
+        stream.errors,
+        line_buffering=not raw and (terminal or number == 2),
+        write_through=raw,
+    )
+
+
+def main() -> None:
+    """Import the crawler, serve, and run a program where `_serve` returns."""
+    link = socket.socket(fileno=int(sys.argv[1]))
+    os.set_inheritable(link.fileno(), False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in MODULES:
+        importlib.import_module(name)
+    assert len(os.listdir("/proc/self/task")) == 1, "a module started a thread, so forking is unsafe"
+    gc.collect()
+    gc.freeze()
+    request = _serve(link)
+    module = _become(request)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -78,6 +78,9 @@ def __getattr__(name: str) -> object:
         return __version__
     if name not in __all__:
         raise AttributeError(f"module 'crawler' has no attribute {name!r}")
-    from crawler import api
+    from crawler import early_signals
+
+    with early_signals.ending():
+        from crawler import api
 
     return getattr(api, name)

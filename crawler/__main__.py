@@ -16,7 +16,7 @@ def main() -> int:
 
         code = cli.main()
     except KeyboardInterrupt:  # a signal arrived during the imports
-        return early_signals.AT_ONCE
+        return early_signals.interrupted()
     _end(code)
     return code
 

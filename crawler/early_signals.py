@@ -3,7 +3,8 @@
     SIGINT, SIGTERM     stop the crawl cleanly
     SIGHUP              the same in a terminal, which sends it when it closes; ignored without a terminal,
                         or if it was ignored when the program started (`nohup`)
-    SIGUSR1             ignored: logs are reopened without a signal
+    SIGUSR1             blocked, so that it ends neither the process nor its children; a process that writes logs
+                        waits for it in a thread and reopens them (`storage/rotating_file.py`)
 
 Without a terminal, SIGHUP comes from a service manager or from logrotate, which ask a daemon
 to read its configuration or to open its logs again.
@@ -22,9 +23,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# ignored by the process and its children, to which a service manager may send them too
-IGNORED = (signal.SIGUSR1,)
-AT_ONCE = 130  # exit code after a second signal
+# blocked in the process and its children, to which a service manager may send it too
+REOPEN = signal.SIGUSR1
+AT_ONCE = 130  # exit code after a second signal, or a Ctrl-C where nothing has begun
 _came: list[int] = []
 _begun: list[bool] = []  # not empty once a crawl handles the signals itself
 
@@ -41,8 +42,7 @@ def install() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for number in _noted():
         signal.signal(number, _note)
-    for number in IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (REOPEN,))
 
 
 def begin() -> bool:
@@ -76,11 +76,45 @@ def deliver() -> None:
         os.kill(os.getpid(), _came[0])
 
 
+def interrupted() -> int:
+    """Say that Ctrl-C has ended the program; return its exit code."""
+    if sys.stderr is not None:
+        os.write(2, b"crawler: interrupted\n")
+    return AT_ONCE
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Import modules so that Ctrl-C ends the program afterwards, with one line and without a traceback.
+
+    A module that is interrupted while it is imported may even crash. At a prompt, KeyboardInterrupt is raised as
+    usual. A handler that the user's program has installed is kept.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    came: list[bool] = []
+    holds = before is signal.default_int_handler
+    try:
+        if holds:
+            signal.signal(signal.SIGINT, lambda *_: came.append(True))
+    except ValueError:  # not the main thread, which receives all signals
+        holds = False
+    try:
+        yield
+    finally:
+        if holds:
+            signal.signal(signal.SIGINT, before)
+    if came and hasattr(sys, "ps1"):
+        raise KeyboardInterrupt
+    if came:
+        sys.exit(interrupted())
+
+
 @contextmanager
 def noted() -> Iterator[None]:
     """Remember stop signals while the context is entered, and restore the previous handlers afterwards."""
     _begun.clear()
-    before = {number: signal.getsignal(number) for number in (*_noted(), *IGNORED, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in (*_noted(), signal.SIGHUP)}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         install()
     except ValueError:  # not the main thread, which receives all signals
@@ -91,6 +125,7 @@ def noted() -> Iterator[None]:
         forget()
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _noted() -> tuple[signal.Signals, ...]:

@@ -41,11 +41,3 @@ class CrawlFacts:
             "seeds": seeds[:SEEDS_SHOWN],
             "seeds_total": len(seeds),
         }
-
-
-def describe_crawl(facts: dict[str, Any]) -> str:
-    """Describe a crawl in one line."""
-    seeds = ", ".join(facts["seeds"])
-    more = facts["seeds_total"] - len(facts["seeds"])
-    others = f" and {more:,} other hosts" if more else ""
-    return f"{facts['directory']}" + (f", seeds at {seeds}{others}" if seeds else "")

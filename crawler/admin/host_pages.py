@@ -1,4 +1,4 @@
-"""Merges the lists of hosts of several processes into one."""
+"""Puts the causes of hosts into words, and merges the lists of hosts of several processes into one."""
 
 import heapq
 from collections.abc import Sequence
@@ -7,6 +7,12 @@ from typing import Any
 from crawler.admin.wait_causes import describe_cause
 
 _TOTALS = ("hosts", "matched", "failing", "unsearched")
+
+
+def described(host: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of one host, with its cause and the outcomes of its robots.txt in words (`said`)."""
+    robots = [each | {"said": describe_cause(each["outcome"])} for each in host.get("robots", [])]
+    return host | {"said": describe_cause(host.get("cause", "")), "robots": robots}
 
 
 def merged(answers: Sequence[dict[str, Any]], limit: int, missing: Sequence[str]) -> dict[str, Any]:

@@ -7,47 +7,76 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from crawler.api.crawl import Crawl, LinkExtractorHook, PageSinkHook, UrlFilterHook, configure
-from crawler.api.delivery import ItemProcessor, OnError
-from crawler.api.follow_rules import Follow
+from crawler.api.crawl import Crawl
+from crawler.api.options import CrawlOptions, Settings, completed, configure, takes_options
 from crawler.api.page import Page
 from crawler.api.request import Callback, Request
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.restart import earlier, put_aside, put_file_aside
+from crawler.crawl.restart import rename_file_to_numbered, rename_to_numbered
 from crawler.errors import UsageError
 from crawler.storage.object_store import local_folder
 
 log = logging.getLogger("crawler")
 
 SIGNAL = "signal"  # the reason of a run that a signal stopped, as on the command line
-Settings = Config | Mapping[str, Any] | None
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")
 
 
+class _SignalStop:
+    """Stops a script's crawl cleanly at Ctrl-C or SIGTERM; a second signal has its usual effect.
+
+    A signal that arrives before the crawl is open stops the crawl as soon as it begins.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._came = False
+        self._stop: Callable[[], object] | None = None
+
+    def install(self) -> None:
+        """Handle the signals from now on; only the main thread can."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._receive)
+
+    def attach(self, crawl: Crawl) -> None:
+        """Stop `crawl`, which is open and about to run, at a signal that arrives or has already arrived."""
+        self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, crawl.stop, SIGNAL)
+        if self._came:
+            self._stop()
+
+    def restore(self) -> None:
+        """Give the signals their usual effect."""
+        while self._before:
+            signal.signal(*self._before.popitem())
+
+    def _receive(self, *_: object) -> None:
+        self.restore()
+        self._came = True
+        # not `print`: the signal may have interrupted one
+        os.write(2, b"stopping; press Ctrl-C again to stop at once\n")
+        if self._stop is not None:
+            self._stop()
+
+
+@takes_options
 async def run_async(
     seeds: str | Request | Iterable[str | Request] = (),
     parse: Callback | None = None,
     *,
-    items: str | Path = "",
-    directory: str | Path = "crawl",
     config: Settings = None,
-    follow: Follow = True,
     fresh: bool = False,
     cached: bool = False,
-    on_error: OnError = "continue",
-    processors: Sequence[ItemProcessor] = (),
-    url_filter: UrlFilterHook | None = None,
-    link_extractor: LinkExtractorHook | None = None,
-    page_sink: PageSinkHook | None = None,
+    **options: Unpack[CrawlOptions],
 ) -> dict[str, Any]:
     """Crawl to the end and return the report.
 
@@ -58,41 +87,41 @@ async def run_async(
     Args:
         seeds: where the crawl starts: a URL or request, or several.
         parse: receives each page with status 2xx; yields items and `Request`s.
-        items: file of the items, named .jsonl, .csv or .parquet; items are appended to an existing file. A
-            Parquet file is written when the crawl ends; until then its rows are in NAME.parquet.rows (JSONL).
-        directory: the crawl directory; a crawl that exists there is continued.
         config: settings that override the defaults, nested as in the configuration file.
-        follow: links to follow in addition to the requests: True all links in scope, False none, or
-            rules: regular expressions of URLs, and CSS selectors prefixed with "css:".
         fresh: start a new crawl; an existing crawl in the directory is renamed to DIR.1, DIR.2, ...
         cached: as `fresh`, but use the answers that these earlier crawls stored instead of sending requests, and
-            rename the items file in the same way. This is useful for trying changes of the callbacks.
-        on_error: the reaction to an error of the user's code, "continue" or "stop".
-        processors: functions of (item, page) through which each item passes before it is written; each returns
-            the item, changed or not, or None to drop it.
+            rename the items file in the same way. Cached runs that only repeat the answers of other crawls
+            are removed. This is useful for trying changes of the callbacks.
+        **options
 
     Raises:
         CrawlerError: see `Crawl` and `Crawl.run`.
     """
-    return await _run(dict(locals()))
+    own = {"seeds": seeds, "parse": parse, "config": config, "fresh": fresh, "cached": cached}
+    return await _run(own | completed("run_async", options))
 
 
-async def _run(options: dict[str, Any], *, script: bool = False) -> dict[str, Any]:
-    """Crawl to the end with the arguments of `run_async`; in a script, the first Ctrl-C stops the crawl cleanly."""
+async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> dict[str, Any]:
+    """Crawl to the end with the arguments of `run_async`; `stopping` stops the crawl until it has run."""
     fresh, cached = options.pop("fresh", False), options.pop("cached", False)
     directory = CrawlDirectory(local_folder(options.get("directory", "crawl")))
-    if fresh or cached:
-        put_aside(directory)
     if cached:
+        from crawler.export.cached_runs import start_cached
+
         config = options.get("config")
         config = config if isinstance(config, Config) else configure(config)
-        answers_from = tuple(earlier(directory))
+        answers_from = tuple(start_cached(directory).answers_from)
         options["config"] = replace(config, crawl=replace(config.crawl, answers_from=answers_from))
         if items := options.get("items"):
-            put_file_aside(Path(items))
+            rename_file_to_numbered(Path(items))
+    elif fresh:
+        rename_to_numbered(directory)
     async with Crawl(**options) as crawl:
-        with _stopped_by_signals(crawl) if script else nullcontext():
-            await crawl.run()
+        if stopping is not None:
+            stopping.attach(crawl)
+        await crawl.run()
+        if stopping is not None:
+            stopping.restore()
         crawl.say_if_complete()
     if crawl.report["stopped_by"] == SIGNAL:
         log.warning("%s; run the script again to continue", _summary(crawl.report, directory))
@@ -105,30 +134,6 @@ def _summary(report: Mapping[str, Any], directory: CrawlDirectory) -> str:
         f"stopped by a signal after {report['seconds']:.1f} s: {fetched:,} pages fetched, "
         f"{report['frontier']['todo']:,} URLs to do (report: {directory.report_file})"
     )
-
-
-@contextmanager
-def _stopped_by_signals(crawl: Crawl) -> Iterator[None]:
-    """Stop the crawl cleanly at Ctrl-C or SIGTERM; a second signal has its usual effect."""
-    loop = asyncio.get_running_loop()
-    before: dict[int, Any] = {}
-
-    def stop(*_: object) -> None:
-        restore()
-        # not `print`: the signal may have interrupted one
-        os.write(2, b"stopping; press Ctrl-C again to stop at once\n")
-        loop.call_soon_threadsafe(crawl.stop, SIGNAL)
-
-    def restore() -> None:
-        while before:
-            signal.signal(*before.popitem())
-
-    if threading.current_thread() is threading.main_thread():
-        before.update({number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)})
-    try:
-        yield
-    finally:
-        restore()
 
 
 def _taking(
@@ -161,7 +166,12 @@ def run(*positional: Any, **options: Any) -> dict[str, Any]:
     """
     _check_no_loop("run")
     given = inspect.signature(run_async).bind(*positional, **options).arguments
-    return asyncio.run(_run(given, script=True))
+    stopping = _SignalStop()
+    stopping.install()
+    try:
+        return asyncio.run(_run(given, stopping))
+    finally:
+        stopping.restore()
 
 
 def fetch(url: str, config: Settings = None) -> Page:

@@ -1,4 +1,4 @@
-"""Writes items to a JSONL, CSV or Parquet file, chosen by the extension of its name (Parquet: `parquet_items.py`).
+"""Writes items to a JSONL or CSV file (Parquet: `parquet_items.py`; the choice: `item_formats.py`).
 
 Items are appended to an existing file, so a crawl in several runs makes one file. Items
 written before `sync` returns survive a crash. A page whose items were written but whose
@@ -10,13 +10,13 @@ import csv
 import dataclasses
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from crawler.errors import StoreError, UsageError
+from crawler.errors import StoreError
 from crawler.printable import csv_cell
 from crawler.storage.files import new_file
 
@@ -57,29 +57,6 @@ class Items(Protocol):
         Raises:
             StoreError: the disk failed.
         """
-
-
-def open_items(path: Path) -> Items:
-    """Open the items file at `path`.
-
-    Raises:
-        UsageError: the extension is unknown, or the file cannot be written.
-    """
-    from crawler.api.parquet_items import ParquetItems  # imported here, because it needs this module
-
-    kinds: dict[str, Callable[[Path], Items]] = {
-        ".jsonl": JsonLinesItems,
-        ".ndjson": JsonLinesItems,
-        ".csv": CsvItems,
-        ".parquet": ParquetItems,
-    }
-    kind = kinds.get(path.suffix.lower())
-    if kind is None:
-        raise UsageError(f"items {path}: the name must end in one of {', '.join(kinds)}")
-    try:
-        return kind(path)
-    except OSError as error:
-        raise UsageError(f"items {path}: {error.strerror or error}") from error
 
 
 class _File:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 import logging
 import shutil
 import sys
@@ -16,7 +17,7 @@ from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import SeedPlaces, inherited
-from crawler.crawl.restart import earlier, put_aside
+from crawler.crawl.restart import rename_to_numbered
 from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
@@ -28,6 +29,7 @@ log = logging.getLogger("crawler")
 
 def main(_command: str, argv: list[str]) -> int:
     """Crawl; return 0 if done or stopped on request, 14 at a size limit, 15 at a time limit, 75 on a full disk."""
+    gc.disable()  # during the imports; `running.run` enables it
     args = _parse(argv)
     from crawler.cli import running  # imported here, so that `--help` is fast
 
@@ -38,11 +40,16 @@ def main(_command: str, argv: list[str]) -> int:
         raise UsageError(
             "--dry-run keeps nothing: it cannot be combined with --fresh, --cached, --login, --mirror or --report"
         )
-    fresh = args.fresh or args.cached
-    if fresh and (aside := put_aside(directory)) is not None and not args.quiet:
-        print(f"the existing crawl was moved to {aside}", file=sys.stderr)
+    aside = None
     if args.cached:
-        setattr(args, "crawl.answers_from", earlier(directory))
+        from crawler.export.cached_runs import start_cached
+
+        aside, answers_from = start_cached(directory)
+        setattr(args, "crawl.answers_from", answers_from)
+    elif args.fresh:
+        aside = rename_to_numbered(directory)
+    if aside is not None and not args.quiet:
+        print(f"the existing crawl was moved to {aside}", file=sys.stderr)
     layers = options.layers(args, directory)
     add_logins(args, layers)
     _add_parts(args, layers)

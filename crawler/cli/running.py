@@ -20,6 +20,7 @@ from crawler.crawl.seeds import Seeds
 from crawler.errors import CrawlerError, StoreError, UsageError
 from crawler.process.lifecycle import shutdown
 from crawler.storage.files import named_output, refuse_output
+from crawler.storage.rotating_file import reopen_on
 
 log = logging.getLogger("crawler")
 
@@ -75,6 +76,7 @@ def check_report(path: Path | None) -> None:
 def _run_one(
     config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None"
 ) -> dict[str, Any]:
+    gc.disable()  # during the imports
     import uvloop
 
     import crawler.api  # noqa: F401
@@ -82,6 +84,7 @@ def _run_one(
 
     parser = fork_parser()
     gc.freeze()  # imported modules are never collected, so the collector need not visit them
+    gc.enable()
     limit = config.crawl.shutdown_step_max
     try:
         return shutdown.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
@@ -103,6 +106,7 @@ def _supervise(config: Config, args: argparse.Namespace, seeds: Seeds) -> dict[s
         json_log=args.log_format == "json",
     )
     supervisor.fork()
+    gc.enable()
     return asyncio.run(_watch(supervisor, config, args))
 
 
@@ -173,6 +177,7 @@ class _Stopper:
         """Install the signal handlers."""
         self._loop = asyncio.get_running_loop()
         self._before = {number: signal.signal(number, self) for number in early_signals.stop_signals()}
+        reopen_on(early_signals.REOPEN)
         if early_signals.begin():
             self._loop.call_soon(self._crawl.stop, "signal")
 

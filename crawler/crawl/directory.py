@@ -1,6 +1,7 @@
 """The crawl directory: the files in it, and the identity of the crawl.
 
     DIR/crawl.toml      the configuration in force, without credentials; the hosts of the seeds (`relaxed_settings.py`)
+    DIR/cached          exists if the crawl uses answers of earlier ones (`export/cached_runs.py`)
     DIR/credentials     headers with credentials, a proxy's password; readable by the user only (mode 0600)
     DIR/signing.key     the private keys that sign requests, mode 0600 (`signing/key_file.py`)
     DIR/seed            16 secret random bytes in hex, mode 0600: the key of all fingerprints

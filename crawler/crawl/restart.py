@@ -18,19 +18,25 @@ EARLIER_MAX = 16
 
 
 def earlier(directory: CrawlDirectory) -> list[str]:
-    """Return the crawls that `put_aside` has moved, the newest first, at most `EARLIER_MAX`."""
-    path = directory.path.absolute()
-    numbered = {
-        int(number): each
-        for each in path.parent.glob(f"{glob.escape(path.name)}.*")
-        if (number := each.name.removeprefix(f"{path.name}.")).isdecimal()
-    }
+    """Return the crawls that `rename_to_numbered` has renamed, the newest first, at most `EARLIER_MAX`."""
+    numbered = _numbered(directory.path.absolute())
     crawls = [CrawlDirectory(numbered[number]) for number in sorted(numbered, reverse=True)]
     return [str(each.path) for each in crawls if each.exists() and each.process_names()][:EARLIER_MAX]
 
 
-def put_aside(directory: CrawlDirectory) -> Path | None:
+def _numbered(path: Path) -> dict[int, Path]:
+    """Return the files and folders named PATH.N, by number."""
+    return {
+        int(number): each
+        for each in path.parent.glob(f"{glob.escape(path.name)}.*")
+        if (number := each.name.removeprefix(f"{path.name}.")).isdecimal()
+    }
+
+
+def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
     """Rename a crawl directory to DIR.1, DIR.2 ..., except its signing key; return None if there is no crawl.
+
+    The number is higher than that of all others, so that they show the order of the crawls.
 
     Raises:
         DirectoryError: it is in use, or cannot be renamed.
@@ -41,8 +47,7 @@ def put_aside(directory: CrawlDirectory) -> Path | None:
         for name in directory.process_names():
             held.callback(Lock(directory.process(name) / "node.lock", name).release)
         path = directory.path.absolute()
-        names = (path.with_name(f"{path.name}.{n}") for n in count(1))
-        aside = next(name for name in names if not name.exists())
+        aside = path.with_name(f"{path.name}.{max(_numbered(path), default=0) + 1}")
         try:
             path.rename(aside)
             if (aside / NAME).exists():  # one signing key serves all crawls of an operator
@@ -53,7 +58,7 @@ def put_aside(directory: CrawlDirectory) -> Path | None:
     return aside
 
 
-def put_file_aside(path: Path) -> None:
+def rename_file_to_numbered(path: Path) -> None:
     """Rename a file to NAME.1, NAME.2 or so on, if there is one.
 
     Raises:

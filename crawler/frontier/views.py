@@ -142,10 +142,6 @@ class FrontierViews:
         slot = self._registry.hosts.find(key)
         return self._registry.stored_name(slot) if slot != NOWHERE and self._registry.is_stored(slot) else ""
 
-    def obeys_robots(self, url: str) -> bool:
-        """Return whether robots.txt applies to a URL (`robots.policy`, `[[override]]`)."""
-        return self._permission.binds(entries.split_url(url)[0], url)
-
     def disallowing_line(self, url: str) -> str:
         """Return the line that forbids a URL in the robots.txt fetched last; "" if no line does, or it is not obeyed."""
         return self._permission.disallowing_line(entries.split_url(url)[0], url)

@@ -1,7 +1,7 @@
 """Orders: an order scores each newly found URL by its link and by the page that holds the link.
 
 An order is any object with a method `score(link, context) -> float` that returns 0 to 1. It is
-chosen by name: either a shipped order (`builtin_orders.py`), or an entry point of an installed package
+chosen by name (`naming.py`): either a shipped order (`builtin_orders.py`), or an entry point of an installed package
 in the group `crawler.orders`. The entry point is called with the section `order` of the configuration.
 
     class Short:                                     [project.entry-points."crawler.orders"]
@@ -19,12 +19,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from crawler.config import OrderConfig
-from crawler.errors import ConfigError
 from crawler.orders.classes import LEAST, NEUTRAL, score_of
 
 BREADTH_FIRST = "breadth-first"
-GROUP = "crawler.orders"
 
 
 class FoundLink(msgspec.Struct, frozen=True, gc=False):
@@ -92,41 +89,3 @@ class Ranking:
             self._failed(error, link.url)
             return score_of(NEUTRAL)
         return max(LEAST, min(score, 1.0))
-
-
-def ranking(config: OrderConfig, failed: Callable[[Exception, str], object] | None = None) -> Ranking | None:
-    """Return the order that the configuration names, or None for breadth-first.
-
-    Raises:
-        ConfigError: no order has that name, or creating it failed.
-    """
-    if config.name == BREADTH_FIRST:
-        return None
-    from crawler.orders.builtin_orders import (
-        SHIPPED,  # imported here, so that importing a frontier does not compile its patterns
-    )
-
-    make = SHIPPED.get(config.name) or _installed(config.name, SHIPPED)
-    try:
-        order = make(config)
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"order.name {config.name}: {type(error).__name__}: {error}") from error
-    if not callable(getattr(order, "score", None)):
-        raise ConfigError(f"order.name {config.name}: {type(order).__name__} has no method named score")
-    return Ranking(order, failed)
-
-
-def _installed(name: str, shipped: dict[str, Any]) -> Any:
-    """Return the factory of the order that an installed package offers as `name`."""
-    from importlib import metadata  # imported here because it is slow and seldom needed
-
-    found = metadata.entry_points(group=GROUP, name=name)
-    if not found:
-        known = ", ".join([BREADTH_FIRST, *shipped])
-        raise ConfigError(f"order.name {name}: unknown; choose one of {known} or an entry point in {GROUP}")
-    try:
-        return next(iter(found)).load()
-    except Exception as error:
-        raise ConfigError(f"order.name {name}: {type(error).__name__}: {error}") from error

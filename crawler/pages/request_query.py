@@ -9,8 +9,6 @@ of the body is cut after 4,096 characters. For 12,007 random requests the result
 import base64
 import json
 from collections.abc import Iterable
-from email.parser import BytesParser
-from email.policy import HTTP
 from typing import Any
 from urllib.parse import unquote_plus, urlencode
 
@@ -31,6 +29,15 @@ def request_query(method: str, content_type: str, body: bytes) -> str:
         return ""
     query = _body_query(content_type, body) if body and method in _WITH_QUERY else ""
     return f"{_METHOD}{method}" + (f"&{query}" if query else "")
+
+
+def url_with(url: str, query: str) -> str:
+    """Return a URL that names the request: with the query of its method and body, unless it is a plain GET.
+
+    >>> url_with("http://a.org/?x=1", "__wb_method=POST&q=tea")
+    'http://a.org/?x=1&__wb_method=POST&q=tea'
+    """
+    return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
 
 
 def query_of_request(block: bytes) -> str:
@@ -103,6 +110,9 @@ def _as_text(value: Any) -> str:
 
 
 def _parts(content_type: str, body: bytes) -> Iterable[tuple[str, bytes]]:
+    from email.parser import BytesParser  # imported here, because few requests have such a body
+    from email.policy import HTTP
+
     head = b"Content-Type: " + content_type.encode("latin-1", "replace") + b"\r\n\r\n"
     message = BytesParser(policy=HTTP).parsebytes(head + body)
     if not message.is_multipart():

@@ -21,9 +21,8 @@ from isal import igzip_lib, isal_zlib
 
 from crawler.errors import DamageError
 from crawler.pages import reading, segments
-from crawler.pages.archive import Archive
 from crawler.pages.captures import shown_fields
-from crawler.records import Capture
+from crawler.records import Capture, Fetch
 
 PIECE_BYTES = 64 << 10
 _HEAD_BYTES_MAX = 1 << 20
@@ -53,24 +52,10 @@ class Copy(msgspec.Struct):
         return codings_of(self.headers)
 
 
-def open_copy(archive: Archive, capture: Capture) -> Copy:
-    """Open the answer of a capture, or the DOM that a browser showed instead.
-
-    For a revisit, the payload comes from the answer that it repeats; for a 304, the head too.
-
-    Raises:
-        DamageError: the bytes are missing, or are not a record.
-    """
-    original = None
-    if capture.refers_to and not capture.dom_length:
-        original = archive.capture_at(capture.refers_to)
-        if original is None:
-            raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
-    return open_capture(archive.folder, capture, original)
-
-
 def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Copy:
-    """Open a capture as `open_copy` does, without a store; `original` is the response that a revisit repeats.
+    """Open the answer of a capture, or the DOM that a browser showed instead; needs no store.
+
+    `original` is the response that a revisit repeats: the payload comes from it; for a 304, the head too.
 
     Raises:
         DamageError: the bytes are missing, or are not a record.
@@ -238,6 +223,13 @@ def codings_of(headers: Iterable[Field]) -> list[bytes]:
         if field.lower() == b"content-encoding":
             names += [name.strip().lower() for name in value.split(b",")]
     return [name for name in names if name not in (b"", b"identity")]
+
+
+def content_of(fetch: Fetch) -> Iterator[bytes]:
+    """Yield the content of an answer in pieces, decoding a body on disk."""
+    if fetch.part is None:
+        return iter((fetch.content,))
+    return decoded(fetch.part.pieces(), codings_of(fetch.headers))
 
 
 def can_decode(codings: Sequence[bytes]) -> bool:

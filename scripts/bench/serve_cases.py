@@ -20,11 +20,9 @@ with the memory of the page server.
 """
 
 import argparse
-import contextlib
 import gzip
 import hashlib
 import shutil
-import socket
 import statistics
 import subprocess
 import tempfile
@@ -35,6 +33,7 @@ from typing import NamedTuple
 from serve import CRAWLER, FULL_RATE, Load, load, running, write_pages
 
 from crawler.bench import meters
+from crawler.cli.loopback import free_port, free_ports
 
 NGINX = """
 worker_processes 1; daemon off; pid {folder}/pid; error_log /dev/null;
@@ -109,14 +108,6 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
     (folder / "ours").write_text("".join(ours))
 
 
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
 def ports_of(folder: Path) -> list[int]:
     """Return the ports of the three sites; they are stored with the crawl, because its URLs contain them."""
     kept = folder / "ports"
@@ -130,7 +121,7 @@ def measure(folder: Path, ports: list[int], nginx: int, name: str, options: argp
     case = CASES[name]
     plain, coded, zipped = (f"http://127.0.0.1:{port}" for port in ports)
     site = coded if case.coded else plain
-    (address,) = free_ports(1)
+    address = free_port()
     cache = f"http://127.0.0.1:{address}"
     script = folder / "cases.lua"
     script.write_text(LUA)

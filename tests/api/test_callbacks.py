@@ -301,7 +301,10 @@ def test_fresh_renames_the_earlier_crawl(web: Web, tmp_path: Path) -> None:
 
 
 def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
-    """Only pages that no earlier run stored are requested; cached answers need no gaps; items go to a new file."""
+    """Only pages that no earlier run stored are requested; cached answers need no gaps; items go to a new file.
+
+    Of the runs, only the last one and the one with all answers are kept.
+    """
     routes = {
         "/": page("/a", "/moved", "/gone", "/broken", text="Start"),
         "/a": page(text="A"),
@@ -323,6 +326,7 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
             yield crawler.Request("/a", titles, method="POST", body={"x": "1"})
 
     directory, items = tmp_path / "crawl", tmp_path / "items.jsonl"
+    first: list[float] = []
     with Web(routes) as web:
         for parse, config, asked in (
             (titles, quick, ["/", "/a", "/b", "/broken", "/gone", "/moved"]),
@@ -334,6 +338,7 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
                 web.url(), parse, directory=directory, items=items, config=config, cached=True
             )
             assert sorted(web.paths()) == asked and report["conservation"] == "holds"
+            first = first or [found.fetched_at for found in crawler.Crawl(directory=directory).stored()]
         web.asked.clear()
         report = crawler.run(
             web.url(), titles, directory=directory, items=items, config=slow, cached=True, follow=False
@@ -343,12 +348,12 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
     assert sorted(row["title"] for row in rows(tmp_path / "items.jsonl.3")) == ["A", "A", "B", "New", "Start"]
     assert len(rows(tmp_path / "items.jsonl.1")) == len(rows(tmp_path / "items.jsonl.2")) == 3
     times = [found.fetched_at for found in crawler.Crawl(directory=directory).stored()]
-    first = [found.fetched_at for found in crawler.Crawl(directory=tmp_path / "crawl.1").stored()]
     assert min(first) <= times[0] <= max(first)  # the copy keeps the time at which it was fetched
+    assert sorted(each.name for each in tmp_path.glob("crawl*")) == ["crawl", "crawl.3"]
 
 
 def test_items_are_appended_after_a_torn_row_is_removed(tmp_path: Path) -> None:
-    from crawler.api.items import open_items
+    from crawler.api.item_formats import open_items
 
     for name, torn in (("a.jsonl", b'{"a"'), ("a.csv", b"3,")):
         for n in range(2):

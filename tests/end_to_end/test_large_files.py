@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from tests.end_to_end.web import FAST, crawl, run, served
+from tests.end_to_end.web import FAST, Web, crawl, run, served
 
 MB = 1 << 20
 BLOCK = os.urandom(MB)
@@ -138,6 +138,26 @@ def test_seeds_and_wanted_files_are_complete_but_other_links_are_cut(tmp_path: P
         assert responses(tmp_path / "mirror")["/file.bin"] == expected(12 * MB)
         crawl(tmp_path / "accept", url, "--accept", "bin")
         assert responses(tmp_path / "accept")["/file.bin"] == expected(12 * MB)
+
+
+@pytest.mark.parametrize(
+    ("media_type", "stored", "code"),
+    [
+        ("text/html", 10 * MB, 0),  # parsed for links, so its whole text would be held in memory
+        ("text/plain", 12 * MB, 16),
+        ("image/png", 12 * MB, 16),
+    ],
+)
+def test_a_limit_applies_to_pages_and_none_to_files_that_are_asked_for(
+    tmp_path: Path, media_type: str, stored: int, code: int
+) -> None:
+    """A limit of the user's applies to both; only a file that it cuts gives an exit code, for pages are cut often."""
+    limits = ("--set", f"fetch.file_bytes_max={5 * MB}", "--set", f"fetch.body_bytes_max={5 * MB}")
+    with Web({"/it": (200, {"Content-Type": media_type}, expected(12 * MB))}) as web:
+        crawl(tmp_path / "shipped", web.url("/it"))
+        crawl(tmp_path / "limited", web.url("/it"), *limits, code=code)
+    assert len(responses(tmp_path / "shipped")["/it"]) == stored
+    assert len(responses(tmp_path / "limited")["/it"]) == 5 * MB
 
 
 def test_a_file_that_breaks_off_is_resumed_in_the_same_run(tmp_path: Path) -> None:

@@ -24,11 +24,17 @@ class _Trap(MetaPathFinder):
             os.kill(os.getpid(), self._number)
 
 
-if __name__ == "__main__":
-    trap = _Trap(signal.Signals[sys.argv[1]], sys.argv[2])
+def plant(number: str, module: str) -> _Trap:
+    """Send this process the signal named `number` when it imports `module`."""
+    trap = _Trap(signal.Signals[number], module)
     sys.meta_path.insert(0, trap)
+    return trap
+
+
+if __name__ == "__main__":
+    planted = plant(sys.argv[1], sys.argv[2])
     sys.argv[1:] = sys.argv[3:]
     try:
         runpy.run_module("crawler", run_name="__main__", alter_sys=True)
     finally:
-        assert not trap.left, f"{trap.left} was never imported"
+        assert not planted.left, f"{planted.left} was never imported"

@@ -46,19 +46,29 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(web, folder / "crawl", run_to_end(copy, known, copy)[0])
 
 
-def no_manifest(directory: Path) -> None:
+@pytest.fixture(scope="module")
+def of_three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a complete crawl by three processes."""
+    folder = tmp_path_factory.mktemp("three")
+    with TreeWeb(folder, PAGES, "--fanout", "3") as web:
+        ended = crawl(folder / "crawl", web.seed, *settings(*SMALL), "--processes", "3")
+    assert ended.code == 0, ended.err
+    return folder / "crawl"
+
+
+def no_manifest(directory: Path, name: str = "p0") -> None:
     """Delete the manifest; the engine can rebuild the store from its tables."""
-    max(directory.glob("p0/store/MANIFEST-*")).unlink()
-    (directory / "p0" / "store" / "CURRENT").unlink()
+    max(directory.glob(f"{name}/store/MANIFEST-*")).unlink()
+    (directory / name / "store" / "CURRENT").unlink()
 
 
-def no_store(directory: Path) -> None:
-    shutil.rmtree(directory / "p0" / "store")
+def no_store(directory: Path, name: str = "p0") -> None:
+    shutil.rmtree(directory / name / "store")
 
 
-def no_segment(directory: Path) -> None:
+def no_segment(directory: Path, name: str = "p0") -> None:
     """Delete one segment, and damage a record of another."""
-    first, second = sorted(directory.glob("p0/warc/*.gz*"))[:2]
+    first, second = sorted(directory.glob(f"{name}/warc/*.gz*"))[:2]
     first.unlink()
     data = bytearray(second.read_bytes())
     data[len(data) // 2] ^= 0xFF
@@ -81,7 +91,12 @@ def run_to_end(folder: Path, command: Callable[..., Any], *arguments: Any) -> An
 
 def known(directory: Path) -> tuple[set[int], set[int]]:
     """Return the fingerprints of known URLs, and those of stored pages that have neither a copy nor a queue entry."""
-    with closing(open_store(directory / "p0" / "store")) as store:
+    found = [_known(store) for store in directory.glob("p*/store")]
+    return set().union(*(urls for urls, _ in found)), set().union(*(bare for _, bare in found))
+
+
+def _known(path: Path) -> tuple[set[int], set[int]]:
+    with closing(open_store(path)) as store:
         queued = {
             decode(key, value).fingerprint
             for prefix in (TODO, PARKED)
@@ -125,6 +140,27 @@ def test_a_killed_repair_is_completed(site: Site, tmp_path: Path, damage: Callab
         assert not bare, (kill_at, len(bare))
         left = {JOURNAL, LOST_FILE, WAITING_LINKS} & {path.name for path in directory.glob("**/*")}
         assert not left, (kill_at, left)
+        assert run_to_end(directory, check, directory) == 0, kill_at
+
+
+@pytest.mark.parametrize("damage", [no_manifest, no_store, no_segment], ids=lambda damage: damage.__name__)
+def test_a_killed_repair_of_one_of_three_processes_is_completed(
+    of_three: Path, tmp_path: Path, damage: Callable[[Path, str], None]
+) -> None:
+    """Its peers keep the links that they sent to it; the repeated repair takes them from their archives."""
+    directory = Path(shutil.copytree(of_three, tmp_path / "crawl"))
+    damage(directory, "p1")
+    alone = run(directory, repair, directory)
+    assert alone is not None and alone.result == 0
+    whole, _ = run_to_end(directory, known, directory)
+    assert len(whole) == PAGES
+    for kill_at in (alone.writes // 4, 3 * alone.writes // 4):
+        shutil.rmtree(directory)
+        shutil.copytree(of_three, directory)
+        damage(directory, "p1")
+        assert run(directory, repair, directory, kill_at=kill_at) is None, kill_at
+        assert run_to_end(directory, repair, directory) == 0, kill_at
+        assert run_to_end(directory, known, directory) == (whole, set()), kill_at
         assert run_to_end(directory, check, directory) == 0, kill_at
 
 

@@ -20,7 +20,7 @@ from crawler.pages import warc
 from crawler.process import process as process_module
 from crawler.process.opening.environment import Environment
 from crawler.storage.commit import CommitPoint
-from tests.faults.harness import CONCURRENCY, TreeWeb, crawl, end, finish, judge, settings, start
+from tests.faults.harness import CONCURRENCY, ROOT, TreeWeb, crawl, end, finish, judge, settings, start
 
 PAGES = 300
 IN_TERMINAL = ("tests.faults.terminal", "crawler")
@@ -341,6 +341,47 @@ def test_a_signal_ends_a_command_that_needs_no_clean_stop(tmp_path: Path) -> Non
     """The signal ends `crawler status` as it ends any program."""
     words = ["-m", "tests.faults.early", "SIGTERM", "crawler.cli", "status", "--dir", str(tmp_path)]
     assert subprocess.run([sys.executable, *words], check=False, capture_output=True).returncode == -15
+
+
+@pytest.mark.parametrize("module", ["crawler.cli", "crawler.cli.crawl", "crawler.api"])
+def test_ctrl_c_during_the_imports_ends_a_crawl_with_one_line(tmp_path: Path, module: str) -> None:
+    words = [
+        "-m",
+        "tests.faults.early",
+        "SIGINT",
+        module,
+        "crawl",
+        "http://a.example/",
+        "--dir",
+        str(tmp_path),
+    ]
+    done = subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "crawler: interrupted\n")
+
+
+SCRIPT = """
+import sys
+from tests.faults import early
+early.plant("SIGINT", sys.argv[1])
+import crawler
+report = crawler.run("http://127.0.0.1:8/", directory=sys.argv[2], config={"crawl": {"patience": 0}})
+print(report["stopped_by"], report["pages"].get("fetched", 0))
+"""
+
+
+@pytest.mark.parametrize("module", ["crawler.api.crawl", "crawler.api.page"])
+def test_ctrl_c_during_the_imports_ends_a_script_with_one_line(tmp_path: Path, module: str) -> None:
+    words = [sys.executable, "-c", SCRIPT, module, str(tmp_path)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "crawler: interrupted\n")
+
+
+def test_ctrl_c_while_a_script_opens_its_crawl_stops_it_cleanly(tmp_path: Path) -> None:
+    """The crawl stops as soon as it is open, so the next run of the script continues it."""
+    words = [sys.executable, "-c", SCRIPT, "crawler.fetcher.resolver", str(tmp_path)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (0, "signal 0\n"), done.stderr
+    assert "Traceback" not in done.stderr and "run the script again to continue" in done.stderr
 
 
 def test_signal_handlers_are_installed_before_any_import() -> None:

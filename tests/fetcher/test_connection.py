@@ -370,7 +370,7 @@ def test_the_end_of_a_connection_ends_the_answer(
         world.now += 1.0
         if error is None:
             assert world.connection.eof_received() is False, "False tells the transport to close"
-            assert not world.connection.lost
+            assert not world.connection.lost and world.answer.error == said
         world.connection.connection_lost(error)
         await task
         assert world.answer.error == said and world.connection.took == 1.0

@@ -8,7 +8,8 @@ import pytest
 from crawler.config import OrderConfig
 from crawler.errors import ConfigError
 from crawler.orders.classes import LEAST, NEUTRAL, score_of
-from crawler.orders.order import FoundLink, FoundOn, ranking
+from crawler.orders.naming import ranking
+from crawler.orders.order import FoundLink, FoundOn
 
 LINK, PAGE = FoundLink("https://a.org/x", "a word", 3), FoundOn("https://a.org/", 0.5, 2, "Title", 4)
 PACKAGE = """

@@ -368,6 +368,23 @@ def test_an_answer_whose_records_cannot_be_built_is_stored_without_body(
     assert page is not None and page.payload == b"body"
     assert not [*site.cache.check()]
     assert site.cache.write([]) == 0
+    again = site.decide(fetch(f"{URL}4", b"again", headers=headers, request_head=asked), 4)
+    assert site.cache.write([again]) == 1, "the number of answers stored without their body"
+
+
+def test_digests_made_ahead_are_those_of_the_capture(tmp_path: Path) -> None:
+    site, answer = Site(tmp_path), fetch(body=b"large")
+    site.cache.digest_ahead(answer)
+    assert answer.payload_digest == hashlib.sha1(b"large").digest()
+    assert site.decide(answer, 1).payload_digest == answer.payload_digest
+
+
+def test_stored_answers_are_found_by_url_only_with_fingerprints(tmp_path: Path) -> None:
+    assert Site(tmp_path / "without").cache.answer_of(URL) is None
+    site = Site(tmp_path / "with", fingerprint=lambda url: 1)
+    site.visit(fetch(URL, b"answer"), 1)
+    found = site.cache.answer_of(URL)
+    assert found is not None and found.payload == b"answer"
 
 
 def test_new_keys_are_reported_to_the_counters(tmp_path: Path) -> None:
@@ -625,3 +642,47 @@ def test_each_segment_explains_its_captures(tmp_path: Path) -> None:
         assert identities == {first.fields["warc-record-id"]}
         uris = [record.fields["warc-target-uri"] for record in records if record.kind == "metadata"]
         assert uris.count(f"urn:consent:{bytes(16).hex()}") == 1, segment
+
+
+def failed(failures: int, **values: Any) -> Any:
+    """Return the fetch of a page that no browser could show."""
+    tried = Rendering(dom=b"", broke="crash", why="mark", failures=failures, again_at=START + failures)
+    return fetch(body=SHELL, **({"rendering": tried} | values))
+
+
+def test_a_page_in_another_form_is_no_change(tmp_path: Path) -> None:
+    """A shell, then the page as a browser showed it, then a change of that, then the shell again."""
+    site = Site(tmp_path)
+    changes, new_form = [], []
+    for at, answer in enumerate((failed(1), shown(b"one"), shown(b"two"), fetch(body=SHELL))):
+        answer.began = START + at
+        capturing = site.visit(answer, flags=LinkFlag.REFRESH)
+        record = site.cache.record(1)
+        assert record is not None and not capturing.unchanged
+        changes.append(record.changes)
+        new_form.append(capturing.new_form)
+    assert changes == [0, 0, 1, 1]
+    assert new_form == [False, True, False, True]
+
+
+def test_the_record_counts_the_failed_renderings_of_a_page(tmp_path: Path) -> None:
+    """Without a rendering to keep, they are counted until one succeeds; with one, its facts stay beside the count."""
+    site, seen = Site(tmp_path), []
+    lost = failed(1, outcome=Outcome.NOT_RENDERED)
+    held_back = fetch(body=SHELL, held_back=True)
+    good = shown(b"one", why="mark", added=True, view=b"PNG")
+    for at, answer in enumerate((failed(1), held_back, failed(2), good, lost, good)):
+        answer.began = START + at
+        site.visit(answer, flags=LinkFlag.REFRESH)
+        record = site.cache.record(1)
+        assert record is not None and record.shown is not None
+        facts = record.shown
+        seen.append((record.rendered, facts.failures, facts.again_at - START, facts.added, facts.pictured))
+    assert seen == [
+        (False, 1, 1.0, False, False),
+        (False, 1, 1.0, False, False),
+        (False, 2, 2.0, False, False),
+        (True, 0, -START, True, True),
+        (True, 1, 1.0, True, True),
+        (True, 0, -START, True, True),
+    ]

@@ -15,13 +15,17 @@ from crawler.change_signals import Signalled
 from crawler.clock import iso_time
 from crawler.config import convert
 from crawler.errors import ConfigError, UsageError
-from crawler.process import live_services as module
 from crawler.process.answering.commands import Commands
 from crawler.process.answering.wait_log import Wait
-from crawler.process.live_services import COUNTS_INTERVAL, KEY_FILE_WAIT, LiveServices, live_settings
+from crawler.process.live_services import LiveServices
+from crawler.process.services.live_commands import live_settings
+from crawler.process.services.request_counts import COUNTS_INTERVAL
+from crawler.process.services.urgent_fetches import KEY_FILE_WAIT
 from crawler.records import FetchTask, Outcome, TaskKind
 from crawler.serve.http_error import HttpError
-from crawler.serve.indexnow import KEY_AGE_MAX, REFUSED_AGE_MAX
+from crawler.serve.indexnow import KEY_AGE_MAX, REFUSED_AGE_MAX, KeyUnreadError
+from crawler.serve.subscriber import Subscriber
+from crawler.serve.websub import Subscriptions
 from crawler.storage.commit import Change
 from crawler.storage.keys import ASKED, TODO
 from crawler.storage.kv import scan_prefix, seal, unseal
@@ -51,6 +55,7 @@ class Shown:
             commits=SimpleNamespace(observe=None),
             last_changes=[],
             configure=self.configured.append,
+            ask=None,
         )
         self.live = LiveServices(cast(Any, self.process))
 
@@ -61,7 +66,7 @@ class Shown:
         self.queued.clear()
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
-        steps = self.live.steps({"command": command} | arguments)
+        steps = self.live.commands.steps({"command": command} | arguments)
         while True:
             try:
                 next(steps)
@@ -115,7 +120,9 @@ def in_loop(call: Callable[[], Any]) -> Any:
 
 def ahead(shown: Shown, *urls: str) -> list[str]:
     """Request these pages one after another; return the state of each."""
-    return in_loop(lambda: [shown.live.ahead(url, shown.fingerprint(url)).state.value for url in urls])
+    return in_loop(
+        lambda: [shown.live.urgent.request(url, shown.fingerprint(url)).state.value for url in urls]
+    )
 
 
 def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
@@ -142,7 +149,7 @@ def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) 
     shown.joint.frontier.blocks.block("a.org")
     assert ahead(shown, NEW) == ["blocked"]
     assert (
-        shown.live.ahead(NEW, shown.fingerprint(NEW)).why
+        shown.live.urgent.request(NEW, shown.fingerprint(NEW)).why
         == "its host is blocked; `crawler unblock` lifts the block"
     )
     shown.joint.frontier.blocks.unblock("a.org", shown.joint.clock.now())
@@ -154,7 +161,7 @@ def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..
     """`refresh=1` once said "queued" for a page parked beyond `crawl.pages_per_host`, which is not fetched."""
     shown = Shown(open_joint(crawl={"pages_per_host": 1}))
     shown.joint.seeds(HOME, NEW)
-    said = in_loop(lambda: shown.live.ahead(NEW, shown.fingerprint(NEW)))
+    said = in_loop(lambda: shown.live.urgent.request(NEW, shown.fingerprint(NEW)))
     assert said.state == "parked" and "crawl.pages_per_host" in said.why
     assert shown.ask("why", url=NEW)["verdict"] == f"Parked: {said.why}."
 
@@ -167,12 +174,12 @@ def test_urgent_page_requests_are_bounded_in_number_and_time(open_joint: Callabl
         loop, waits = asyncio.get_running_loop(), []
         loop.call_later = lambda *timer: waits.append(timer)  # type: ignore[method-assign,assignment]
         urls = [f"{HOME}{n}" for n in range(3)]
-        said = [shown.live.ahead(url, shown.fingerprint(url)) for url in urls]
+        said = [shown.live.urgent.request(url, shown.fingerprint(url)) for url in urls]
         assert [each.state for each in said] == ["queued", "queued", "full"] and said[2].wait == 60.0
         delay, forget, number = waits[0]
         assert delay == 60.0
         forget(number)
-        assert shown.live.ahead(urls[2], shown.fingerprint(urls[2])).queued
+        assert shown.live.urgent.request(urls[2], shown.fingerprint(urls[2])).queued
 
     asyncio.run(play())
 
@@ -216,28 +223,33 @@ def test_signals_are_confirmed_once_they_are_durable(fresh: Shown) -> None:
 def test_counts_of_requests_outlast_the_run(shown: Shown) -> None:
     one, two = shown.fingerprint(HOME), shown.fingerprint(NEW)
     for fingerprint in (one, one, two):
-        shown.live.demand.add(fingerprint, shown.joint.clock.now())
-    shown.live.put_counts()
+        shown.live.counts.demand.add(fingerprint, shown.joint.clock.now())
+    shown.live.counts.put()
     assert len(shown.queued) == 1
     shown.commit()
-    shown.live.put_counts()
+    shown.live.counts.put()
     assert not shown.queued, "nothing has changed"
     rows = dict(scan_prefix(shown.joint.stages.store, ASKED))
     assert set(rows) == {ASKED + each.to_bytes(8, "big") for each in (one, two)}
     key = ASKED + one.to_bytes(8, "big")
     assert msgspec.msgpack.decode(unseal(key, rows[key])) == [pytest.approx(2.0), shown.joint.clock.now()]
     again = Shown(shown.joint)
-    again.live._load_counts()
+    again.live.counts.load()
     now = shown.joint.clock.now()
-    assert [again.live.demand.count(each, now) for each in (one, two)] == pytest.approx([2.0, 1.0])
+    assert [again.live.counts.demand.count(each, now) for each in (one, two)] == pytest.approx([2.0, 1.0])
+
+
+def test_requests_of_the_page_server_are_counted(shown: Shown) -> None:
+    shown.live.crawl.note_request(7)
+    assert shown.live.counts.demand.count(7, shown.joint.clock.now()) == pytest.approx(1.0)
 
 
 def test_a_count_that_has_faded_is_forgotten(shown: Shown) -> None:
     key = ASKED + (7).to_bytes(8, "big")
-    change = shown.live._counted({7: 1.0}, 5.0)
+    change = shown.live.counts._stored({7: 1.0}, 5.0)
     shown.joint.stages.commits.commit(change)
     assert shown.joint.stages.store.get(key) is not None
-    shown.joint.stages.commits.commit(shown.live._counted({7: 0.0}, 5.0))
+    shown.joint.stages.commits.commit(shown.live.counts._stored({7: 0.0}, 5.0))
     assert shown.joint.stages.store.get(key) is None
 
 
@@ -245,8 +257,8 @@ def test_damaged_counts_are_ignored(shown: Shown) -> None:
     batch = shown.joint.stages.store.batch()
     batch.put(ASKED + (7).to_bytes(8, "big"), seal(b"")[:-1] + b"?")
     shown.joint.stages.store.write(batch)
-    shown.live._load_counts()
-    assert len(shown.live.demand) == 0
+    shown.live.counts.load()
+    assert len(shown.live.counts.demand) == 0
 
 
 def test_request_counts_set_the_importance_of_refreshed_pages(
@@ -256,7 +268,7 @@ def test_request_counts_set_the_importance_of_refreshed_pages(
     monkeypatch.setattr(
         fresh.joint.stages.refresh.outcomes, "renew_importance", lambda *what: weighed.append(what)
     )
-    change = fresh.live._counted({7: 1.0}, 5.0)
+    change = fresh.live.counts._stored({7: 1.0}, 5.0)
     assert weighed == [({7: 1.0}, fresh.joint.clock.now(), change)]
 
 
@@ -269,10 +281,10 @@ def test_request_counts_are_stored_periodically(shown: Shown, monkeypatch: pytes
             raise asyncio.CancelledError
 
     puts: list[int] = []
-    monkeypatch.setattr(module.asyncio, "sleep", nap)
-    monkeypatch.setattr(shown.live, "put_counts", lambda: puts.append(1))
+    monkeypatch.setattr(asyncio, "sleep", nap)
+    monkeypatch.setattr(shown.live.counts, "put", lambda: puts.append(1))
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(shown.live._keep_counts())
+        asyncio.run(shown.live.counts.keep())
     assert naps == [COUNTS_INTERVAL] * 3 and len(puts) == 2
 
 
@@ -292,8 +304,8 @@ def key_file(
         if arrives is not None and naps == 3:
             arrives()
 
-    monkeypatch.setattr(module.asyncio, "sleep", nap)
-    return asyncio.run(shown.live._key_file(url, key)), naps
+    monkeypatch.setattr(asyncio, "sleep", nap)
+    return asyncio.run(shown.live.urgent.key_file(url, key)), naps
 
 
 def test_a_key_file_is_fetched_like_any_link(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,6 +324,13 @@ def test_a_key_file_that_is_missing_or_never_arrives_counts_as_none(
     assert key_file(shown, monkeypatch, AWAY) == (None, 0), "the key file is out of scope"
     found, naps = key_file(shown, monkeypatch, HOME + "never.txt")
     assert found is None and naps == int(KEY_FILE_WAIT) == 600
+
+
+def test_no_key_file_is_awaited_once_the_crawl_stops(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The notice must stay undecided, because a missing key file would refute it."""
+    shown.process.stopped_by = "signal"
+    with pytest.raises(KeyUnreadError):
+        key_file(shown, monkeypatch, HOME + "key.txt")
 
 
 def test_a_key_file_of_long_ago_or_of_an_error_does_not_count(
@@ -363,6 +382,11 @@ def test_the_status_has_the_sections_of_a_running_process(shown: Shown) -> None:
     assert status["waited"] == shown.joint.stages.frontier.views.why_slow(shown.joint.clock.now())
 
 
+def test_the_status_counts_only_the_pages_of_this_run(shown: Shown) -> None:
+    shown.joint.stages.counters_before["pages.fetched"] = 1
+    assert Shown(shown.joint).ask("status")["run"] == {"fetched": 0}
+
+
 def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:
     facts = shown.ask("host", host="a.org")
     assert [(each["of"], each["status"]) for each in facts["robots"]] == [("http://a.org", 404)]
@@ -387,16 +411,16 @@ def test_wrong_arguments_and_commands_are_refused(shown: Shown) -> None:
 def test_settings_change_for_this_run(shown: Shown, level: logging.Logger) -> None:
     quiet = logging.Handler()
     level.addHandler(quiet)
-    level.addHandler(shown.live.errors)
-    before = shown.live.errors.level
+    level.addHandler(shown.live.vital_signs.errors)
+    before = shown.live.vital_signs.errors.level
     try:
         assert shown.ask("set", settings={"politeness.delay": "5", "log.level": "debug"}) == {
             "set": {"politeness.delay": "5", "log.level": "debug"}
         }
-        assert quiet.level == level.level == logging.DEBUG and shown.live.errors.level == before
+        assert quiet.level == level.level == logging.DEBUG and shown.live.vital_signs.errors.level == before
     finally:
         level.removeHandler(quiet)
-        level.removeHandler(shown.live.errors)
+        level.removeHandler(shown.live.vital_signs.errors)
     (config,) = shown.configured
     assert config.politeness.delay == 5
     with pytest.raises(UsageError, match="does not refresh pages"):
@@ -453,20 +477,20 @@ def test_lateness_fades_and_waiting_hosts_are_reported(
     loop = Loop()
 
     async def nap(seconds: float) -> None:
-        lags.append(shown.live._lag)
+        lags.append(shown.live.vital_signs._lag)
         assert taken, "the first sample is taken at once, as the base for comparison"
         if not late:
             raise asyncio.CancelledError
         loop.now += seconds + late.pop(0)
 
-    monkeypatch.setattr(module.asyncio, "sleep", nap)
-    monkeypatch.setattr(module.asyncio, "get_running_loop", lambda: loop)
-    monkeypatch.setattr(shown.live._recent, "sample", lambda counts, now: taken.append(counts))
+    monkeypatch.setattr(asyncio, "sleep", nap)
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    monkeypatch.setattr(shown.live.vital_signs._recent, "sample", lambda counts, now: taken.append(counts))
     monkeypatch.setattr(
-        shown.live._waits, "new_lines", lambda hosts: [Wait("a.org: waits", {"host": "a.org"})]
+        shown.live.vital_signs._waits, "new_lines", lambda hosts: [Wait("a.org: waits", {"host": "a.org"})]
     )
     with caplog.at_level(logging.DEBUG, "crawler"), pytest.raises(asyncio.CancelledError):
-        coroutine = shown.live._watch_lag()
+        coroutine = shown.live.vital_signs.watch()
         while True:
             coroutine.send(None)
     assert lags[:6] == pytest.approx([0.0, 0.5, 0.375, 0.28125, 0.2109375, 0.158203125])
@@ -479,7 +503,7 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
     """A single process opens no socket for siblings; the request counts of earlier runs are loaded."""
     shown = Shown(open_joint(serve={"address": "127.0.0.1:0"}))
     stored(shown.joint, HOME)
-    shown.joint.stages.commits.commit(shown.live._counted({7: 1.0}, shown.joint.clock.now()))
+    shown.joint.stages.commits.commit(shown.live.counts._stored({7: 1.0}, shown.joint.clock.now()))
 
     async def play() -> None:
         await shown.live.start()
@@ -495,7 +519,7 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
             await asyncio.open_connection(*server.listener.address)
 
     asyncio.run(play())
-    assert shown.process.last_changes == [shown.live.put_counts]
+    assert shown.process.last_changes == [shown.live.counts.put]
     assert next(scan_prefix(shown.joint.stages.store, TODO), None) is None
 
 
@@ -518,6 +542,39 @@ def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[
     asyncio.run(play())
 
 
+@pytest.mark.parametrize("me", ["p0", "p1"])
+def test_each_topic_has_one_subscriber(
+    open_joint: Callable[..., Joint], monkeypatch: pytest.MonkeyPatch, me: str
+) -> None:
+    """Only the process that owns a topic subscribes to it; the subscriber runs as long as the services."""
+    serve = {
+        "address": "127.0.0.1:0",
+        "websub": ["http://a.org/feed http://hub.example/"],
+        "public_url": "http://me.example",
+    }
+    shown = Shown(open_joint(names=("p0", "p1"), me=me, serve=serve))
+    topics = [(f"http://{letter}.org/feed", "http://hub.example/") for letter in "abcdefgh"]
+    wanted: list[list[tuple[str, str]]] = []
+    ran: list[bool] = []
+
+    async def run(subscriber: Subscriber) -> None:
+        ran.append(True)
+
+    monkeypatch.setattr("crawler.serve.subscriber.read_topics", lambda file, public_url: topics)
+    monkeypatch.setattr(Subscriptions, "want", lambda self, pairs: wanted.append(pairs))
+    monkeypatch.setattr(Subscriber, "run", run)
+
+    async def play() -> None:
+        await shown.live.start()
+        await asyncio.sleep(0)
+        await shown.live.close()
+
+    asyncio.run(play())
+    owner = shown.joint.stages.topology.partition.owner
+    assert wanted == [[pair for pair in topics if owner(shown.fingerprint(pair[0])) == me]] and ran == [True]
+    assert 0 < len(wanted[0]) < len(topics)
+
+
 def test_requests_determine_the_importance_of_known_pages(open_joint: Callable[..., Joint]) -> None:
     fresh = Shown(open_joint(**ON, serve={"address": "127.0.0.1:0"}))
     refresh = fresh.joint.stages.refresh
@@ -525,7 +582,7 @@ def test_requests_determine_the_importance_of_known_pages(open_joint: Callable[.
 
     async def play() -> None:
         await fresh.live.start()
-        assert refresh.importance.asked == fresh.live.demand.rate
+        assert refresh.importance.asked == fresh.live.counts.demand.rate
         await fresh.live.close()
 
     asyncio.run(play())

@@ -7,12 +7,12 @@ const CURVES = [
   ["pages", "Pages fetched", "pages/s", rate],
   ["bytes", "Received", "per second", bytes],
   ["new", "New URLs found", "URLs/s", rate],
-  ["todo", "Waiting to be fetched", "URLs", count],
-  ["failing", "Failing hosts", "hosts", count],
-  ["in_flight", "Requests under way", "requests", count],
+  ["todo", "URLs waiting to be fetched", "", count],
+  ["failing", "Failing hosts", "", count],
+  ["in_flight", "Requests under way", "", count],
   ["again", "Known pages fetched again", "pages/s", rate, true],
   ["requests", "Page server", "requests/s", rate, true],
-  ["fresh", "Copies expected to be current", "share", percent, true],
+  ["fresh", "Share of copies expected to be current", "", percent, true],
   ["found", "New pages published", "pages/day", rate, true],
 ]; // the last entry: shown only if it was ever above 0
 const EVERY = 5000; // ms
@@ -41,7 +41,7 @@ function figure(name, title, unit) {
   drawing.append(area, line, cursor);
   const from = make("span", {}), to = make("span", {});
   const element = make("figure", { "data-curve": name },
-    make("figcaption", {}, `${title}, ${unit}`, value),
+    make("figcaption", {}, unit ? `${title}, ${unit}` : title, value),
     make("div", { class: "plot" },
       make("div", { class: "scale", "aria-hidden": "true" }, top, middle, zero), drawing),
     make("div", { class: "axis", "aria-hidden": "true" }, from, to));
@@ -69,7 +69,7 @@ function draw() {
     const values = history[name] || [];
     if (rare && !values.some((value) => value > 0)) continue;
     if (!figures.has(name)) figures.set(name, figure(name, title, unit));
-    const parts = figures.get(name), top = round(Math.max(1e-9, ...values));
+    const parts = figures.get(name), top = round(Math.max(format === count ? 2 : 1e-9, ...values));
     const points = values.map((value, k) => `${(1000 * (times[k] - first) / span).toFixed(1)},${(100 - 98 * value / top).toFixed(1)}`);
     parts.line.setAttribute("points", points.join(" "));
     parts.area.setAttribute("points", points.length ? `0,100 ${points.join(" ")} 1000,100` : "");

@@ -46,6 +46,8 @@ function fact(name, value) {
   return Number.isInteger(value) ? count(value) : value.toFixed(2);
 }
 
+const instant = (text) => (text ? new Date(text).toLocaleString() : "an unknown time");
+
 async function show(name) {
   let facts;
   try {
@@ -55,8 +57,8 @@ async function show(name) {
     return;
   }
   if (open !== name) return;
-  say($("host-state"), state({ ...facts, said: words(facts.cause || "") }));
-  const robots = (facts.robots || []).map((copy) => [`robots.txt of ${copy.of}`, copy.fetched_at ? `${copy.status} at ${copy.fetched_at}` : `${words(copy.outcome)}, next try ${copy.retry_at || ""}`]);
+  say($("host-state"), state(facts));
+  const robots = (facts.robots || []).map((copy) => [`robots.txt of ${copy.of}`, copy.fetched_at ? `${copy.status} at ${instant(copy.fetched_at)}` : `${copy.said}, next try at ${instant(copy.retry_at)}`]);
   fill($("host-facts"), [...Object.entries(FACTS).map(([key, text]) => [text, fact(key, facts[key] || 0)]), ...robots]);
   const rows = (facts.fetches || []).map((f) => [new Date(f.ts).toLocaleTimeString(), make("span", {}, f.url), String(f.status), words(f.outcome || ""), f.gap === null ? "" : duration(f.gap)]);
   table($("host-fetches"), ["when", "URL", "status#", "outcome", "gap#"], rows, "no fetch of this host in the log");

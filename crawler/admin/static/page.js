@@ -22,12 +22,14 @@ const WAITS = {
 };
 const LINKS = {
   accepted: "accepted by the URL filter", cache_hits: "dropped as recently seen", received: "received from other processes",
+  links: "found on pages", seeds: "from the seeds", done: "fetched or given up",
   resharded: "moved here from other processes", to_due: "passed to duplicate elimination", to_outbox: "queued for other processes",
 };
 // The reasons are those of `render_reasons.py`.
 const RENDERED = {
   pages: "pages", added: "gained links or text", failed: "no browser could show", cut: "stopped at a limit",
   why_mark: "because: looked unfinished", why_learned: "because: similar pages gained by rendering", why_chance: "because: drawn by chance",
+  why_again: "because: gained by rendering before", held_back: "put off after failed attempts",
   why_always: "because: all are shown", why_request: "because: requested with render=True",
   requests: "requests of pages", cached: "requests answered from the cache", missing: "requests without an answer",
 };
@@ -87,7 +89,7 @@ function failures(list) {
   $("failures").dataset.shown = key;
   const focused = document.activeElement.dataset.cause;
   $("failures").replaceChildren(...list.slice(0, 4).map((each) => make("li", {},
-    make("button", { type: "button", class: "link", "data-cause": each.outcome }, each.said), ` ${count(each.count)}`)));
+    make("button", { type: "button", class: "link", "data-cause": each.outcome }, each.said), `: ${count(each.count)} ${each.count === 1 ? "time" : "times"}`)));
   if (!list.length) $("failures").replaceChildren(make("li", {}, "nothing so far"));
   const again = focused && [...$("failures").querySelectorAll("button")].find((button) => button.dataset.cause === focused);
   if (again) again.focus();
@@ -97,7 +99,7 @@ function left(outlook, refreshes) {
   if (outlook.seconds != null) return `${duration(outlook.seconds)}, ${count(outlook.left)} URLs`;
   if (refreshes && !outlook.urls) return "no new URLs; known pages are fetched again";
   if (outlook.brings == null) return "not known yet";
-  return `grows: each page adds ${outlook.brings.toFixed(1)} new URLs`;
+  return `unknown: the crawl grows, each page adds ${outlook.brings.toFixed(1)} new URLs`;
 }
 
 function show(sample) {

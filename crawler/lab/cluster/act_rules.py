@@ -16,6 +16,7 @@ from crawler.lab.cluster.synthetic_web import SITEMAP, SyntheticWeb, is_subresou
 
 HEARD_WITHIN = 1200.0  # seconds after a signal within which a known page is requested again
 ROBOTS = "/robots.txt"
+SIGNALS = ("signal", "notice")  # acts that report a changed page
 
 
 def exempt(observed: Observed) -> set[str]:
@@ -44,7 +45,7 @@ def judge_signals(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], ob
     """Note known pages that were not requested again after a signal."""
     page_of = {web.url(page): page for page in range(len(asked))}
     for act in observed.acts:
-        if act.kind != "signal" or act.at + HEARD_WITHIN > observed.elapsed:
+        if act.kind not in SIGNALS or act.at + HEARD_WITHIN > observed.elapsed:
             continue
         answers = asked[page_of[act.target]]
         known = any(row.status == 200 and row.end < START + act.at for row in answers)

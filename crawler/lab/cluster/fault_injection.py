@@ -15,7 +15,7 @@ from crawler.lab.cluster.population import PORT, Population
 
 POINT_WAIT = 60.0  # seconds for which a kill waits for its point; after that it happens anywhere
 # kinds of faults that need a running process
-OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore")
+OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore", "lost-disk")
 
 
 class FaultInjector:
@@ -31,6 +31,7 @@ class FaultInjector:
         "stop": "_freeze",
         "clone": "_clone",
         "restore": "_back_up",
+        "lost-disk": "_replace_disk",
     }
 
     def __init__(self, population: Population) -> None:
@@ -196,8 +197,14 @@ class FaultInjector:
         put_back = partial(self._put_back, machine, fault, folder, machine.copy_disk(folder))
         asyncio.get_running_loop().call_later(fault.amount, put_back, context=nobody())
 
+    def _replace_disk(self, machine: Machine, fault: Fault) -> None:
+        """Replace a disk by an empty one: the process starts as if it had never run."""
+        folder = machine.folder.with_name(f"{machine.label}-empty{len(self._done)}")
+        folder.mkdir()
+        self._put_back(machine, fault, folder, StoreDisk())
+
     def _put_back(self, machine: Machine, fault: Fault, folder: Path, store: StoreDisk) -> None:
-        """Restore a disk from its backup, which undoes what the process has done since.
+        """Restore a disk from its backup, or replace it by an empty one, which undoes what the process has done since.
 
         The fault is skipped if the process knows that the crawl has ended, because the other processes end then. Only one
         name per run is restored: if two were, links between them, and links that each had found, could be lost
@@ -207,6 +214,7 @@ class FaultInjector:
         running = population.running.get(machine.label)
         alone = set(population.observed.restored) <= {machine.name}
         if alone and life is not None and running is not None and not running[1].exchange.ended:
-            self._fell(life, fault, f"a backup of {fault.amount:.1f} s ago")
+            what = "an empty disk" if fault.kind == "lost-disk" else f"a backup of {fault.amount:.1f} s ago"
+            self._fell(life, fault, what)
             machine.put_back(folder, store)
             population.observed.restored[machine.name] = asyncio.get_running_loop().time()

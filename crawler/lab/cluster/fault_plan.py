@@ -11,6 +11,7 @@ full-disk   a disk accepts only a few more bytes for a while; half of such disks
 stop        a process is suspended for a while
 clone       a copy of a machine is started while the original runs, at once or later (as from a backup)
 restore     a machine's disk is restored from a backup, and its process is restarted
+lost-disk   a machine's disk is replaced by an empty one, and its process is restarted
 
 Acts of the operator are drawn in the same way (`operator_acts.py`):
 
@@ -20,7 +21,8 @@ limits      a second run as in `rerun`, with other limits on pages per host and 
 block       a host is blocked for a while
 retire      the waiting entry of a page is dropped
 withdraw    a page is withdrawn, and its copies are erased
-signal      a process is told that a page has changed
+signal      a process is told by a command that a page has changed
+notice      a process is told so by an interface of the running crawl (page server, Python)
 """
 
 import math
@@ -44,9 +46,10 @@ KINDS = (
     "stop",
     "clone",
     "restore",
+    "lost-disk",
 )
-ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal")
-USUAL = KINDS[:-2]  # clones and restored backups are operator errors, and are judged by other rules
+ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal", "notice")
+USUAL = KINDS[:-3]  # clones, restored backups and empty disks are judged by other rules
 # The points that a crawling process reaches; for frequent points, the largest number of visits to skip.
 POINTS = {
     "seeds loading": 1,

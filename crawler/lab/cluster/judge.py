@@ -101,7 +101,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     act_rules.judge_limits(notes, web, rows, observed)
     act_rules.judge_tries(notes, rows, settings, observed)
     if not cloned:  # a recovered link has the depth of its first page, which may be refetched by another path
-        announced = {act.target for act in observed.acts if act.kind == "signal"}
+        announced = {act.target for act in observed.acts if act.kind in act_rules.SIGNALS}
         stored_rules.judge_stored(notes, web, cluster.population.stored, announced)
     if settings.refresh:
         act_rules.judge_signals(notes, web, asked, observed)

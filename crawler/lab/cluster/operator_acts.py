@@ -16,7 +16,9 @@ from crawler.lab.cluster.fault_plan import POWER_CUT, Fault
 from crawler.lab.cluster.machine import Machine, nobody
 from crawler.lab.cluster.population import Population
 from crawler.pages.withdrawals import RuleFile
+from crawler.process.live_services import LiveServices
 from crawler.process.process import Process
+from crawler.serve.http_error import HttpError
 
 PROMPT = (1.0, 5.0)  # seconds until the processes of a second run start, except the process that starts late
 
@@ -32,6 +34,7 @@ class OperatorActs:
         "retire": "_retire",
         "withdraw": "_withdraw",
         "signal": "_signal",
+        "notice": "_notice",
     }
 
     def __init__(self, population: Population) -> None:
@@ -115,6 +118,15 @@ class OperatorActs:
             running and running[1], {"command": "signal", "urls": [url]}, lambda said: self._note(act, url)
         )
 
+    def _notice(self, machine: Machine, act: Fault) -> None:
+        """Report a changed page as the page server and the Python API do; another process may own the page."""
+        if (running := self._population.running.get(machine.label)) is not None:
+            self._run_in(running[1], machine, partial(self._report, act, self._page(act), running[1]))
+
+    async def _report(self, act: Fault, url: str, process: Process) -> None:
+        await LiveServices(process).signal([url], "indexnow:world")
+        self._note(act, url)
+
     def _withdraw(self, machine: Machine, act: Fault) -> None:
         """Withdraw a page and erase its copies, in the process that owns it."""
         url = self._page(act)
@@ -193,5 +205,5 @@ async def _quietly(work: Any) -> None:
     """Run a command; ignore an error of the crawl, since an operator would only read its message."""
     try:
         await work
-    except CrawlerError:
+    except (CrawlerError, HttpError):
         pass

@@ -11,7 +11,7 @@
 The processes run the shipped code; time, network, disks and the web are virtual
 (crawler/lab/cluster/README.md). The same seed reproduces a run; the digest in the
 last column covers all requests. --table prints one row per kind of fault, and two
-for all kinds together, without and with copies of disks (clone, restore), then one per
+for all kinds together, without and with copies and losses of disks (clone, restore, lost-disk), then one per
 act of the operator, and one for acts and faults together. Without
 --days, a run ends when nothing is left to crawl; with it, known pages are refetched
 until then. The exit code is 1 if a rule was broken.
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="all",
         metavar="A,B",
         help=f"kinds of faults: {', '.join(fault_plan.KINDS)}; acts of the operator: {', '.join(fault_plan.ACTS)}; "
-        "or none (all faults except clone and restore)",
+        "or none (all faults except clone, restore and lost-disk)",
     )
     add(
         "--points",

@@ -19,7 +19,8 @@ from crawler.config import Config, OrderConfig, convert
 from crawler.frontier.frontier import Frontier
 from crawler.lab.order.link_graph import LinkGraph, page_rank
 from crawler.lab.order.planted_quality import WORD, Planted
-from crawler.orders.order import FoundLink, FoundOn, Ranking, ranking
+from crawler.orders.naming import ranking
+from crawler.orders.order import FoundLink, FoundOn, Ranking
 from crawler.process.results.link_scoring import LinkScoring, LinkSource, classed, page_score
 from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.robots.cache import ALLOWED, Verdict

@@ -21,7 +21,8 @@ from crawler.config import OrderConfig
 from crawler.frontier.discovery.entries import class_in_order
 from crawler.orders.classes import LEAST, NEUTRAL, PER_OCTAVE, WORST, class_in, score_of, with_class
 from crawler.orders.link_scores import LinkScores
-from crawler.orders.order import FoundLink, FoundOn, Ranking, ranking
+from crawler.orders.naming import ranking
+from crawler.orders.order import FoundLink, FoundOn, Ranking
 from crawler.records import Link, LinkFlag
 from crawler.storage.commit import Change
 
@@ -127,7 +128,7 @@ def named(config: OrderConfig) -> Ranking | None:
     """Return the configured order; the first exception of its score function is logged.
 
     Raises:
-        ConfigError: see `orders.order.ranking`.
+        ConfigError: see `orders.naming.ranking`.
     """
     told: set[str] = set()
 

@@ -431,6 +431,11 @@ PLANTS = {
         _loss_not_told,
         {"faults": ("restore",), "count": 8},
     ),
+    "empty-disk-accepted": Plant(
+        "peers notice an empty disk",
+        _loss_not_told,
+        {"faults": ("lost-disk",), "count": 4},
+    ),
     "made-out-of-turn": Plant(
         "changes that depend on queued ones follow queue order", _made_out_of_turn, KILLS
     ),

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import msgspec
 
+from crawler.change_signals import Signalled
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts import politeness
 from crawler.frontier.hosts.budget import Budget
@@ -20,6 +21,7 @@ from crawler.pages.withdrawals import Withdrawals
 from crawler.process.committing import commit_loop
 from crawler.process.exchange.peer_exchange import PeerExchange
 from crawler.process.fetching import page_rendering
+from crawler.process.live_services import LiveServices
 from crawler.process.process import Process
 from crawler.process.results import link_policy
 from crawler.process.results.result_processor import ResultProcessor
@@ -101,7 +103,7 @@ def _redirects_are_links() -> Patches:
     return [(link_policy, "LinkContext", _hop_with(1, 0))]
 
 
-def _hops_not_counted() -> Patches:
+def _redirects_count_twice() -> Patches:
     """Bug: a redirect counts as two hops, so that chains of redirects end too early."""
     return [(link_policy, "LinkContext", _hop_with(0, 1))]
 
@@ -178,6 +180,15 @@ def _signals_ignored() -> Patches:
     return [(SignalIntake, "_decide", lambda self, *arguments, **options: None)]
 
 
+def _notices_ignored() -> Patches:
+    """Bug: signals of the page server and of Python are answered, but never reach the commit queue."""
+
+    async def nothing(self: LiveServices, raw_urls: Any, source: str) -> Signalled:
+        return Signalled()
+
+    return [(LiveServices, "signal", nothing)]
+
+
 def _recovers_half() -> Patches:
     """Bug: `crawler recover` leaves out every second page of the archive."""
     owned = StoredLinks.owned_by
@@ -237,7 +248,7 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "depth-unlimited": ("the depth is limited", _depth_unlimited, {"faults": ("limits",)}),
     "depth-of-the-page": ("a link is one deeper than its page", _depth_of_the_page, {"faults": ("kill",)}),
     "redirects-are-links": ("a redirect is no link", _redirects_are_links, {"faults": ("kill",)}),
-    "hops-not-counted": ("a redirect is one hop", _hops_not_counted, {"faults": ("kill",)}),
+    "redirects-count-twice": ("a redirect is one hop", _redirects_count_twice, {"faults": ("kill",)}),
     "tries-not-counted": ("a URL is tried three times", _tries_not_counted, {"faults": (), "web": BROKEN}),
     "one-try": ("a URL is tried three times", _one_try, {"faults": (), "web": BROKEN}),
     "blocks-in-memory": ("a block is durable", _blocks_in_memory, {"faults": ("block", "kill", "power")}),
@@ -262,6 +273,11 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
         {"faults": ("signal",), **REFRESHING},
     ),
     "signals-ignored": ("a signal leads to a fetch", _signals_ignored, {"faults": ("signal",), **REFRESHING}),
+    "notices-ignored": (
+        "a notice of the page server leads to a fetch",
+        _notices_ignored,
+        {"faults": ("notice",), **REFRESHING},
+    ),
     "shown-links-ignored": (
         "links that a browser shows are followed",
         _links_shown_are_ignored,

@@ -115,6 +115,8 @@ CHEAP = {
     "subresources-dropped": 1,
     "visit-not-counted": 1,
     "foreign-signals-ignored": 1,
+    "empty-disk-accepted": 1,
+    "notices-ignored": 1,
 }
 
 

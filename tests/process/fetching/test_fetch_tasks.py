@@ -10,22 +10,21 @@ import msgspec
 import pytest
 
 from crawler.byte_account import ByteAccount
+from crawler.config import Overrides
 from crawler.errors import StoreError
 from crawler.fetcher.dns_cache import Resolution
-from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.fetcher.fetch_request import HTTP, FetchRequest, split
+from crawler.process.fetching.fetch_requests import FetchTaskSlot
 from crawler.process.fetching.fetch_tasks import (
     HEAVY_BYTES,
     HEAVY_LINKS,
     HEAVY_ROBOTS,
-    HOP_WAIT_MAX,
-    PLAIN,
     FetchTasks,
-    FetchTaskSlot,
     Network,
     is_heavy,
-    redirected_options,
     size_of,
 )
+from crawler.process.fetching.hop_requests import HOP_BODY_BYTES_MAX, HOP_WAIT_MAX, PLAIN, redirected_options
 from crawler.process.fetching.reader import Reader
 from crawler.process.opening.assembly import make_file_bodies
 from crawler.process.opening.environment import Environment
@@ -148,7 +147,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
         assert seconds > 0.0
         joint.clock.advance(seconds)
 
-    monkeypatch.setattr("crawler.process.fetching.fetch_tasks.asyncio.sleep", sleep)
+    monkeypatch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
 
 
 # ---- pages ----
@@ -374,9 +373,8 @@ def test_a_redirect_that_cannot_be_followed_is_the_answer(run: Run, location: st
 def test_the_hops_of_a_users_request_are_bounded(
     run: Run, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    config = run.joint.stages.config
-    limited = msgspec.structs.replace(config.fetch, redirects_max=most)
-    monkeypatch.setattr(run.fetch_tasks, "_config", msgspec.structs.replace(config, fetch=limited))
+    limited = msgspec.structs.replace(run.joint.stages.config.fetch, redirects_max=most)
+    monkeypatch.setattr(run.fetch_tasks._hops, "_fetch", limited)
     run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("GET", b"", ("X: 1",))
     urls = [HOME, *(f"http://a.org/{n}" for n in range(5))]
     run.answer(*(redirect(url, then) for url, then in zip(urls, urls[1:], strict=False)))
@@ -499,7 +497,7 @@ def test_a_chain_with_ever_new_cookies_ends(open_joint: Callable[..., Joint], mo
         joint.clock.advance(seconds)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crawler.process.fetching.fetch_tasks.asyncio.sleep", sleep)
+        patch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
         assert run.fetched(joint.fetch_task()).outcome is Outcome.BAD_REDIRECT
     assert len(run.canned.requests) == most + 1
 
@@ -554,10 +552,10 @@ def test_a_hop_tries_less_and_less_often_for_a_busy_host(run: Run, monkeypatch: 
         waits.append(seconds)
         run.joint.clock.advance(seconds)
 
-    monkeypatch.setattr("crawler.process.fetching.fetch_tasks.asyncio.sleep", sleep)
+    monkeypatch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
     answers = iter([1e-9] * 16 + [0.0])
     monkeypatch.setattr(type(run.joint.frontier.hops), "borrow", lambda *_: next(answers))
-    assert asyncio.run(run.fetch_tasks._borrow(run.joint.fetch_task(), "b.org", ""))
+    assert asyncio.run(run.fetch_tasks._hops._borrow(run.joint.fetch_task(), "b.org", ""))
     assert waits == pytest.approx([min(0.01 * 1.5**n, 2.0) for n in range(16)]) and waits[-1] == 2.0
 
 
@@ -665,3 +663,128 @@ def test_overrides_bind_the_request(open_joint: Callable[..., Joint]) -> None:
     (request,) = run.canned.requests
     assert request.headers == ("X-Key: 1",) and request.total_timeout == 3.0
     assert request.body_bytes_max == request.wire_bytes_max == 999_999_999
+
+
+# ---- what requests carry ----
+
+
+def test_requests_carry_their_slot_and_the_configured_fetcher(open_joint: Callable[..., Joint]) -> None:
+    """Pages use the fetcher of `[[override]]`; robots.txt is always fetched by HTTP."""
+    joint = open_joint(override=[{"match": "a.org", "fetcher": "http"}])
+    joint.seeds(HOME)
+    requests = Run(joint).fetch_tasks._requests
+    other = msgspec.structs.replace(joint.stages.config.override[0], fetcher="other")
+    requests._overrides = Overrides([other])
+    fetch_task, owner = joint.fetch_task(TaskKind.PAGE), object()
+    page, robots = requests.make(fetch_task, owner), requests.make(fetch_task, owner, robots=True)
+    assert (page.fetcher, robots.fetcher) == ("other", HTTP)
+    assert isinstance(page.slot, FetchTaskSlot) and page.owner is robots.owner is owner
+
+
+def test_links_out_of_scope_have_a_bound_of_their_own(run: Run) -> None:
+    fetch_task = run.joint.fetch_task()
+    plain = run.fetch_tasks._requests.make(fetch_task, object())
+    fetch_task.flags |= LinkFlag.EXTERNAL
+    external = run.fetch_tasks._requests.make(fetch_task, object())
+    most = run.joint.stages.config.fetch.external_bytes_max
+    assert external.body_bytes_max == external.wire_bytes_max == most != plain.body_bytes_max
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_earlier_answers_of_a_users_request_are_kept_shortened(run: Run, longer: int) -> None:
+    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("GET", b"")
+    body = b"x" * (HOP_BODY_BYTES_MAX + longer)
+    found = "http://a.org/found"
+    moved = fetch(HOME, body, outcome=Outcome.REDIRECT, status=301, location=found)
+    run.answer(moved, fetch(found, b"found"))
+    fetch_task = run.joint.fetch_task()
+    fetch_task.flags |= LinkFlag.OWN_REQUEST
+    seen: list[Fetch] = []
+    run.fetch_tasks.promise = lambda fetch_task, answer, change: seen.append(answer)
+    run.see_through(fetch_task)
+    ((earlier,),) = [answer.earlier for answer in seen]
+    assert earlier.url == HOME and earlier.body == b"x" * HOP_BODY_BYTES_MAX and not earlier.content
+    assert earlier.truncated == ("length" if longer else "")
+
+
+def test_failed_robots_requests_are_logged_with_v(
+    run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
+    fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
+    run.answer(fetch(fetch_task.url, b"", outcome=Outcome.CONNECT_ERROR, blame=Blame.HOST, error="refused"))
+    with caplog.at_level(logging.DEBUG, "crawler"):
+        run.see_through(fetch_task)
+    assert f"{fetch_task.url}: connect error 200: refused" in caplog.messages
+
+
+def test_requests_with_the_same_jar_share_its_cookies(run: Run) -> None:
+    jars = []
+    for name in ("shop", "shop", ""):
+        run.joint.add(f"{HOME}{len(jars)}", flags=LinkFlag.OWN_REQUEST)
+        run.fetch_tasks.request_options_of = lambda fetch_task, name=name: RequestOptions(
+            "GET", b"", jar=name
+        )  # type: ignore[misc]
+        fetch_task = run.joint.fetch_task()
+        while not fetch_task.flags & LinkFlag.OWN_REQUEST:
+            run.answer(fetch(fetch_task.url))
+            run.see_through(fetch_task)
+            fetch_task = run.joint.fetch_task()
+        run.answer(fetch(fetch_task.url))
+        run.see_through(fetch_task)
+        jars.append(run.canned.requests[-1].jar)
+    assert jars[0] is jars[1] is not None and jars[2] is None
+
+
+def test_a_browser_is_prepared_only_if_a_link_asks_for_it(run: Run) -> None:
+    fetch_task = run.joint.fetch_task()
+    assert run.fetch_tasks._rendering(fetch_task) is None
+    fetch_task.flags |= LinkFlag.RENDER
+    made = run.fetch_tasks._rendering(fetch_task)
+    assert made is not None and run.fetch_tasks._rendering(fetch_task) is made
+
+
+class Part:
+    """The body of a large file, which notes how it was ended."""
+
+    def __init__(self) -> None:
+        self.ends: list[bool] = []
+
+    def has_left(self) -> bool:
+        return False
+
+    def can_resume(self) -> bool:
+        return False
+
+    def end(self, *, resumed_later: bool) -> None:
+        self.ends.append(resumed_later)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_body_of_a_file_is_freed_once_and_kept_if_the_fetch_failed(
+    run: Run, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """After a bug in between, the bytes are kept for the next try; otherwise they go with the commit."""
+    part = Part()
+    monkeypatch.setattr(run.fetch_tasks._files, "body", lambda request, fetch_task: part)
+    run.answer(fetch(HOME, b"<p>page"))
+
+    async def broken(*_: Any) -> None:
+        raise ValueError("odd file")
+
+    if fails:
+        monkeypatch.setattr(run.fetch_tasks._site_files, "fetch", broken)
+    run.see_through(run.joint.fetch_task())
+    assert part.ends == [fails]
+
+
+def test_the_browser_ends_with_the_fetch_tasks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+
+    class Browser:
+        async def close(self) -> None:
+            closed.append("browser")
+
+    monkeypatch.setattr(run.fetch_tasks, "_made_rendering", Browser())
+    asyncio.run(run.fetch_tasks.close())
+    assert closed == ["browser"] and run.canned.ended == ["closed", "closed"]

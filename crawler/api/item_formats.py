@@ -1,0 +1,29 @@
+"""Opens an items file in the format that the extension of its name states."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from crawler.api.items import CsvItems, Items, JsonLinesItems
+from crawler.api.parquet_items import ParquetItems
+from crawler.errors import UsageError
+
+
+def open_items(path: Path) -> Items:
+    """Open the items file at `path`.
+
+    Raises:
+        UsageError: the extension is unknown, or the file cannot be written.
+    """
+    kinds: dict[str, Callable[[Path], Items]] = {
+        ".jsonl": JsonLinesItems,
+        ".ndjson": JsonLinesItems,
+        ".csv": CsvItems,
+        ".parquet": ParquetItems,
+    }
+    kind = kinds.get(path.suffix.lower())
+    if kind is None:
+        raise UsageError(f"items {path}: the name must end in one of {', '.join(kinds)}")
+    try:
+        return kind(path)
+    except OSError as error:
+        raise UsageError(f"items {path}: {error.strerror or error}") from error

@@ -1,0 +1,88 @@
+"""Starts a run that uses the stored answers of earlier runs (`--cached`), and removes runs that only repeat others.
+
+Each run with `--cached` is a crawl of its own, marked with the file DIR/cached. The next such run moves it to
+DIR.N, and then removes every marked crawl whose answers are all in other crawls as well. So what stays is the
+crawl that made the requests, and at most the few runs that added answers. A crawl without the mark is
+never removed.
+"""
+
+import contextlib
+import itertools
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.restart import earlier, rename_to_numbered
+from crawler.errors import DamageError, DirectoryError
+from crawler.export.archives import Crawled, opened
+from crawler.pages.captures import is_copy
+from crawler.storage.files import Lock
+
+MARK = "cached"
+_BEING_REMOVED = ".removed"
+
+
+class CachedStart(NamedTuple):
+    """Where the existing crawl is now, None if it is gone or there was none; the crawls whose answers are used."""
+
+    aside: Path | None
+    answers_from: list[str]
+
+
+def start_cached(directory: CrawlDirectory) -> CachedStart:
+    """Move the existing crawl aside, remove marked crawls that are no longer needed, and mark the new crawl.
+
+    Raises:
+        DirectoryError: the existing crawl is in use, or cannot be renamed.
+    """
+    aside = rename_to_numbered(directory)
+    crawls = earlier(directory)
+    for path in reversed(crawls.copy()):
+        others = [each for each in crawls if each != path]
+        if (Path(path) / MARK).exists() and _repeats(path, others) and _remove(CrawlDirectory(Path(path))):
+            crawls = others
+    directory.path.mkdir(parents=True, exist_ok=True)
+    (directory.path / MARK).touch()
+    return CachedStart(aside if aside is not None and aside.exists() else None, crawls)
+
+
+def _repeats(path: str, others: Sequence[str]) -> bool:
+    """Return whether each answer of a crawl is also in one of the others, or they have a newer one."""
+    try:
+        with contextlib.ExitStack() as held:
+            crawled = held.enter_context(opened(Path(path)))
+            rest = [held.enter_context(opened(Path(each))) for each in others]
+            captures = itertools.chain.from_iterable(each.newest_captures() for each in crawled.archives)
+            return all(
+                any(_has(each, capture.url, capture.fetched_at) for each in rest)
+                for fingerprint, capture in captures
+                if is_copy(capture)
+                and fingerprint == crawled.fingerprint(capture.url)  # others are never used again
+            )
+    except (DamageError, DirectoryError):
+        return False
+
+
+def _has(crawled: Crawled, url: str, fetched_at: float) -> bool:
+    """Return whether a crawl has an answer for a URL that is at least as new."""
+    fingerprint = crawled.fingerprint(url)
+    for archive in crawled.archives:
+        capture = archive.newest_capture(fingerprint, archive.record(fingerprint))
+        if capture is not None and is_copy(capture) and capture.fetched_at >= fetched_at:
+            return True
+    return False
+
+
+def _remove(directory: CrawlDirectory) -> bool:
+    """Delete a crawl; return False if a process uses it. A crawl that is half deleted has another name."""
+    try:
+        with contextlib.ExitStack() as held:
+            for name in directory.process_names():
+                held.callback(Lock(directory.process(name) / "node.lock", name).release)
+            gone = directory.path.rename(directory.path.with_name(directory.path.name + _BEING_REMOVED))
+    except (DirectoryError, OSError):
+        return False
+    shutil.rmtree(gone, ignore_errors=True)
+    return True

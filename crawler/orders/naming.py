@@ -1,0 +1,47 @@
+"""Returns the order that the configuration names: a shipped one, or one of an installed package."""
+
+from collections.abc import Callable
+from typing import Any
+
+from crawler.config import OrderConfig
+from crawler.errors import ConfigError
+from crawler.orders.order import BREADTH_FIRST, Ranking
+
+GROUP = "crawler.orders"
+
+
+def ranking(config: OrderConfig, failed: Callable[[Exception, str], object] | None = None) -> Ranking | None:
+    """Return the order that the configuration names, or None for breadth-first.
+
+    Raises:
+        ConfigError: no order has that name, or creating it failed.
+    """
+    if config.name == BREADTH_FIRST:
+        return None
+    # Imported here, because most crawls have no order and need not compile its patterns.
+    from crawler.orders.builtin_orders import SHIPPED
+
+    make = SHIPPED.get(config.name) or _installed(config.name, SHIPPED)
+    try:
+        order = make(config)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"order.name {config.name}: {type(error).__name__}: {error}") from error
+    if not callable(getattr(order, "score", None)):
+        raise ConfigError(f"order.name {config.name}: {type(order).__name__} has no method named score")
+    return Ranking(order, failed)
+
+
+def _installed(name: str, shipped: dict[str, Any]) -> Any:
+    """Return the factory of the order that an installed package offers as `name`."""
+    from importlib import metadata  # imported here because it is slow and seldom needed
+
+    found = metadata.entry_points(group=GROUP, name=name)
+    if not found:
+        known = ", ".join([BREADTH_FIRST, *shipped])
+        raise ConfigError(f"order.name {name}: unknown; choose one of {known} or an entry point in {GROUP}")
+    try:
+        return next(iter(found)).load()
+    except Exception as error:
+        raise ConfigError(f"order.name {name}: {type(error).__name__}: {error}") from error

@@ -187,9 +187,9 @@ class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
 
     `why` names its reason (`render/deciding.py`, or "always", "request"). `took` and `cpu` are in seconds, `cpu`
     as measured by `render/work_account.py`. Of its `requests`, `missing` got no usable answer. `broke` names the limit
-    that ended it, "" for none. `added` means that it shows links or text that the static answer lacks. If no browser
-    could show the page, `failures` counts the failed renderings in a row, and `again_at` is the instant from which
-    `auto` tries again; the other fields still describe the rendering that is stored, if one is.
+    that ended it, "" for none. `added` means that it shows links or text that the static answer lacks. `failures`
+    counts the renderings of the page that have failed in a row since then, and `again_at` is the instant from which
+    `auto` tries again. `pictured` means that a picture of the page is stored.
     """
 
     why: str = ""
@@ -201,7 +201,7 @@ class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
     added: bool = False
     failures: int = 0
     again_at: float = 0.0
-    pictured: bool = False  # a picture of the page is stored
+    pictured: bool = False
 
 
 class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):

@@ -8,8 +8,9 @@ from selectolax.lexbor import LexborHTMLParser
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
 from crawler.extract.links import extract_page
-from crawler.extract.parser_child import Job, read, read_here
+from crawler.extract.parser_child import read_here
 from crawler.extract.repeated_links import links_with_repeats
+from crawler.extract.scan import scan_utf8
 from crawler.pages.change_detection import visible_text
 from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
@@ -48,7 +49,7 @@ def test_each_way_to_read_links_finds_those_in_shadow_roots(mode: bytes) -> None
     found = [
         read_here(html, "utf-8", page, config),
         extract_page(html, page, config),
-        read(Job(page, html), config),
+        scan_utf8(open_shadow_roots(html), "utf-8", page, config),
     ]
     assert [each.hrefs for each in found if isinstance(each, Extracted)] == [["/1", "/2"]] * 3
     assert links_with_repeats(html, page, config) == ["/1", "/2"]

@@ -20,7 +20,7 @@ from crawler.api.page import Page
 from crawler.api.request import Callback, Request
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.restart import earlier, put_aside, put_file_aside
+from crawler.crawl.restart import earlier, rename_file_to_numbered, rename_to_numbered
 from crawler.errors import UsageError
 from crawler.storage.object_store import local_folder
 
@@ -68,14 +68,14 @@ async def _run(options: dict[str, Any], *, script: bool = False) -> dict[str, An
     fresh, cached = options.pop("fresh", False), options.pop("cached", False)
     directory = CrawlDirectory(local_folder(options.get("directory", "crawl")))
     if fresh or cached:
-        put_aside(directory)
+        rename_to_numbered(directory)
     if cached:
         config = options.get("config")
         config = config if isinstance(config, Config) else configure(config)
         answers_from = tuple(earlier(directory))
         options["config"] = replace(config, crawl=replace(config.crawl, answers_from=answers_from))
         if items := options.get("items"):
-            put_file_aside(Path(items))
+            rename_file_to_numbered(Path(items))
     async with Crawl(**options) as crawl:
         with _stopped_by_signals(crawl) if script else nullcontext():
             await crawl.run()

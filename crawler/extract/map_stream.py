@@ -94,7 +94,7 @@ class MapStream:
         self.restart()
 
     def restart(self) -> None:
-        """Begin another answer, whose bytes replace all bytes so far."""
+        """Begin another answer; its bytes replace all earlier ones."""
         self.nbytes = 0
         self._waiting.clear()
         self._is_stale = self.sent > 0  # the child has bytes of an earlier answer

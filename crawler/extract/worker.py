@@ -124,7 +124,7 @@ class Worker:
             return found
         if found is Judgement.EXCESSIVE:
             utf8 = open_shadow_roots(utf8)
-            return await self._beside(utf8, scan_utf8, utf8, encoding, page, config)
+            return await self._scan_off_loop(utf8, scan_utf8, utf8, encoding, page, config)
         apart()
         return await self.extract_apart(content, page)
 
@@ -160,7 +160,7 @@ class Worker:
         return True
 
     async def read_stream(self, stream: MapStream, content: Iterable[bytes], document: Document) -> Extracted:
-        """Read the map that `stream` was fed; `content` are its pieces once more. Return an empty result on failure."""
+        """Read the map that `stream` was fed; `content` holds the same pieces. Return an empty result on failure."""
         try:
             async with self._turn:
                 found = await self._ask(lambda child: self._finish(child, stream, content, document))
@@ -198,9 +198,11 @@ class Worker:
                 self._waiting -= 1
         if found is not None:
             return found
-        return await self._beside(content, scan, content, page, self._config)
+        return await self._scan_off_loop(content, scan, content, page, self._config)
 
-    async def _beside(self, content: bytes, call: Callable[..., Extracted], *arguments: object) -> Extracted:
+    async def _scan_off_loop(
+        self, content: bytes, call: Callable[..., Extracted], *arguments: object
+    ) -> Extracted:
         """Return `call(content)`: call it at once, or in a thread if it could block the event loop.
 
         Threads take the interpreter lock from the loop, so only one runs at a time.

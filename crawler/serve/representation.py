@@ -46,8 +46,8 @@ _SANDBOX, _SANDBOX_REWRITTEN = map(
 _WORTH_GZIP = 0.9  # a body is sent compressed only if that makes it shorter than this share of its length
 _FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters that need no escape in a fragment (RFC 3986, 3.5)
 UNKNOWN_LENGTH = -1
-# bytes that a cached answer takes apart from its head and body: key, record of the page, structs
-_OBJECTS = 1536
+# bytes that a cached answer takes apart from its head and body: key, request, record of the page, structs
+_OBJECTS = 1920
 
 
 class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
@@ -97,6 +97,17 @@ class Representation(msgspec.Struct):
         if self.body is None and self.length <= self.held_max and not self.too_long:
             self._read()
         return self.body
+
+    def span(self, first: int, end: int) -> bytes | None:
+        """Return the bytes `first` <= position < `end`; None if they do not fit in memory.
+
+        Of a body that is stored in parts and not held, only the bytes before `end` are inflated.
+        """
+        stored = self.stored
+        if self.body is None and stored is not None and self.pieces == stored.payload:
+            return stored.start(end)[first:] if end <= self.held_max else None
+        body = self.held()
+        return None if body is None else body[first:end]
 
     def _read(self) -> None:
         held: list[bytes] = []

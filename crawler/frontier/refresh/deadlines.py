@@ -101,7 +101,7 @@ class Deadlines:
                 seen: cython.double = self.learning.quality.share_watched(host)
                 if seen > 0.0:  # the changes that the source has shown count until the next crawl
                     self.unpack(self.tables.rows[page].signals)
-                    changes += self.learning.quality.told_changes(host, self.counts)
+                    changes += self.learning.quality.announced_changes(host, self.counts)
                     watched += seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
             self.learning.assign(self.page, host, changes, watched, self.tables.importance(page))
 

@@ -36,7 +36,7 @@ class FetchRequests:
     """Builds the requests of the fetch tasks of a process.
 
     `trusts` tells whether a URL may receive credentials; `conditions` returns the validators
-    (ETag, Last-Modified) of a task's stored copy; `wake` wakes the loop that starts fetch tasks.
+    (ETag, Last-Modified) with which a task asks for its page; `wake` wakes the loop that starts fetch tasks.
     """
 
     def __init__(
@@ -52,6 +52,10 @@ class FetchRequests:
         self._config, self._clock, self._frontier = config, clock, frontier
         self._trusts, self._conditions, self._wake = trusts, conditions, wake
         self._overrides = Overrides(config.override)
+
+    def configure(self, config: Config) -> None:
+        """Build the next requests by this configuration."""
+        self._config, self._overrides = config, Overrides(config.override)
 
     def make(self, fetch_task: FetchTask, owner: object, *, robots: bool = False) -> FetchRequest:
         """Return the first request of a fetch task; `owner` is charged for the bytes of the answers."""

@@ -167,16 +167,14 @@ class FetchTasks:
             self._made_rendering = self._make_rendering()
         return self._made_rendering
 
-    def _conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return the validators (ETag, Last-Modified) to send; none if a browser is to show the page in any case."""
-        if self._is_due_in_browser(fetch_task):
-            return "", ""
-        return self._results.conditions(fetch_task, now)
-
     def _is_due_in_browser(self, fetch_task: FetchTask) -> bool:
         """Return whether a known page must be read although its answer may be the same, since a browser is to show it."""
         rendering = self._rendering(fetch_task)
         return rendering is not None and rendering.is_due(fetch_task)
+
+    def _conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
+        """Return the validators (ETag, Last-Modified) of the stored copy; "" if the answer must be read in any case."""
+        return ("", "") if self._is_due_in_browser(fetch_task) else self._results.conditions(fetch_task, now)
 
     def _make_rendering(self) -> "PageRendering":
         from crawler.process.fetching.page_rendering import PageRendering
@@ -216,6 +214,7 @@ class FetchTasks:
     def configure(self, config: Config) -> None:
         """Apply a new configuration, of which only the pages that a browser shows may differ."""
         self._config = config
+        self._requests.configure(config)
         if self._made_rendering is not None:
             self._made_rendering.configure(config)
         elif renders(config):

@@ -346,7 +346,7 @@ class ResultProcessor:
         except StoreError:
             raise
         except Exception as error:
-            self._spoil(fetch, error, f"reading {fetch_task.url}")
+            self._make_internal_error(fetch, error, f"reading {fetch_task.url}")
             yield from self._record_robots(change, fetch_task, fetch, now)
 
     def _record_robots(self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float) -> Pauses:
@@ -406,7 +406,7 @@ class ResultProcessor:
         except StoreError:
             raise
         except Exception as error:
-            self._spoil(fetch, error, f"deciding about {fetch_task.url or fetch_task.hostname}")
+            self._make_internal_error(fetch, error, f"deciding about {fetch_task.url or fetch_task.hostname}")
             return self._frontier.record_outcome(fetch_task, fetch, now)
 
     def _capture(
@@ -431,7 +431,7 @@ class ResultProcessor:
         except StoreError:
             raise
         except Exception as error:
-            self._spoil(fetch, error, f"storing {fetch_task.url}")
+            self._make_internal_error(fetch, error, f"storing {fetch_task.url}")
             return self._pages.capture(fetch, fetch_task, None, now, final=final)
 
     def _stamp(
@@ -448,9 +448,9 @@ class ResultProcessor:
         if record is not None and (fetch.outcome in SUCCESSES or record.state is not PageState.STORED):
             record.receipt = stamp.digest
 
-    def _spoil(self, fetch: Fetch, error: Exception, where: str) -> None:
-        """Turn `fetch` into an internal error, and discard its content."""
-        nothing = Fetch(
+    def _make_internal_error(self, fetch: Fetch, error: Exception, where: str) -> None:
+        """Turn `fetch` into an internal error, and discard its content; its task refers to the same object."""
+        failed = Fetch(
             url=fetch.url,
             outcome=Outcome.INTERNAL_ERROR,
             blame=Blame.URL,
@@ -458,8 +458,8 @@ class ResultProcessor:
             took=fetch.took,
             error=self.unexpected.note(error, where),
         )
-        for name in fetch.__struct_fields__:
-            setattr(fetch, name, getattr(nothing, name))
+        for name in Fetch.__struct_fields__:
+            setattr(fetch, name, getattr(failed, name))
 
     def _release(self, change: Change, decision: Decision) -> None:
         """Add the frontier's decision to the change, and free the fetch task's slot once it is durable."""

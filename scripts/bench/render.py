@@ -248,8 +248,8 @@ def sites(pages: int, packages: Path | None) -> dict[str, Site]:
     return made
 
 
-# Run by the Python of Crawlee: {"pages": URL -> [whether it gained, static links, links shown], "seeds": URLs}
-# -> [URLs reached, pages shown in a browser, pages examined in both ways], of five runs
+# Run by the Python of Crawlee: {"pages": URL -> [whether it gained, static links, links shown], "crawls": seeds of each
+# crawl} -> [URLs reached, pages shown in a browser, pages examined in both ways], of five runs
 _CRAWLEE = """
 import asyncio, collections, json, random, sys
 from crawlee import Request
@@ -257,10 +257,14 @@ from crawlee.crawlers._adaptive_playwright._rendering_type_predictor import Defa
 web = json.load(sys.stdin)
 async def play(seed):
     random.seed(seed)
-    async with DefaultRenderingTypePredictor(detection_ratio=0.1) as predictor:
-        return visit(predictor)
-def visit(predictor):
-    queue, known, shown, examined = collections.deque(web["seeds"]), set(web["seeds"]), 0, 0
+    known, counts = set(), [0, 0]
+    for seeds in web["crawls"]:
+        async with DefaultRenderingTypePredictor(detection_ratio=0.1) as predictor:
+            visit(predictor, seeds, known, counts)
+    return [sorted(known), *counts]
+def visit(predictor, seeds, known, counts):
+    queue = collections.deque(seeds)
+    known.update(seeds)
     while queue:
         url = queue.popleft()
         gained, static, dom = web["pages"][url]
@@ -268,14 +272,14 @@ def visit(predictor):
         predicted = predictor.predict(request)
         examines = random.random() < predicted.detection_probability_recommendation
         renders = examines or predicted.rendering_type == "client only"
-        shown, examined = shown + renders, examined + examines
+        counts[0] += renders
+        counts[1] += examines
         if examines:
             predictor.store_result(request, "client only" if gained else "static")
         for link in dom if renders else static:
             if link in web["pages"] and link not in known:
                 known.add(link)
                 queue.append(link)
-    return [sorted(known), shown, examined]
 print(json.dumps([asyncio.run(play(seed)) for seed in range(5)]))
 """
 
@@ -327,7 +331,7 @@ def crawl(web: Web, names: list[str], when: str) -> Crawled:
 
 
 def print_crawlee(python: str, always: Crawled, seeds: list[str]) -> None:
-    """Print what Crawlee's predictor would have rendered and reached; the mean of five runs, with the least and most."""
+    """Print what Crawlee's predictor would have rendered and reached: in one crawl of all sites, and in one for each."""
     everything = {url for pages in always.pages.values() for url in pages}
     web: dict[str, tuple[bool, list[str], list[str]]] = {
         url: (url in always.gaining, [], []) for url in everything
@@ -336,16 +340,18 @@ def print_crawlee(python: str, always: Crawled, seeds: list[str]) -> None:
         for url, target in links:
             if url in web:
                 (web[url][1] if place == 1 else web[url][2]).append(target)
-    told = json.dumps({"pages": web, "seeds": seeds})
-    ran = subprocess.run([python, "-c", _CRAWLEE], input=told, capture_output=True, text=True, check=True)
-    runs = json.loads(ran.stdout)
-    for title, values, divisor in (
-        ("recall", [len(everything & set(reached)) for reached, _, _ in runs], len(everything)),
-        ("renders / oracle", [shown for _, shown, _ in runs], max(1, len(always.gaining))),
-        ("examined both ways", [examined for _, _, examined in runs], 1),
-    ):
-        least, mean, most = (value / divisor for value in (min(values), statistics.mean(values), max(values)))
-        print(f"crawlee {title:<20}{mean:>8.3f} ({least:.3f} to {most:.3f})")
+    for title, crawls in (("one crawl", [seeds]), ("a crawl for each site", [[seed] for seed in seeds])):
+        told = json.dumps({"pages": web, "crawls": crawls})
+        ran = subprocess.run([python, "-c", _CRAWLEE], input=told, capture_output=True, text=True, check=True)
+        runs = json.loads(ran.stdout)
+        recall = _spread([len(everything & set(reached)) / len(everything) for reached, _, _ in runs])
+        renders = _spread([shown / max(1, len(always.gaining)) for _, shown, _ in runs])
+        examined = _spread([float(examined) for _, _, examined in runs])
+        print(f"crawlee, {title}: recall {recall}; renders {renders} x an oracle's; examined {examined}")
+
+
+def _spread(values: list[float]) -> str:
+    return f"{statistics.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
 
 
 class Account:

@@ -22,7 +22,9 @@ def test_each_crawl_is_renamed_to_the_next_number(tmp_path: Path) -> None:
             pass  # the lock was free, and is released again
     (tmp_path / "crawl.1").rename(tmp_path / "kept")
     crawl.create()
-    assert rename_to_numbered(crawl) == tmp_path / "crawl.4", "a lower number would make it look older than crawl.2"
+    assert rename_to_numbered(crawl) == tmp_path / "crawl.4", (
+        "a lower number would make it look older than crawl.2"
+    )
 
 
 def test_earlier_crawls_are_listed_newest_first(tmp_path: Path) -> None:

@@ -18,8 +18,12 @@ the clocks from 1.75 times the elapsed time to .95.
 
 Where a trusted source reports, a change that the source announced is not evidence about neighbours, whose changes the
 source would announce as well. There the clock therefore counts only crawls of pages without a signal, and compares
-their changes with the changes expected in spite of the silence. For the share of changes that the source announces,
-the time watched is plain time.
+their changes with the changes expected in spite of the silence.
+
+Rates are per unit of plain time, not of the clock: the time watched is the elapsed time. On the clock, an event that a
+directory's pages share was counted once as changes and again as time watched, so the rates of the site's pages fell, and
+a page that is visited more often than its neighbours, whose crawls could tell of nothing, was visited too rarely.
+On simulated webs with such events, the gain rose from .95 to .98; on the histories of the league nothing changed.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
@@ -37,12 +41,14 @@ if cython.compiled:
     from cython.cimports.crawler.freshness.change_rates import ChangeRates, gain_of
     from cython.cimports.crawler.freshness.discovery import Discovery
     from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
+    from cython.cimports.crawler.freshness.seasons import Seasons
     from cython.cimports.crawler.freshness.signal_quality import SignalQuality, precision_at
     from cython.cimports.crawler.freshness.value_kernel import Parameters
 else:
     from crawler.freshness.change_rates import ChangeRates, gain_of
     from crawler.freshness.discovery import Discovery
     from crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
+    from crawler.freshness.seasons import Seasons
     from crawler.freshness.signal_quality import SignalQuality, precision_at
     from crawler.freshness.value_kernel import Parameters
 
@@ -50,6 +56,7 @@ _SOURCES = cython.declare(cython.Py_ssize_t, 8)
 # weight of the prior that rates are right, in expected changes
 _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
 _HAZARD_MAX = cython.declare(cython.double, 4.0)  # with more expected changes, a change is not informative
+_NEARLY_SURE = cython.declare(cython.double, 0.999999)
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
 _KEPT = cython.declare(cython.double, 0.9995)  # factor of the sums per crawl: a memory of 2,000 crawls
@@ -78,7 +85,7 @@ class Learning:
         self.terms = ALL_TERMS
         self.neighbourhood = neighbourhood
         self.scale = scale
-        self.observed_clock = 0.0
+        self.watched = 0.0
         self.bias = 1.0
         self.found = self.told = 0.0
         self.rates = ChangeRates(unit)
@@ -86,6 +93,7 @@ class Learning:
         self.directories = Counts(1.0)
         self.sites = Counts(3.0)
         self.credence = Credence()
+        self.seasons = Seasons(unit)
         self.discovery = Discovery(unit)
 
     @cython.ccall
@@ -94,6 +102,7 @@ class Learning:
         self.quality.add_site()
         self.sites.add()
         self.credence.add()
+        self.seasons.add()
         self.discovery.add_site()
         self.quality.renew(site, self.rates.means[site])
         return site
@@ -108,8 +117,11 @@ class Learning:
     def excess(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return the excess of changes in directory and site, multiplied by the credence; 0 without the clock."""
-        if not self.neighbourhood:
+        """Return the excess of changes in directory and site, multiplied by the credence.
+
+        It is 0 without the clock, and where the site's weekly rhythm is in use.
+        """
+        if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         return self.credence.credences[site] * self._said(site, directory, now)
 
@@ -127,7 +139,7 @@ class Learning:
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
         """Return the maximum by which the clocks of a directory's pages get ahead of time; at least 0."""
-        if not self.neighbourhood:
+        if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.directories.excess(directory, now, self.scale)
         return max(offset_of(self.credence.credences[site] * excess, self.scale), 0.0)
@@ -136,7 +148,7 @@ class Learning:
     @cython.exceptval(check=False)
     def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
         """Return the same maximum for a site's pages, from the changes of the whole site."""
-        if not self.neighbourhood:
+        if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.sites.excess(site, now, self.scale)
         return max(offset_of(self.credence.credences[site] * excess, self.scale), 0.0)
@@ -154,6 +166,21 @@ class Learning:
         if not self.neighbourhood:
             return elapsed
         return clock_of(elapsed, self.excess(site, directory, now), self.scale)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def paced_clock(
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        elapsed: cython.double,
+        now: cython.double,
+    ) -> cython.double:
+        """Return A with the site's weekly rhythm, for predictions; values and rates use `clock`."""
+        if not self.neighbourhood:
+            return elapsed
+        span: cython.double = self.seasons.span(site, now - elapsed, now)
+        return clock_of(span, self.excess(site, directory, now), self.scale)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -192,7 +219,7 @@ class Learning:
     ) -> cython.double:
         """Return the probability, given the page's signals, that a crawl now finds a change."""
         silent: cython.double = 1.0 - self.quality.recall(site)
-        unchanged: cython.double = log1p(-self.rates.expected(site, k, t, silent * clock))
+        unchanged: cython.double = self.bias * log1p(-self.rates.expected(site, k, t, silent * clock))
         signals: cython.double = self.quality.signals(site, counts)
         own: cython.double = self._own_precision(site, self.rates.rate(site, k, t))
         return -expm1(unchanged + signals * log1p(-own))
@@ -219,8 +246,8 @@ class Learning:
     ) -> cython.double:
         """Learn from a crawl at `now`, `elapsed` after the last; return the page's new k.
 
-        The new t is float32(t + `observed_clock`): the clock, or less if the page changed without a signal. The
-        share of the time that a trusted source watched counts as plain time.
+        The new t is float32(t + `watched`): the plain time since the last crawl, or less if the page changed without
+        a signal.
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         unannounced: cython.bint = self._is_unannounced(counts)
@@ -235,6 +262,8 @@ class Learning:
             self.credence.observe(site, alone, heeding, changed)
             used: cython.double = self._put_right(self.rates.expected(site, k, t, silent * clock))
             self.credence.score(site, alone, used, changed)
+            if self.seasons.learns(site, elapsed):
+                self._pace(site, k, t, elapsed, now, silent, changed)
         self._judge(raw, changed)
         told: cython.double = self.quality.share_watched(site)
         if self.neighbourhood and (unannounced or told <= 0.0):
@@ -242,18 +271,37 @@ class Learning:
                 expected = self._put_right(self.rates.expected(site, k, t, (1.0 - recall) * clock))
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
-        watched: cython.double = told * elapsed + (1.0 - told) * clock
         # the time in which signals would have come
-        quiet: cython.double = recall * watched if unannounced else 0.0
+        quiet: cython.double = recall * elapsed if unannounced else 0.0
         gain: cython.double = self.quality.observe(
-            site, counts, self.rates.rate(site, k, t + quiet), watched, changed
+            site, counts, self.rates.rate(site, k, t + quiet), elapsed, changed
         )
-        self.observed_clock = watched
+        self.watched = elapsed
         if changed and unannounced:
-            self.rates.match(site, k, t + quiet, (1.0 - recall) * clock)
+            self.rates.match(site, k, t + quiet, (1.0 - recall) * elapsed)
             gain = self.rates.gain
-            self.observed_clock = quiet + self.rates.watched
-        return self.rates.observe(site, k, t, self.observed_clock, gain)
+            self.watched = quiet + self.rates.watched
+        return self.rates.observe(site, k, t, self.watched, gain)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _pace(
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        elapsed: cython.double,
+        now: cython.double,
+        silent: cython.double,
+        changed: cython.bint,
+    ) -> cython.void:
+        """Learn the site's rhythm from a crawl without signals; `silent` is the share of changes without a signal."""
+        span: cython.double = silent * self.seasons.trial(site, now - elapsed, now)
+        plain: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
+        paced: cython.double = self._put_right(self.rates.expected(site, k, t, span))
+        self.seasons.observe(
+            site, now - elapsed, now, -log1p(-min(paced, _NEARLY_SURE)), plain, paced, changed
+        )
 
     @cython.cfunc
     @cython.inline
@@ -310,6 +358,7 @@ class Learning:
         self.directories._check()
         self.sites._check()
         self.credence._check()
+        self.seasons._check()
         self.discovery._check()
 
 

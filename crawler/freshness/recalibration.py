@@ -33,7 +33,7 @@ from enum import IntEnum
 import numpy as np
 
 COEFFICIENTS = 4
-PRIOR = (10.0, 40.0, 0.3, 0.3)  # prior precision of each coefficient
+PRIOR = (10.0, 150.0, 0.3, 0.3)  # prior precision of each coefficient
 MEMORY = 2000.0
 WEIGHT_MAX = 10.0
 HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0  # outside this range the factor at the bound is used

@@ -183,7 +183,7 @@ def _crawl_of(learning: Learning, rng: np.random.Generator, crawls: int, false_r
         k[page] = learning.observe(
             site, directory, float(k[page]), float(t[page]), 50.0, now, counts, changes > 0
         )
-        t[page] = np.float32(t[page] + np.float32(learning.observed_clock))
+        t[page] = np.float32(t[page] + np.float32(learning.watched))
         if crawl % 100 == 0:
             learning.renew_crawl()
             learning.renew(site)
@@ -267,7 +267,7 @@ def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
     learning = Learning(neighbourhood=False, unit=1.0)
     site, directory = learning.add_site(), learning.add_directory()
     learning.observe(site, directory, 0.0, 0.0, 5.0, 5.0, np.zeros(SOURCES), False)
-    assert learning.clock(site, directory, 7.0, 6.0) == 7.0 and learning.observed_clock == 5.0
+    assert learning.clock(site, directory, 7.0, 6.0) == 7.0 and learning.watched == 5.0
     assert learning.excess(site, directory, 6.0) == 0.0
     changing = Learning(unit=1.0, scale=10.0)
     site, directory = changing.add_site(), changing.add_directory()

@@ -189,7 +189,7 @@ class Flights:
                 host, directory, self.tables.rows[page].changes, self.tables.rows[page].watched, elapsed, now,
                 self.deadlines.counts, changed,
             )  # fmt: skip
-            self.tables.rows[page].watched += self.learning.observed_clock
+            self.tables.rows[page].watched += self.learning.watched
             shown: cython.bint = self.tables.hubs.row_of(page) >= 0
             self.tables.hubs.crawled(page, elapsed)
             self.learning.discovery.watch(host, directory, elapsed, now, shown)

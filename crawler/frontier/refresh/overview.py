@@ -108,7 +108,9 @@ class Overview:
         self.deadlines.unpack(self.tables.rows[page].signals)
         directory = self.tables.page_heaps.nodes[page].owner
         importance = self.tables.importance(page)
-        clock = self.learning.clock(host, directory, elapsed, now) if self.deadlines.clocked else elapsed
+        clock = (
+            self.learning.paced_clock(host, directory, elapsed, now) if self.deadlines.clocked else elapsed
+        )
         if self.deadlines.plain:
             fresh = self._fresh(clock, n)
         else:

@@ -60,7 +60,10 @@ class Records:
         return found
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """Return the host's key and its numbers: clock (3), signals (18), boost, credence (3), hubs (3), exposure."""
+        """Return the host's key and its numbers: clock (3), signals (18), boost, credence (3), hubs (3), exposure.
+
+        The numbers of the site's rhythm follow, if it has one.
+        """
         self.flights.require_host(host)
         sites = self.learning.sites
         counts = [sites.observed_counts[host], sites.expected_counts[host], sites.instants[host]]
@@ -74,6 +77,7 @@ class Records:
             *trials,
             *self.learning.discovery.site_state(host),
             sums[18],
+            *self.learning.seasons.state(host),
         ]
 
     def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
@@ -96,6 +100,7 @@ class Records:
         self.tables.host_rows[host].boost = min(max(numbers[21], 1.0), RATIO_MAX)
         self.learning.credence.restore(host, *numbers[22:25])
         self.learning.discovery.restore_site(host, *numbers[25:28])
+        self.learning.seasons.restore(host, numbers[29:])
 
     def restore_hub(self, page: int, found: float, watched: float) -> None:
         """Restore the result of `hub_state`."""

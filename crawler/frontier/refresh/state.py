@@ -3,7 +3,7 @@
     f/<fingerprint>     last crawl, k, T, signals since, importance, state; host and directory; for a hub also the
                         new pages it has shown, and the time watched
     s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level relative to the
-                        common one, new pages
+                        common one, new pages, weekly rhythm
     n/<directory key>   the directory's neighbourhood counts and new pages; its host
     m/refresh           the common level
     m/revisit           the mean time between two crawls of a page
@@ -28,6 +28,7 @@ from isal.isal_zlib import crc32
 from crawler.clock import past
 from crawler.errors import DamageError
 from crawler.freshness.recalibration import Recalibration
+from crawler.freshness.seasons import COLUMNS as RHYTHM_NUMBERS
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.storage import keys
@@ -46,6 +47,7 @@ _ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr]
 assert _ROW_TYPE.itemsize == SEAL_BYTES + _PAGE.size
 _SITE_NUMBERS = 29
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
+_PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")  # of a site with a weekly rhythm
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
 _SITE_INSTANTS = [2, 27]  # the places of the neighbourhood's counts and of the new pages in `site_state`
@@ -108,7 +110,10 @@ def number_record(number: float) -> bytes:
 def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
     """Put the record of a site into a batch; return its key."""
     host_key, numbers = schedule.records.site_state(host)
-    batch.put(keys.REFRESH_SITE + _key.pack(host_key), seal(_SITE.pack(*numbers)))
+    batch.put(
+        keys.REFRESH_SITE + _key.pack(host_key),
+        seal((_SITE if len(numbers) == _SITE_NUMBERS else _PACED_SITE).pack(*numbers)),
+    )
     return host_key
 
 
@@ -142,7 +147,9 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         schedule.revisit = revisit
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
         schedule.records.bias = _BIAS.unpack(unseal(keys.REFRESH_BIAS, value))
-    for key, payload in _records(store, keys.REFRESH_SITE, _SITE.size, _SITE_UNEXPOSED.size):
+    for key, payload in _records(
+        store, keys.REFRESH_SITE, _SITE.size, _PACED_SITE.size, _SITE_UNEXPOSED.size
+    ):
         site = _site_numbers(payload)
         site[_SITE_INSTANTS] = np.minimum(site[_SITE_INSTANTS], now)
         schedule.records.restore_site(key, site)
@@ -160,8 +167,8 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
 
 def _site_numbers(payload: bytes) -> np.ndarray:
     """Return the numbers of a site's record; if it has no exposure, add the exposure that keeps its recall unchanged."""
-    if len(payload) == _SITE.size:
-        return np.array(_SITE.unpack(payload))
+    if len(payload) != _SITE_UNEXPOSED.size:
+        return np.frombuffer(payload, "<f8").copy()
     numbers = _SITE_UNEXPOSED.unpack(payload)
     true, silent = numbers[3:11], numbers[19]
     return np.array([*numbers, sum(true) + silent])

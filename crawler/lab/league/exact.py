@@ -56,7 +56,7 @@ class Exact(Ranked):
             changed,
         )
         self._changes[page] = more
-        self._watched[page] += self._learning.observed_clock
+        self._watched[page] += self._learning.watched
         self._signals[page] = 0.0
         super().record_outcome(page, now, changed)
 

@@ -85,6 +85,22 @@ def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
     assert rebuilt.records.site_state(0)[1] == [*numbers[:-1], true + silent]
 
 
+def test_the_weekly_rhythm_of_a_site_is_stored() -> None:
+    store = MemoryStore()
+    schedule, now = crawled(store)
+    key, numbers = schedule.records.site_state(0)
+    rhythm = [0.5] * 12 + [1.5] * 12 + [1.0] * 7 + [300.0, 9.0]
+    schedule.records.restore_site(key, np.array([*numbers, *rhythm]))
+    batch = store.batch()
+    state.stage_site(schedule, 0, batch)
+    store.write(batch)
+    rebuilt = Schedule(STILL)
+    state.load(rebuilt, store, now)
+    found = {key: numbers for key, numbers in map(rebuilt.records.site_state, range(4))}
+    assert found[key] == pytest.approx([*numbers, *rhythm])
+    assert {len(others) for other, others in found.items() if other != key} == {len(numbers)}
+
+
 def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
     """If the clock was a year ahead in one run and is right in the next, no page waits until that year has passed."""
     store = MemoryStore()

@@ -34,13 +34,14 @@ cdef class Learning:
     cpdef double site_lead(self, Py_ssize_t site, double now) noexcept
     cpdef double clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
     cpdef double paced_clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
-    cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance) noexcept
+    cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance,
+        double trust=*) noexcept
     cdef double _own_precision(self, Py_ssize_t site, double rate) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double expected(
-        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts) noexcept
+        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust=*) noexcept
     cpdef double observe(
         self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double now,
-        double[::1] counts, bint changed) noexcept
+        double[::1] counts, bint changed, double trust=*) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept
     cpdef void renew_crawl(self) noexcept

@@ -191,15 +191,18 @@ class Learning:
         k: cython.double,
         t: cython.double,
         importance: cython.double,
+        trust: cython.double = 0.0,
     ) -> cython.void:
-        """Set the parameters of `page` from what is known of it."""
+        """Set the parameters of `page` from what is known of it; `trust` is the evidence for the page's signals."""
         rate: cython.double = self.rates.rate(site, k, t)
         weight: cython.double = self.quality.pooled_weight(site)
         if weight <= 0.0:
             page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
         else:
-            precision: cython.double = self._own_precision(site, rate)
-            page.assign_quality(self.kind, self.terms, importance, rate, precision, self.quality.recall(site))
+            w: cython.double = self.quality.reliability(site, trust)
+            precision: cython.double = w * self._own_precision(site, rate)
+            recall: cython.double = w * self.quality.recall(site)
+            page.assign_quality(self.kind, self.terms, importance, rate, precision, recall)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -216,12 +219,14 @@ class Learning:
         t: cython.double,
         clock: cython.double,
         counts: cython.double[::1],
+        trust: cython.double = 0.0,
     ) -> cython.double:
         """Return the probability, given the page's signals, that a crawl now finds a change."""
-        silent: cython.double = 1.0 - self.quality.recall(site)
+        w: cython.double = self.quality.reliability(site, trust)
+        silent: cython.double = 1.0 - w * self.quality.recall(site)
         unchanged: cython.double = self.bias * log1p(-self.rates.expected(site, k, t, silent * clock))
         signals: cython.double = self.quality.signals(site, counts)
-        own: cython.double = self._own_precision(site, self.rates.rate(site, k, t))
+        own: cython.double = w * self._own_precision(site, self.rates.rate(site, k, t))
         return -expm1(unchanged + signals * log1p(-own))
 
     @cython.cfunc
@@ -243,6 +248,7 @@ class Learning:
         now: cython.double,
         counts: cython.double[::1],
         changed: cython.bint,
+        trust: cython.double = 0.0,
     ) -> cython.double:
         """Learn from a crawl at `now`, `elapsed` after the last; return the page's new k.
 
@@ -251,7 +257,7 @@ class Learning:
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         unannounced: cython.bint = self._is_unannounced(counts)
-        recall: cython.double = self.quality.recall(site)
+        recall: cython.double = self.quality.reliability(site, trust) * self.quality.recall(site)
         raw: cython.double = self.rates.expected(site, k, t, clock)
         expected: cython.double = self._put_right(raw)
         if self.neighbourhood and unannounced:
@@ -274,7 +280,7 @@ class Learning:
         # the time in which signals would have come
         quiet: cython.double = recall * elapsed if unannounced else 0.0
         gain: cython.double = self.quality.observe(
-            site, counts, self.rates.rate(site, k, t + quiet), elapsed, changed
+            site, counts, self.rates.rate(site, k, t + quiet), elapsed, changed, trust
         )
         self.watched = elapsed
         if changed and unannounced:

@@ -115,7 +115,8 @@ class Overview:
             fresh = self._fresh(clock, n)
         else:
             changes, watched = self.tables.rows[page].changes, self.tables.rows[page].watched
-            fresh = 1.0 - self.learning.expected(host, changes, watched, clock, self.deadlines.counts)
+            trust = self.tables.trust(page)
+            fresh = 1.0 - self.learning.expected(host, changes, watched, clock, self.deadlines.counts, trust)
         return PageView(
             fingerprint=self.tables.pages.key_of(page),
             host=host,

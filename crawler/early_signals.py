@@ -3,7 +3,8 @@
     SIGINT, SIGTERM     stop the crawl cleanly
     SIGHUP              the same in a terminal, which sends it when it closes; ignored without a terminal,
                         or if it was ignored when the program started (`nohup`)
-    SIGUSR1             ignored: logs are reopened without a signal
+    SIGUSR1             blocked, so that it ends neither the process nor its children; a process that writes logs
+                        waits for it in a thread and reopens them (`storage/rotating_file.py`)
 
 Without a terminal, SIGHUP comes from a service manager or from logrotate, which ask a daemon
 to read its configuration or to open its logs again.
@@ -22,8 +23,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# ignored by the process and its children, to which a service manager may send them too
-IGNORED = (signal.SIGUSR1,)
+# blocked in the process and its children, to which a service manager may send it too
+REOPEN = signal.SIGUSR1
 AT_ONCE = 130  # exit code after a second signal
 _came: list[int] = []
 _begun: list[bool] = []  # not empty once a crawl handles the signals itself
@@ -41,8 +42,7 @@ def install() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for number in _noted():
         signal.signal(number, _note)
-    for number in IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (REOPEN,))
 
 
 def begin() -> bool:
@@ -80,7 +80,8 @@ def deliver() -> None:
 def noted() -> Iterator[None]:
     """Remember stop signals while the context is entered, and restore the previous handlers afterwards."""
     _begun.clear()
-    before = {number: signal.getsignal(number) for number in (*_noted(), *IGNORED, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in (*_noted(), signal.SIGHUP)}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         install()
     except ValueError:  # not the main thread, which receives all signals
@@ -91,6 +92,7 @@ def noted() -> Iterator[None]:
         forget()
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _noted() -> tuple[signal.Signals, ...]:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
@@ -10,16 +11,30 @@ _fixed = re.compile(
 ).fullmatch
 
 
+_FIXED_LENGTH = 29
+
+
 def parse_date(text: str) -> datetime:
     """Return what `email.utils.parsedate_to_datetime` returns for `text`.
 
     Raises:
         ValueError: it is not a date.
     """
-    match = _fixed(text)
-    if match is None or (month := _MONTHS.get(match[2])) is None:
+    date = _fixed_date(text) if len(text) == _FIXED_LENGTH else None
+    if date is None:
         from email.utils import parsedate_to_datetime  # imported here, as the other forms are rare
 
         return parsedate_to_datetime(text)
+    return date
+
+
+@lru_cache(
+    maxsize=512
+)  # answers of the same second have the same Date, files of a release the same Last-Modified
+def _fixed_date(text: str) -> datetime | None:
+    """Return a date in the form of nearly all; None if `text` has another form."""
+    match = _fixed(text)
+    if match is None or (month := _MONTHS.get(match[2])) is None:
+        return None
     day, _, year, hour, minute, second = match.groups()
     return datetime(int(year), month, int(day), int(hour), int(minute), int(second), tzinfo=UTC)

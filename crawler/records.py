@@ -174,46 +174,63 @@ class Blame(IntEnum):
     HOST = 2  # the host waits; its URLs keep their place in the queue
 
 
-class Rendering(msgspec.Struct, gc=False):
+class PageFrame(msgspec.Struct, frozen=True, gc=False, order=True):
+    """The body of a frame that a browser showed, as HTML in UTF-8; `base` is the URL to which its links are relative."""
+
+    url: str
+    base: str
+    html: bytes
+
+
+class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
+    """The facts about the rendering of a page that are stored.
+
+    `why` names its reason (`render/deciding.py`, or "always", "request"). `took` and `cpu` are in seconds, `cpu`
+    as measured by `render/work_account.py`. Of its `requests`, `missing` got no usable answer. `broke` names the limit
+    that ended it, "" for none. `added` means that it shows links or text that the static answer lacks. `failures`
+    counts the renderings of the page that have failed in a row since then, and `again_at` is the instant from which
+    `auto` tries again. `pictured` means that a picture of the page is stored.
+    """
+
+    why: str = ""
+    took: float = 0.0
+    cpu: float = 0.0
+    requests: int = 0
+    missing: int = 0
+    broke: str = ""
+    added: bool = False
+    failures: int = 0
+    again_at: float = 0.0
+    pictured: bool = False
+
+
+class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
     """A page as a browser showed it (`render/README.md`).
 
-    `dom` is its DOM as HTML in UTF-8, b"" if no browser could show it. `subresources` are the
-    answers that were fetched for it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
-    `missing` got no usable answer. `took` is in seconds. `broke` names the limit that ended
-    it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
+    `dom` is its DOM as HTML in UTF-8, b"" if no browser could show it. `frames` are those of its frames whose contents
+    belong to the page. `subresources` are the
+    answers that were fetched for it; `cached` of its requests were answered from the cache of scripts and styles.
+    `left_for` is the URL to which its scripts tried to go. `view` is a PNG
     of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
-    which its requests kept the page's own host busy. `added` means that it shows links or
-    text that the static answer lacks. `why` names the reason for the rendering
-    (`render/deciding.py`, or "always", "request"), `candidate` means that the answer looked
-    as if a browser built the rest, and `cpu` is the CPU time in seconds (`render/work_account.py`).
+    which its requests kept the page's own host busy. `candidate` means that the answer looked
+    as if a browser built the rest.
     """
 
     dom: bytes
     subresources: "list[Fetch]" = []
-    requests: int = 0
     cached: int = 0
-    missing: int = 0
-    took: float = 0.0
-    broke: str = ""
     left_for: str = ""
     view: bytes = b""
     host_took: float = 0.0
-    added: bool = False
-    why: str = ""
     candidate: bool = False
-    cpu: float = 0.0
+    frames: list[PageFrame] = []
 
-
-class RenderingFacts(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The stored facts about the rendering of a page; the fields mean the same as in `Rendering`."""
-
-    why: str = ""
-    took: float = 0.0
-    cpu: float = 0.0
-    requests: int = 0
-    missing: int = 0
-    broke: str = ""
-    added: bool = False
+    def facts(self) -> RenderingFacts:
+        """Return what is stored of it."""
+        facts = RenderingFacts(*(getattr(self, name) for name in RenderingFacts.__struct_fields__))
+        facts.took, facts.cpu = round(self.took, 2), round(self.cpu, 2)
+        facts.pictured = bool(self.dom and self.view)
+        return facts
 
 
 CACHED = "cached"  # the answer of an earlier crawl was used again, and nothing was requested
@@ -233,7 +250,8 @@ class Fetch(msgspec.Struct, gc=False):
     "resumed", or CACHED; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL. `rendering` is the attempt to show the page in a browser, if there was one. `site` is the digest of
+    retry the URL. `rendering` is the attempt to show the page in a browser, if there was one; `held_back` means that none
+    was made because earlier ones had failed. `site` is the digest of
     what its host said about the use of its pages at that time (`consent/site_book.py`).
     `challenged` means that the server wants this request signed, and that a repeated request
     would be signed.
@@ -270,6 +288,7 @@ class Fetch(msgspec.Struct, gc=False):
     payload_digest: bytes = b""
     final: bool = True
     rendering: Rendering | None = None
+    held_back: bool = False
     site: bytes = b""
     challenged: bool = False
     part: Part | None = None
@@ -292,8 +311,9 @@ class Fetch(msgspec.Struct, gc=False):
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (lower case), b"" if there is none."""
+        length = len(name)
         for field, value in self.headers:
-            if field.lower() == name:
+            if len(field) == length and field.lower() == name:
                 return value
         return b""
 
@@ -418,7 +438,8 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     metas: int = -1
     rendered: bool = False  # its content is the DOM that a browser showed
     receipt: bytes = b""  # the consent receipt of its last fetch (`consent/receipts.py`)
-    shown: RenderingFacts | None = None  # facts about its rendering, if `rendered`
+    # facts about its rendering; without `rendered`, about the last one, which failed
+    shown: RenderingFacts | None = None
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):

@@ -23,7 +23,7 @@ def open_shadow_roots(html: bytes) -> bytes:
     >>> open_shadow_roots(b'<x-a><template shadowrootmode="open"><a href="/1">One</a></template></x-a>')
     b'<x-a><shadow-root shadowrootmode="open"><a href="/1">One</a></shadow-root></x-a>'
     """
-    if _MARK not in html:
+    if _MARK not in html.lower():
         return html
     open_templates: list[bool] = []  # the open templates: True for a shadow root
 

@@ -8,9 +8,13 @@ import gc
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# The assertions of helper modules, such as `tests/faults/around.py`, also show their values when they fail.
+pytest.register_assert_rewrite(*(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir()))
 
 settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("crawler")

@@ -83,6 +83,9 @@ AGAINST_LAYERS = {
 SHELL = {
     "process/process.py",
     "process/live_services.py",
+    "process/services/request_counts.py",
+    "process/services/urgent_fetches.py",
+    "process/services/vital_signs.py",
     "process/opening/environment.py",
     "lab/cluster/virtual_browser.py",
     "lab/cluster/virtual_loop.py",
@@ -98,6 +101,7 @@ SHELL = {
     "process/committing/commit_loop.py",
     "process/lifecycle/background_tasks.py",
     "process/fetching/fetch_tasks.py",
+    "process/fetching/hop_requests.py",
     "process/fetching/page_rendering.py",
     "process/fetching/subresources.py",
     "render/browser.py",
@@ -114,6 +118,7 @@ SHELL = {
     "clock.py",
     "crawl/shipper.py",
     "api/crawl.py",
+    "api/page_queue.py",
     "api/delivery.py",
     "api/calls.py",
     "lab/changing/server.py",
@@ -149,6 +154,7 @@ SHELL_IMPORT_EXCEPTIONS = {
     "lab/cluster/curves.py": {"time"},  # the CPU time of a simulation
     "lab/commands/cache.py": {"time"},  # the CPU time of a simulation
     "lab/commands/histories.py": {"subprocess"},  # runs git
+    "storage/rotating_file.py": {"threading"},  # waits for the signal that reopens logs
     "storage/files.py": {"time"},  # waits for a lock that is held briefly
     "storage/snapshot.py": {"time"},  # waits until a manifest stops changing
 }
@@ -250,7 +256,8 @@ PROCESS_FLOORS = (
     "exchange",
     "answering",
     "process",
-    "live",
+    "services",
+    "live_services",
 )
 # (module of a lower layer, imported module of a higher layer) -> the reason.
 AGAINST_PROCESS_FLOORS: dict[tuple[str, str], str] = {}

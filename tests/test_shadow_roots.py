@@ -1,15 +1,23 @@
 """Test shadow roots: their content is part of the page; the content of other templates is not."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
+from crawler.config import ExtractConfig
+from crawler.extract.collected import Context
+from crawler.extract.links import extract_page
+from crawler.extract.parser_child import read_here
+from crawler.extract.repeated_links import links_with_repeats
+from crawler.extract.scan import scan_utf8
 from crawler.pages.change_detection import visible_text
+from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 
 OPEN = b"<template shadowrootmode=open>"
 PIECES = [
-    OPEN, b'<TEMPLATE shadowrootmode="closed" class=x>', b"<template>", b"<template shadowrootmode=none>",
+    OPEN, b'<TEMPLATE ShadowRootMode="closed" class=x>', b"<template>", b"<template shadowrootmode=none>",
     b"</template>", b"<a href=/1>", b"</a>", b"<script>'</template>'</script>", b"<!-- <template> -->", b"words",
 ]  # fmt: skip
 
@@ -32,6 +40,20 @@ def test_text_that_only_looks_like_a_template_ends_no_template() -> None:
     )
     assert hrefs(open_shadow_roots(html)) == []
     assert visible_text(OPEN + b"seen<template>hidden</template></template>") == b"seen"
+
+
+@pytest.mark.parametrize("mode", [b"shadowrootmode=open", b"SHADOWROOTMODE = 'Closed'"])
+def test_each_way_to_read_links_finds_those_in_shadow_roots(mode: bytes) -> None:
+    page, config = Context("http://a.org/", "utf-8", "me"), ExtractConfig()
+    html = b"<a href=/1></a><template></template><template %b><a href=/2></a></template>" % mode
+    found = [
+        read_here(html, "utf-8", page, config),
+        extract_page(html, page, config),
+        scan_utf8(open_shadow_roots(html), "utf-8", page, config),
+    ]
+    assert [each.hrefs for each in found if isinstance(each, Extracted)] == [["/1", "/2"]] * 3
+    assert links_with_repeats(html, page, config) == ["/1", "/2"]
+    assert extract_page(html.replace(mode, b"title=open"), page, config).hrefs == ["/1"]
 
 
 def test_a_page_without_shadow_roots_is_the_same_object() -> None:

@@ -110,4 +110,5 @@ def parse(body: bytes) -> dict[str, Any]:
         raise HttpError(400, "bad_request", f"{name} needs {argument}")
     if isinstance(value, list) and (len(value) > URLS_MAX or not all(isinstance(url, str) for url in value)):
         raise HttpError(400, "bad_request", f"{name} takes at most {URLS_MAX} texts")
-    return {"command": name, argument: value}
+    more = {"render": request["render"]} if name == "seed" and request.get("render") is not None else {}
+    return {"command": name, argument: value} | more

@@ -4,6 +4,7 @@
 REASONS = {
     "mark": "looked unfinished",
     "learned": "similar pages gained by rendering",
+    "again": "gained by rendering before",
     "chance": "drawn by chance",
     "always": "all are shown",
     "request": "requested with render=True",

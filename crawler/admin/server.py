@@ -27,11 +27,11 @@ import msgspec
 
 from crawler.admin import actions, bot, consent_page, host_pages, ledger, tails, withdrawal
 from crawler.admin.sampling import Sampler
-from crawler.admin.status_source import StatusSource
+from crawler.admin.status_source import Answers, StatusSource
 from crawler.config import Config
 from crawler.config.forms import http_origin
 from crawler.consent.summary import merged, total
-from crawler.crawl import safe_settings
+from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import CrawlerError, UsageError
 from crawler.pages.withdrawals import RuleFile
@@ -182,11 +182,8 @@ class AdminServer:
         answers = await self._source.ask({"command": "why", "url": fields["url"]})
         owned = [each for each in answers if each.get("owner", each.get("process")) == each.get("process")]
         if not owned:
-            raise self._absent(f"{answers[0]['owner']}, which owns this URL,")
-        return _json(owned[0])
-
-    def _absent(self, who: str) -> HttpError:
-        return HttpError(503, "missing", f"{who} is not running", missing=list(self._source.missing()))
+            raise _absent(f"{answers[0]['owner']}, which owns this URL,", answers)
+        return _json(owned[0] | {"page_server": self._config.serve.address})
 
     async def _show_history(self, fields: dict[str, str]) -> Reply:
         return _json(self._looking.history.plain())
@@ -212,17 +209,18 @@ class AdminServer:
         made = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host))
         found = await self._source.ask({"command": "host", "host": host})
         robots = [each for answer in found for each in answer.get("robots", [])]
-        return _json(made | {"robots": robots, "missing": list(self._source.missing())})
+        return _json(made | {"robots": robots, "missing": list(found.missing)})
 
     async def _hosts(self, fields: dict[str, str]) -> Reply:
         limit = _number(fields, "limit", 100)
         request = {"command": "hosts", "limit": limit}
         request |= {name: fields[name] for name in ("order", "search", "cause") if fields.get(name)}
-        return _json(host_pages.merged(await self._source.ask(request), limit, self._source.missing()))
+        answers = await self._source.ask(request)
+        return _json(host_pages.merged(answers, limit, answers.missing))
 
     async def _consent(self, fields: dict[str, str]) -> Reply:
-        rows = merged(await self._source.ask({"command": "consent"}))
-        missing = list(self._source.missing())
+        answers = await self._source.ask({"command": "consent"})
+        rows, missing = merged(answers), list(answers.missing)
         if fields.get("format") == "json":
             return _json({"all": total(rows), "hosts": rows, "missing": missing})
         return _reply(consent_page.page(rows, missing), "text/html")
@@ -247,8 +245,8 @@ class AdminServer:
             raise HttpError(400, "bad_request", "this is not a host name")
         answers = await self._source.ask({"command": "host", "host": host})
         known = [each for each in answers if each.get("state") != "unknown"]
-        if not known and self._source.missing():
-            raise self._absent("the process that owns this host")
+        if not known and answers.missing:
+            raise _absent("the process that owns this host", answers)
         if not known:
             raise HttpError(404, "unknown", "no URL of this host is known", host=host)
         path = self._files_of.pages_file
@@ -265,11 +263,21 @@ class AdminServer:
         log.info("admin: %s", command)
         if command["command"] == actions.WITHDRAW:
             return _json({"done": actions.WITHDRAW, "answers": [await self._withdraw(command)]})
-        answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
+        settings, command = rendered_parts.separated(command, self._config.crawl.scope)
+        if settings:
+            await self._set(settings)
         if command["command"] == "set":
-            safe_settings.record(self._files_of, command["settings"])
+            answers = await self._set(command["settings"])
+        else:
+            answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
         await self._looking.sample()
         return _json({"done": command["command"], "answers": answers})
+
+    async def _set(self, settings: dict[str, str]) -> list[Any]:
+        """Change settings of all processes, and save them."""
+        answers = await self._source.ask({"command": "set", "settings": settings})
+        safe_settings.record(self._files_of, settings)
+        return answers
 
     async def _withdraw(self, command: dict[str, Any]) -> dict[str, Any]:
         """Carry out a withdrawal, an undo or a dry run; return the result as plain data."""
@@ -285,8 +293,8 @@ class AdminServer:
             request = next(steps)
             while True:
                 answers = await self._source.ask(request)
-                if missing := self._source.missing():
-                    raise self._absent(f"the withdrawal is recorded, but {', '.join(missing)}")
+                if answers.missing:
+                    raise _absent(f"the withdrawal is recorded, but {', '.join(answers.missing)}", answers)
                 request = steps.send(answers)
         except StopIteration as end:
             result: withdrawal.Withdrawn = end.value
@@ -349,6 +357,10 @@ class EventStream(Sending):
     async def _put(self, event: bytes) -> None:
         self._connection.write(b"%x\r\n%b\r\n" % (len(event), event))
         await self._connection.room()
+
+
+def _absent(who: str, answers: Answers) -> HttpError:
+    return HttpError(503, "missing", f"{who} is not running", missing=list(answers.missing))
 
 
 def _number(fields: dict[str, str], name: str, default: int) -> int:

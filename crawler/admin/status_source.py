@@ -15,18 +15,21 @@ Request = Mapping[str, Any]
 TIMEOUT = 10.0  # seconds; a process that does not answer within it is left out
 
 
+class Answers(list[Any]):
+    """The answers to one request; `missing` names the processes that did not answer it."""
+
+    missing: tuple[str, ...] = ()
+
+
 class StatusSource(Protocol):
     """The processes of a crawl, to which the admin server sends requests."""
 
-    async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
+    async def ask(self, request: Request, *, first: bool = False) -> Answers:
         """Return the answers of all processes that answer; with `first`, return only one answer.
 
         Raises:
             CrawlerError: all rejected the request; carries the reason of one.
         """
-
-    def missing(self) -> tuple[str, ...]:
-        """Return the processes that did not answer the latest request."""
 
     def not_ready(self) -> str:
         """Return why the crawl is not ready, or "" if it is."""
@@ -39,17 +42,15 @@ class OwnProcess:
         self._run = run
         self.not_ready = not_ready
 
-    async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
-        return [await self._run(request)]
-
-    def missing(self) -> tuple[str, ...]:
-        return ()
+    async def ask(self, request: Request, *, first: bool = False) -> Answers:
+        return Answers([await self._run(request)])
 
 
 class SiblingProcesses:
     """The processes that answer on the control sockets in `folders`.
 
-    The last status of each is kept and stands in for a process that does not answer.
+    The last status of each is kept and stands in for a process that does not answer. Requests may run at the same time,
+    so `_missing` says who did not answer the request that ended last, which may be another's.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
@@ -57,7 +58,7 @@ class SiblingProcesses:
         self._missing: set[str] = set(folders)
         self._last: dict[str, Any] = {}
 
-    async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
+    async def ask(self, request: Request, *, first: bool = False) -> Answers:
         names = list(self._folders)[: 1 if first else None]
         found = await asyncio.gather(*(self._ask(name, request) for name in names), return_exceptions=True)
         answers = {
@@ -66,19 +67,26 @@ class SiblingProcesses:
             if not isinstance(answer, BaseException)
         }
         failures = [answer for answer in found if isinstance(answer, BaseException)]
+        missing = tuple(
+            name
+            for name, answer in zip(names, found, strict=True)
+            if isinstance(answer, BaseException) and not isinstance(answer, CrawlerError)
+        )
+        self._missing = self._missing - set(names) | set(missing)
         if failures and not answers:
             raise failures[0] if isinstance(failures[0], CrawlerError) else CrawlerError("no process answers")
         if request["command"] == "status":
             self._last |= answers
-            answers |= {name: self._resting(name) for name in names if name in self._missing}
-        return [answers[name] for name in names if name in answers]
+            answers |= {name: self._resting(name) for name in missing}
+        made = Answers(answers[name] for name in names if name in answers)
+        made.missing = missing
+        return made
 
     def _resting(self, name: str) -> Any:
         last = self._last.get(name)
         return resting(Status(name=name) if last is None else Status.of(last)).plain()
 
     async def _ask(self, name: str, request: Request) -> Any:
-        self._missing.add(name)
         async with asyncio.timeout(TIMEOUT):
             with short_path(self._folders[name]) as path:
                 reader, writer = await asyncio.open_unix_connection(path, limit=ANSWER_BYTES_MAX)
@@ -87,14 +95,10 @@ class SiblingProcesses:
                 answer = msgspec.json.decode(await reader.readline())
             finally:
                 writer.close()
-        self._missing.discard(name)
         if not answer["ok"]:
             kind = UsageError if answer.get("code") == UsageError.exit_code else CrawlerError
             raise kind(answer["error"])
         return answer["result"]
 
-    def missing(self) -> tuple[str, ...]:
-        return tuple(sorted(self._missing))
-
     def not_ready(self) -> str:
-        return f"{', '.join(self.missing())} did not answer" if self._missing else ""
+        return f"{', '.join(sorted(self._missing))} did not answer" if self._missing else ""

@@ -7,47 +7,39 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from crawler.api.crawl import Crawl, LinkExtractorHook, PageSinkHook, UrlFilterHook, configure
-from crawler.api.delivery import ItemProcessor, OnError
-from crawler.api.follow_rules import Follow
+from crawler.api.crawl import Crawl
+from crawler.api.options import CrawlOptions, Settings, completed, configure, takes_options
 from crawler.api.page import Page
 from crawler.api.request import Callback, Request
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.restart import earlier, put_aside, put_file_aside
+from crawler.crawl.restart import earlier, rename_file_to_numbered, rename_to_numbered
 from crawler.errors import UsageError
 from crawler.storage.object_store import local_folder
 
 log = logging.getLogger("crawler")
 
 SIGNAL = "signal"  # the reason of a run that a signal stopped, as on the command line
-Settings = Config | Mapping[str, Any] | None
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")
 
 
+@takes_options
 async def run_async(
     seeds: str | Request | Iterable[str | Request] = (),
     parse: Callback | None = None,
     *,
-    items: str | Path = "",
-    directory: str | Path = "crawl",
     config: Settings = None,
-    follow: Follow = True,
     fresh: bool = False,
     cached: bool = False,
-    on_error: OnError = "continue",
-    processors: Sequence[ItemProcessor] = (),
-    url_filter: UrlFilterHook | None = None,
-    link_extractor: LinkExtractorHook | None = None,
-    page_sink: PageSinkHook | None = None,
+    **options: Unpack[CrawlOptions],
 ) -> dict[str, Any]:
     """Crawl to the end and return the report.
 
@@ -58,23 +50,17 @@ async def run_async(
     Args:
         seeds: where the crawl starts: a URL or request, or several.
         parse: receives each page with status 2xx; yields items and `Request`s.
-        items: file of the items, named .jsonl, .csv or .parquet; items are appended to an existing file. A
-            Parquet file is written when the crawl ends; until then its rows are in NAME.parquet.rows (JSONL).
-        directory: the crawl directory; a crawl that exists there is continued.
         config: settings that override the defaults, nested as in the configuration file.
-        follow: links to follow in addition to the requests: True all links in scope, False none, or
-            rules: regular expressions of URLs, and CSS selectors prefixed with "css:".
         fresh: start a new crawl; an existing crawl in the directory is renamed to DIR.1, DIR.2, ...
         cached: as `fresh`, but use the answers that these earlier crawls stored instead of sending requests, and
             rename the items file in the same way. This is useful for trying changes of the callbacks.
-        on_error: the reaction to an error of the user's code, "continue" or "stop".
-        processors: functions of (item, page) through which each item passes before it is written; each returns
-            the item, changed or not, or None to drop it.
+        **options
 
     Raises:
         CrawlerError: see `Crawl` and `Crawl.run`.
     """
-    return await _run(dict(locals()))
+    own = {"seeds": seeds, "parse": parse, "config": config, "fresh": fresh, "cached": cached}
+    return await _run(own | completed("run_async", options))
 
 
 async def _run(options: dict[str, Any], *, script: bool = False) -> dict[str, Any]:
@@ -82,14 +68,14 @@ async def _run(options: dict[str, Any], *, script: bool = False) -> dict[str, An
     fresh, cached = options.pop("fresh", False), options.pop("cached", False)
     directory = CrawlDirectory(local_folder(options.get("directory", "crawl")))
     if fresh or cached:
-        put_aside(directory)
+        rename_to_numbered(directory)
     if cached:
         config = options.get("config")
         config = config if isinstance(config, Config) else configure(config)
         answers_from = tuple(earlier(directory))
         options["config"] = replace(config, crawl=replace(config.crawl, answers_from=answers_from))
         if items := options.get("items"):
-            put_file_aside(Path(items))
+            rename_file_to_numbered(Path(items))
     async with Crawl(**options) as crawl:
         with _stopped_by_signals(crawl) if script else nullcontext():
             await crawl.run()

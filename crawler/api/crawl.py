@@ -22,35 +22,36 @@ the page is delivered again in the next run; `on_error="stop"` ends the run.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import msgspec
 
 from crawler.admin.control import ControlServer
-from crawler.admin.report import Report, cpu_seconds, peak_rss_bytes
+from crawler.admin.report import Report
 from crawler.admin.status import Status
 from crawler.admin.withdrawal import TakeDown, Withdrawn, conduct
-from crawler.api.delivery import Delivery, Errors, ItemProcessor, OnError, page_of, stored_page
-from crawler.api.follow_rules import Follow, FollowRules
+from crawler.api.delivery import Delivery, Errors
+from crawler.api.follow_rules import FollowRules
+from crawler.api.hooks import Hooks, guarded_extractor, guarded_filter
 from crawler.api.items import Items, open_items
+from crawler.api.options import CrawlOptions, Settings, completed, configure, takes_options
 from crawler.api.page import Page
+from crawler.api.page_queue import PageQueue
 from crawler.api.request import PRIORITY, Callback, Request
+from crawler.api.stored import stored_pages
 from crawler.clock import SystemClock
-from crawler.config import Config, Layers, convert, environment_overrides
-from crawler.consent.describing import in_plain
-from crawler.consent.use_rule import UseRule
+from crawler.config import Config, convert
+from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
 from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.shipper import Shipper
-from crawler.crawl.start_checks import HOOK_GROUPS, check_start, find_entry_point
+from crawler.crawl.start_checks import check_start
 from crawler.crawl.topology import check_processes, topology
-from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, UsageError, bad_setting
-from crawler.export.stored_pages import StoredPages
+from crawler.errors import NoSeedError, StoreError, UsageError
 from crawler.forked_children import ForkedChild
-from crawler.frontier.views import shares
 from crawler.pages.withdrawals import RuleFile
 from crawler.process.answering.commands import CHANGING
 from crawler.process.exchange.exchange import Member
@@ -60,71 +61,15 @@ from crawler.process.lifecycle.shutdown import within
 from crawler.process.live_services import LiveServices
 from crawler.process.opening.stages import Stages, reading
 from crawler.process.process import Process
-from crawler.records import Fetch, FetchTask, Link
+from crawler.process.services.final_report import final_report
+from crawler.records import Link
 from crawler.storage.object_store import local_folder
 from crawler.upgrade.ready import ready
 from crawler.urls.canonical import canonical, hostname
 
 log = logging.getLogger("crawler")
 
-HOSTS_IN_REPORT = 100
 COMPLETE = "complete; known pages are not fetched again (fresh=True starts over; `crawler refresh` fetches them again)"
-# pages queued for a slow consumer of `pages()`; when the queue is full, the crawl waits
-PAGES_WAITING_MAX = 64
-
-
-UrlFilterHook = Callable[[str], bool]
-LinkExtractorHook = Callable[[Page], Iterable[str]]
-PageSinkHook = Callable[[Page], Awaitable[None] | None]
-
-
-def configure(settings: Mapping[str, Any] | None = None) -> Config:
-    """Return the default configuration with these nested settings; a ConfigError names an invalid key.
-
-    As on the command line, variables `CRAWLER_SECTION__KEY` of the environment override the settings.
-
-    >>> crawler.configure({"crawl": {"max_time": "2 h"}}).crawl.max_time
-    7200.0
-    """
-    layers = Layers()
-    layers.add("", settings or {})
-    for path, value in environment_overrides().items():
-        layers.set("environment", path, value)
-    return layers.config()
-
-
-def entry_point(group: str, name: str) -> Any:
-    """Return the object that an installed package provides as `name` in `group`; ConfigError if there is none."""
-    return find_entry_point(group, name).load()
-
-
-class Hooks(msgspec.Struct, frozen=True):
-    """The callables that a user adds to the crawl; None if not used.
-
-    >>> crawler.Hooks(url_filter=lambda url: "/tag/" not in url).url_filter("http://x/tag/1")
-    False
-    """
-
-    url_filter: UrlFilterHook | None = None
-    link_extractor: LinkExtractorHook | None = None
-    page_sink: PageSinkHook | None = None
-
-    @classmethod
-    def of(cls, config: Config, given: "Hooks") -> "Hooks":
-        """Return `given`, completed with the entry points named in the configuration."""
-        return cls(
-            *(
-                getattr(given, name) or _named(name, group, getattr(config.hooks, name))
-                for name, group in HOOK_GROUPS.items()
-            )
-        )
-
-
-def _named(key: str, group: str, name: str) -> Any:
-    try:
-        return entry_point(group, name) if name else None
-    except ConfigError as error:
-        raise bad_setting(f"hooks.{key}", str(error)) from None
 
 
 class Crawl:
@@ -142,42 +87,40 @@ class Crawl:
     without it, a parser program is started for the first heavy page.
     `async with` opens the directory (DirectoryError if it is locked or damaged); at its end
     the crawl is stopped and the directory closed. `seeds` are URLs or requests, or the file
-    of seeds written by a supervisor.
+    of seeds written by a supervisor. The other arguments mean the same as for `run_async`.
     """
 
+    @takes_options
     def __init__(
         self,
-        config: Config | Mapping[str, Any] | None = None,
+        config: Settings = None,
         *,
-        directory: str | Path = "crawl",
         seeds: str | Request | Iterable[str | Request] | SeedFile | Seeds = (),
-        url_filter: UrlFilterHook | None = None,
-        link_extractor: LinkExtractorHook | None = None,
-        page_sink: PageSinkHook | None = None,
         parse: Callback | None = None,
-        items: str | Path = "",
-        follow: Follow = True,
-        on_error: OnError = "continue",
-        processors: Sequence[ItemProcessor] = (),
         member: Member | None = None,
         parser: ForkedChild | None = None,
+        **options: Unpack[CrawlOptions],
     ) -> None:
+        given = completed("Crawl", options)
+        follow, items = given["follow"], given["items"]
         self.config = config if isinstance(config, Config) else configure(config)
         if follow is not True:  # links are followed only if a callback or a rule asks for them
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)
-        self.directory = CrawlDirectory(local_folder(directory))
+        self.directory = CrawlDirectory(local_folder(given["directory"]))
         self.final: Report | None = None  # set when the run has ended
-        self.hooks = Hooks.of(self.config, Hooks(url_filter, link_extractor, page_sink))
+        self.hooks = Hooks.of(
+            self.config, Hooks(given["url_filter"], given["link_extractor"], given["page_sink"])
+        )
         self._member = member
         self._parser = parser
         self._parse = parse
         self._items_path = Path(items) if items else None
         self._items: Items | None = None
-        self._processors = tuple(processors)
+        self._processors = tuple(given["processors"])
         self._rules = FollowRules() if follow is True or follow is False else FollowRules.of(follow)
         self._follow_all = follow is True
-        self.errors = Errors(on_error, self._fail)
+        self.errors = Errors(given["on_error"], self._fail)
         if isinstance(seeds, str | Request):
             seeds = [seeds]
         some = seeds if isinstance(seeds, list | tuple) else ()
@@ -188,6 +131,8 @@ class Crawl:
             self.config = msgspec.structs.replace(self.config, fetch=kept)
         self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, self._texts(seeds))
         self._delivery: Delivery = None  # type: ignore[assignment]  # from entering on
+        self._clock = SystemClock()
+        self._peers: tuple[str, ...] = ()
         self._running: asyncio.Task[dict[str, Any]] | None = None
         self._opened = False
         self.process: Process = None  # type: ignore[assignment]  # from entering on
@@ -201,6 +146,7 @@ class Crawl:
         ready(self.directory)
         name = "p0" if self._member is None else self._member.name
         place = topology(self.config, self.directory.path, name)
+        self._peers = place.peers
         if self._member is None and place.peers:
             raise UsageError("crawler.Crawl is one process; `crawler crawl --processes N` starts several")
         if not self._supervised:  # with several processes, the supervisor has done this
@@ -209,13 +155,13 @@ class Crawl:
             self.config,
             self.directory.process(name),
             self.directory.seed(),
-            clock=SystemClock(),
+            clock=self._clock,
             name=name,
             topology=place,
-            url_filter=self._guarded_filter(),
+            url_filter=guarded_filter(self.hooks.url_filter, self.errors),
             priority=self._rank if self._asks else None,
         )
-        self._shipper = Shipper(self.directory.path, self.config.pages, self.stages.clock.now)
+        self._shipper = Shipper(self.directory.path, self.config.pages, self._clock.now)
         try:
             await self._open()
         except BaseException as error:
@@ -321,34 +267,11 @@ class Crawl:
                 self._switch_delivery()
 
     def _extractor(self) -> Extractor | None:
+        """Return what finds the links of a page; None is the built-in extractor."""
         hook = self.hooks.link_extractor
         if hook is None and self._follow_all:
             return None
-        links = hook or self._rules.links
-
-        def extract(fetch_task: FetchTask, fetch: Fetch) -> Iterable[str]:
-            try:
-                return list(links(page_of(fetch_task, fetch, None, {})))
-            except Exception as error:
-                self.errors.note("extractor", fetch_task.url, error)
-                return ()
-
-        return extract
-
-    def _guarded_filter(self) -> UrlFilterHook | None:
-        """Return the user's filter; a URL for which it raises is dropped."""
-        hook = self.hooks.url_filter
-        if hook is None:
-            return None
-
-        def accepts(url: str) -> bool:
-            try:
-                return hook(url)
-            except Exception as error:
-                self.errors.note("filter", url, error)
-                return False
-
-        return accepts
+        return guarded_extractor(hook or self._rules.links, self.errors)
 
     def _fail(self, error: BaseException) -> None:
         self.process.fail(error, of_user=True)
@@ -372,10 +295,10 @@ class Crawl:
             await self._delivery.deliver_waiting()
             await self.process.run()
         finally:
-            self.final = self._build_report()
+            self.final = final_report(self.process, self.directory.crawl_id())
             if not self._supervised:
                 self._save_report()
-        alone = not self.stages.topology.peers  # with several processes, others may have fetched pages
+        alone = not self._peers  # with several processes, others may have fetched pages
         if alone and not self.process.stopped_on_purpose() and not self.final.any_success:
             reasons = self.final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"no page could be fetched: {reasons}")
@@ -436,12 +359,12 @@ class Crawl:
         A page is considered taken when the next one is requested. If the loop is left by an
         exception or `break`, its current page is yielded again in the next run.
         """
-        queue: asyncio.Queue[_Offer] = asyncio.Queue(PAGES_WAITING_MAX)
-        self._delivery.consume = lambda page: _offer(queue, page)
+        queue = PageQueue()
+        self._delivery.consume = queue.offer
         self._switch_delivery()
         running = self._running = asyncio.create_task(self.run())
         try:
-            while (offer := await _next(queue, running)) is not None:
+            while (offer := await queue.next(running)) is not None:
                 try:
                     yield offer.page
                 except BaseException:
@@ -452,7 +375,7 @@ class Crawl:
             self._delivery.consume = None
             self.stop("closed")
             while not running.done():  # release tasks that wait to offer a page
-                if (offer := await _next(queue, running)) is not None:
+                if (offer := await queue.next(running)) is not None:
                     offer.answer(False)
             await running
             self.say_if_complete()
@@ -472,14 +395,14 @@ class Crawl:
             UsageError: there is no such use.
         """
         if self._opened:
-            yield from _stored(self.stages, newest, allow)
+            yield from stored_pages(self.stages, newest, allow)
             return
         self.directory.require()
         ready(self.directory)
         config = convert(self.directory.saved_config())
         for name in self.directory.process_names():
             with reading(config, self.directory, name, clock=SystemClock()) as stages:
-                yield from _stored(stages, newest, allow)
+                yield from stored_pages(stages, newest, allow)
 
     def stop(self, reason: str = "stopped", *, grace: float = STOP_GRACE) -> None:
         """End the run soon: start no new fetches, and commit the fetches that finish within `grace` seconds.
@@ -551,7 +474,7 @@ class Crawl:
         """
         order = TakeDown(url, host, prefix, before, reason, undo, dry_run, erase)
         rules = RuleFile(self.directory.path, self.process.context.config.pages.withdrawals_max)
-        steps = conduct(order, rules, self.process.stages.clock.now())
+        steps = conduct(order, rules, self._clock.now())
         try:
             request = next(steps)
             while True:
@@ -580,7 +503,11 @@ class Crawl:
         if request.get("command") == "stop":
             self.stop("stopped")
             return {}
-        steps = self.live.steps(request)
+        settings, request = rendered_parts.separated(request, self.config.crawl.scope)
+        if settings:
+            await self.command({"command": "set", "settings": settings})
+            safe_settings.record(self.directory, settings)
+        steps = self.live.commands.steps(request)
         while True:
             try:
                 next(steps)
@@ -591,78 +518,3 @@ class Crawl:
         if request.get("command") in CHANGING and not await self.process.kept():
             raise StoreError("the change is not on disk yet, because the disk is slow; try again")
         return answer
-
-    def _build_report(self) -> Report:
-        process, now = self.process, self.stages.clock.now()
-        views, hosts, counters = self.stages.views, self.stages.frontier.views, self.stages.point.counters
-        return Report(
-            crawl_id=self.directory.crawl_id(),
-            started=process.started,
-            ended=now,
-            stopped_by=process.stopped_by,
-            counters=dict(counters),
-            run_counters=dict(counters - self.stages.counters_before),
-            frontier=views.frontier_counts(),
-            hosts=list(hosts.hosts(now, HOSTS_IN_REPORT)),
-            due=views.due_counts(),
-            splitter=views.splitter_counts(),
-            why_slow=shares(hosts.why_slow(now), now - process.started),
-            cpu_seconds=cpu_seconds(),
-            peak_rss_bytes=peak_rss_bytes(),
-            refreshing=views.refreshing(now),
-            problems=views.problems() if process.failure is None else ["not checked: the run failed"],
-        )
-
-
-class _Offer(msgspec.Struct, frozen=True):
-    """A page for the consumer of `pages()`, and the future that tells whether it was taken."""
-
-    page: Page
-    taken: "asyncio.Future[bool]"
-
-    def answer(self, taken: bool) -> None:
-        if not self.taken.done():
-            self.taken.set_result(taken)
-
-
-async def _offer(queue: "asyncio.Queue[_Offer]", page: Page) -> bool:
-    """Offer a page; return whether it was taken."""
-    offer = _Offer(page, asyncio.get_running_loop().create_future())
-    await queue.put(offer)
-    return await offer.taken
-
-
-async def _next(queue: "asyncio.Queue[_Offer]", running: "asyncio.Task[dict[str, Any]]") -> _Offer | None:
-    """Return the next page; None once the run has ended and no page waits."""
-    getting = asyncio.ensure_future(queue.get())
-    await asyncio.wait({getting, running}, return_when=asyncio.FIRST_COMPLETED)
-    if getting.done():
-        return getting.result()
-    getting.cancel()
-    return queue.get_nowait() if queue.qsize() else None
-
-
-def _stored(stages: Stages, newest: bool, allow: str) -> Iterator[Page]:
-    """Yield the pages of a store; log and skip those that cannot be read."""
-    archive, pages = stages.pages, StoredPages(stages.config)
-    rule = UseRule.of(allow, stages.config.consent)
-    captures = (
-        (capture for _, capture in archive.newest_captures())
-        if newest
-        else (capture for _, capture in archive.all_captures())
-    )
-    for capture in captures:
-        if capture.noarchive or capture.url.endswith("/robots.txt") or not capture.status:
-            continue
-        try:
-            fingerprint = stages.fingerprinter.fingerprint(capture.url)
-            record = archive.record(fingerprint)
-            if rule is not None and rule.refusal(stages.store, fingerprint, capture, record):
-                continue
-            flags, depth = (record.flags, record.depth) if record else (0, 0)
-            consent = in_plain(stages.store, fingerprint, capture)
-            page = stored_page(archive.read(capture), pages, flags, depth, consent=consent)
-        except DamageError as error:
-            log.error("%s", error)
-            continue
-        yield page

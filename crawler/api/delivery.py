@@ -29,7 +29,7 @@ from crawler.consent.describing import in_plain
 from crawler.errors import DamageError, StoreError, UsageError
 from crawler.export.stored_pages import StoredPages
 from crawler.pages.captures import StoredPage
-from crawler.pages.stored_bodies import codings_of, decoded
+from crawler.pages.stored_bodies import content_of
 from crawler.process.process import Process
 from crawler.process.results.admission import LinkContext
 from crawler.records import Extracted, Fetch, FetchTask, Link, LinkFlag, Outcome, RequestOptions
@@ -398,7 +398,7 @@ def _content(fetch: Fetch, most: int) -> bytes:
     if fetch.part is None:
         return fetch.content
     content = b""
-    for piece in decoded(fetch.part.pieces(), codings_of(fetch.headers)):
+    for piece in content_of(fetch):
         content += piece
         if len(content) > most:
             return b""

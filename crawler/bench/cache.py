@@ -99,7 +99,7 @@ class DictClock:
         return True
 
 
-class Unbounded:
+class InfiniteCache:
     """A Python set, which serves as an infinite cache."""
 
     def __init__(self, size: int) -> None:
@@ -116,7 +116,7 @@ REFERENCES: dict[str, Any] = {
     "OrderedDict LRU": OrderedDictLru,
     "cachetools LRU": CachetoolsLru,
     "dict CLOCK": DictClock,
-    "set (infinite)": Unbounded,
+    "set (infinite)": InfiniteCache,
 }
 
 

@@ -5,12 +5,13 @@
 
 import argparse
 import json
-from typing import Any
+from typing import Any, get_args
 
 from crawler.change_signals import NAMES, SIGNAL_SOURCES, Fate
 from crawler.cli import access, options
 from crawler.config import convert
-from crawler.crawl import safe_settings
+from crawler.config.schema import RenderWhen
+from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.upgrade.ready import ready
@@ -69,6 +70,11 @@ def main(command: str, argv: list[str]) -> int:
         parser.add_argument("arguments", nargs=nargs, metavar=metavar, type=options.url)
     if command == "seed":
         options.add_set(parser)
+        parser.add_argument(
+            "--render",
+            choices=get_args(RenderWhen),
+            help="whether a browser shows the pages under these seeds, as the column `render` of a seeds file says it",
+        )
     if command == "signal":
         recipes = "; ".join(f"{each.name}: {each.recipe}" for each in SIGNAL_SOURCES)
         parser.add_argument(
@@ -91,6 +97,8 @@ def main(command: str, argv: list[str]) -> int:
         print({"pause": "paused", "resume": "going on", "stop": stopping}[command])
         return 0
     request = _request(command, args)
+    if command == "seed" and args.render is not None:
+        request = _parted(args, request)
     # One process forwards seeds and signals to their owners; the other commands go to every process.
     routed = command in ("seed", "signal")
     answers = [access.ask_first(args.dir, request)] if routed else access.ask(args.dir, request)
@@ -98,17 +106,36 @@ def main(command: str, argv: list[str]) -> int:
     return UsageError.exit_code if command == "seed" and not answers[0]["queued"] else 0
 
 
-def _set(args: argparse.Namespace) -> int:
-    """Change settings of a running crawl, or of the next run if none is running."""
+def _parted(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
+    """Change which part of the web is rendered, as a `seed` request says; return the rest of the request."""
+    directory = _directory(args)
+    scope = convert(directory.saved_config()).crawl.scope
+    settings, rest = rendered_parts.separated(request | {"render": args.render}, scope)
+    _apply(args, directory, settings)
+    return rest
+
+
+def _directory(args: argparse.Namespace) -> CrawlDirectory:
     directory = CrawlDirectory(args.dir)
     directory.require()
     ready(directory)
-    wanted = safe_settings.parse(args.arguments)
+    return directory
+
+
+def _apply(args: argparse.Namespace, directory: CrawlDirectory, wanted: dict[str, str]) -> bool:
+    """Change settings of the crawl and save them; return whether it is running."""
     safe_settings.changed(convert(directory.saved_config()), wanted)
     running = access.is_running(args.dir)
     if running:
         access.ask_running(args.dir, {"command": "set", "settings": wanted})
     safe_settings.record(directory, wanted)
+    return running
+
+
+def _set(args: argparse.Namespace) -> int:
+    """Change settings of a running crawl, or of the next run if none is running."""
+    directory, wanted = _directory(args), safe_settings.parse(args.arguments)
+    running = _apply(args, directory, wanted)
     said = ", ".join(f"{key} = {value}" for key, value in wanted.items())
     print(said if running else f"{said} from the next run on")
     return 0

@@ -16,7 +16,7 @@ from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import SeedPlaces, inherited
-from crawler.crawl.restart import earlier, put_aside
+from crawler.crawl.restart import earlier, rename_to_numbered
 from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
@@ -39,7 +39,7 @@ def main(_command: str, argv: list[str]) -> int:
             "--dry-run keeps nothing: it cannot be combined with --fresh, --cached, --login, --mirror or --report"
         )
     fresh = args.fresh or args.cached
-    if fresh and (aside := put_aside(directory)) is not None and not args.quiet:
+    if fresh and (aside := rename_to_numbered(directory)) is not None and not args.quiet:
         print(f"the existing crawl was moved to {aside}", file=sys.stderr)
     if args.cached:
         setattr(args, "crawl.answers_from", earlier(directory))

@@ -14,7 +14,7 @@ from crawler import kernel_selection
 from crawler.cli import options
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.restart import put_aside
+from crawler.crawl.restart import rename_to_numbered
 
 SETTINGS: dict[str, Any] = {
     "crawl": {"scope": "any", "depth": 12, "patience": 10.0, "concurrency": 16},
@@ -52,7 +52,7 @@ def main(_command: str, argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
-    aside = put_aside(directory)
+    aside = rename_to_numbered(directory)
     directory.create()
     options.set_up_log(args, directory.log_file)
 

@@ -102,6 +102,11 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--with-noarchive", action="store_true", help="include pages that ask not to be archived"
     )
     parser.add_argument(
+        "--static",
+        action="store_true",
+        help="export the server's answers, not what a browser showed (--render)",
+    )
+    parser.add_argument(
         "--processes", type=int, default=processes(), metavar="N", help=f"worker processes ({processes()})"
     )
     return parser.parse_args(argv)
@@ -122,6 +127,7 @@ def _request(args: argparse.Namespace, output: Path | None) -> ExportRequest:
         args.format,
         output,
         with_noarchive=args.with_noarchive,
+        static=args.static,
         where=args.where,
         allow=args.allow,
         unknown=args.unknown,

@@ -205,9 +205,11 @@ def _connections(counts: Mapping[str, int]) -> str:
 
 def _rendered(counts: Mapping[str, int]) -> str:
     """Return the line about pages that a browser showed, with the reasons; "" if there are none."""
-    pages, failed = counts.get("pages", 0), counts.get("failed", 0)
+    pages, failed, held_back = (counts.get(name, 0) for name in ("pages", "failed", "held_back"))
+    later = f"{held_back:,} put off after failed attempts" if held_back else ""
     if not pages:
-        return f"{_count(failed, 'page')} that no browser could show" if failed else ""
+        parts = [f"{_count(failed, 'page')} that no browser could show" if failed else "", later]
+        return "; ".join(filter(None, parts))
     why = _numbers({word: counts.get(f"why_{name}", 0) for name, word in REASONS.items()})
     parts = [
         f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text"
@@ -216,6 +218,7 @@ def _rendered(counts: Mapping[str, int]) -> str:
         f"{_count(counts.get('requests', 0), 'request')}, {counts.get('cached', 0):,} from the cache, "
         f"{counts.get('missing', 0):,} without an answer",
         f"{failed:,} failed" if failed else "",
+        later,
         f"{counts.get('cut', 0):,} stopped at a limit" if counts.get("cut", 0) else "",
     ]
     return "; ".join(filter(None, parts))

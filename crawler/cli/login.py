@@ -26,7 +26,7 @@ from crawler.fetcher.cookies import CookieJar, as_file, load_cookies
 from crawler.fetcher.direct_requests import DirectRequests
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.resolver import Resolver
-from crawler.process.fetching.fetch_tasks import redirected_options
+from crawler.process.fetching.hop_requests import redirected_options
 from crawler.records import Outcome, RequestOptions
 from crawler.storage.files import atomic_write
 from crawler.urls.canonical import canonical, hostname, resolve

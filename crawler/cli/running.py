@@ -20,6 +20,7 @@ from crawler.crawl.seeds import Seeds
 from crawler.errors import CrawlerError, StoreError, UsageError
 from crawler.process.lifecycle import shutdown
 from crawler.storage.files import named_output, refuse_output
+from crawler.storage.rotating_file import reopen_on
 
 log = logging.getLogger("crawler")
 
@@ -173,6 +174,7 @@ class _Stopper:
         """Install the signal handlers."""
         self._loop = asyncio.get_running_loop()
         self._before = {number: signal.signal(number, self) for number in early_signals.stop_signals()}
+        reopen_on(early_signals.REOPEN)
         if early_signals.begin():
             self._loop.call_soon(self._crawl.stop, "signal")
 

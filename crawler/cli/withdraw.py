@@ -98,7 +98,9 @@ def _orders(args: argparse.Namespace) -> list[TakeDown]:
     named: list[dict[str, str]] = [{"url": url} for url in args.urls]
     named += [{name: value} for name in ("host", "prefix") if (value := getattr(args, name))]
     if len({*map(tuple, named)}) > 1:
-        raise UsageError("withdraw: name either URLs, or a host, or a prefix")
+        raise UsageError("withdraw: name only one of URLs, --host and --prefix")
+    if not named and not args.before:
+        raise UsageError("withdraw: name URLs, --host HOST, --prefix URL or --before DATE; or see --list")
     orders = [msgspec.convert({**common, **each}, TakeDown) for each in named or [{}]]
     for order in orders:
         order.rule(0.0)

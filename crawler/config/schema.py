@@ -82,7 +82,7 @@ class PolitenessConfig(_Section, frozen=True):
     address_delay_share: Number = 0.5  # gap per address as a share of `delay`
     shared_address_domains: Count = 50  # an address with this many registrable domains is shared hosting
     shared_address_in_flight: Count = 16
-    shared_address_rate: Number = 50.0  # requests/s to a shared address over all processes; 0 = no limit
+    shared_address_rate: Number = 8.0  # requests/s to a shared address over all processes; 0 = no limit
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
     give_up_after: Seconds = Seconds(259_200)  # 3 days; a host silent for so long is given up
@@ -385,10 +385,11 @@ class RenderConfig(_Section, frozen=True):
     browser: str = ""  # a program; "" = the first one that is installed
     sandbox: bool = True
     chance: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.01
-    pages: Positive = 2
+    pages: Positive = 4
     wall_max: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(30)
     cpu_max: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(10)
     quiet: Seconds = Seconds(0.5)
+    post: bool = False
     requests_max: Positive = 200
     bytes_max: ByteCount = ByteCount(20 << 20)
     heap_bytes_max: ByteCount = ByteCount(64 << 20)

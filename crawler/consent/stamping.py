@@ -189,9 +189,9 @@ def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> _Fields:
     """Return the header fields that speak about uses, names in lower case, values cut just after the parsers' limit."""
     return tuple(
         [
-            (name.lower().decode("latin-1"), value[: FIELD_OCTETS_MAX + 1].decode("latin-1"))
+            (lowered.decode("latin-1"), value[: FIELD_OCTETS_MAX + 1].decode("latin-1"))
             for name, value in headers
-            if name.lower() in _FIELDS and (name.lower() != b"link" or b"rsl+xml" in value.lower())
+            if (lowered := name.lower()) in _FIELDS and (lowered != b"link" or b"rsl+xml" in value.lower())
         ]
     )
 

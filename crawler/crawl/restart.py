@@ -18,7 +18,7 @@ EARLIER_MAX = 16
 
 
 def earlier(directory: CrawlDirectory) -> list[str]:
-    """Return the crawls that `put_aside` has moved, the newest first, at most `EARLIER_MAX`."""
+    """Return the crawls that `rename_to_numbered` has renamed, the newest first, at most `EARLIER_MAX`."""
     path = directory.path.absolute()
     numbered = {
         int(number): each
@@ -29,7 +29,7 @@ def earlier(directory: CrawlDirectory) -> list[str]:
     return [str(each.path) for each in crawls if each.exists() and each.process_names()][:EARLIER_MAX]
 
 
-def put_aside(directory: CrawlDirectory) -> Path | None:
+def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
     """Rename a crawl directory to DIR.1, DIR.2 ..., except its signing key; return None if there is no crawl.
 
     Raises:
@@ -53,7 +53,7 @@ def put_aside(directory: CrawlDirectory) -> Path | None:
     return aside
 
 
-def put_file_aside(path: Path) -> None:
+def rename_file_to_numbered(path: Path) -> None:
     """Rename a file to NAME.1, NAME.2 or so on, if there is one.
 
     Raises:

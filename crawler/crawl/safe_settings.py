@@ -4,13 +4,16 @@ A setting is safe if every decision reads its current value, and if no format on
 and no other process depends on it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from crawler.config import Config, convert, set_key
+from crawler.config.schema import RenderWhen
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
+from crawler.records import UNDECODABLE
 
 LIVE = (
     "politeness.delay",
@@ -23,6 +26,8 @@ LIVE = (
     "crawl.concurrency",
     "refresh.share",
 )
+# For parts of the web, whether a browser shows their pages: a JSON object {"match of an [[override]]": "never", ...}
+PARTS = "override.render"
 LOG_LEVEL = "log.level"  # a setting of the running processes, not a key of the configuration
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -51,15 +56,35 @@ def changed(config: Config, settings: Mapping[str, str]) -> Config:
     """
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     for key, value in settings.items():
-        if key != LOG_LEVEL:
+        if key == PARTS:
+            tree["override"] = _with_parts(tree["override"], _decoded_parts(value))
+        elif key != LOG_LEVEL:
             set_key(tree, key, value)
         elif value not in LEVELS:
             raise UsageError(f"{LOG_LEVEL}: must be one of {', '.join(LEVELS)}")
     made = convert(tree)
-    for key in settings.keys() - {LOG_LEVEL, *LIVE}:
+    for key in settings.keys() - {LOG_LEVEL, PARTS, *LIVE}:
         known = ", ".join((*LIVE, LOG_LEVEL))
         raise UsageError(f"{key}: cannot change while the crawl runs; these can: {known}")
     return made
+
+
+def _decoded_parts(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, RenderWhen])
+    except UNDECODABLE as error:
+        raise UsageError(f"{PARTS}: {error}") from error
+
+
+def _with_parts(tables: Iterable[Mapping[str, Any]], parts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the `[[override]]` tables with those that `parts` adds or replaces."""
+    kept = [table for table in tables if not (_is_part(table) and table["match"] in parts)]
+    return kept + [{"match": match, "render": when} for match, when in parts.items()]
+
+
+def _is_part(table: Mapping[str, Any]) -> bool:
+    """Return whether a table only says whether a part of the web is rendered."""
+    return {key for key, value in table.items() if value is not None} == {"match", "render"}
 
 
 def record(directory: CrawlDirectory, settings: Mapping[str, str]) -> None:
@@ -75,4 +100,7 @@ def live_part(config: Config, saved: Mapping[str, object]) -> Config:
         values = saved.get(section)
         if isinstance(values, Mapping) and key in values:
             tree[section][key] = values[key]
+    tables: Any = saved.get("override", ())
+    parts = {table["match"]: table["render"] for table in tables if _is_part(table)}
+    tree["override"] = _with_parts(tree["override"], parts)
     return convert(tree)

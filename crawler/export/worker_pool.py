@@ -158,7 +158,7 @@ class WorkerPool(Generic[Piece, Result]):
         while True:
             try:
                 piece, careful = _receive(link)
-            except EOFError:
+            except (EOFError, ConnectionResetError):  # reset: the parent ended before it read the last result
                 return 0
             failed, found = None, None
             try:
@@ -167,7 +167,7 @@ class WorkerPool(Generic[Piece, Result]):
                 failed = error
             try:
                 _send(link, (failed, found))
-            except BrokenPipeError:  # the parent no longer reads results
+            except (BrokenPipeError, ConnectionResetError):  # the parent no longer reads results
                 return 0
 
 

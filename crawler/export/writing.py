@@ -40,7 +40,8 @@ class ExportRequest(msgspec.Struct):
 
     `fields` names the columns of a row, in order ("" = all); `where` selects rows, or
     pages if the format is text, links or mirror. `allow` names a use, such as "train-ai": only copies
-    that may be used for it are written; `unknown` overrides `consent.unknown`. `part_bytes` makes `output` a
+    that may be used for it are written; `unknown` overrides `consent.unknown`. With `static`, pages that a browser
+    showed are exported as the server sent them. `part_bytes` makes `output` a
     folder of files of about that size. `processes` is the number of processes that share
     the work on pages. `replace` lets a mirror replace an existing one. `now` is the time
     for which `fresh` is computed.
@@ -49,6 +50,7 @@ class ExportRequest(msgspec.Struct):
     format: str
     output: Path | None = None  # None means standard output
     with_noarchive: bool = False
+    static: bool = False
     where: str = ""
     allow: str = ""
     unknown: str = ""
@@ -89,7 +91,7 @@ class Export:
         self._where = compile_where(request.where, FIELDS) if request.where else None
         self._check_options()
         self._writer.prepare()
-        self._select = Selection(with_noarchive=request.with_noarchive)
+        self._select = Selection(with_noarchive=request.with_noarchive, static=request.static)
         self._count = 0
         self.entry = ""  # the file of a mirror that a user should open first
 
@@ -106,6 +108,10 @@ class Export:
             raise UsageError("export: --unknown needs --allow USE")
         if request.allow and not writer.copies:
             raise UsageError(f"export: --allow selects copies; the format {request.format} contains none")
+        if request.static and not writer.selects:
+            raise UsageError(
+                f"export: --static selects a form of pages; the format {request.format} contains all records"
+            )
         if self._where is None:
             return
         if not writer.selects:

@@ -40,6 +40,12 @@ _TAG = re.compile(
     rb"</?([A-Za-z][^\s/>]*+)((?:[\s/]*+%b(?:\s*+=\s*+(?:\"%b\"|'%b'|(?![\"'])%b))?+)*+)[\s/]*+>?"
     % (_NAME, _DOUBLE, _SINGLE, _BARE)
 )
+# What nearly always precedes a declaration: text, whole comments, declarations, and tags without stray quotes.
+_PLAIN_MARKUP = re.compile(
+    rb"""(?:[^<]++|<!(?=--)(?>.*?-->)|<(?:!(?!--)|\?)[^>]*+>|</?[A-Za-z][^\s/>"'=<]*+"""
+    rb"""(?:[\s/]++[^\s/>"'=<]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'=<]++))?+)*+[\s/]*+>)*+""",
+    re.DOTALL,
+)
 _LABEL_IN_CONTENT = re.compile(
     rb"""charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|(?!["'])([^\s;]++))""", re.IGNORECASE
 )
@@ -102,13 +108,16 @@ def _guess(content: bytes) -> str:
 def _prescan(content: bytes) -> str:
     """Return the encoding that a `<meta>` declares, "" if none does; an early declaration takes precedence.
 
-    Pages of a site are identical up to their declaration, so the answer for that
-    beginning is cached.
+    Most pages have one of a few declarations, so the answer for a declaration is cached; if what precedes it could
+    matter, the answer for the whole beginning.
     """
     head = content[:PRESCAN_BYTES]
     end = head.find(b">", head.find(b"charset")) + 1
+    begin = max(head.rfind(b"<", 0, end), 0)
+    if b"charset" in head[:begin].lower() or not _PLAIN_MARKUP.fullmatch(head, 0, begin):
+        begin = 0
     return (
-        (_prescan_beginning(head[:end]) if end else "")
+        (_prescan_beginning(head[begin:end]) if end else "")
         or _prescan_part(head)
         or _prescan_part(content[:LATE_PRESCAN_BYTES])
     )

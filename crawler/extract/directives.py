@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from crawler.records import Directives
 
+_FIELD = b"x-robots-tag"
 # Directives with a value after a colon; their names must not be taken for agents.
 _VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
 
@@ -43,7 +44,10 @@ def directive_names(robots_tags: Iterable[str], meta: Iterable[str], token: str)
 
 def header_directives(headers: Iterable[tuple[bytes, bytes]], token: str) -> Directives | None:
     """Return the directives of an answer's `X-Robots-Tag` fields; None if it has no such field."""
-    tags = [value.decode("latin-1") for name, value in headers if name.lower() == b"x-robots-tag"]
+    length = len(_FIELD)
+    tags = [
+        value.decode("latin-1") for name, value in headers if len(name) == length and name.lower() == _FIELD
+    ]
     return page_directives(tags, (), token) if tags else None
 
 

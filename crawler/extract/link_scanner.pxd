@@ -1,7 +1,5 @@
 # The C types of the scanner's constants, fields and methods.
 
-cimport cython
-
 from crawler.extract.tag_reader cimport TagReader
 
 cdef int BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY
@@ -14,6 +12,7 @@ cdef class LinkScanner(TagReader):
     cdef bint is_whole
     cdef bint has_hidden_link
     cdef bint has_marker
+    cdef readonly bint has_template
     cdef list tables
     cdef list foreign
     cdef bytes title
@@ -22,33 +21,18 @@ cdef class LinkScanner(TagReader):
     cdef Py_ssize_t links_max
     cdef bint skips_nofollow
 
-    @cython.final
-    cdef bint _start(self)
-    @cython.final
-    cdef bint _end(self)
-    @cython.final
-    cdef bint _in_template(self, int element)
-    @cython.final
-    cdef bint _insert(self, int element)
-    @cython.final
-    cdef bint _take(self, int element)
-    @cython.final
+    cdef bint _start(self) except -1
+    cdef bint _end(self) except -1
+    cdef bint _in_template(self, int element) except -1
+    cdef bint _insert(self, int element) except -1
+    cdef bint _take(self, int element) except -1
     cdef _add(self, str raw_url)
-    @cython.final
-    cdef bint _is_searched(self)
-    @cython.final
-    cdef bint _raw_text(self, int element)
-    @cython.final
-    cdef bint _before_body(self, int element)
-    @cython.final
+    cdef bint _is_searched(self) except -1
+    cdef bint _raw_text(self, int element) except -1
+    cdef bint _before_body(self, int element) except -1
     cdef _end_before_body(self, int element)
-    @cython.final
-    cdef bint _is_misplaced(self, int element)
-    @cython.final
-    cdef bint _table_start(self, int element)
-    @cython.final
+    cdef bint _is_misplaced(self, int element) except -1
+    cdef bint _table_start(self, int element) except -1
     cdef _table_end(self, int element)
-    @cython.final
-    cdef bint _foreign_start(self, int element)
-    @cython.final
-    cdef bint _foreign_end(self, int element)
+    cdef bint _foreign_start(self, int element) except -1
+    cdef bint _foreign_end(self, int element) except -1

@@ -58,6 +58,7 @@ class LinkScanner(TagReader):
         self.phase = BEFORE_HEAD
         self.templates = 0
         self.has_hidden_link = self.has_marker = False  # in the open templates
+        self.has_template = False
         # In the innermost table: TABLE if content is misplaced here; CAPTION, TD, TH; OTHER: no table.
         self.place = tags.OTHER
         self.section = tags.OTHER  # TBODY, TFOOT, THEAD
@@ -74,8 +75,9 @@ class LinkScanner(TagReader):
         tag: cython.int
         self.is_whole = False
         while True:
+            self.sees_text = self.phase < IN_BODY
             tag = self.next_tag()
-            if self.before != tags.BLANK and self.phase < IN_BODY and not self.templates:
+            if self.sees_text and self.before != tags.BLANK and not self.templates:
                 if self.before == tags.NUL:
                     return False
                 self.phase = IN_BODY
@@ -90,6 +92,7 @@ class LinkScanner(TagReader):
             return ""
         return data_text(with_newlines(self.title.decode("utf-8", "replace")))
 
+    @cython.final
     def _start(self) -> cython.bint:
         """Follow a start tag; return False if the scan ends here."""
         element: cython.int = self.element
@@ -107,6 +110,7 @@ class LinkScanner(TagReader):
             return False
         return self._insert(element)
 
+    @cython.final
     def _in_template(self, element: cython.int) -> cython.bint:
         """Return whether the contents of the open template stay in it.
 
@@ -117,6 +121,7 @@ class LinkScanner(TagReader):
         self.has_marker |= element in (tags.OBJECT, tags.APPLET, tags.MARQUEE, tags.CAPTION, tags.TD, tags.TH)
         return not (self.has_hidden_link and self.has_marker) and element not in (tags.COL, tags.COLGROUP)
 
+    @cython.final
     def _insert(self, element: cython.int) -> cython.bint:
         """Treat a start tag whose element is inserted where it stands."""
         if element == tags.OTHER:
@@ -129,6 +134,7 @@ class LinkScanner(TagReader):
             self.is_whole = True
             return False
         if element == tags.TEMPLATE:
+            self.has_template = True
             if not self.templates:
                 self.has_hidden_link = self.has_marker = False
             self.templates += 1
@@ -137,6 +143,7 @@ class LinkScanner(TagReader):
             self.in_foreign = True
         return True
 
+    @cython.final
     def _take(self, element: cython.int) -> cython.bint:
         """Take a link or a directive."""
         if element == tags.BASE and self.phase == IN_BODY:
@@ -157,10 +164,12 @@ class LinkScanner(TagReader):
             self.found.take_base(self.href)
         return True
 
+    @cython.final
     def _add(self, raw_url: str):
         if len(self.hrefs) <= self.links_max:
             self.hrefs[raw_url.partition("#")[0] if "#" in raw_url else raw_url] = None
 
+    @cython.final
     def _is_searched(self) -> cython.bint:
         """Return whether the element has an attribute that `links.py` searches for."""
         if self.seen & (tags.CONTENT | tags.SRC):
@@ -169,6 +178,7 @@ class LinkScanner(TagReader):
             return False
         return not (self.skips_nofollow and self.rel and _NOFOLLOW.search(self.rel))
 
+    @cython.final
     def _raw_text(self, element: cython.int) -> cython.bint:
         begin: cython.Py_ssize_t = self.at
         end: cython.Py_ssize_t = self.skip_raw_text(element)
@@ -178,6 +188,7 @@ class LinkScanner(TagReader):
             self.title = self.content[begin:end]
         return True
 
+    @cython.final
     def _end(self) -> cython.bint:
         element: cython.int = self.element
         if self.foreign:
@@ -190,6 +201,7 @@ class LinkScanner(TagReader):
             self._table_end(element)
         return True
 
+    @cython.final
     def _before_body(self, element: cython.int) -> cython.bint:
         """Follow a start tag through the phases before the body; return whether it is ignored there."""
         if element == tags.HTML:
@@ -224,6 +236,7 @@ class LinkScanner(TagReader):
             self.phase = IN_BODY
         return False
 
+    @cython.final
     def _end_before_body(self, element: cython.int):
         if self.phase == IN_NOSCRIPT:
             if element == tags.NOSCRIPT:
@@ -235,12 +248,14 @@ class LinkScanner(TagReader):
         elif element in (tags.BODY, tags.HTML, tags.BR):
             self.phase = IN_BODY
 
+    @cython.final
     def _is_misplaced(self, element: cython.int) -> cython.bint:
         """Return whether a start tag directly in a table, or between its rows and cells, is moved before the table."""
         if element == tags.INPUT:
             return self.type is None or self.type.lower() != "hidden"
         return element not in (tags.STYLE, tags.SCRIPT, tags.TEMPLATE, tags.FORM)
 
+    @cython.final
     def _table_start(self, element: cython.int) -> cython.bint:
         if element == tags.TABLE:
             if self.place != tags.TABLE:  # directly in a table, this tag ends the table
@@ -259,6 +274,7 @@ class LinkScanner(TagReader):
             self.place, self.section = tags.CAPTION if element == tags.CAPTION else tags.TABLE, tags.OTHER
         return True
 
+    @cython.final
     def _table_end(self, element: cython.int):
         if self.place == tags.OTHER:
             return
@@ -273,6 +289,7 @@ class LinkScanner(TagReader):
         elif element == self.section:
             self.place, self.section = tags.TABLE, tags.OTHER
 
+    @cython.final
     def _foreign_start(self, element: cython.int) -> cython.bint:
         name: bytes = self.content[self.tag_at : self.tag_end].lower()
         foreign = self.foreign
@@ -286,6 +303,7 @@ class LinkScanner(TagReader):
             foreign.append(name)
         return True
 
+    @cython.final
     def _foreign_end(self, element: cython.int) -> cython.bint:
         """Close foreign elements up to the element of this name; the end tag of an HTML element is not followed."""
         name: bytes = self.content[self.tag_at : self.tag_end].lower()

@@ -72,8 +72,13 @@ def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extrac
 
 def prepare(content: bytes, page: Context) -> tuple[bytes, str]:
     """Return the bytes for the parser, and the page's encoding. The time is linear in the content."""
+    utf8, encoding = prepare_scan(content, page)
+    return open_shadow_roots(utf8), encoding
+
+
+def prepare_scan(content: bytes, page: Context) -> tuple[bytes, str]:
+    """Return the bytes for `scanned`, and the page's encoding: as `prepare`, but shadow roots are not opened."""
     utf8, encoding = to_utf8(content, page.charset)
-    utf8 = open_shadow_roots(utf8)
     return _open_self_closed(utf8) if page.xhtml else utf8, encoding
 
 

@@ -1,6 +1,7 @@
 """Reads a sitemap while it arrives: its pieces go to the child, which parses them during the download.
 
-    parent  MapStream: holds the first pieces, then sends pieces as the child's input has room
+    parent  MapStream: holds the first pieces, then sends pieces as the child's input has room; the body itself goes
+            to disk (`fetcher/file_body.py`), from where a child that fell behind or died gets it again
     child   MapReaders: one reader per map; CPU time is limited over all pieces of a map
 
 Neither side holds a map, or its decoded form, in one piece: 50 MiB in one frame take 190 ms
@@ -10,7 +11,7 @@ like a page. If the child dies, the map is read again from its start.
 
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -19,7 +20,7 @@ from crawler.extract.documents import Document, found_in_map
 from crawler.extract.sitemap import SitemapReader
 from crawler.records import Extracted
 
-STREAMS_MAX = 8  # maps read by a child at once, at up to 10 MB each; others are sent when they are complete
+STREAMS_MAX = 4  # maps read by a child at once, at up to 10 MB each; others are sent when they are complete
 PIECE_BYTES = 64 << 10
 # Maximum number of bytes of a map that wait for the child; they are copies of bytes that the fetcher holds, too.
 _WAITING_BYTES_MAX = 256 << 10
@@ -71,17 +72,33 @@ class MapStream:
     """The parent's side: the pieces of a map not yet sent, and the number of bytes sent.
 
     `send(piece)` gives a piece to the child if its input has room, and returns whether it did.
+    With `late`, nothing is sent until the map is complete.
     """
 
-    def __init__(self, number: int, document: Document, send: Callable[[MapPiece], bool], least: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        document: Document,
+        send: Callable[[MapPiece], bool],
+        least: int,
+        *,
+        late: bool = False,
+    ) -> None:
         self.number = number
-        self.nbytes = 0
         self.sent = 0  # bytes
         self._document = document
         self._send = send
         self._least = least
+        self._is_late = late
         self._waiting: deque[bytes] = deque()
-        self._is_behind = False
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin another answer, whose bytes replace all bytes so far."""
+        self.nbytes = 0
+        self._waiting.clear()
+        self._is_stale = self.sent > 0  # the child has bytes of an earlier answer
+        self._is_behind = self._is_late or self._is_stale
 
     def feed(self, content: bytes) -> None:
         """Take the next bytes of the map; send them to the child when more than `least` bytes have arrived.
@@ -100,13 +117,27 @@ class MapStream:
             self._is_behind = True
             self._waiting.clear()
 
-    def rest(self, content: bytes, *, again: bool) -> Iterator[MapPiece]:
+    def rest(self, content: Iterable[bytes], *, again: bool) -> Iterator[MapPiece]:
         """Yield the pieces of the whole `content` not yet sent, or with `again` all of them, ending with the last one."""
-        begin = 0 if again else self.sent
-        for at in range(begin, len(content), PIECE_BYTES):
-            yield MapPiece(self.number, content[at : at + PIECE_BYTES], self._document)
+        if self._is_stale:
+            yield self.dropped()
+        if again or self._is_behind:
+            content = _after(content, 0 if again or self._is_stale else self.sent)
+        else:
+            content = self._waiting
+        for each in content:
+            for at in range(0, len(each), PIECE_BYTES):
+                yield MapPiece(self.number, each[at : at + PIECE_BYTES], self._document)
         yield MapPiece(self.number, b"", self._document, last=True)
 
     def dropped(self) -> MapPiece:
         """Return the piece that tells the child to drop the map."""
         return MapPiece(self.number, b"", self._document, dropped=True)
+
+
+def _after(pieces: Iterable[bytes], skipped: int) -> Iterator[bytes]:
+    """Yield the bytes that follow the first `skipped` ones."""
+    for piece in pieces:
+        if rest := piece[skipped:]:
+            yield rest
+        skipped = max(0, skipped - len(piece))

@@ -28,12 +28,13 @@ from selectolax.lexbor import SelectolaxError
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
 from crawler.extract.documents import Document, read_document
-from crawler.extract.links import parse, prepare
+from crawler.extract.links import parse, prepare_scan
 from crawler.extract.map_stream import MapPiece, MapReaders
 from crawler.extract.parser_guard import Judgement, judge, strip, without_formatting_attributes
 from crawler.extract.scan import scan_utf8
 from crawler.extract.scanned import scanned
 from crawler.records import Extracted
+from crawler.shadow_roots import open_shadow_roots
 
 NICE = 5  # niceness: the fetch loop, which all pages wait for, has priority over the child
 LENGTH = struct.Struct(">I")
@@ -119,18 +120,20 @@ def read(job: Job, config: ExtractConfig) -> Extracted:
     """Extract the page; use a plain scan if it exceeds the parser's limits."""
     if job.document is not None:
         return read_document(job.content, job.document, config)
-    utf8, encoding = prepare(job.content, job.page)
+    utf8, encoding = prepare_scan(job.content, job.page)
     if (found := scanned(utf8, encoding, job.page, config)) is not None:
         return found
+    utf8 = open_shadow_roots(utf8)
     if judge(utf8, config) is Judgement.EXCESSIVE:
         return scan_utf8(utf8, encoding, job.page, config)
     return parse(strip(utf8), encoding, job.page, config)
 
 
 def read_here(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted | Judgement:
-    """Extract a prepared page if this process may; else return how to treat it, APART or EXCESSIVE."""
+    """Extract a page from `prepare_scan` if this process may; else return how to treat it, APART or EXCESSIVE."""
     if (found := scanned(utf8, encoding, page, config)) is not None:
         return found
+    utf8 = open_shadow_roots(utf8)
     judgement = judge(utf8, config)
     if judgement is Judgement.STRIP:
         utf8 = without_formatting_attributes(utf8)

@@ -16,12 +16,13 @@ import msgspec
 
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
-from crawler.extract.links import early_title, prepare
+from crawler.extract.links import early_title, prepare, prepare_scan
 from crawler.extract.parser_child import LENGTH, Job, limits_of, program, read_here
 from crawler.extract.parser_guard import Judgement, judge
 from crawler.extract.scan import scan, scan_utf8
 from crawler.extract.worker import START_SECONDS, WALL_FACTOR
 from crawler.records import Extracted
+from crawler.shadow_roots import open_shadow_roots
 
 
 class ParserProcess:
@@ -40,12 +41,12 @@ class ParserProcess:
             careful: parse nothing in this process.
         """
         if not careful and len(content) <= self._config.inline_bytes_max:
-            utf8, encoding = prepare(content, page)
+            utf8, encoding = prepare_scan(content, page)
             found = read_here(utf8, encoding, page, self._config)
             if isinstance(found, Extracted):
                 return found
             if found is Judgement.EXCESSIVE:
-                return scan_utf8(utf8, encoding, page, self._config)
+                return scan_utf8(open_shadow_roots(utf8), encoding, page, self._config)
         try:
             return self._ask(Job(page, content))
         except (OSError, EOFError, msgspec.MsgspecError):

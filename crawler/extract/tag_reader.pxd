@@ -1,7 +1,5 @@
 # The C types of the reader's constants, fields and methods. Only reading of values can fail, for want of memory.
 
-cimport cython
-
 cdef int NOTHING, START, END, BLANK, TEXT, NUL
 cdef int OTHER, A, AREA, LINK, META, BASE, INPUT, IFRAME, TITLE, TEXTAREA, STYLE, SCRIPT, XMP, NOEMBED, NOFRAMES
 cdef int NOSCRIPT, BASEFONT, BGSOUND, HTML, HEAD, BODY, BR, P, FORM, TEMPLATE, FRAME, FRAMESET, SVG, MATH, PLAINTEXT
@@ -14,6 +12,7 @@ cdef class TagReader:
     cdef Py_ssize_t at
     cdef Py_ssize_t end
     cdef bint in_foreign
+    cdef bint sees_text
     cdef int before
     cdef int element
     cdef Py_ssize_t tag_at
@@ -32,41 +31,22 @@ cdef class TagReader:
     cdef Py_ssize_t value_at
     cdef Py_ssize_t value_end
 
-    @cython.final
-    cdef int next_tag(self)
-    @cython.final
-    cdef Py_ssize_t skip_raw_text(self, int element)
-    @cython.final
+    cdef int next_tag(self) except -1
+    cdef Py_ssize_t skip_raw_text(self, int element) except -2
     cdef Py_ssize_t find(self, int character, Py_ssize_t begin) noexcept
-    @cython.final
     cdef void _see_text(self, Py_ssize_t begin, Py_ssize_t end) noexcept
-    @cython.final
-    cdef bint _start_tag(self)
-    @cython.final
-    cdef bint _end_tag(self)
-    @cython.final
-    cdef bint _other_markup(self, unsigned char character)
-    @cython.final
-    cdef bint _declaration(self)
-    @cython.final
+    cdef bint _start_tag(self) except -1
+    cdef bint _end_tag(self) except -1
+    cdef bint _other_markup(self, unsigned char character) except -1
+    cdef bint _declaration(self) except -1
     cdef bint _bogus_comment(self) noexcept
-    @cython.final
     cdef bint _until(self, int character, bint bang) noexcept
-    @cython.final
     cdef int _tag_name(self) noexcept
-    @cython.final
-    cdef bint _attributes(self, bint noted)
-    @cython.final
+    cdef bint _attributes(self, bint noted) except -1
     cdef bint _attribute(self) noexcept
-    @cython.final
     cdef bint _attribute_value(self, Py_ssize_t at) noexcept
-    @cython.final
     cdef _note(self)
-    @cython.final
-    cdef bint _is_new(self, int attribute, bytes name)
-    @cython.final
+    cdef bint _is_new(self, int attribute, bytes name) except -1
     cdef object _value(self)
-    @cython.final
     cdef bint _is_tag(self, Py_ssize_t begin, bytes name, Py_ssize_t size) noexcept
-    @cython.final
     cdef bint _is(self, Py_ssize_t begin, bytes name) noexcept

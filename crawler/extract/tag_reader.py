@@ -89,8 +89,11 @@ class TagReader:
         self.text = content if cython.compiled else content + b"\0"
         self.at = 0
         self.end = len(content)
-        self.in_foreign = False  # set by the caller: whether CDATA sections exist here
+        # set by the caller: whether CDATA sections exist here; whether `before` is wanted
+        self.in_foreign = False
+        self.sees_text = True
 
+    @cython.final
     def next_tag(self) -> cython.int:
         """Data state: read up to the end of the next tag; return its kind, NOTHING at the end of the input."""
         at: cython.Py_ssize_t
@@ -98,7 +101,7 @@ class TagReader:
         self.before = BLANK
         while True:
             at = self.find(60, self.at)
-            if self.before == BLANK:
+            if self.before == BLANK and self.sees_text:
                 self._see_text(self.at, at if at >= 0 else self.end)
             if at < 0:
                 return NOTHING
@@ -111,6 +114,7 @@ class TagReader:
             if not self._other_markup(character):
                 return NOTHING
 
+    @cython.final
     def _see_text(self, begin: cython.Py_ssize_t, end: cython.Py_ssize_t):
         at: cython.Py_ssize_t
         for at in range(begin, end):
@@ -118,16 +122,19 @@ class TagReader:
                 self.before = TEXT if self.text[at] else NUL
                 return
 
+    @cython.final
     def _start_tag(self) -> cython.bint:
         """Read a start tag from its name on; return False if the input ends before its `>`."""
         self.element = self._tag_name()
         return self._attributes(OTHER < self.element <= IFRAME)
 
+    @cython.final
     def _end_tag(self) -> cython.bint:
         self.at += 1
         self.element = self._tag_name()
         return self._attributes(False)
 
+    @cython.final
     def _other_markup(self, character: cython.uchar) -> cython.bint:
         """Tag open and end tag open states where no tag begins; return False at the end of the input."""
         if character == 33:  # !
@@ -141,6 +148,7 @@ class TagReader:
             self.before = TEXT  # the `<`
         return True
 
+    @cython.final
     def _declaration(self) -> cython.bint:
         """Markup declaration open state: a comment, a CDATA section, or a doctype, which ends as a bogus comment does."""
         text = self.text
@@ -159,11 +167,13 @@ class TagReader:
             return self._until(93, False)
         return self._bogus_comment()
 
+    @cython.final
     def _bogus_comment(self) -> cython.bint:
         at: cython.Py_ssize_t = self.find(62, self.at)
         self.at = at + 1
         return at >= 0
 
+    @cython.final
     def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
         """Skip a comment or CDATA section: up to two of `character` and `>`; with `bang`, `!>` may follow the two."""
         text = self.text
@@ -182,6 +192,7 @@ class TagReader:
                 self.at = at
                 return True
 
+    @cython.final
     def skip_raw_text(self, element: cython.int) -> cython.Py_ssize_t:
         """Move past the end tag of an element with raw text; return the position of that tag, -1 if it is uncertain.
 
@@ -205,6 +216,7 @@ class TagReader:
             at = self.find(60, at + 1)
         return -1
 
+    @cython.final
     def _tag_name(self) -> cython.int:
         """Tag name state; return the element."""
         text = self.text
@@ -225,9 +237,13 @@ class TagReader:
             slot = (slot + 1) % _HASH_SLOTS
         return _elements[slot]
 
+    @cython.final
     def _attributes(self, noted: cython.bint) -> cython.bint:
         """Read the attributes of a tag up to its `>`; return False if the input ends before."""
         self.closed = False
+        if not noted and self.text[self.at] == 62:  # as in nearly all end tags
+            self.at += 1
+            return True
         if noted:
             self.seen = 0
             self.href = self.rel = self.src = self.content_value = self.name = self.http_equiv = self.type = (
@@ -238,6 +254,7 @@ class TagReader:
                 self._note()
         return self.at <= self.end
 
+    @cython.final
     def _attribute(self) -> cython.bint:
         """Read one attribute; return False at `>` or at the end of the input, where `at` is behind the end."""
         text = self.text
@@ -262,6 +279,7 @@ class TagReader:
         self.at = at
         return True
 
+    @cython.final
     def _attribute_value(self, at: cython.Py_ssize_t) -> cython.bint:
         text = self.text
         while _classes[text[at]] & _BLANK:
@@ -280,6 +298,7 @@ class TagReader:
         self.value_end = self.at = at
         return True
 
+    @cython.final
     def _note(self):
         """Keep the attribute if the scanner needs attributes of this name; of equal names, the first counts."""
         begin: cython.Py_ssize_t = self.name_at
@@ -302,6 +321,7 @@ class TagReader:
         elif length == 10 and self._is_new(HTTP_EQUIV, b"http-equiv"):
             self.http_equiv = self._value()
 
+    @cython.final
     def _is_new(self, attribute: cython.int, name: bytes) -> cython.bint:
         """Return whether the attribute has this name, and is the first of its tag that does."""
         if self.seen & attribute or not self._is(self.name_at, name):
@@ -309,6 +329,7 @@ class TagReader:
         self.seen |= attribute
         return True
 
+    @cython.final
     def _value(self):
         """Return the value of the attribute; None if it has none."""
         begin: cython.Py_ssize_t = self.value_at
@@ -324,6 +345,7 @@ class TagReader:
             return as_parsed(value)
         return value
 
+    @cython.final
     def find(self, character: cython.int, begin: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the next position of `character` from `begin` on; -1 if there is none."""
         if not cython.compiled:
@@ -334,6 +356,7 @@ class TagReader:
         place = cython.cast(cython.p_uchar, memchr(text + begin, character, self.end - begin))
         return -1 if place == cython.NULL else place - text
 
+    @cython.final
     def _is_tag(self, begin: cython.Py_ssize_t, name: bytes, size: cython.Py_ssize_t) -> cython.bint:
         """Return whether a tag name from `begin` on is `name`."""
         if not self._is(begin, name):
@@ -341,6 +364,7 @@ class TagReader:
         last: cython.uchar = self.text[begin + size]
         return last == 47 or last == 62 or _classes[last] & _BLANK != 0
 
+    @cython.final
     def _is(self, begin: cython.Py_ssize_t, name: bytes) -> cython.bint:
         """Return whether the bytes from `begin` on are `name`, in upper or lower case."""
         at: cython.Py_ssize_t

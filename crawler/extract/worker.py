@@ -11,7 +11,7 @@ so a site of expensive pages does not delay others for long.
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -20,13 +20,14 @@ import msgspec
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
 from crawler.extract.documents import Document
-from crawler.extract.links import prepare
+from crawler.extract.links import prepare_scan
 from crawler.extract.loop_share import LoopShare
 from crawler.extract.map_stream import STREAMS_MAX, MapPiece, MapStream
 from crawler.extract.parser_child import LENGTH, Job, limits_of, program, read_here, run
 from crawler.extract.parser_guard import Judgement
 from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
+from crawler.shadow_roots import open_shadow_roots
 
 # Wall time given to a page, as a multiple of its CPU time; other processes may use the machine, too.
 WALL_FACTOR = 10.0
@@ -117,12 +118,13 @@ class Worker:
             return await self.extract_apart(content, page)
         await self.share.mine()
         with self.share:
-            utf8, encoding = prepare(content, page)
+            utf8, encoding = prepare_scan(content, page)
             found = read_here(utf8, encoding, page, config)
         if isinstance(found, Extracted):
             return found
         if found is Judgement.EXCESSIVE:
-            return await self._beside(utf8, scan_utf8, utf8, encoding, page, config)
+            utf8 = open_shadow_roots(utf8)
+            return await self._scan_off_loop(utf8, scan_utf8, utf8, encoding, page, config)
         apart()
         return await self.extract_apart(content, page)
 
@@ -132,15 +134,14 @@ class Worker:
             found = await self._ask_job(Job(page, content, document))
         return found if found is not None else Extracted(page.url, parse_limit=True)
 
-    def follow(self, document: Document, least: int) -> MapStream | None:
-        """Return a stream for a map that will arrive and may exceed `least` bytes; None if too many are open.
+    def follow(self, document: Document, least: int) -> MapStream:
+        """Return a stream for a map that will arrive and may exceed `least` bytes; it is a late one if many are open.
 
         The caller must end it with `read_stream` or `drop`.
         """
-        if len(self._streams) >= STREAMS_MAX:
-            return None
         self._stream_number += 1
-        stream = MapStream(self._stream_number, document, self._send, least)
+        late = len(self._streams) >= STREAMS_MAX
+        stream = MapStream(self._stream_number, document, self._send, least, late=late)
         self._streams[stream.number] = None
         return stream
 
@@ -158,8 +159,8 @@ class Worker:
             return False
         return True
 
-    async def read_stream(self, stream: MapStream, content: bytes, document: Document) -> Extracted:
-        """Read the map `content`, of which `stream` was fed all or nothing; return an empty result on failure."""
+    async def read_stream(self, stream: MapStream, content: Iterable[bytes], document: Document) -> Extracted:
+        """Read the map that `stream` was fed; `content` are its pieces once more. Return an empty result on failure."""
         try:
             async with self._turn:
                 found = await self._ask(lambda child: self._finish(child, stream, content, document))
@@ -167,8 +168,12 @@ class Worker:
             self._streams.pop(stream.number, None)
         return found if found is not None else Extracted(document.url, parse_limit=True)
 
-    async def _finish(self, child: _Child, stream: MapStream, content: bytes, document: Document) -> None:
-        for piece in stream.rest(content, again=self._streams[stream.number] is not child):
+    async def _finish(
+        self, child: _Child, stream: MapStream, content: Iterable[bytes], document: Document
+    ) -> None:
+        rest = stream.rest(content, again=self._streams[stream.number] not in (None, child))
+        # `content` may be read from disk and decoded
+        while (piece := await asyncio.to_thread(next, rest, None)) is not None:
             _write(child, msgspec.structs.replace(piece, document=document))
             await child.writer.drain()
 
@@ -193,9 +198,11 @@ class Worker:
                 self._waiting -= 1
         if found is not None:
             return found
-        return await self._beside(content, scan, content, page, self._config)
+        return await self._scan_off_loop(content, scan, content, page, self._config)
 
-    async def _beside(self, content: bytes, call: Callable[..., Extracted], *arguments: object) -> Extracted:
+    async def _scan_off_loop(
+        self, content: bytes, call: Callable[..., Extracted], *arguments: object
+    ) -> Extracted:
         """Return `call(content)`: call it at once, or in a thread if it could block the event loop.
 
         Threads take the interpreter lock from the loop, so only one runs at a time.

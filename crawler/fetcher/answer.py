@@ -9,11 +9,10 @@ decoded body. Bytes after the end of an answer are dropped, and the connection i
 used again.
 """
 
-from collections.abc import Callable
 from enum import Enum
 
 from crawler.fetcher import coding, framing
-from crawler.fetcher.fetch_request import FetchLimits
+from crawler.fetcher.fetch_request import ContentListener, FetchLimits
 from crawler.fetcher.file_body import FileBody, media_type_of
 from crawler.fetcher.framing import BadAnswer, Body, Head
 from crawler.fetcher.held_body import HeldBody
@@ -44,7 +43,7 @@ class Answer:
     tells whether the connection can carry another request. `held_bytes` is the size
     of body and content in memory. `listener` receives the content piece by piece.
     With `file`, the body of a file at `url` goes to disk once it is large (`file_body.py`);
-    `part` is then that body, and `body` and `content` are empty.
+    `part` is then that body, and `body` and `content` are empty; it is still decoded for a listener.
     """
 
     __slots__ = (
@@ -77,11 +76,13 @@ class Answer:
     def __init__(
         self,
         limits: FetchLimits,
-        listener: Callable[[bytes], None] | None = None,
+        listener: ContentListener | None = None,
         file: FileBody | None = None,
         url: str = "",
     ) -> None:
         self._listener = listener
+        if listener is not None:
+            listener.restart()
         self._limits = limits
         self._file = file
         self._url = url
@@ -292,11 +293,9 @@ class Answer:
         return self._limits.header_bytes_max + min(_FRAMING_MAX, self._limits.wire_bytes_max)
 
     def _take_payload(self, piece: bytes) -> None:
-        if self.part is None and self._file is not None:
-            limits = self._limits
-            held_max = min(self._file.rule.held_bytes_max, limits.wire_bytes_max, limits.body_bytes_max)
-            if self.body_bytes + len(piece) > held_max:
-                self._begin_part(self._file)
+        file = self._file
+        if self.part is None and file is not None and self.body_bytes + len(piece) > self._held_max(file):
+            self._begin_part(file)
         if self.part is not None:
             return self._take_file(self.part, piece)
         limits = self._limits
@@ -309,31 +308,51 @@ class Answer:
         self._held.append(piece)
         self.body_bytes += len(piece)
         self.held_bytes += len(piece)
-        if self._decoder is None and self._listener is not None and not self.undecoded:
-            self._listener(piece)
-        if self._decoder is not None:
+        if self._decoder is None:
+            self._tell(piece)
+        else:
             for content in self._decoder.feed(piece):
-                self._held_content.append(content)
-                self.held_bytes += len(content)
-                if self._listener is not None:
-                    self._listener(content)
+                self._take_content(content)
             over = over or self._decoder.full
-        if over and not (self._file is not None and self._begin_part(self._file)):
+        if over and self.part is None and self._file is not None:
+            self._begin_part(self._file)
+        if over and (self.part is None or self._decoder is not None):
             self._cut("length", "")
 
-    def _begin_part(self, file: FileBody) -> bool:
-        """Move the body to disk; return False, and keep this body in memory, if it is not a file."""
+    def _take_content(self, content: bytes) -> None:
+        """Take decoded bytes: hold them, or, if the body is on disk, only hash them."""
+        file = self._file if self._listener is not None and self.part is None else None
+        if file is not None and self._held_content.size + len(content) > self._held_max(file):
+            self._begin_part(file)
+        if self.part is not None:
+            self.part.hash_content(content)
+        else:
+            self._held_content.append(content)
+            self.held_bytes += len(content)
+        self._tell(content)
+
+    def _tell(self, content: bytes) -> None:
+        if self._listener is not None and not self.undecoded:
+            self._listener.feed(content)
+
+    def _held_max(self, file: FileBody) -> int:
+        return min(file.rule.held_bytes_max, self._limits.wire_bytes_max, self._limits.body_bytes_max)
+
+    def _begin_part(self, file: FileBody) -> None:
+        """Move the body to disk; if it is not a file, keep it in memory from now on."""
         assert self.head is not None
         start = self._held_content.start or self._held.start
+        if self._listener is None:
+            self._decoder = None
+        content = None if self._decoder is None else self._held_content.joined()
         if not 200 <= self.head.status < 300 or not file.begin(
-            self._url, self.head, self._held.joined(), media_type_of(self.head), start
+            self._url, self.head, self._held.joined(), media_type_of(self.head), start, content
         ):
             self._file = None
-            return False
+            return
         self.part = file.part
-        self._held, self._held_content, self._decoder = HeldBody(), HeldBody(), None
+        self._held, self._held_content = HeldBody(), HeldBody()
         self.held_bytes = 0
-        return True
 
     def _take_file(self, part: Part, piece: bytes) -> None:
         assert self._file is not None
@@ -341,7 +360,13 @@ class Answer:
         kept = piece[: max(0, room)]
         part.write(kept)
         self.body_bytes += len(kept)
-        if len(kept) < len(piece):
+        if self._decoder is None:
+            self._tell(kept)
+        else:
+            self.held_bytes += len(kept)  # the decoder keeps its input
+            for content in self._decoder.feed(kept):
+                self._take_content(content)
+        if len(kept) < len(piece) or (self._decoder is not None and self._decoder.full):
             self._cut("length", "")
 
     @property
@@ -359,9 +384,7 @@ class Answer:
         self.state = AnswerState.DONE
         if self._decoder is not None:
             for content in self._decoder.finish():
-                self._held_content.append(content)
-                if self._listener is not None:
-                    self._listener(content)
+                self._take_content(content)
 
     def _cut(self, why: str, error: str) -> None:
         self.truncated = why

@@ -7,7 +7,7 @@ and are never recorded (`redaction.py`).
 """
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -70,6 +70,14 @@ class Cookies(Protocol):
     def store(self, target: "Target", lines: list[bytes], now: float) -> None: ...
 
 
+class ContentListener(Protocol):
+    """Receives the content of an answer while it arrives; after `restart`, that of another answer."""
+
+    def restart(self) -> None: ...
+
+    def feed(self, content: bytes) -> None: ...
+
+
 class FetchRequest(msgspec.Struct):
     """One request, a GET by default, for the fetcher that it names (`fetchers.py`).
 
@@ -83,7 +91,8 @@ class FetchRequest(msgspec.Struct):
     the request holds and may have to give up. `owner` is charged for received memory until the
     client is told to release it; without an owner the charge ends with the answer.
     `body` is sent after the head; the values of its fields in `secrets` are never recorded.
-    `listener` receives the content, piece by piece as it comes. `proxy` is the proxy of this request; "" is the client's.
+    `listener` receives the content of each answer, piece by piece as it comes. `proxy` is the proxy of this request; ""
+    is the client's.
     `file` receives the body of a large file; without it every body stays in memory.
     """
 
@@ -106,7 +115,7 @@ class FetchRequest(msgspec.Struct):
     method: str = "GET"
     body: bytes = b""
     secrets: tuple[str, ...] = ()
-    listener: Callable[[bytes], None] | None = None
+    listener: ContentListener | None = None
     fetcher: str = HTTP
     proxy: str = ""
     file: "FileBody | None" = None

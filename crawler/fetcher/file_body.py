@@ -107,8 +107,13 @@ class FileBody:
         assert self.part is not None
         return _head_of(self.part.head)
 
-    def begin(self, url: str, head: Head, held: bytes, kind: str, start: bytes) -> bool:
-        """Move a body to a part on disk; return False if its type or its decoded `start` show that it must be parsed."""
+    def begin(
+        self, url: str, head: Head, held: bytes, kind: str, start: bytes, content: bytes | None = None
+    ) -> bool:
+        """Move a body to a part on disk; return False if its type or its decoded `start` show that it must be parsed.
+
+        `content` is what was decoded so far of a body that is decoded to its end, else None.
+        """
         if self.rule.parses(kind, start):
             return False
         length = head.known.get(b"content-length", b"")
@@ -126,6 +131,8 @@ class FileBody:
                 length=int(length) if length.isdigit() and b"transfer-encoding" not in head.known else -1,
             ),
         )
+        if content is not None:
+            self.part.hash_content(content)
         self.part.write(held)
         self._judge(url, head)
         return True

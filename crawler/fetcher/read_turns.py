@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 SHARE = 0.005  # seconds of reading per turn of the loop
 FRESH = 0.002  # seconds of reading; a page of 100 kB takes 0.2 ms, 64 KiB of two-byte chunks 3 ms
-GO_ON_MAX = 8  # connections resumed per turn: 1 MiB, some 2 ms
+RESUMED_MAX = 8  # connections resumed per turn: 1 MiB, some 2 ms
 OTHERS = 3.0
 IDLE = 0.0003  # seconds of CPU; a turn of the loop without work takes 0.05 ms
 _FADING = 0.9
@@ -52,8 +52,8 @@ class ReadTurns(Generic[_C]):
     def next(self, cpu: float) -> list[_C]:
         """Remove and return the connections to resume in this turn; `cpu` is the thread's CPU time."""
         self._look(cpu)
-        places = GO_ON_MAX if not self._cost else max(1, min(GO_ON_MAX, int(SHARE / self._cost)))
-        fresh = [self._fresh.popleft() for _ in range(min(GO_ON_MAX, len(self._fresh)))]
+        places = RESUMED_MAX if not self._cost else max(1, min(RESUMED_MAX, int(SHARE / self._cost)))
+        fresh = [self._fresh.popleft() for _ in range(min(RESUMED_MAX, len(self._fresh)))]
         left = max(1, places - len(fresh)) if self._owed <= 0.0 else 0
         old = [self._old.popleft() for _ in range(min(left, len(self._old)))]
         self._old_went = bool(old)

@@ -15,11 +15,11 @@ cdef class SignalQuality:
     cdef double[:, ::1] announced
     cdef double[:, ::1] claimed
     cdef double[:, ::1] unannounced
-    cdef double[:, ::1] untold
+    cdef double[:, ::1] exposed_part
     cdef double[::1] announced_by
     cdef double[::1] claimed_by
     cdef double[::1] unannounced_by
-    cdef double[::1] untold_by
+    cdef double[::1] exposed_by
     cdef list _columns
     cpdef Py_ssize_t add_site(self)
     cdef void _grow(self) except *
@@ -32,7 +32,7 @@ cdef class SignalQuality:
     cdef bint _trusted(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cdef double _plausible(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef double share_watched(self, Py_ssize_t site) noexcept
-    cpdef double told_changes(self, Py_ssize_t site, double[::1] counts) noexcept
+    cpdef double announced_changes(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double weight(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef double recall(self, Py_ssize_t site) noexcept
     cdef double _own_precision(self, Py_ssize_t site, Py_ssize_t source, double rate) noexcept

@@ -112,7 +112,7 @@ class SignalQuality:
         self.announced_by = rows_of(np.zeros(SOURCES))
         self.claimed_by = rows_of(np.zeros(SOURCES))
         self.unannounced_by = rows_of(np.zeros(SOURCES))
-        self.untold_by = rows_of(np.zeros(SOURCES))
+        self.exposed_by = rows_of(np.zeros(SOURCES))
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
@@ -127,7 +127,7 @@ class SignalQuality:
     def _grow(self) -> cython.void:
         # releases the memory maps
         self.true_signals = self.all_signals = self.precisions = np.zeros((0, SOURCES))
-        self.announced = self.claimed = self.unannounced = self.untold = np.zeros((0, SOURCES))
+        self.announced = self.claimed = self.unannounced = self.exposed_part = np.zeros((0, SOURCES))
         self.silent_changes = self.exposed = self.watched = self.means = self.weights = self.recalls = (
             np.zeros(0)
         )
@@ -135,7 +135,7 @@ class SignalQuality:
         columns = [column.grow(self.size + 1) for column in self._columns]
         self.true_signals, self.all_signals, self.precisions = columns[0], columns[1], columns[2]
         self.announced, self.claimed, self.unannounced = columns[3], columns[4], columns[5]
-        self.untold = columns[6]
+        self.exposed_part = columns[6]
         self.silent_changes, self.exposed, self.watched = columns[7], columns[8], columns[9]
         self.means, self.weights, self.recalls = columns[10], columns[11], columns[12]
         self.good, self.judged = columns[13], columns[14]
@@ -213,7 +213,7 @@ class SignalQuality:
     @cython.exceptval(check=False)
     def _recall_prior(self, source: cython.Py_ssize_t) -> cython.double:
         """Return r0 for sites with this source."""
-        return max(1.0 - (self.unannounced_by[source] + 0.5) / (self.untold_by[source] + 1.0), 0.0)
+        return max(1.0 - (self.unannounced_by[source] + 0.5) / (self.exposed_by[source] + 1.0), 0.0)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -359,12 +359,12 @@ class SignalQuality:
             announced: cython.double = self.true_signals[site, source] if counts else 0.0
             claimed: cython.double = self.all_signals[site, source] * plausible if counts else 0.0
             unannounced: cython.double = self.silent_changes[site] if counts else 0.0
-            untold: cython.double = self.exposed[site] if counts else 0.0
+            exposed: cython.double = self.exposed[site] if counts else 0.0
             self.announced_by[source] += announced - self.announced[site, source]
             self.claimed_by[source] += claimed - self.claimed[site, source]
             self.unannounced_by[source] += unannounced - self.unannounced[site, source]
-            self.untold_by[source] += untold - self.untold[site, source]
-            self.untold[site, source] = untold
+            self.exposed_by[source] += exposed - self.exposed_part[site, source]
+            self.exposed_part[site, source] = exposed
             self.announced[site, source] = announced
             self.claimed[site, source] = claimed
             self.unannounced[site, source] = unannounced
@@ -392,7 +392,7 @@ class SignalQuality:
 
     @cython.ccall
     @cython.exceptval(check=False)
-    def told_changes(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
+    def announced_changes(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
         """Return the number of changes that the signals of trusted sources represent."""
         total: cython.double = 0.0
         source: cython.Py_ssize_t
@@ -428,7 +428,7 @@ class SignalQuality:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _pool(self, site: cython.Py_ssize_t) -> cython.void:
-        """Compute the combined b: (1 - e^-b)/b = sum_s w_s / sum_s w_s b_s / p_s, w_s the shares of told changes."""
+        """Compute the combined b: (1 - e^-b)/b = sum_s w_s / sum_s w_s b_s / p_s, w_s the shares of announced changes."""
         source: cython.Py_ssize_t
         used: cython.Py_ssize_t = 0
         shares: cython.double = 0.0

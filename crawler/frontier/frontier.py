@@ -107,7 +107,13 @@ class Frontier:
         self.intake = intake = Intake(store, config.frontier, config.order, registry, bench, priority)
         outcome_policy = OutcomePolicy(config, registry, gates.politeness, rng, indexes=intake.index.keeps)
         self._authorities = outcome_policy.authorities
-        self._refetches = refetches = Refetches(refresh, gates, intake, config.crawl.patience)
+        self._refetches = refetches = Refetches(
+            None if refresh is None else refresh.claims,
+            None if refresh is None else refresh.portion,
+            gates,
+            intake,
+            config.crawl.patience,
+        )
         lookahead = Lookahead(store, config.frontier, registry, bench, intake)
         turns = HostTurns(gates, outstanding, permission, lookahead, outcome_policy.authorities, refetches)
         self.pauses = Pauses()

@@ -16,8 +16,8 @@ from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostState
+from crawler.frontier.refresh.portion import Portion
 from crawler.frontier.refresh.refetch_claims import RefetchClaims
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.share import Share
 
 _TRIED = 16  # maximum number of known pages that one call tries
@@ -25,13 +25,21 @@ _NO_ROOM = 1.0  # seconds until the next try of a host that did not fit into the
 
 
 class Refetches:
-    """Connects the schedule to the front; `patience`: the seconds that a finite crawl waits for its last hosts."""
+    """Connects the schedule to the front.
+
+    `claims` and `portion` are parts of the schedule, None in a crawl without refresh. `patience` is the number of
+    seconds that a finite crawl waits for its last hosts.
+    """
 
     def __init__(
-        self, refresh: Refresh | None, gates: DispatchGates, intake: Intake, patience: float
+        self,
+        claims: RefetchClaims | None,
+        portion: Portion | None,
+        gates: DispatchGates,
+        intake: Intake,
+        patience: float,
     ) -> None:
-        self._claims = None if refresh is None else refresh.claims
-        self._portion = None if refresh is None else refresh.portion
+        self._claims, self._portion = claims, portion
         self._gates = gates
         self._hosts = gates.hosts
         self._bench = gates.bench

@@ -20,6 +20,7 @@ from crawler.orders.order import FoundLink, FoundOn
 _WORD = re.compile(r"[^\W_]+")
 _FIELDS = ("anchor", "url", "title", "parent", "")
 WORD_CHARACTERS_MAX = 64
+COUNTED = 1.5
 TEXT_CHARACTERS_MAX = 1_000  # length at which longer texts are cut before they are split into words
 
 
@@ -40,10 +41,14 @@ class Opic:
     Each URL begins with a cash of 1, which is a score of 2^-16; in the paper each page begins
     with 1/n. A URL with many links can gather up to 65,536 times as much. Cash of links that leave
     the scope is lost; in the paper it goes to a virtual page that all pages share.
+
+    Cash orders URLs only once a URL has `COUNTED` times its first cash. Before that, the cash shows
+    little more than how few links a page has, and URLs are crawled breadth-first.
     """
 
     adds = True
     base = score_of(NEUTRAL)
+    floor = COUNTED * base
 
     def __init__(self, config: OrderConfig) -> None:
         pass

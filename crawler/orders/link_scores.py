@@ -27,15 +27,16 @@ class LinkScores:
         bits: the table has 2^bits entries.
         adds: True to add up the scores of several links to a URL, False to keep the best one.
         base: the score of each URL before its first link.
+        floor: a lower score counts as this one, so that small differences do not order URLs.
         news: the number of classes by which a URL must improve to be news; with 0, nothing is news.
     """
 
-    def __init__(self, bits: int, *, adds: bool, base: float, news: int) -> None:
+    def __init__(self, bits: int, *, adds: bool, base: float, news: int, floor: float = LEAST) -> None:
         self._mask = np.uint64((1 << bits) - 1)
         self._keys = np.zeros(1 << bits, np.uint64)
         self._worth = np.zeros(1 << bits, np.float32)
         self._told = np.zeros(1 << bits, np.float32)
-        self._adds, self._base = adds, base
+        self._adds, self._base, self._floor = adds, base, max(floor, LEAST)
         self._factor = 2.0 ** ((news - 0.5) / PER_OCTAVE) if news else 2 / LEAST
 
     def add(self, fingerprints: Fingerprints, scores: Scores) -> tuple[Scores, Scores, NDArray[np.bool_]]:
@@ -49,9 +50,10 @@ class LinkScores:
         before = np.where(known, self._worth[at], self._base)
         worth = before + scores if self._adds else np.maximum(before, scores)
         worth = np.clip(worth, LEAST, 1.0)
+        counted = np.maximum(worth, self._floor)
         told = np.where(known, self._told[at], 0.0)
-        news = known & (worth >= told * self._factor)
+        news = known & (counted >= told * self._factor)
         self._keys[at] = fingerprints
         self._worth[at] = worth
-        self._told[at] = np.where(known & ~news, told, worth)
-        return worth, told, news
+        self._told[at] = np.where(known & ~news, told, counted)
+        return counted, told, news

@@ -56,11 +56,13 @@ class Order(Protocol):
     """The interface of an order; see the module docstring. Missing attributes have the defaults given here.
 
     `adds`: True to add up the scores of all links to a URL, starting with `base`; False to use the best score.
+    `floor`: a URL with a lower score counts as one with this score.
     """
 
     reads_anchors: bool = False
     adds: bool = False
     base: float = 0.0
+    floor: float = 0.0
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
         """Return the value of the URL, 0 to 1, judged only by the link and its page."""
@@ -78,6 +80,7 @@ class Ranking:
         self.reads_anchors = bool(getattr(order, "reads_anchors", False))
         self.adds = bool(getattr(order, "adds", False))
         self.base = float(getattr(order, "base", 0.0))
+        self.floor = float(getattr(order, "floor", 0.0))
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
         """Return the order's score, clamped to `LEAST` .. 1; the score of the class NEUTRAL if the order fails."""

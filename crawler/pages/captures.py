@@ -131,7 +131,8 @@ class Capturing(msgspec.Struct, gc=False):
     `record` is the URL's new record, None for an answer that is not a page
     (robots.txt); it may be changed until `write` is called. `stored` tells whether WARC
     records are written, `profile` which kind of revisit it is ("" = a response).
-    `unchanged` is True if the page shows the content already known. `digest` is
+    `unchanged` is True if the page shows the content already known, `new_form` if it cannot be compared with
+    the stored copy. `digest` is
     the content digest of the page (16 bytes), `directives` are the robots directives that
     apply to the page. `write` sets `capture`. `new_record` and `new_capture`
     are True if the record, or the capture, adds a new key to the store. `stamp` is the consent
@@ -151,6 +152,7 @@ class Capturing(msgspec.Struct, gc=False):
     original: Original | None = None
     record: PageRecord | None = None
     unchanged: bool = False
+    new_form: bool = False
     noarchive: bool = False
     directives: str = ""
     capture: Capture | None = None
@@ -233,6 +235,11 @@ def shown_fields(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, b
     """Return the header fields of an answer, changed for the DOM that a browser showed, which replaces the body."""
     kept = [field for field in headers if field[0].lower() not in _OF_THE_BODY]
     return (*kept, (b"Content-Type", b"text/html; charset=utf-8"))
+
+
+def static_form(capture: Capture) -> Capture:
+    """Return the capture of a page such that readers get the server's answer, not the DOM that a browser showed."""
+    return msgspec.structs.replace(capture, dom_offset=0, dom_length=0) if capture.dom_length else capture
 
 
 def is_answer(fetch: Fetch) -> bool:

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import mmh3
+import msgspec
 
 from crawler.errors import ConfigError
 from crawler.http_dates import parse_date
@@ -42,7 +43,6 @@ from crawler.records import (
     Outcome,
     PageRecord,
     PageState,
-    Rendering,
     RenderingFacts,
 )
 from crawler.shadow_roots import open_shadow_roots
@@ -162,6 +162,14 @@ def is_unchanged(previous: PageRecord | None, outcome: Outcome, digest: bytes) -
     return outcome in SUCCESSES and previous.content_digest == digest != b""
 
 
+def is_other_form(previous: PageRecord | None, fetch: Fetch) -> bool:
+    """Return whether an answer cannot be compared with the stored copy: only one of the two is what a browser showed."""
+    if previous is None or previous.state is not PageState.STORED:
+        return False
+    has_content = fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED
+    return has_content and previous.rendered != (fetch.shown is not None)
+
+
 def state_after(previous: PageRecord | None, outcome: Outcome) -> PageState:
     """Return the state of a URL after an answer or a failure."""
     if previous is not None and previous.state is PageState.STORED and outcome in _NO_VERDICT:
@@ -221,11 +229,12 @@ def next_record(
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
         record.content_type = content_type(fetch)
         record.digest, record.content_digest = payload_digest, digest
-        record.rendered, record.shown = fetch.shown is not None, _facts(fetch.shown)
+        record.rendered = fetch.shown is not None
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
     if fetch.outcome in SUCCESSES:
         _renew_directives(record, fetch.outcome, extracted, tags, unchanged)
+    record.shown = _facts(fetch, record, previous)
     return record
 
 
@@ -241,7 +250,7 @@ def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: flo
         return
     record.digest, record.content_digest = previous.digest, previous.content_digest
     record.content_type, record.links = previous.content_type, previous.links
-    record.rendered, record.shown = previous.rendered, previous.shown
+    record.rendered = previous.rendered
     record.receipt = previous.receipt
     record.etag, record.last_modified = previous.etag, previous.last_modified
     record.noindex, record.noarchive, record.metas = previous.noindex, previous.noarchive, previous.metas
@@ -254,7 +263,8 @@ def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch,
     record.fetches += 1
     if not unchanged:
         record.changed_at = record.fetched_at
-        record.changes += previous is not None and previous.fetches > 0
+        is_change = previous is not None and previous.fetches > 0 and not is_other_form(previous, fetch)
+        record.changes += is_change
     if fetch.outcome is Outcome.UNCHANGED:
         record.not_modified = (previous.not_modified if previous else 0) + 1
         record.etag = _text(fetch, b"etag") or record.etag
@@ -264,18 +274,15 @@ def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch,
         record.last_modified = "" if _is_weak(fetch) else _text(fetch, b"last-modified")
 
 
-def _facts(rendering: Rendering | None) -> RenderingFacts | None:
+def _facts(fetch: Fetch, record: PageRecord, previous: PageRecord | None) -> RenderingFacts | None:
+    """Return the facts about the rendering that is stored, and about the renderings that have failed since."""
+    known = previous.shown if previous is not None and record.state is PageState.STORED else None
+    rendering = fetch.rendering
     if rendering is None:
-        return None
-    return RenderingFacts(
-        rendering.why,
-        round(rendering.took, 2),
-        round(rendering.cpu, 2),
-        rendering.requests,
-        rendering.missing,
-        rendering.broke,
-        rendering.added,
-    )
+        return known if record.rendered or (known is not None and known.failures) else None
+    if not rendering.dom and record.rendered and known is not None:
+        return msgspec.structs.replace(known, failures=rendering.failures, again_at=rendering.again_at)
+    return rendering.facts()
 
 
 def _is_weak(fetch: Fetch) -> bool:

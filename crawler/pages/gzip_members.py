@@ -44,6 +44,7 @@ _SIZES = struct.Struct("<IIII")
 _HEAD_AT = len(_START) + _SIZES.size
 _TRAILER = struct.Struct("<II")
 _LENGTH_MAX = 1 << 31
+_MORE = 1024  # deflated bytes by which a part of a payload may be longer than its share
 # the line ends after a record, as the last block of a deflate stream
 _LAST_BLOCK = zlib.compress(_GAP, wbits=_RAW)
 _GZIP_START = b"\x1f\x8b\x08\x00" + _ANY_TIME_AND_SYSTEM
@@ -124,14 +125,18 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
         """
         return _inflated(self.data[_HEAD_AT : self.body_at], self.head_length)
 
-    def payload(self) -> bytes:
-        """Return the payload.
+    def payload(self, length: int = -1) -> bytes:
+        """Return the payload, or its first `length` bytes, of which the checksum cannot be verified.
 
         Raises:
             DamageError: the bytes are broken.
         """
-        payload = _inflated(memoryview(self.data)[self.body_at : self.body_end], self.length)
-        if crc32(payload) != self.crc:
+        if length < 0:
+            length = self.length
+        blocks = memoryview(self.data)[self.body_at : self.body_end]
+        enough = len(blocks) if length >= self.length else len(blocks) * length // self.length + _MORE
+        payload = _inflated(blocks, length, enough)
+        if length == self.length and crc32(payload) != self.crc:
             raise DamageError("broken gzip member: the checksum of the payload is wrong")
         return payload
 
@@ -147,12 +152,18 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
         return b"".join((_GZIP_START, blocks, _EMPTY_LAST_BLOCK, trailer))
 
 
-def _inflated(blocks: bytes | memoryview, length: int) -> bytes:
-    """Return the `length` bytes that deflate blocks hold."""
+def _inflated(blocks: bytes | memoryview, length: int, enough: int = _LENGTH_MAX) -> bytes:
+    """Return the first `length` bytes that deflate blocks hold.
+
+    isal inflates all its input, however few bytes are wanted. So it gets `enough` bytes, and more if they are too few.
+    """
+    inflater = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE)
     try:
-        inflated: bytes = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE).decompress(
-            blocks, length
-        )
+        inflated: bytes = inflater.decompress(blocks[:enough], length)
+        while len(inflated) < length and enough < len(blocks):
+            more = blocks[enough : enough + _MORE]
+            inflated += inflater.decompress(more, length - len(inflated))
+            enough += _MORE
     except _IsalError as error:
         raise DamageError(f"broken gzip member: {error}") from error
     if len(inflated) != length:

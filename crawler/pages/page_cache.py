@@ -45,7 +45,7 @@ from crawler.pages.captures import (
     segment_key,
 )
 from crawler.pages.record_builder import RecordBuilder
-from crawler.pages.request_query import query_of_request
+from crawler.pages.request_query import query_of_request, url_with
 from crawler.pages.withdrawals import Withdrawals
 from crawler.records import (
     Capture,
@@ -197,7 +197,7 @@ class PageCache(Archive):
         """
         fingerprint = fetch_task.fingerprint
         if not fingerprint and self._fingerprint is not None:
-            fingerprint = self._fingerprint(fetch.url)
+            fingerprint = self._fingerprint(url_with(fetch.url, self._query(fetch)))
         instant = fetch.began or now
         payload = self._payload(fetch)
         capturing = Capturing(
@@ -223,7 +223,8 @@ class PageCache(Archive):
             capturing.new_record = previous is None
         if capturing.stored:
             self._choose_kind(capturing, previous)
-            capturing.new_capture = self._is_new(capturing.key)
+            # A URL without a record has no stored capture.
+            capturing.new_capture = self._is_new(capturing.key, look_up=not capturing.new_record)
         return capturing
 
     def answer_of(self, url: str) -> StoredPage | None:
@@ -237,9 +238,13 @@ class PageCache(Archive):
         capture = self.newest_capture(self._fingerprint(url), None)
         return self.read(capture, static=True) if capture is not None and is_copy(capture) else None
 
-    def _is_new(self, key: bytes) -> bool:
-        """Return whether no capture of this URL at this time is stored or pending."""
-        if key in self._pending_captures or self.store.get(key) is not None:
+    def _query(self, fetch: Fetch) -> str:
+        """Return what distinguishes a request from a plain GET, as the archive records it; "" for a plain GET."""
+        return query_of_request(fetch.request_head + self._builder.body_of(fetch))
+
+    def _is_new(self, key: bytes, *, look_up: bool) -> bool:
+        """Return whether no capture of this URL at this time is pending, nor, if `look_up`, stored."""
+        if key in self._pending_captures or (look_up and self.store.get(key) is not None):
             return False
         self._pending_captures.add(key)
         return True
@@ -321,6 +326,7 @@ class PageCache(Archive):
         fetch = capturing.fetch
         capturing.digest = self._content_digest(fetch, capturing.fetch_task, previous)
         capturing.unchanged = change_detection.is_unchanged(previous, fetch.outcome, capturing.digest)
+        capturing.new_form = change_detection.is_other_form(previous, fetch)
         capturing.record = change_detection.next_record(
             previous,
             fetch,
@@ -430,7 +436,7 @@ class PageCache(Archive):
             extent=sum(each.length for each in places),
             broken=fetch.outcome is Outcome.TRUNCATED,
             receipt=capturing.stamp.digest if capturing.stamp is not None else b"",
-            query=query_of_request(fetch.request_head + self._builder.body_of(fetch)),
+            query=self._query(fetch),
         )
         if capturing.fetch.shown is not None:  # the DOM's record is the last one
             capturing.capture.dom_length = places[-1].length

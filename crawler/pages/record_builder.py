@@ -164,7 +164,6 @@ class RecordBuilder:
 
     def _facts(self, capturing: Capturing) -> list[tuple[str, object]]:
         fetch, fetch_task = capturing.fetch, capturing.fetch_task
-        shown = fetch.rendering
         return [
             (
                 "requestKey",
@@ -178,13 +177,27 @@ class RecordBuilder:
             ("resumedAt", " ".join(map(str, fetch.part.head.resumed)) if fetch.part else ""),
             ("robots", capturing.directives),
             ("tls", "" if fetch.tls_ok else "not verified"),
-            ("renderTimeMs", int(shown.took * 1000) if shown else ""),
-            ("renderRequests", shown.requests if shown else ""),
-            ("renderMissing", shown.missing if shown else ""),
-            ("renderCutBy", shown.broke if shown else ""),
+            *_rendering_facts(fetch.rendering),
             ("consent", capturing.stamp.answers if capturing.stamp else ""),
             ("consentReceipt", capturing.stamp.digest.hex() if capturing.stamp else ""),
         ]
+
+
+def _rendering_facts(rendering: Rendering | None) -> list[tuple[str, object]]:
+    """Return what the metadata record says about a rendering; `upkeep/recapture.py` reads it back."""
+    if rendering is None:
+        return []
+    return [
+        ("renderWhy", rendering.why),
+        ("renderTimeMs", int(rendering.took * 1000)),
+        ("renderCpuMs", int(rendering.cpu * 1000)),
+        ("renderRequests", rendering.requests),
+        ("renderMissing", rendering.missing),
+        ("renderCutBy", rendering.broke),
+        ("renderGained", int(rendering.added)),
+        ("renderFailures", rendering.failures or ""),
+        ("renderAgainAt", int(rendering.again_at) or ""),
+    ]
 
 
 def _slices(payload: bytes) -> Iterator[bytes]:

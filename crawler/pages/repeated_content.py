@@ -7,12 +7,14 @@ are stored only once in any case (`page_cache.py`), and their links are followed
 """
 
 import html
+import re
 from array import array
 
 import mmh3
 
 COMPARED_BYTES_MAX = 64 << 10  # longer pages are compared with their paths, since error pages are shorter
 PATH_CHARS_MIN = 4  # a shorter path may occur in any text
+_ESCAPED = re.compile(r"[&<>\"']")  # characters that `html.escape` replaces
 
 
 def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
@@ -20,10 +22,12 @@ def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
     if not PATH_CHARS_MIN <= len(path) <= len(content) <= COMPARED_BYTES_MAX:
         return digest
     own = path.encode("ascii", "replace")
-    escaped = html.escape(path).encode("ascii", "replace")
-    if own not in content and escaped not in content:
+    forms = [own, html.escape(path).encode("ascii", "replace")] if _ESCAPED.search(path) else [own]
+    if not any(form in content for form in forms):
         return digest
-    return mmh3.mmh3_x64_128_digest(content.replace(own, b"").replace(escaped, b""))
+    for form in forms:
+        content = content.replace(form, b"")
+    return mmh3.mmh3_x64_128_digest(content)
 
 
 class RepeatedContent:

@@ -33,6 +33,15 @@ def request_query(method: str, content_type: str, body: bytes) -> str:
     return f"{_METHOD}{method}" + (f"&{query}" if query else "")
 
 
+def url_with(url: str, query: str) -> str:
+    """Return a URL that names the request: with the query of its method and body, unless it is a plain GET.
+
+    >>> url_with("http://a.org/?x=1", "__wb_method=POST&q=tea")
+    'http://a.org/?x=1&__wb_method=POST&q=tea'
+    """
+    return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
+
+
 def query_of_request(block: bytes) -> str:
     """Return the query of a recorded request, which consists of its head and body."""
     if block.startswith(b"GET ") or not block:

@@ -23,7 +23,7 @@ from crawler.errors import DamageError
 from crawler.pages import reading, segments
 from crawler.pages.archive import Archive
 from crawler.pages.captures import shown_fields
-from crawler.records import Capture
+from crawler.records import Capture, Fetch
 
 PIECE_BYTES = 64 << 10
 _HEAD_BYTES_MAX = 1 << 20
@@ -238,6 +238,13 @@ def codings_of(headers: Iterable[Field]) -> list[bytes]:
         if field.lower() == b"content-encoding":
             names += [name.strip().lower() for name in value.split(b",")]
     return [name for name in names if name not in (b"", b"identity")]
+
+
+def content_of(fetch: Fetch) -> Iterator[bytes]:
+    """Yield the content of an answer in pieces, decoding a body on disk."""
+    if fetch.part is None:
+        return iter((fetch.content,))
+    return decoded(fetch.part.pieces(), codings_of(fetch.headers))
 
 
 def can_decode(codings: Sequence[bytes]) -> bool:

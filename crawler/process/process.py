@@ -207,8 +207,9 @@ class Process:
         return await self._direct.ask(task)
 
     def configure(self, config: Config) -> None:
-        """Apply new settings: politeness, rate, number of slots, share of refreshes."""
+        """Apply new settings: politeness, rate, number of slots, share of refreshes, the parts that are rendered."""
         self.context.config = config
+        self.fetch_tasks.configure(config)
         self._frontier.configure(config.politeness)
         self.exchange.set_rate(config.crawl.rate)
         self.fetch_slots.concurrency = config.crawl.concurrency

@@ -5,7 +5,9 @@ removed. Fields that would give the browser another way to the network, or affec
 page, are removed too.
 """
 
+import base64
 from collections.abc import Mapping
+from typing import Any
 
 from crawler.records import Fetch, Outcome
 
@@ -80,6 +82,12 @@ def passed_fields(fetch: Fetch) -> list[dict[str, str]]:
 def error_reason(fetch: Fetch) -> str:
     """Return the error code by which the browser learns why a request has no answer."""
     return _REASONS.get(fetch.outcome, "Failed")
+
+
+def asked_body(request: Mapping[str, Any]) -> bytes:
+    """Return the body of a page's request; parts that are files are left out."""
+    entries = request.get("postDataEntries", ())
+    return b"".join(base64.b64decode(entry["bytes"]) for entry in entries if "bytes" in entry)
 
 
 def asked_fields(headers: Mapping[str, str]) -> tuple[str, ...]:

@@ -250,10 +250,10 @@ class Browser:
         return {pid: _private_bytes(pid) for pid in _processes_of(group)} if group else {}
 
     def relieve(self, memory: Mapping[int, int]) -> bool:
-        """End the largest renderer if it uses at least half of the browser's memory; return whether it was ended."""
+        """End the largest renderer, unless the browser's other processes use more memory; return whether it was ended."""
         sizes = {pid: memory[pid] for pid in self._work.renderers() if pid in memory}
         largest = max(sizes, key=sizes.__getitem__, default=0)
-        if not largest or sizes[largest] * 2 < sum(memory.values()):
+        if not largest or sizes[largest] < sum(memory.values()) - sum(sizes.values()):
             return False
         with suppress(ProcessLookupError):
             os.kill(largest, signal.SIGKILL)

@@ -38,6 +38,9 @@ ADDED_TEXT = 0.2  # the share by which the text must grow to count as something 
 ADDED_TEXT_MIN = 100  # bytes; a smaller difference may be a clock or a counter
 # patterns and hosts in memory; the one that was rendered longest ago is forgotten first
 PATTERNS_MAX = 20_000
+# seconds for which `auto` does not try a page again after one failed rendering; each further failure in a row makes the
+# wait four times as long, up to 30 days
+_WAIT_FIRST, _WAIT_FACTOR, _WAIT_MAX = 3600.0, 4, 30 * 86_400.0
 _POOLED = 2.0  # all renderings of the host together count as this many in the estimate for one pattern
 _SLUG_CHARS = 20
 
@@ -84,6 +87,11 @@ def adds(before: Signs, after: Signs, new_links: int) -> bool:
     """Return whether a rendering has shown something new: links in scope, or a fifth more text."""
     grown = after.text_bytes - before.text_bytes
     return new_links > 0 or (grown >= ADDED_TEXT_MIN and grown > ADDED_TEXT * before.text_bytes)
+
+
+def wait_after(failures: int) -> float:
+    """Return the seconds until `auto` tries to render a page again after `failures` failed renderings in a row."""
+    return min(_WAIT_FIRST * _WAIT_FACTOR ** (min(failures, 16) - 1), _WAIT_MAX)
 
 
 def pattern_of(url: str) -> str:

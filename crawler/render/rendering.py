@@ -5,16 +5,19 @@
                     -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
 
 One browser at a time takes new pages. It is replaced after `render.pages_per_browser`
-pages; when its memory exceeds `render.memory_bytes_max` and no single page has most of
-that memory; and when it ends by itself.
+pages; when its memory exceeds `render.memory_bytes_max` and no page is to blame; and when
+it ends by itself.
 
-If a page loses its browser or shows no DOM, its static answer counts. The `Rendering` then
-has no DOM, only the answers that were fetched for the page, and the reason.
+When a browser ends, each of its pages is suspected of having caused that. A suspect gets one
+more try, in a browser in which it is alone, so a hostile page costs its neighbours nothing but time.
+If a suspect loses this browser too, or if a page shows no DOM, its static answer counts. The
+`Rendering` then has no DOM, only the answers that were fetched for the page, and the reason.
 """
 
 import asyncio
 import base64
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -22,8 +25,8 @@ from typing import Any, NamedTuple, Protocol
 
 from crawler.config import Config, RenderConfig
 from crawler.errors import Unexpected
-from crawler.records import Fetch, Outcome, Rendering
-from crawler.render.answers import PIXEL, asked_fields, error_reason, passed_fields
+from crawler.records import Fetch, Outcome, PageFrame, Rendering
+from crawler.render.answers import PIXEL, asked_body, asked_fields, error_reason, passed_fields
 from crawler.render.browser import Browser, MissingBrowserError
 from crawler.render.protocol import BrowserError, Params, Session
 from crawler.render.shared_answers import SharedAnswers, Stored
@@ -40,10 +43,13 @@ _NO_DOM = frozenset({"crash", "navigation"})  # limits and failures after which 
 _DELIVERY_MAX = 3.0
 _CHILDREN_MAX = 20  # frames of other sites and workers that one page may have
 _WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
-_TRIES = 2  # attempts to show a page if the browser ends while it shows the page
+# URLs of frames that have no origin of their own: what they show comes from the page
+_OF_THE_PAGE = ("about:", "blob:", "data:")
+_BODY_DEPTH = 3  # levels from a frame's element to its body: document, html, body
 _STARTS_MAX = 3  # number of failed starts of a browser in a row after which rendering is given up
 
-Ask = Callable[[str, str, tuple[str, ...]], Awaitable[Fetch]]  # (url, method, header lines); never raises
+# (url, method, header lines, body); never raises
+Ask = Callable[[str, str, tuple[str, ...], bytes], Awaitable[Fetch]]
 
 
 class _Delivery(NamedTuple):
@@ -80,7 +86,7 @@ MakeRenderer = Callable[[Config, Stored, Callable[[], float], Unexpected], Rende
 
 
 class BrowserRenderer:
-    """The renderer with real browsers, one at a time; it starts no browser before the first page."""
+    """The renderer with real browsers: one for most pages, one for a suspect; none is started before the first page."""
 
     def __init__(
         self, config: RenderConfig, user_agent: str, unexpected: Unexpected, shared: SharedAnswers
@@ -89,10 +95,11 @@ class BrowserRenderer:
         self._shared = shared
         self._user_agent = user_agent
         self._unexpected = unexpected
-        self._places = asyncio.Semaphore(config.pages)
+        self._places = asyncio.Semaphore(min(config.pages, len(os.sched_getaffinity(0))))
         self._browser: Browser | None = None
         self._retired: set[Browser] = set()
         self._starting = asyncio.Lock()
+        self._alone = asyncio.Lock()  # one suspect at a time has a browser of its own
         self._failures = 0
         self._watching: asyncio.Task[None] | None = None
 
@@ -104,16 +111,24 @@ class BrowserRenderer:
     async def render(self, page: StaticPage) -> Rendering | None:
         """Return the page as a browser shows it, without a DOM if it could not; None if there is no browser."""
         async with self._places:
-            fetched: list[Fetch] = []
-            for tries in range(1, _TRIES + 1):
-                browser = await self._ready()
-                if browser is None:
-                    return None
-                rendering = await self._run(page, browser)
-                rendering.subresources = fetched = fetched + rendering.subresources
-                if rendering.dom or browser.session.pipe.open or tries == _TRIES:
-                    break
-            return rendering
+            browser = await self._ready()
+            if browser is None:
+                return None
+            rendering = await self._run(page, browser)
+            if rendering.dom or browser.session.pipe.open:
+                return rendering
+            return await self._run_alone(page, rendering)
+
+    async def _run_alone(self, page: StaticPage, first: Rendering) -> Rendering:
+        """Show a page whose browser has ended in a browser of its own; `first` is its first rendering, without a DOM."""
+        async with self._alone:
+            browser = await self._started()
+            if browser is None:
+                return first
+            self._retired.add(browser)  # so it gets no other page, and is closed after this one
+            rendering = await self._run(page, browser)
+        rendering.subresources = first.subresources + rendering.subresources
+        return rendering
 
     async def _run(self, page: StaticPage, browser: Browser) -> Rendering:
         """Show a page in a browser; return its rendering, which has no DOM if the page could not be shown."""
@@ -136,23 +151,28 @@ class BrowserRenderer:
         async with self._starting:
             if self._browser is not None and self._browser.pages >= self._config.pages_per_browser:
                 self._retire(self._browser)
-            while self._browser is None and not self.given_up:
-                await self._start()
+            if self._browser is None:
+                self._browser = await self._started()
             return self._browser
 
-    async def _start(self) -> None:
-        browser = Browser(self._config, self._user_agent, self._ended)
-        try:
-            await browser.start()
-        except (BrowserError, OSError) as error:
-            self._failures = _STARTS_MAX if isinstance(error, MissingBrowserError) else self._failures + 1
-            if self._failures in (1, _STARTS_MAX):
-                log.error("rendering: %s%s", error, _WITHOUT if self.given_up else "")
-            return
-        self._failures = 0
-        self._browser = browser
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch())
+    async def _started(self) -> Browser | None:
+        """Return a new browser; None if several starts in a row have failed."""
+        while not self.given_up:
+            browser = Browser(self._config, self._user_agent, self._ended)
+            try:
+                await browser.start()
+            except (BrowserError, OSError) as error:
+                self._failures = _STARTS_MAX if isinstance(error, MissingBrowserError) else self._failures + 1
+                if self._failures in (1, _STARTS_MAX):
+                    log.error("rendering: %s%s", error, _WITHOUT if self.given_up else "")
+                continue
+            self._failures = 0
+            if self._watching is None and not self._config.sandbox:
+                log.warning("rendering: the browser runs without its sandbox (render.sandbox = false)")
+            if self._watching is None:
+                self._watching = asyncio.create_task(self._watch())
+            return browser
+        return None
 
     def _ended(self, browser: Browser) -> None:
         """Replace a browser that has ended by itself; a retired browser is closed elsewhere, after its last page."""
@@ -182,7 +202,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _limit_memory(self, browser: Browser) -> None:
-        """If the browser exceeds its memory limit, end the page that uses most of its memory, or else the browser."""
+        """If the browser exceeds its memory limit, end its largest page, or the browser if no page is to blame."""
         memory = await asyncio.to_thread(browser.memory)
         used = sum(memory.values())
         if used <= self._config.memory_bytes_max:
@@ -229,6 +249,8 @@ class PageRun:
         self._tasks: set[asyncio.Task[None]] = set()
         self._children = 0
         self._target = ""
+        self._frames: list[PageFrame] = []
+        self._has_frames = False
         self._cpu = 0.0
         self._fetched: list[Fetch] = []
         self._delivering: dict[
@@ -256,7 +278,7 @@ class PageRun:
                 attached.listen(None)
             if session.pipe.open:
                 self._browser.close_page(context)
-        if len(dom) > self._config.bytes_max:
+        if len(dom) + sum(len(frame.html) for frame in self._frames) > self._config.bytes_max:
             self._visit.end("bytes")
             raise BrowserError("the DOM is larger than render.bytes_max")
         return self._rendering(dom, view)
@@ -279,6 +301,7 @@ class PageRun:
             left_for=visit.left_for,
             view=view,
             cpu=self._cpu,
+            frames=self._frames,
         )
 
     # -- showing
@@ -323,6 +346,8 @@ class PageRun:
                 self._paused(session, params)
             case "Target.attachedToTarget":
                 self._attached(session, sessions, params)
+            case "Page.frameAttached":
+                self._has_frames = True
             case "Page.loadEventFired":
                 self._visit.loaded(self._time())
             case "Network.loadingFinished" | "Network.loadingFailed":
@@ -386,7 +411,7 @@ class PageRun:
                 _fulfil(session, params["requestId"], self._page.fetch)
             case Answering.FETCH:
                 network = params.get("networkId", "")
-                self._start(self._answer(session, params["requestId"], network, paused, request["headers"]))
+                self._start(self._answer(session, params["requestId"], network, paused, request))
             case Answering.EMPTY:
                 _empty(session, params["requestId"], paused.kind)
             case Answering.STAY:
@@ -395,12 +420,13 @@ class PageRun:
                 _refuse(session, params["requestId"], "BlockedByClient")
 
     async def _answer(
-        self, session: Session, identity: str, network: str, paused: Paused, headers: dict[str, str]
+        self, session: Session, identity: str, network: str, paused: Paused, request: Params
     ) -> None:
         url = paused.url.partition("#")[0]
 
         async def ask() -> Fetch:
-            fetch = await self._page.ask(url, paused.method, asked_fields(headers))
+            body = asked_body(request) if paused.method == "POST" else b""
+            fetch = await self._page.ask(url, paused.method, asked_fields(request["headers"]), body)
             if fetch.status:
                 self._fetched.append(fetch)
             return fetch
@@ -443,7 +469,7 @@ class PageRun:
             raise BrowserError(self._visit.broke)
         if not self._visit.broke:
             try:
-                return await asyncio.wait_for(_outer_html(session), _READ_MAX), await self._view(session)
+                return await asyncio.wait_for(self._dom(session), _READ_MAX), await self._view(session)
             except TimeoutError:
                 self._visit.end("time")
         session.tell("Runtime.terminateExecution")
@@ -451,9 +477,16 @@ class PageRun:
         session.tell("Network.setBlockedURLs", urlPatterns=[{"urlPattern": "*", "block": True}])
         session.tell("Page.stopLoading")
         try:
-            return await asyncio.wait_for(_outer_html(session), _STOPPED_MAX), await self._view(session)
+            return await asyncio.wait_for(self._dom(session), _STOPPED_MAX), await self._view(session)
         except TimeoutError as error:
             raise BrowserError("the page's scripts could not be stopped") from error
+
+    async def _dom(self, session: Session) -> bytes:
+        """Return the DOM as HTML; note the contents of its frames."""
+        dom = await _outer_html(session)
+        if self._has_frames:
+            self._frames = await _own_frames(session)
+        return dom
 
     async def _view(self, session: Session) -> bytes:
         """Return a screenshot of the page if one is wanted; b"" if there is none."""
@@ -481,6 +514,48 @@ async def _outer_html(session: Session) -> bytes:
     root = await session.call("DOM.getDocument", depth=0)
     made = await session.call("DOM.getOuterHTML", nodeId=root["root"]["nodeId"], includeShadowDOM=True)
     return str(made["outerHTML"]).encode("utf-8", "replace")
+
+
+async def _own_frames(session: Session) -> list[PageFrame]:
+    """Return the contents of the frames that belong to the page, in an order that does not depend on their loading.
+
+    These are the frames of its origin, and those without an origin of their own, such as `srcdoc`.
+    """
+    tree = (await session.call("Page.getFrameTree"))["frameTree"]
+    origin, frames = tree["frame"].get("securityOrigin"), _below(tree)
+    own = [
+        frame
+        for frame in frames
+        if frame.get("securityOrigin") == origin or frame["url"].startswith(_OF_THE_PAGE)
+    ]
+    reads = (_frame(session, frame["id"]) for frame in own[:_CHILDREN_MAX])
+    found = await asyncio.gather(*reads, return_exceptions=True)
+    return sorted(frame for frame in found if isinstance(frame, PageFrame) and frame.html)
+
+
+def _below(tree: Params) -> list[Params]:
+    """Return all frames below the root of a frame tree."""
+    return [each for child in tree.get("childFrames", ()) for each in (child["frame"], *_below(child))]
+
+
+async def _frame(session: Session, identity: str) -> PageFrame:
+    """Return the contents of a frame, with an empty `html` if it has no body.
+
+    Raises:
+        BrowserError: the frame is gone.
+    """
+    owner = await session.call("DOM.getFrameOwner", frameId=identity)
+    named = {"backendNodeId": owner["backendNodeId"], "depth": _BODY_DEPTH, "pierce": True}
+    document = (await session.call("DOM.describeNode", **named))["node"].get("contentDocument", {})
+    nodes = [node for root in document.get("children", ()) for node in root.get("children", ())]
+    body = next((node for node in nodes if node["nodeName"] in ("BODY", "FRAMESET")), None)
+    html = b""
+    if body is not None:
+        made = await session.call(
+            "DOM.getOuterHTML", backendNodeId=body["backendNodeId"], includeShadowDOM=True
+        )
+        html = str(made["outerHTML"]).encode("utf-8", "replace")
+    return PageFrame(document.get("documentURL", ""), document.get("baseURL", ""), html)
 
 
 def _fulfil(session: Session, identity: str, fetch: Fetch) -> None:

@@ -72,7 +72,7 @@ class Visit:
         self.requests += 1
         if self.requests > self._config.requests_max:
             self.end("requests")
-        if self.broke or not _may_pass(request):
+        if self.broke or not _may_pass(request, post=self._config.post):
             self.missing += 1
             return Answering.REFUSE
         if request.kind in PICTURES and not self._config.images:
@@ -139,8 +139,8 @@ class Visit:
         return f"Visit({self.url}, {self.requests} requests, {self.outstanding} outstanding, {self.broke!r})"
 
 
-def _may_pass(request: Paused) -> bool:
-    """Return whether the crawler makes such requests: plain GETs that are not for an endless stream or an icon."""
+def _may_pass(request: Paused, *, post: bool) -> bool:
+    """Return whether the crawler makes such requests: GETs, with `post` also POSTs, but no streams and icons."""
     if (
         request.url.endswith("/favicon.ico")
         or request.kind in ENDLESS
@@ -148,4 +148,6 @@ def _may_pass(request: Paused) -> bool:
         or len(request.url) > _URL_CHARS_MAX
     ):
         return False
+    if request.method == "POST":
+        return post
     return request.method == "GET" or (request.method == "OPTIONS" and request.kind == "Preflight")

@@ -284,7 +284,7 @@ class RobotsCache:
                 authority = key[len(ROBOTS) :].decode("utf-8", "surrogatepass")
                 entry = self._entries.get(authority)
                 copy = entry.copy if entry is not None else self._load(key)
-                if copy is not None:
+                if copy is not None and entry is not _UNKNOWN:
                     found.append((authority, copy))
         return found[:limit]
 
@@ -369,9 +369,7 @@ class RobotsCache:
             return entry
         self.misses += 1
         copy = self._load(_key(authority))
-        if copy is None:
-            return _UNKNOWN
-        entry = _Entry(copy)
+        entry = _UNKNOWN if copy is None else _Entry(copy)
         self._keep(authority, entry)
         return entry
 

@@ -24,17 +24,14 @@ _MORE_THAN_A_COPY = frozenset(
 
 
 # A condition or range differs from page to page, so it is cut out of the block before the block is looked up.
-# The pattern begins with a literal (a line end), which `re` finds quickly, so it never matches the first line of a block.
+# The pattern begins with a literal (a line end), which `re` finds quickly, and so does a block.
 _CONDITION = re.compile(
     rb"\r\n(If-None-Match|If-Modified-Since|Range): ([!-~](?:[ -~]{0,254}[!-~])?)(?=\r\n)"
 )
 
 
 def without_condition(block: bytes) -> tuple[bytes, dict[str, str]]:
-    """Cut the first condition or range out of a block; return the rest, and that field ({} if there was none).
-
-    A condition in the first line of the block is not found, but clients send Host there.
-    """
+    """Cut the first condition or range out of a block; return the rest, and that field ({} if there was none)."""
     match = _CONDITION.search(block)
     if match is None:
         return block, {}
@@ -71,7 +68,10 @@ def read(headers: Mapping[str, str], base: str) -> ClientHeaders:
 
 
 class ClientHeadersCache:
-    """Maps the bytes of header blocks to their `ClientHeaders`; all are forgotten when it holds `BLOCKS_MAX` blocks."""
+    """Maps the bytes of header blocks to their `ClientHeaders`; all are forgotten when it holds `BLOCKS_MAX` blocks.
+
+    A block begins with the end of the request line.
+    """
 
     def __init__(self) -> None:
         self._known: dict[bytes, ClientHeaders] = {}
@@ -97,7 +97,7 @@ class ClientHeadersCache:
         lines = block.count(b"\r\n")
         if not client_headers.plain or len(block) > BLOCK_BYTES_MAX:
             return
-        if not block.count(b"\r") == block.count(b"\n") == lines == len(client_headers.headers) + 1:
+        if not block.count(b"\r") == block.count(b"\n") == lines == len(client_headers.headers) + 2:
             return
         if len(self._known) >= BLOCKS_MAX:
             self._known.clear()

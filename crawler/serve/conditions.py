@@ -78,7 +78,7 @@ def _range(ready: Representation, field: str, extra: bytes) -> Reply:
     first, end = span
     content_range = b"Content-Range: bytes %d-%d/%d\r\n" % (first, end - 1, length)
     head = b"".join((_PARTIAL, ready.head[ready.fields_at :], content_range, extra))
-    if (body := ready.held()) is not None:
-        return Reply(206, head, end - first, body[first:end])
+    if (content := ready.span(first, end)) is not None:
+        return Reply(206, head, end - first, content)
     pieces = ready.pieces
     return Reply(206, head, end - first, None, lambda: part(pieces(), first, end))

@@ -28,6 +28,12 @@ def page_path(url: str, at: float | None = None, *, rewrite: bool = False) -> st
     return path + ("&rewrite=1" if rewrite else "")
 
 
+def view_line(base: str, url: str) -> bytes:
+    """Return the line of the Link field that names the picture of the newest copy of `url`."""
+    path = page_path(url).replace("/page?", "/view?", 1)
+    return f'Link: <{base}{path}>; rel="preview"; type="image/png"\r\n'.encode()
+
+
 def link_field(base: str, url: str, instant: float | None = None) -> str:
     """Return the Link field of a copy, or of an answer without a copy (no `instant`). `base`: scheme and authority."""
     safe = _in_link(url)

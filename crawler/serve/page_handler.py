@@ -19,7 +19,7 @@ from crawler.config import ServeConfig
 from crawler.consent.describing import header_text, in_plain
 from crawler.consent.use_rule import UseRule
 from crawler.pages.archive import Archive
-from crawler.pages.captures import record_key, unpack_record
+from crawler.pages.captures import record_key, static_form, unpack_record
 from crawler.records import Capture, Outcome, PageRecord, PageState
 from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
@@ -28,7 +28,7 @@ from crawler.serve.dates import dates_of
 from crawler.serve.http_error import HttpError
 from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
-from crawler.serve.representation import CopyForm, Rewriter, represent
+from crawler.serve.representation import CopyForm, Rewriter, represent, represent_view
 from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
 from crawler.serve.response_cache import CachedResponse, ResponseCache
 from crawler.serve.stored_copies import CopyReader
@@ -62,12 +62,35 @@ class PageHandler:
         self.head_cache = ResponseCache(config.head_bytes_max)
         self.copies = CopyReader(config.segments_open_max)
 
+    def again(
+        self, target: bytes, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
+    ) -> Reply | None:
+        """Return the reply to a request that `at_once` answered, while the answer is cached and current; otherwise None.
+
+        `target` is the request target as received; `conditions`, and what is raised, are those of `at_once`.
+        """
+        if self._withholds:  # robots.txt must be asked at each request
+            return None
+        request = target, client_headers.range_form if "Range" in conditions else client_headers.form
+        for cache in (self.response_cache, self.head_cache):
+            shown = cache.find_by_request(request)
+            if shown is not None and _is_current(shown):
+                cache.use(shown)
+                return self._made_at_once(shown, client_headers, conditions, now)
+        return None
+
     def at_once(
-        self, asked: ParsedRequest, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
+        self,
+        target: bytes,
+        asked: ParsedRequest,
+        client_headers: ClientHeaders,
+        conditions: Mapping[str, str],
+        now: float,
     ) -> Reply | None:
         """Return the reply to a request for a copy whose body fits in memory; None if `reply` must make it.
 
-        `conditions` are the request's conditions and its range, which `client_headers` does not contain.
+        `asked` is the parsed `target`. `conditions` are the request's conditions and its range, which `client_headers`
+        does not contain.
 
         Raises:
             HttpError, DamageError: as in `reply`. Call `reply` then, which reports the error and counts the request.
@@ -77,16 +100,27 @@ class PageHandler:
         located = self._crawl.locate(asked.url)
         if located.archive is None:
             return None
-        form = client_headers.range_form if "Range" in conditions else client_headers.form
-        if asked.at is not None or asked.rewrite:
-            form = replace(form, at=asked.at, rewrite=asked.rewrite)
+        plain_form = client_headers.range_form if "Range" in conditions else client_headers.form
+        form = plain_form
+        if asked.at is not None or asked.rewrite or asked.static:
+            form = replace(form, at=asked.at, rewrite=asked.rewrite, static=asked.static)
         shown = self._shown(located.archive, located, asked, form)
         self._check_allowed(asked.url)
-        _, _, extra = self._of_now(shown, located, now)
+        reply = self._made_at_once(shown, client_headers, conditions, now)
+        if shown.counted:
+            cache = self.head_cache if shown.bodiless else self.response_cache
+            cache.remember_request((target, plain_form), shown)
+        return reply
+
+    def _made_at_once(
+        self, shown: CachedResponse, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
+    ) -> Reply | None:
+        """Return the reply with a copy, and count the request; None if its body does not fit in memory."""
+        _, _, extra = self._of_now(shown, now)
         reply = self._conditional(shown, conditions, extra)
         if reply.body is None:
             return None
-        self._count(located, client_headers)
+        self._count(shown.located, client_headers)
         return reply
 
     def reply(self, asked: ParsedRequest, client_headers: ClientHeaders, now: float) -> Reply:
@@ -103,12 +137,16 @@ class PageHandler:
             raise OwnedByOther(located.owner)
         if asked.door is Route.TIMEMAP:
             return self._timemap(archive, located, asked.url, client_headers.base)
+        if asked.door is Route.VIEW:
+            return self._view(archive, located, asked, client_headers)
         self._count(located, client_headers)
         if asked.door is Route.TIMEGATE:
             return self._timegate(archive, located, asked, client_headers)
         proxied = asked.door is Route.PROXY
         at = _accepted_instant(client_headers) if proxied else asked.at
-        form = replace(client_headers.form, at=at, rewrite=asked.rewrite, proxied=proxied)
+        form = replace(
+            client_headers.form, at=at, rewrite=asked.rewrite, static=asked.static, proxied=proxied
+        )
         shown = self._shown(archive, located, asked, form)
         self._check_allowed(asked.url)
         return self._copy(asked, client_headers.headers, now, shown, located)
@@ -121,24 +159,15 @@ class PageHandler:
         Raises:
             HttpError: there is no copy, or it may not be shown.
         """
-        store, name = archive.store, _name(archive, located.fingerprint, form)
-        writes, proof = store.writes, None
+        key = located.fingerprint, form
         for cache in (self.response_cache, self.head_cache):
-            shown = cache.find(name)
-            if shown is None:
-                continue
-            if shown.writes != writes:
-                if proof is None:
-                    proof = store.get(record_key(located.fingerprint)) or b""
-                if shown.proof != proof:
-                    continue
-                shown.writes = writes
-            cache.use(shown)
-            return shown
-        if proof is None:
-            proof = store.get(record_key(located.fingerprint)) or b""
-        shown = self._show(archive, located, asked, form, proof, name)
-        shown.writes = writes
+            shown = cache.find(key)
+            if shown is not None and _is_current(shown):
+                cache.use(shown)
+                return shown
+        writes, revision = archive.store.writes, archive.withdrawals.revision
+        shown = self._show(archive, located, asked, form, key)
+        shown.writes, shown.revision = writes, revision
         return shown
 
     def _conditional(self, shown: CachedResponse, headers: Mapping[str, str], extra: bytes) -> Reply:
@@ -205,8 +234,7 @@ class PageHandler:
         located: Located,
         asked: ParsedRequest,
         form: CopyForm,
-        proof: bytes,
-        name: Hashable,
+        key: Hashable,
     ) -> CachedResponse:
         """Choose a copy and build its representation.
 
@@ -214,22 +242,43 @@ class PageHandler:
             HttpError: there is no copy, or it may not be shown.
         """
         self.response_cache.misses += 1
+        proof = archive.store.get(record_key(located.fingerprint)) or b""
         record, capture = self._chosen(archive, asked, located.fingerprint, form.at, proof)
         if capture is None:
             raise self._missing(asked, located, form.base)
+        if form.static:
+            capture = static_form(capture)
         copy = self.copies.open(archive, capture)
         ready = represent(copy, capture, form, held_max=self._config.held_bytes_max, rewriter=self._rewriter)
         path = memento.page_path(asked.url, capture.fetched_at, rewrite=form.rewrite)
         ready.head += f"Content-Location: {path}\r\n".encode()
         if form.at is None and record is not None:
             ready.head += b"X-Changed-At: %b\r\n" % dates_of(int(record.changed_at)).rfc3339
+            if record.shown is not None and record.shown.pictured:
+                ready.head += memento.view_line(form.base, asked.url)
         if consent := in_plain(archive.store, located.fingerprint, capture):
             ready.head += f"X-Consent: {header_text(consent)}\r\n".encode()
         if record is not None and record.outcome is Outcome.ROBOTS_DENIED:
             ready.head += _DISALLOWED_NOTE
         is_newest = form.at is None and record is not None and record.state is PageState.STORED
         tried_at = record.fetched_at if is_newest and record is not None else None
-        return CachedResponse(name, proof, tried_at, capture.fetched_at, ready)
+        return CachedResponse(key, located, 0, proof, tried_at, capture.fetched_at, ready)
+
+    def _view(
+        self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
+    ) -> Reply:
+        """Return the picture that a browser took of a copy; it is withheld like the copy."""
+        proof = archive.store.get(record_key(located.fingerprint)) or b""
+        _, capture = self._chosen(archive, asked, located.fingerprint, asked.at, proof)
+        if capture is None:
+            raise self._missing(asked, located, client_headers.base)
+        self._check_allowed(asked.url)
+        picture = archive.view(capture)
+        if not picture:
+            why = "no browser took a picture of this copy (render.screenshot)"
+            raise HttpError(404, "no_picture", why, url=asked.url)
+        ready = represent_view(picture, capture)
+        return conditional(ready, client_headers.headers, b"", capture.fetched_at)
 
     def _timegate(
         self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
@@ -267,7 +316,7 @@ class PageHandler:
         located: Located,
     ) -> Reply:
         """Return the reply with a copy: add the fields that change with time, then apply the conditions."""
-        age, probability, extra = self._of_now(shown, located, now)
+        age, probability, extra = self._of_now(shown, now)
         if asked.refresh:
             ahead = self._crawl.request_fetch(asked.url, located.fingerprint)
             wait = b"; wait=%d" % math.ceil(ahead.wait) if ahead.wait > 0.0 else b""
@@ -276,14 +325,12 @@ class PageHandler:
             self._check_fresh(asked, located, age, probability)
         return self._conditional(shown, headers, extra)
 
-    def _of_now(
-        self, shown: CachedResponse, located: Located, now: float
-    ) -> tuple[float, float | None, bytes]:
+    def _of_now(self, shown: CachedResponse, now: float) -> tuple[float, float | None, bytes]:
         """Return the values that change with time: the age, P(fresh), and the header lines with both."""
         age = max(0.0, now - shown.fetched_at)
         probability = None
         if shown.tried_at is not None:
-            probability = self._crawl.fresh_probability(located.fingerprint, shown.tried_at, now)
+            probability = self._crawl.fresh_probability(shown.located.fingerprint, shown.tried_at, now)
         if probability is None:
             return age, None, b"Age: %d\r\n" % age
         return age, probability, b"Age: %d\r\nX-Fresh-Probability: %.3f\r\n" % (age, probability)
@@ -328,9 +375,18 @@ class PageHandler:
         return Reply(200, head, len(body), body)
 
 
-def _name(archive: Archive, fingerprint: int, form: CopyForm) -> Hashable:
-    """Return the cache key of an answer, made from everything that the answer depends on except the stored record."""
-    return archive.withdrawals.revision, fingerprint, form
+def _is_current(shown: CachedResponse) -> bool:
+    """Return whether an answer is still valid: neither the URL's stored record nor the withdrawals have changed."""
+    archive = shown.located.archive
+    assert archive is not None
+    if shown.revision != archive.withdrawals.revision:
+        return False
+    store = archive.store
+    if shown.writes != (writes := store.writes):
+        if (store.get(record_key(shown.located.fingerprint)) or b"") != shown.proof:
+            return False
+        shown.writes = writes
+    return True
 
 
 _DISALLOWED_NOTE = b"X-Note: robots.txt forbade this page when it was last due for a fetch\r\n"

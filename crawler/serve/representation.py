@@ -46,15 +46,16 @@ _SANDBOX, _SANDBOX_REWRITTEN = map(
 _WORTH_GZIP = 0.9  # a body is sent compressed only if that makes it shorter than this share of its length
 _FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters that need no escape in a fragment (RFC 3986, 3.5)
 UNKNOWN_LENGTH = -1
-# bytes that a cached answer takes apart from its head and body: key, record of the page, structs
-_OBJECTS = 1536
+# bytes that a cached answer takes apart from its head and body: key, request, record of the page, structs
+_OBJECTS = 1920
 
 
 class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
     """The form in which a client wants a copy: everything of its request that the answer depends on, except the URL.
 
     `base` is the scheme and authority by which it addressed this server, `taken` the content codings it can
-    decode, `at` the instant it asks for (None: now). `rewrite`: links lead to /page. `proxied`: the client
+    decode, `at` the instant it asks for (None: now). `rewrite`: links lead to /page. `static`: the server's answer,
+    also for a page that a browser showed. `proxied`: the client
     uses this server as a proxy, so Accept-Datetime chooses the copy.
     """
 
@@ -62,6 +63,7 @@ class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
     taken: frozenset[bytes]
     at: float | None = None
     rewrite: bool = False
+    static: bool = False
     proxied: bool = False
 
 
@@ -95,6 +97,17 @@ class Representation(msgspec.Struct):
         if self.body is None and self.length <= self.held_max and not self.too_long:
             self._read()
         return self.body
+
+    def span(self, first: int, end: int) -> bytes | None:
+        """Return the bytes `first` <= position < `end`; None if they do not fit in memory.
+
+        Of a body that is stored in parts and not held, only the bytes before `end` are inflated.
+        """
+        stored = self.stored
+        if self.body is None and stored is not None and self.pieces == stored.payload:
+            return stored.start(end)[first:] if end <= self.held_max else None
+        body = self.held()
+        return None if body is None else body[first:end]
 
     def _read(self) -> None:
         held: list[bytes] = []
@@ -160,6 +173,21 @@ def represent(
             location,
         )
     )
+    return ready
+
+
+def represent_view(picture: bytes, capture: Capture) -> Representation:
+    """Return the representation of the picture that a browser took of a copy."""
+    etag, dates = f'"{capture.segment}-{capture.offset}-v"', dates_of(int(capture.fetched_at))
+    line = header_fields.head(200, "OK", ())
+    ready = Representation(
+        200, etag, dates.http, len(picture), lambda: iter((picture,)), len(picture), body=picture
+    )
+    of_body = b"Content-Type: image/png\r\n"
+    ready.fields_at, ready.lasting_at = len(line), len(line) + len(of_body)
+    ready.head = b"%b%bCache-Control: no-cache\r\nETag: %b\r\nLast-Modified: %b\r\nX-Crawled-At: %b\r\n%b%b" % (
+        line, of_body, etag.encode(), dates.field, dates.rfc3339, b"Accept-Ranges: bytes\r\n", _SANDBOX,
+    )  # fmt: skip
     return ready
 
 

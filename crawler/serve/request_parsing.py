@@ -1,6 +1,7 @@
 """Parses a request: the request target and its fields become one `ParsedRequest`.
 
-    /page?url=U[&at=TIME][&max-stale=S][&refresh=1][&rewrite=1]     a copy of U
+    /page?url=U[&at=TIME][&max-stale=S][&refresh=1][&rewrite=1][&static=1]     a copy of U
+    /view?url=U[&at=TIME]                                           the picture of U that a browser took
     /timegate/U           with Accept-Datetime                      the copy nearest to it (RFC 7089)
     /timemap/link/U                                                 the list of copies
     http://host/path      the proxy form (`curl -x`)                as /page?url=http://host/path
@@ -38,6 +39,7 @@ class Route(StrEnum):
     """The service of the server that a target names."""
 
     PAGE = "page"
+    VIEW = "view"
     PROXY = "proxy"
     TIMEGATE = "timegate"
     TIMEMAP = "timemap"
@@ -61,6 +63,7 @@ class ParsedRequest(msgspec.Struct, frozen=True):
     max_stale: float | None = None
     refresh: bool = False
     rewrite: bool = False
+    static: bool = False
 
 
 def parse(target: str) -> ParsedRequest:
@@ -82,6 +85,8 @@ def _parse(target: str) -> ParsedRequest:
     path, _, query = target.partition("?")
     if path == "/page":
         return _page(query)
+    if path == "/view":
+        return _view(query)
     if target.startswith("/timegate/"):
         return ParsedRequest(Route.TIMEGATE, url=_url(_embedded(target[len("/timegate/") :])))
     if target.startswith("/timemap/link/"):
@@ -91,7 +96,9 @@ def _parse(target: str) -> ParsedRequest:
     if path in ("/signal", "/indexnow", "/healthz", "/readyz"):
         return ParsedRequest(Route(path[1:]))
     raise HttpError(
-        404, "no_such_path", "the endpoints are /page?url=, /timegate/, /timemap/link/, /signal, /indexnow"
+        404,
+        "no_such_path",
+        "the endpoints are /page?url=, /view?url=, /timegate/, /timemap/link/, /signal, /indexnow",
     )
 
 
@@ -121,7 +128,16 @@ def _page(query: str) -> ParsedRequest:
         max_stale=None if stale is None else float(stale),
         refresh=_flag(fields, "refresh"),
         rewrite=_flag(fields, "rewrite"),
+        static=_flag(fields, "static"),
     )
+
+
+def _view(query: str) -> ParsedRequest:
+    fields = _fields(query)
+    if not fields.get("url"):
+        raise HttpError(400, "bad_request", "name the page: /view?url=URL, with the URL percent-encoded")
+    at = fields.get("at")
+    return ParsedRequest(Route.VIEW, url=_url(fields["url"]), at=None if at is None else instant(at))
 
 
 def _fields(query: str) -> dict[str, str]:

@@ -2,6 +2,9 @@
 
 Once the cache is full, an answer is stored at its second request. So a client that
 requests every page once does not replace the answers that are requested often, and the answers to it take no memory.
+
+An answer is found under its key, or under the request that got it last (`remember_request`), which then need not be
+parsed.
 """
 
 from collections import OrderedDict
@@ -10,6 +13,7 @@ from collections.abc import Hashable
 import msgspec
 from msgspec.structs import replace
 
+from crawler.serve.interfaces import Located
 from crawler.serve.representation import Representation
 
 _ASKED_MAX = 8192  # number of requests for uncached answers that are remembered, by hash; they take 1 MB
@@ -18,14 +22,18 @@ _ASKED_MAX = 8192  # number of requests for uncached answers that are remembered
 class CachedResponse(msgspec.Struct):
     """A copy and its representation, valid while the URL's stored record is `proof`; `key` is its key in the cache.
 
-    `writes` is the store's number of writes (`KeyValue.writes`) when the record was last found to be `proof`.
+    `writes` is the store's number of writes (`KeyValue.writes`) when the record was last found to be `proof`. `revision`
+    is the number of changes of the withdrawals when the answer was built; after another change it is not valid.
 
     `fetched_at` is the instant of the copy. `tried_at` is the instant of the page's last answer; None if the page is
     not stored now, or if the client asked for another instant than now. `counted` is the number of bytes that a cache
-    counts for it, 0 if it is not cached. `bodiless` means that its body is read again for each request.
+    counts for it, 0 if it is not cached. `bodiless` means that its body is read again for each request. `request` is
+    the request under which a cache finds it, None if there is none.
     """
 
     key: Hashable
+    located: Located
+    revision: int
     proof: bytes
     tried_at: float | None
     fetched_at: float
@@ -33,6 +41,7 @@ class CachedResponse(msgspec.Struct):
     writes: int = -1
     counted: int = 0
     bodiless: bool = False
+    request: Hashable = None
 
     def copy(self) -> "CachedResponse":
         """Return an uncached copy of this answer with its body."""
@@ -51,6 +60,7 @@ class ResponseCache:
         self.hits = 0
         self.misses = 0
         self._kept: OrderedDict[Hashable, CachedResponse] = OrderedDict()
+        self._by_request: dict[Hashable, CachedResponse] = {}
         self._asked: set[int] = set()
 
     def __len__(self) -> int:
@@ -59,6 +69,16 @@ class ResponseCache:
     def find(self, key: Hashable) -> CachedResponse | None:
         """Return the cached answer under `key`, even if it is out of date; None if no answer is cached."""
         return self._kept.get(key)
+
+    def find_by_request(self, request: Hashable) -> CachedResponse | None:
+        """Return the cached answer to `request`, even if it is out of date; None if it is not remembered."""
+        return self._by_request.get(request)
+
+    def remember_request(self, request: Hashable, shown: CachedResponse) -> None:
+        """Remember the request of a cached answer, instead of the one remembered for it before."""
+        self._by_request.pop(shown.request, None)
+        shown.request = request
+        self._by_request[request] = shown
 
     def use(self, shown: CachedResponse) -> None:
         """Note that an answer of this cache was served."""
@@ -84,6 +104,8 @@ class ResponseCache:
         if (old := self._kept.pop(shown.key, None)) is not None:
             self._forget(old)
         self._kept[shown.key] = shown
+        if shown.request is not None:
+            self._by_request[shown.request] = shown
         shown.counted = shown.ready.size
         self.bytes += shown.counted
         while self.bytes > self.bytes_max:
@@ -92,6 +114,7 @@ class ResponseCache:
     def _forget(self, shown: CachedResponse) -> None:
         self.bytes -= shown.counted
         shown.counted = 0
+        self._by_request.pop(shown.request, None)
 
     def _asked_before(self, key: Hashable) -> bool:
         """Return whether `key` was requested recently, and remember this request."""
@@ -109,3 +132,5 @@ class ResponseCache:
         sizes = [shown.ready.size for shown in self._kept.values()]
         assert sizes == [shown.counted for shown in self._kept.values()]
         assert self.bytes == sum(sizes) <= self.bytes_max
+        for request, shown in self._by_request.items():
+            assert shown.request == request and self._kept[shown.key] is shown

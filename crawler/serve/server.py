@@ -110,17 +110,21 @@ class PageServer:
 
     def _again(self, request: bytes) -> bytes | None:
         """Return the response to a request that is like an earlier one except for target and condition; else None."""
-        line, _, block = request.partition(b"\r\n")
+        line_end = request.find(b"\r\n")
+        line, block = request[:line_end], request[line_end:]
         conditions: dict[str, str] = {}
         client_headers = self._client_headers.get(block)
         if client_headers is None:
             block, conditions = without_condition(block)
             client_headers = self._client_headers.get(block) if conditions else None
-        if client_headers is None or (match := _PLAIN_LINE.fullmatch(line)) is None:
+        if client_headers is None:
             return None
         now = self._now()
         try:
-            reply = self._handler.at_once(parse(match[1].decode()), client_headers, conditions, now)
+            reply = self._handler.again(line, client_headers, conditions, now)
+            if reply is None and (match := _PLAIN_LINE.fullmatch(line)) is not None:
+                asked = parse(match[1].decode())
+                reply = self._handler.at_once(line, asked, client_headers, conditions, now)
         except (HttpError, CrawlerError):
             return None  # `handle` repeats the work and reports the error
         if reply is None:
@@ -161,9 +165,9 @@ class PageServer:
 
     def _remember(self, request: ServedRequest, client_headers: ClientHeaders) -> None:
         """Remember the client's headers by the bytes of its header fields, for `_again`."""
-        line, _, block = request.raw.partition(b"\r\n")
-        if _PLAIN_LINE.fullmatch(line):
-            self._client_headers.put(block, client_headers)
+        line_end = request.raw.find(b"\r\n")
+        if _PLAIN_LINE.fullmatch(request.raw[:line_end]):
+            self._client_headers.put(request.raw[line_end:], client_headers)
 
     def _health(self, door: Route) -> Reply:
         why = self._ready() if door is Route.READYZ else ""
@@ -171,7 +175,7 @@ class PageServer:
 
 
 _PLAIN_LINE = re.compile(rb"GET (/page\?[!\"$-~]{1,500}) HTTP/1\.1")
-_PAGES = (Route.PAGE, Route.PROXY, Route.TIMEGATE, Route.TIMEMAP)
+_PAGES = (Route.PAGE, Route.VIEW, Route.PROXY, Route.TIMEGATE, Route.TIMEMAP)
 _READS = (*_PAGES, Route.HEALTHZ, Route.READYZ)
 
 

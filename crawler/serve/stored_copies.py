@@ -63,8 +63,16 @@ class StoredParts:
         Raises:
             DamageError: the bytes are broken.
         """
+        yield self.start(self.length)
+
+    def start(self, length: int) -> bytes:
+        """Return the first `length` bytes of the payload.
+
+        Raises:
+            DamageError: the bytes are broken.
+        """
         try:
-            yield self._whole().payload()
+            return self._whole().payload(length)
         except DamageError as error:
             raise DamageError(f"{self._segment} at {self._offset}: {error}") from error
 

@@ -1,14 +1,19 @@
-"""The crawl that a page server shows, composed of the stages of its processes.
+"""The crawl that a page server shows, composed of parts of its processes.
 
 `StoredCrawl` only reads: a crawl directory at rest. A running crawl adds functions that
 fetch pages ahead of their turn and count requests.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
+from crawler.due.eliminator import Eliminator
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.views import FrontierViews
+from crawler.pages.page_cache import PageCache
 from crawler.records import PageState
 from crawler.serve.interfaces import Ahead, AheadState, Located
+from crawler.urlfilter.link_filter import LinkFilter
 
 _STATES = {
     PageState.FAILED: "failed",
@@ -20,62 +25,77 @@ _STATES = {
 }
 
 
-class StoredCrawl:
-    """Serves the processes in `stages` (by name); `now` returns the time.
+class ServedProcess(NamedTuple):
+    """The parts of one process that answer questions about its pages.
 
-    A running crawl supplies `request_fetch(url, fingerprint)` and `count(fingerprint)`;
-    None = the crawl is not running.
+    `owner` names the process that owns a page; None if the crawl has one process. `freshness` opens the refresh
+    schedule.
+    """
+
+    owner: Callable[[int], str] | None
+    fingerprint: Callable[[str], int]
+    pages: PageCache
+    links: LinkFilter
+    due: Eliminator
+    hosts: FrontierViews
+    freshness: Callable[[], Refresh | None]
+
+
+class StoredCrawl:
+    """Serves `processes`, by name; `now` returns the time.
+
+    A running crawl supplies `ahead(url, fingerprint)`, which has a page fetched soon, and
+    `count(fingerprint)`; None = the crawl is not running.
     """
 
     def __init__(
         self,
-        stages: dict[str, Any],
+        processes: Mapping[str, ServedProcess],
         now: Callable[[], float],
         *,
         ahead: Callable[[str, int], Ahead] | None = None,
         count: Callable[[int], None] | None = None,
     ) -> None:
-        self._stages = stages
-        self._any = next(iter(stages.values()))
+        self._processes = processes
+        self._any = next(iter(processes.values()))
         self._now = now
         self._ahead = ahead
         self._count = count
-        self._alone = len(self._any.topology.names) == 1
+        self._owner_of = self._any.owner
 
     def locate(self, url: str) -> Located:
-        fingerprint = self._any.fingerprinter.fingerprint(url)
-        if self._alone:
+        fingerprint = self._any.fingerprint(url)
+        if self._owner_of is None:
             return Located(fingerprint, self._any.pages)
-        owner = self._any.topology.partition.owner(fingerprint)
-        stages = self._stages.get(owner)
-        return Located(fingerprint, None if stages is None else stages.pages, owner)
+        owner = self._owner_of(fingerprint)
+        process = self._processes.get(owner)
+        return Located(fingerprint, None if process is None else process.pages, owner)
+
+    def _owner(self, fingerprint: int) -> ServedProcess:
+        """Return the process that owns a page; it is one of those served."""
+        return self._any if self._owner_of is None else self._processes[self._owner_of(fingerprint)]
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
         """Return (state, reason) of a URL without a copy, from its record, the URL filter, the DUE and the frontier."""
-        stages = self._stages[self.locate(url).owner] if not self._alone else self._any
-        record = stages.pages.record(fingerprint)
+        process = self._owner(fingerprint)
+        record = process.pages.record(fingerprint)
         if record is not None:
             why = record.error or str(record.outcome).replace("_", " ")
             return _STATES.get(record.state, "failed"), why
-        explanation = stages.intake.explain(url)
+        explanation = process.links.explain(url)
         if explanation.rule:
             return "filtered", f"{explanation.rule}: {explanation.reason}"
-        if stages.due.contains(fingerprint):
-            return "todo", str(stages.frontier.views.explain(url, self._now()))
+        if process.due.contains(fingerprint):
+            return "todo", str(process.hosts.explain(url, self._now()))
         return "unknown", "no link to it has been found"
 
     def disallowed(self, url: str) -> str:
-        stages = self._stages[self.locate(url).owner] if not self._alone else self._any
-        line: str = stages.frontier.views.disallowing_line(url)
-        return line
+        return self._owner(self._any.fingerprint(url)).hosts.disallowing_line(url)
 
     def fresh_probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
         """Return P(fresh) from the refresh schedule, running or stored; None if nothing was ever refreshed."""
-        stages = self._any if self._alone else self._stages[self._any.topology.partition.owner(fingerprint)]
-        if stages.views.freshness is None:
-            return None
-        found: float | None = stages.views.freshness.views.probability(fingerprint, fetched_at, now)
-        return found
+        refresh = self._owner(fingerprint).freshness()
+        return None if refresh is None else refresh.views.probability(fingerprint, fetched_at, now)
 
     def request_fetch(self, url: str, fingerprint: int) -> Ahead:
         if self._ahead is None:

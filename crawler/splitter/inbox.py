@@ -57,12 +57,13 @@ class Received(msgspec.Struct, gc=False):
 
 
 class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The value of `i/<peer>`."""
+    """The value of `i/<peer>`. `before` counts links that a reshard put into this store, as if the peer had sent them."""
 
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)] = NO_EPOCH
     sequence: int = 0
     applied: int = 0
     chain: int = 0
+    before: int = 0
 
 
 _DURABLE_DECODER = msgspec.msgpack.Decoder(_Durable)
@@ -123,7 +124,8 @@ class Inbox:
 
     def applied_from(self, peer: str) -> int:
         """Return the number of the peer's links that were ever durable here; a store restored from a backup has fewer."""
-        return self._sources[peer].durable.applied
+        durable = self._sources[peer].durable
+        return durable.before + durable.applied
 
     def accepted(self, peer: str) -> int:
         return self._sources[peer].accepted
@@ -231,7 +233,12 @@ class Inbox:
 def _durable(received: Received, before: _Durable) -> _Durable:
     """Return the state that is durable once the entry is committed."""
     applied = before.applied + len(received.links)
-    return _Durable(received.epoch, received.sequence, applied, received.chain)
+    return _Durable(received.epoch, received.sequence, applied, received.chain, before.before)
+
+
+def held_before(peer: str, links: int) -> tuple[bytes, bytes]:
+    """Return the key and value for a new store into which a reshard has put `links` links."""
+    return _key(peer), seal(msgspec.msgpack.encode(_Durable(before=links)))
 
 
 def _key(peer: str) -> bytes:

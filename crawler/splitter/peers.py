@@ -257,6 +257,8 @@ class Strangers:
 class Peers:
     """All connections of a process. `addresses` contains the peers, not the process itself.
 
+    A peer whose port is 0 is not dialled until `set_address` gives its port.
+
     `on_news` is called when the process has something to take or to commit;
     `on_failure` when the store fails and the process must end. `on_older` is called with the
     number of the newest start of this process that a peer knows, if no peer has accepted
@@ -291,7 +293,7 @@ class Peers:
         tls = tls_contexts(common.config)
         self._listen_tls: ssl.SSLContext | None = tls[0]
         self._dial_tls: ssl.SSLContext | None = tls[1]
-        self._flushed = asyncio.Event()
+        self._may_dial = asyncio.Event()  # set when a peer may have become ready to be dialled
         self._closing = False
         self._strangers = Strangers()
         self._refused_by: set[str] = set()
@@ -320,11 +322,11 @@ class Peers:
     def set_address(self, peer: str, address: Address) -> None:
         """Use `address` from the next attempt on."""
         self._addresses[peer] = address
+        self._recheck_dialling()
 
     def flush(self, peers: Container[str]) -> None:
         """Send to these peers what a commit has made ready; call after every commit."""
-        self._flushed.set()
-        self._flushed = asyncio.Event()
+        self._recheck_dialling()
         for connection in tuple(self._connections):
             if connection.session.peer in peers:
                 connection.pump()
@@ -432,11 +434,15 @@ class Peers:
             accepted.close()
             connection.connection_lost(None)
 
+    def _recheck_dialling(self) -> None:
+        self._may_dial.set()
+        self._may_dial = asyncio.Event()
+
     async def _keep_dialling(self, peer: str) -> None:
         backoff = Backoff(self._common.config, self._common.rng)
         while True:
-            while not self._common.outbox.spools[peer].ready:
-                await self._flushed.wait()
+            while not self._common.outbox.spools[peer].ready or not self._addresses[peer][1]:
+                await self._may_dial.wait()
             if await self._attempt(peer):
                 backoff.reset()
             await asyncio.sleep(backoff.next())

@@ -136,6 +136,12 @@ class _Group(msgspec.Struct, gc=False):
 _STATE_DECODER = msgspec.msgpack.Decoder(SpoolState)
 
 
+def confirmed_before(peer: str, epoch: bytes, links: int) -> tuple[bytes, bytes]:
+    """Return the key and value for a new store whose peer holds `links` links that a reshard has put there."""
+    state = SpoolState(epoch, confirmed=Confirmed(applied=links))
+    return state_key(peer), seal(msgspec.msgpack.encode(state))
+
+
 def state_key(peer: str) -> bytes:
     return OUTBOX_STATE + peer.encode()
 

@@ -61,6 +61,7 @@ class Part:
         self._path = path
         self._sha1 = hashlib.sha1()
         self._content = mmh3.mmh3_x64_128()
+        self._is_decoded = False
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -73,7 +74,7 @@ class Part:
 
     @property
     def content_digest(self) -> bytes:
-        """The 128-bit murmur3 hash of the payload (`pages/change_detection.py`)."""
+        """The 128-bit murmur3 hash of the payload, or of its content if decoded (`pages/change_detection.py`)."""
         return self._content.digest()
 
     @property
@@ -92,7 +93,13 @@ class Part:
     def _count(self, data: bytes) -> None:
         self.length += len(data)
         self._sha1.update(data)
-        self._content.update(data)
+        if not self._is_decoded:
+            self._content.update(data)
+
+    def hash_content(self, content: bytes) -> None:
+        """Hash decoded bytes. Call this before the first `write`, then for all content of the body."""
+        self._is_decoded = True
+        self._content.update(content)
 
     def reload(self) -> None:
         """Compute length and digests of the bytes that an earlier process has written."""

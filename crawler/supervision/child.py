@@ -31,6 +31,7 @@ from crawler.process.exchange.exchange import Member
 from crawler.process.fetching.reader import fork_parser
 from crawler.process.lifecycle import shutdown
 from crawler.process.lifecycle.garbage_collection import collect_rarely
+from crawler.storage.rotating_file import reopen_on
 from crawler.supervision.parent import watch_parent
 from crawler.supervision.time_slices import use_long_slices
 
@@ -146,6 +147,7 @@ class _Child:
             loop = asyncio.get_running_loop()
             for number in early_signals.stop_signals():
                 loop.add_signal_handler(number, crawl.stop, "signal")
+            reopen_on(early_signals.REOPEN)
             if early_signals.begin():
                 crawl.stop("signal")
             watch_parent(start.supervisor, lambda: loop.call_soon_threadsafe(self._orphaned, crawl))

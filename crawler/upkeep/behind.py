@@ -69,7 +69,7 @@ def recover_behind(
     """Bring back the links of processes that are behind or were rebuilt; return (what was done, problems).
 
     A process whose store was rebuilt may have lost links although no peer has a higher count: its peers may have
-    been rebuilt too, or divided by a reshard, and have counted from zero since then. This function ends its repair.
+    been rebuilt too, and have counted from zero since then. This function ends its repair.
 
     Raises:
         DirectoryError: a process uses its folder, or the folder is damaged.

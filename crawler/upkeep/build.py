@@ -10,6 +10,7 @@ may have been counted in another.
 """
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,7 +33,9 @@ from crawler.crawl.topology import Topology
 from crawler.due.reshard import ReshardCounters
 from crawler.errors import DamageError, DirectoryError
 from crawler.process.opening.stages import Stages
+from crawler.splitter.inbox import held_before
 from crawler.splitter.partition import Partition
+from crawler.splitter.spool import confirmed_before
 from crawler.storage.commit import load_counters
 from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.files import sync_directory
@@ -78,8 +81,8 @@ class Build:
         self._old_table = old_table
         self._fingerprinter = fingerprinter
 
-    def run(self, folder: Path, name: str, table: Partition) -> None:
-        """Write the folder of the process `name` of the new table.
+    def run(self, folder: Path, name: str, table: Partition) -> int:
+        """Write the folder of the process `name` of the new table; return the number of URLs that the process knows.
 
         Raises:
             StoreError: the disk failed.
@@ -111,6 +114,7 @@ class Build:
             to.put(CLEAN, b"1")
             writer.flush()
         sync_directory(folder)
+        return books.new
 
     def _settled(self) -> dict[str, Any]:
         """Return the settings fixed when the old processes started; `settle` has checked that these do not differ."""
@@ -140,6 +144,23 @@ class Build:
                 )
                 dues[source.name] = None if due is None else stack.enter_context(contextlib.closing(due))
             return crawler.due.reshard.move(to, dues)
+
+
+def keep_counts(built: Path, known: Mapping[str, int]) -> None:
+    """Store in each new process the counts by which peers notice at a greeting that a process has lost its store.
+
+    Each process counts as having received all URLs that it knows (`known`) from each of its peers.
+
+    Raises:
+        StoreError: the disk failed.
+    """
+    for name in known:
+        with contextlib.closing(open_store(built / name / "store")) as store:
+            batch = store.batch(sync=True)
+            for peer in known.keys() - {name}:
+                batch.put(*held_before(peer, known[name]))
+                batch.put(*confirmed_before(peer, os.urandom(8), known[peer]))
+            store.write(batch)
 
 
 def _receipt_of(store: KeyValue, fingerprint: int, digest: bytes) -> bytes:

@@ -27,9 +27,19 @@ from crawler.pages.captures import (
 )
 from crawler.pages.change_detection import next_record
 from crawler.pages.erased_bytes import is_filler
-from crawler.pages.request_query import query_of_request
+from crawler.pages.request_query import query_of_request, url_with
 from crawler.pages.shipping import refuse_elsewhere
-from crawler.records import Capture, Fetch, FetchTask, Outcome, PageRecord, PageState, TaskKind
+from crawler.records import (
+    Capture,
+    Fetch,
+    FetchTask,
+    LinkFlag,
+    Outcome,
+    PageRecord,
+    PageState,
+    Rendering,
+    TaskKind,
+)
 from crawler.storage.files import cut, rename
 from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
 from crawler.storage.kv import scan_prefix, seal, unseal
@@ -37,13 +47,23 @@ from crawler.upkeep import lost_receipts
 from crawler.upkeep.repair import Repair
 from crawler.upkeep.warc_members import mended
 
+_NUMBER = re.compile(r"[0-9]{1,12}")
 _REQUEST_KEY = re.compile(r"[0-9a-f]{16}")
 # receipts in memory; a segment has at most half as many between two records of one receipt
 _RECEIPTS_MAX = 2 * 65_536
 
 
+class Dom(NamedTuple):
+    """The record of the DOM that a browser showed: its offset in the segment, its length, the HTML, and the picture."""
+
+    offset: int
+    length: int
+    html: bytes
+    picture: bytes
+
+
 class Found(NamedTuple):
-    """A capture found in a segment: its answer, its request, the facts of its metadata record, and its place."""
+    """A capture found in a segment: its answer, its request, the facts of its metadata record, its place, its DOM."""
 
     answer: reading.Record
     request: bytes
@@ -51,6 +71,7 @@ class Found(NamedTuple):
     offset: int
     length: int
     extent: int
+    dom: Dom | None
 
 
 class Recapture:
@@ -161,14 +182,16 @@ class Recapture:
         except ValueError:
             return
         request = next((record.block for _, _, record in group if record.kind == "request"), b"")
-        found = Found(answer, request, facts, offset, length, sum(length for _, length, _ in group))
+        extent = sum(length for _, length, _ in group)
+        found = Found(answer, request, facts, offset, length, extent, _dom(group))
         self._restore_found(segment, url, instant.replace(tzinfo=UTC).timestamp(), found, known, restored)
 
     def _restore_found(
         self, segment: str, url: str, at: float, found: Found, known: set[int], restored: Counter[str]
     ) -> None:
         own = found.facts.get("requestKey", "")  # the key of a request that the user's code made
-        of_url = self._repair.fingerprinter.fingerprint(url)
+        query = query_of_request(found.request)
+        of_url = self._repair.fingerprinter.fingerprint(url_with(url, query))
         fingerprint = int(own, 16) if _REQUEST_KEY.fullmatch(own) else of_url
         fetch, digest = _fetch(url, at, found)
         receipt = self._restore_receipt(fingerprint, found, restored)
@@ -198,7 +221,9 @@ class Recapture:
                 extent=found.extent,
                 broken=fetch.outcome is Outcome.TRUNCATED,
                 receipt=receipt,
-                query=query_of_request(found.request),
+                query=query,
+                dom_offset=found.dom.offset - found.offset if found.dom else 0,
+                dom_length=found.dom.length if found.dom else 0,
             )
             self._repair.writer.put(key, pack(capture))
             if not refers_to and fetch.body and self._repair.store.get(payload_key(digest)) is None:
@@ -298,6 +323,43 @@ def _facts(record: reading.Record) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+def _dom(group: list[tuple[int, int, reading.Record]]) -> Dom | None:
+    """Return the DOM among the records of a capture; None if no browser showed the page."""
+    picture = b""
+    for offset, length, record in group:
+        target = record.fields.get("warc-target-uri", "") if record.kind == "resource" else ""
+        if target.startswith("urn:view:"):
+            picture = record.block
+        if target.startswith("urn:dom:"):
+            return Dom(offset, length, record.block, picture)
+    return None
+
+
+def _rendering(found: Found) -> Rendering | None:
+    """Return the rendering that the metadata record describes; None if there was none."""
+    facts = found.facts
+    if "renderTimeMs" not in facts:
+        return None
+    number = _numbers(facts)
+    return Rendering(
+        dom=found.dom.html if found.dom else b"",
+        view=found.dom.picture if found.dom else b"",
+        why=facts.get("renderWhy", ""),
+        took=number.get("renderTimeMs", 0) / 1000,
+        cpu=number.get("renderCpuMs", 0) / 1000,
+        requests=number.get("renderRequests", 0),
+        missing=number.get("renderMissing", 0),
+        broke=facts.get("renderCutBy", ""),
+        added=number.get("renderGained", 0) == 1,
+        failures=number.get("renderFailures", 0),
+        again_at=float(number.get("renderAgainAt", 0)),
+    )
+
+
+def _numbers(facts: dict[str, str]) -> dict[str, int]:
+    return {name: int(value) for name, value in facts.items() if _NUMBER.fullmatch(value)}
+
+
 def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
     """Return (the answer as a `Fetch`, the SHA-1 of its payload)."""
     message = reading.parse_http(found.answer.block)
@@ -315,6 +377,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
         content_type=content_type_of(head)[0],
         location=location_of(head),
         began=at,
+        rendering=_rendering(found),
     )
     return fetch, digest
 
@@ -323,7 +386,7 @@ def _record(
     previous: PageRecord | None, fetch: Fetch, fingerprint: int, digest: bytes, found: Found
 ) -> PageRecord:
     """Return the record of a page after this capture; `previous` is the record after its earlier captures."""
-    number = {name: int(value) for name, value in found.facts.items() if value.isdigit()}
+    number = _numbers(found.facts)
     fetch_task = FetchTask(
         kind=TaskKind.PAGE,
         host=0,
@@ -332,6 +395,7 @@ def _record(
         fingerprint=fingerprint,
         depth=number.get("depth", 0),
         redirects=number.get("redirects", 0),
+        flags=LinkFlag.RENDER if found.facts.get("renderWhy") == "request" else 0,
     )
     record = next_record(
         previous, fetch, fetch_task, None, payload_digest=digest, digest=b"", now=fetch.began

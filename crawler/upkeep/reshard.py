@@ -31,7 +31,7 @@ from crawler.process.opening.stages import at_rest
 from crawler.splitter.partition import Partition
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, atomic_write, sync_directory
-from crawler.upkeep.build import Build, open_source, problems_of
+from crawler.upkeep.build import Build, keep_counts, open_source, problems_of
 from crawler.upkeep.deliver_pending import deliver_pending
 from crawler.urls.fingerprint import Fingerprinter
 
@@ -133,9 +133,11 @@ class Resharding:
                 fingerprinter,
                 engine=self._config.store.engine,
             )
+            known = {}
             for name in self._target.names:
                 self._say(f"building {name}")
-                build.run(built / name, name, self._target)
+                known[name] = build.run(built / name, name, self._target)
+            keep_counts(built, known)
         sync_directory(built)
         reach("reshard built")
 

@@ -139,6 +139,26 @@ class ClockCache:
         self._busy = False
         return answers
 
+    @cython.boundscheck(False)
+    @cython.wraparound(False)
+    def missing(self, fingerprints) -> list[int]:
+        """`add` the keys of fingerprints, a uint64 buffer, in order; return the positions of those that were not held.
+
+        The keys are the fingerprints rotated left by 16 bits. The interpreter lock is kept: pass a few hundred at most.
+        """
+        i: cython.Py_ssize_t
+        fingerprint: cython.ulonglong
+        if not cython.compiled:
+            fingerprints = _as_words(fingerprints)
+        source: cython.const[cython.ulonglong][::1] = fingerprints
+        found: list = []
+        self._check_idle()
+        for i in range(source.shape[0]):
+            fingerprint = source[i]
+            if self._add((fingerprint << 16 | fingerprint >> 48) & 0xFFFFFFFFFFFFFFFF):
+                found.append(i)
+        return found
+
     def __contains__(self, key: cython.ulonglong) -> bool:
         """Return whether `key` is held; sets no mark and changes no counter."""
         self._check_idle()

@@ -100,6 +100,8 @@ class Kinds:
         >>> kinds.keeps("http://x/", "text/html")
         False
         """
+        if not self:
+            return True
         name = _name(url)
         if self._reject.name(name) or self._reject.type(media_type):
             return False

@@ -174,6 +174,8 @@ def loop_time(pid: int) -> tuple[float, float, float]:
 def pages_between(counts: Path, begin: float, end: float) -> float:
     """Return the requests per minute that a server counted from `begin` to `end`."""
     within = [(at, pages) for at, pages, _ in rows_of(counts) if begin <= at <= end]
+    if len(within) < 2:
+        return 0.0
     first, last = within[0], within[-1]
     return 60.0 * (last[1] - first[1]) / (last[0] - first[0])
 

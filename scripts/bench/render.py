@@ -1,16 +1,21 @@
 """Measure which pages `--render auto` shows, and at what cost, on 30 sites of five kinds.
 
-    python scripts/bench/render.py [--packages FOLDER] [--pages 20]
+    python scripts/bench/render.py [--packages FOLDER] [--pages 20] [--crawlee PYTHON]
 
 `FOLDER` is a `node_modules` with docsify@4, swagger-ui-dist, redoc, vue, vue-router, react@18 and
 react-dom@18; without this folder, sites made of these packages are left out. The sites are crawled three times: without
 rendering, with `auto`, and with `always`. Recall is the share of the URLs reached by `always` that `auto` reached, too;
 an oracle renders exactly the pages that gained links or text. CPU is the time of the crawl with its browsers, wall time
 includes the gaps between requests.
+
+PYTHON is the Python of an environment with the package crawlee[adaptive-crawler]. Its predictor then decides which pages
+of the same sites it would render. It learns from each page that it examines in both ways whether rendering gained
+something, and follows the links that it would have seen.
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -243,14 +248,58 @@ def sites(pages: int, packages: Path | None) -> dict[str, Site]:
     return made
 
 
+# Run by the Python of Crawlee: {"pages": URL -> [whether it gained, static links, links shown], "seeds": URLs}
+# -> [URLs reached, pages shown in a browser, pages examined in both ways], of five runs
+_CRAWLEE = """
+import asyncio, collections, json, random, sys
+from crawlee import Request
+from crawlee.crawlers._adaptive_playwright._rendering_type_predictor import DefaultRenderingTypePredictor
+web = json.load(sys.stdin)
+async def play(seed):
+    random.seed(seed)
+    async with DefaultRenderingTypePredictor(detection_ratio=0.1) as predictor:
+        return visit(predictor)
+def visit(predictor):
+    queue, known, shown, examined = collections.deque(web["seeds"]), set(web["seeds"]), 0, 0
+    while queue:
+        url = queue.popleft()
+        gained, static, dom = web["pages"][url]
+        request = Request.from_url(url)
+        predicted = predictor.predict(request)
+        examines = random.random() < predicted.detection_probability_recommendation
+        renders = examines or predicted.rendering_type == "client only"
+        shown, examined = shown + renders, examined + examines
+        if examines:
+            predictor.store_result(request, "client only" if gained else "static")
+        for link in dom if renders else static:
+            if link in web["pages"] and link not in known:
+                known.add(link)
+                queue.append(link)
+    return [sorted(known), shown, examined]
+print(json.dumps([asyncio.run(play(seed)) for seed in range(5)]))
+"""
+
+
 class Crawled(NamedTuple):
-    """A crawl of all sites: pages by host, rendered pages, rendered pages that gained from it, CPU and wall time."""
+    """A crawl of all sites: pages by host, rendered pages, rendered pages that gained from it, CPU and wall time.
+
+    `links` are (URL, target) in the server's answers, and as shown; only of a crawl that shows all pages.
+    """
 
     pages: Mapping[str, set[str]]
     rendered: Mapping[str, int]
     gained: Mapping[str, int]
     seconds: float
     cpu: float
+    gaining: set[str]
+    links: tuple[list[list[str]], list[list[str]]]
+
+
+def _links_of(folder: str, *flags: str) -> list[list[str]]:
+    """Return (URL, target) of each link of the stored pages."""
+    command = [sys.executable, "-m", "crawler", "export", "--dir", folder, "--format", "links", *flags]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [line.split("\t")[:2] for line in text.splitlines()]
 
 
 def crawl(web: Web, names: list[str], when: str) -> Crawled:
@@ -264,13 +313,39 @@ def crawl(web: Web, names: list[str], when: str) -> Crawled:
         took = time.perf_counter() - began
         pages: dict[str, set[str]] = {name: set() for name in names}
         rendered, gained = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        gaining: set[str] = set()
         for text in (Path(folder) / "pages.jsonl").read_text().splitlines():
             line = json.loads(text)
             name = line["url"].split("//")[1].split(".localhost")[0]
             pages[name].add(line["url"])
             rendered[name] += "rendered" in line
             gained[name] += line.get("gained", False)
-        return Crawled(pages, rendered, gained, took, account.cpu)
+            if line.get("gained"):
+                gaining.add(line["url"])
+        links = (_links_of(folder, "--static"), _links_of(folder)) if when == "always" else ([], [])
+        return Crawled(pages, rendered, gained, took, account.cpu, gaining, links)
+
+
+def print_crawlee(python: str, always: Crawled, seeds: list[str]) -> None:
+    """Print what Crawlee's predictor would have rendered and reached; the mean of five runs, with the least and most."""
+    everything = {url for pages in always.pages.values() for url in pages}
+    web: dict[str, tuple[bool, list[str], list[str]]] = {
+        url: (url in always.gaining, [], []) for url in everything
+    }
+    for place, links in zip((1, 2), always.links, strict=True):
+        for url, target in links:
+            if url in web:
+                (web[url][1] if place == 1 else web[url][2]).append(target)
+    told = json.dumps({"pages": web, "seeds": seeds})
+    ran = subprocess.run([python, "-c", _CRAWLEE], input=told, capture_output=True, text=True, check=True)
+    runs = json.loads(ran.stdout)
+    for title, values, divisor in (
+        ("recall", [len(everything & set(reached)) for reached, _, _ in runs], len(everything)),
+        ("renders / oracle", [shown for _, shown, _ in runs], max(1, len(always.gaining))),
+        ("examined both ways", [examined for _, _, examined in runs], 1),
+    ):
+        least, mean, most = (value / divisor for value in (min(values), statistics.mean(values), max(values)))
+        print(f"crawlee {title:<20}{mean:>8.3f} ({least:.3f} to {most:.3f})")
 
 
 class Account:
@@ -311,6 +386,7 @@ def main() -> None:
     )
     parser.add_argument("--packages", type=Path)
     parser.add_argument("--pages", type=int, default=20)
+    parser.add_argument("--crawlee", metavar="PYTHON")
     args = parser.parse_args()
     made = sites(args.pages, args.packages)
     routes = {f"{name}.localhost{path}": route for name, site in made.items() for path, route in site.items()}
@@ -334,6 +410,8 @@ def main() -> None:
             f"{title:<8}{pages:>6} pages, {shown} rendered, {crawled.seconds:.1f} s, {crawled.cpu:.1f} CPU s"
         )
     more = sum(always.rendered.values()) - renders
+    if args.crawlee:
+        print_crawlee(args.crawlee, always, [web.url(host=f"{name}.localhost") for name in made])
     print(f"a rendering: {(always.cpu - auto.cpu) / max(1, more):.2f} CPU s")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from crawler.admin import server
 from crawler.admin.server import AdminServer
+from crawler.admin.status_source import Answers
 from crawler.config import Config
 from crawler.errors import UsageError
 from tests.admin.test_metrics import status
@@ -32,7 +33,12 @@ class Processes:
         self.gone: tuple[str, ...] = ()
         self.owners = ["p0", "p1"]  # the processes that answer `why`
 
-    async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> list[Any]:
+    async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> Answers:
+        answers = Answers(await self._answers(request))
+        answers.missing = self.gone
+        return answers
+
+    async def _answers(self, request: Mapping[str, Any]) -> list[Any]:
         self.asked.append(dict(request))
         if self.slow is not None:
             await self.slow.wait()
@@ -50,9 +56,6 @@ class Processes:
 
     def not_ready(self) -> str:
         return self.why
-
-    def missing(self) -> tuple[str, ...]:
-        return self.gone
 
 
 class Watched:

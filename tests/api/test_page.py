@@ -18,7 +18,17 @@ from tests.end_to_end.web import SETTINGS, Web
 from tests.end_to_end.web import page as source
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ("api.page", "api.request", "api.follow_rules", "api.calls", "api.crawl", "errors", "cli.flags")
+MODULES = (
+    "api.page",
+    "api.request",
+    "api.follow_rules",
+    "api.calls",
+    "api.options",
+    "api.hooks",
+    "api.crawl",
+    "errors",
+    "cli.flags",
+)
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import crawler
-from crawler.process.fetching.fetch_tasks import PLAIN, redirected_options
+from crawler.process.fetching.hop_requests import PLAIN, redirected_options
 from crawler.records import RequestOptions
 from tests.end_to_end.web import SETTINGS, Answer, ReceivedRequest, Web, page
 from tests.end_to_end.web import run as command

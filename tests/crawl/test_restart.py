@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.restart import earlier, put_aside, put_file_aside
+from crawler.crawl.restart import earlier, rename_file_to_numbered, rename_to_numbered
 from crawler.errors import DirectoryError
 from crawler.storage.files import Lock
 
 
 def test_each_crawl_is_renamed_to_the_first_free_number(tmp_path: Path) -> None:
     crawl = CrawlDirectory(tmp_path / "crawl")
-    assert put_aside(crawl) is None, "there is no earlier crawl"
+    assert rename_to_numbered(crawl) is None, "there is no earlier crawl"
     for number in (1, 2, 3):
         crawl.create()
         (crawl.process("p0") / "store").mkdir(parents=True)
-        assert put_aside(crawl) == tmp_path / f"crawl.{number}"
+        assert rename_to_numbered(crawl) == tmp_path / f"crawl.{number}"
         assert not crawl.path.exists()
         with Lock(tmp_path / f"crawl.{number}" / "p0" / "node.lock", "p0"):
             pass  # the lock was free, and is released again
@@ -29,7 +29,7 @@ def test_earlier_crawls_are_listed_newest_first(tmp_path: Path) -> None:
         crawl.create()
         if number != 2:
             (crawl.process("p0") / "store").mkdir(parents=True)
-        put_aside(crawl)
+        rename_to_numbered(crawl)
     (tmp_path / "crawl1.99").mkdir()
     (tmp_path / "crawl[1].bak").mkdir()
     assert earlier(crawl) == [str(tmp_path / f"crawl[1].{n}") for n in range(11, 0, -1) if n != 2]
@@ -38,9 +38,9 @@ def test_earlier_crawls_are_listed_newest_first(tmp_path: Path) -> None:
 def test_a_file_is_renamed_to_the_first_free_number(tmp_path: Path) -> None:
     for text in ("first", "second"):
         (tmp_path / "items.csv").write_text(text)
-        put_file_aside(tmp_path / "items.csv")
+        rename_file_to_numbered(tmp_path / "items.csv")
     assert (tmp_path / "items.csv.1").read_text() == "first" and (tmp_path / "items.csv.2").exists()
-    put_file_aside(tmp_path / "items.csv")  # the file does not exist any more
+    rename_file_to_numbered(tmp_path / "items.csv")  # the file does not exist any more
 
 
 def test_a_crawl_in_use_is_not_renamed(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_crawl_in_use_is_not_renamed(tmp_path: Path) -> None:
     for name in ("p0", "p1"):
         (crawl.process(name) / "store").mkdir(parents=True)
     with Lock(crawl.process("p1") / "node.lock", "p1"), pytest.raises(DirectoryError, match="p1"):
-        put_aside(crawl)
+        rename_to_numbered(crawl)
     with Lock(crawl.process("p0") / "node.lock", "p0"):
         pass  # the attempt has released the lock
     assert crawl.exists()
@@ -64,4 +64,4 @@ def test_a_crawl_that_cannot_be_renamed_is_named(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(Path, "rename", fails)
     with pytest.raises(DirectoryError, match="crawl: cannot be renamed: Invalid cross-device link"):
-        put_aside(crawl)
+        rename_to_numbered(crawl)

@@ -21,7 +21,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts import slot_shares
 from crawler.pages.page_cache import PageCache
 from crawler.process.committing import commit_loop, portions
-from crawler.process.fetching.fetch_tasks import FetchTasks
+from crawler.process.fetching.fetch_requests import FetchRequests
 from crawler.process.fetching.reader import Reader
 from crawler.robots.cache import RobotsCache
 from crawler.urlfilter.link_filter import LinkFilter
@@ -46,7 +46,7 @@ BAD = "bad.localhost"
 PLACES: list[tuple[Any, str]] = [
     (Resolver, "resolve"),
     (Client, "fetch"),
-    (FetchTasks, "_request"),
+    (FetchRequests, "make"),
     (Reader, "read"),
     (RobotsCache, "recording"),
     (PageCache, "capture"),

@@ -3,6 +3,7 @@
 The tests use the browser that a crawl would find; without one they are skipped.
 """
 
+import asyncio
 import json
 import os
 import shutil
@@ -13,15 +14,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 import crawler
+from crawler.cli.loopback import free_port
 from crawler.render.browser import find_program
 from crawler.render.protocol import BrowserError
 from tests.end_to_end import web as webs
+from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.web import FAST, SETTINGS, Answer, ReceivedRequest, Route, Web, lines, run
 
 try:
@@ -128,6 +132,12 @@ def test_a_site_that_needs_its_script_is_crawled_completely(tmp_path: Path) -> N
     assert run("export", "--dir", tmp_path, "--format", "jsonl", "--output", out).code == 0
     texts = [line for line in out.read_text().splitlines() if "many words about it" in line]
     assert len(texts) == LAST + 1
+    for form in ("jsonl", "text"):
+        ran = run("export", "--dir", tmp_path, "--format", form, "--static")
+        assert ran.code == 0 and web.url("/item/6") in ran.text and "many words" not in ran.text
+    assert "/item/6" not in run("export", "--dir", tmp_path, "--format", "links", "--static").text
+    ran = run("export", "--dir", tmp_path, "--format", "warc", "--static", "-o", tmp_path / "x.warc.gz")
+    assert ran.code == 2 and "contains all records" in ran.err
 
 
 def test_without_rendering_the_same_site_has_one_page(tmp_path: Path) -> None:
@@ -428,6 +438,42 @@ def test_a_crawler_that_is_killed_leaves_no_browser_and_loses_nothing(tmp_path: 
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 
+WISHES = """
+import sys
+import crawler
+
+def parse(page):
+    if page.url == sys.argv[1]:
+        for n in range(1, 7):
+            yield crawler.Request(f"/item/{n}", render=True)
+
+crawler.run(sys.argv[1], parse, directory=sys.argv[2], config=%r)
+"""
+
+
+@pytest.mark.usefixtures("no_orphan")
+def test_a_request_to_render_a_page_survives_kills(tmp_path: Path) -> None:
+    """Only pages whose requests say so are rendered. The crawl is killed five times, after one to four requests."""
+    script = tmp_path / "crawl.py"
+    script.write_text(WISHES % (SETTINGS | {"render": {"when": "never"}},))
+    with Web(shop(more={"/": WORDS + SHELL})) as web:
+        command = [sys.executable, str(script), web.url(), str(tmp_path / "c")]
+        for requests in (2, 1, 3, 2, 4):
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            seen = len(web.asked)
+            while len(web.asked) < seen + requests and process.poll() is None:
+                time.sleep(0.005)
+            process.kill()
+            process.wait()
+        assert subprocess.run(command, check=False).returncode == 0
+        for n in range(1, LAST + 1):
+            assert f"<h1>Item {n}</h1>" in shown(web, tmp_path / "c", f"/item/{n}"), n
+        assert shown(web, tmp_path / "c", "/") == WORDS + SHELL
+        record = json.loads(run("why", web.url("/item/6"), "--json", "--dir", tmp_path / "c").text)["record"]
+        assert "RENDER" in record["flags"] and record["shown"]["why"] == "request"
+    assert "no problems found" in run("check", "--dir", tmp_path / "c").text
+
+
 def test_without_a_browser_the_crawl_warns_once_and_continues(tmp_path: Path) -> None:
     with Web({"/robots.txt": ROBOTS, "/": WORDS + '<a href="/two">2</a>', "/two": WORDS}) as web:
         none = ("--render", "always", "--set", "render.browser=/nowhere")
@@ -552,6 +598,101 @@ def test_a_seeds_file_selects_the_sites_that_are_rendered(tmp_path: Path) -> Non
         assert len(web.paths("shop.localhost")) > 2 and web.paths("plain.localhost") == ["/"]
 
 
+RELAXED = tuple(
+    part
+    for name in (
+        "politeness.delay=0", "politeness.delay_factor=0", "politeness.backoff_first=0.05",
+        "network.allow_networks=127.0.0.0/8",
+    )
+    for part in ("--set", name)
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_seeds_that_are_added_to_a_running_crawl_select_what_is_rendered(
+    tmp_path: Path, processes: int
+) -> None:
+    """The option means the same as the column of a seeds file, from each entrance, in this run and in later ones.
+
+    The page server shows the pictures of the rendered pages, during the crawl and afterwards.
+    """
+    going = threading.Event()
+
+    def slow(_: ReceivedRequest) -> Answer:
+        going.wait(60)
+        return "the end"
+
+    with Web(shop(more={"first.localhost/": WORDS, "slow.localhost/": slow})) as web:
+        first = [web.url(host=f"{name}.localhost") for name in ("first", "slow")]
+        flags = (*FAST[2:], "--processes", str(processes), "--set", "render.screenshot=true")
+        running = Running(tmp_path, first, *flags, "--set", "fetch.header_timeout=60")
+        directory = running.folder
+        try:
+            running.until(lambda: web.paths("slow.localhost"))
+            shops = [web.url(host=f"s{n}.localhost") for n in range(4)]
+            seed = ("seed", "--dir", directory, *RELAXED)
+            assert "3 queued" in run(*seed, "--render", "always", *shops[:3]).text
+            assert "1 queued" in run(*seed, shops[3]).text
+            by_http = {"command": "seed", "urls": [web.url("/item/2", "first.localhost")], "render": "always"}
+            secret = {"Content_Type": "application/json", "X_Admin_Token": running.token()}
+            assert ask(running.admin, "/do", "POST", by_http, **secret)[0] == 200
+            assert ask(running.admin, "/do", "POST", by_http | {"render": "no"}, **secret)[0] == 400
+            hosts = [*(f"s{n}.localhost" for n in range(3)), "first.localhost"]
+            running.until(lambda: all("/item/6" in web.paths(host) for host in hosts))
+            for url in shops[:3]:
+                running.until(lambda url=url: ask(running.serve, f"/view?url={url}")[0] == 200)
+                _, fields, picture = ask(running.serve, f"/view?url={url}")
+                assert picture.startswith(b"\x89PNG\r\n") and fields["Content-Type"] == "image/png"
+                assert fields["X-Content-Type-Options"] == "nosniff"
+                assert fields["Content-Security-Policy"].startswith("sandbox;")
+                assert f"/view?url={url}>" in str(ask(running.serve, f"/page?url={url}")[1])
+                why = json.loads(ask(running.admin, f"/why?url={url}")[2])
+                assert why["record"]["shown"]["pictured"] and why["page_server"].endswith(str(running.serve))
+            assert ask(running.serve, f"/view?url={first[0]}")[0] == 404
+            going.set()
+            assert running.process.wait(60) == 0
+        finally:
+            running.end()
+        assert web.paths("s3.localhost") == ["/"]
+        late = web.url(host="late.localhost")
+        assert "1 queued" in run(*seed, "--render", "always", late).text
+        assert run("crawl", "--dir", directory, *FAST, "--processes", processes).code == 0
+        assert len(web.paths("late.localhost")) > LAST
+        ran = run(*seed, "--render", "sometimes", late)
+        assert ran.code == 2 and "invalid choice: 'sometimes'" in ran.err
+        port = free_port()
+        serving = subprocess.Popen(
+            [sys.executable, "-m", "crawler", "serve", f"127.0.0.1:{port}", "--dir", directory],
+            stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            until = time.monotonic() + 30
+            while serving.poll() is None and time.monotonic() < until:
+                with suppress(OSError):
+                    assert ask(port, f"/view?url={late}")[2].startswith(b"\x89PNG\r\n")
+                    break
+                time.sleep(0.05)
+            assert ask(port, f"/view?url={shops[3]}")[0] == 404
+        finally:
+            serving.terminate()
+            serving.communicate()
+
+
+def test_seeds_that_a_program_adds_select_what_is_rendered(tmp_path: Path) -> None:
+    async def crawl_and_add(web: Web) -> None:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=web.url(host="a.localhost")) as crawl:
+            running = asyncio.create_task(crawl.run())
+            seeds = [web.url("/item/1", host="a.localhost")]
+            given = dict(part.split("=") for part in RELAXED[1::2])
+            await crawl.command({"command": "seed", "urls": seeds, "settings": given, "render": "always"})
+            await running
+
+    with Web(shop(more={"a.localhost/": WORDS})) as web:
+        asyncio.run(crawl_and_add(web))
+        assert {"/item/1", "/item/3", "/item/4"} <= set(web.paths("a.localhost"))
+    assert 'match = "a.localhost"' in (tmp_path / "crawl.toml").read_text()
+
+
 def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) -> None:
     """The unrendered page must not count as a change, replace the copy, or remove its links; each failure is a try."""
     with Web(shop()) as web:
@@ -630,3 +771,145 @@ def test_get_prints_the_picture_of_a_page(tmp_path: Path) -> None:
         ran = run("get", web.url(), "--dir", tmp_path / "with", "--screenshot", "--static")
         assert ran.code == 2 and ran.err.count("\n") == 1
         assert "no problems found" in run("check", "--dir", tmp_path / "with").text
+
+
+def test_a_page_that_kills_its_browser_costs_its_neighbours_nothing(tmp_path: Path, no_orphan: None) -> None:
+    """Whenever the hostile page asks for `/kill`, the browser is killed, while another page is still open in it."""
+    kills, killed = [], threading.Event()
+
+    def kill(_: ReceivedRequest) -> Answer:
+        kills.append(len(browsers()))
+        for pid in browsers():
+            os.kill(pid, signal.SIGKILL)
+        killed.set()
+        return 200, JSON, "{}"
+
+    def late(_: ReceivedRequest) -> Answer:
+        killed.wait(30)
+        return 200, JSON, "{}"
+
+    show = "fetch('/%s.json').then(() => { document.body.append('sh' + 'own') })"
+    routes: dict[str, Route] = {"/robots.txt": ROBOTS, "/kill.json": kill, "/late.json": late}
+    for name in ("kill", "late"):
+        routes[f"{name}.localhost/"] = f"<!doctype html><body><script>{show % name}</script>"
+    with Web(routes) as web:
+        hostile, good = (web.url(host=f"{name}.localhost") for name in ("kill", "late"))
+        webs.crawl(tmp_path, good, hostile, "--render", "always", "--set", "render.pages=2")
+        assert len(kills) == 2, "the hostile page gets one more try, alone"
+        assert "shown" in run("get", good, "--dir", tmp_path).text
+        cut = {line["url"]: line.get("cut_by", "") for line in lines(tmp_path)}
+        assert cut == {hostile: "crash", good: ""}
+
+
+BOMB = "const held = []; for (;;) held.push(new Array(1e6).fill(Math.random()))"
+
+
+def test_the_first_good_rendering_of_a_page_is_no_change(tmp_path: Path) -> None:
+    """The shell of a page that could not be rendered is stored. Its later rendering proves no change."""
+    scripts = [BOMB, "root.textContent = 'now it works'"]
+    with Web({
+        "/robots.txt": ROBOTS, "/": lambda _: (200, {"Content-Type": "text/html", "ETag": '"1"'}, SHELL),
+        "/app.js": lambda _: (200, SCRIPT | {"Cache-Control": "no-store"}, scripts[0]),
+    }) as web:  # fmt: skip
+        crawl(web, tmp_path)
+        assert shown(web, tmp_path, "/") == SHELL
+        del scripts[0]
+        crawl(web, tmp_path, "--timestamping")
+        assert "now it works" in shown(web, tmp_path, "/")
+        record = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
+        assert (record["rendered"], record["fetches"], record["changes"]) == (True, 2, 0)
+        status = json.loads(run("status", "--json", "--dir", tmp_path).text)["refresh"]
+        assert not status.get("content_changed") and not status.get("content_same")
+
+
+def test_auto_does_not_try_a_page_again_soon_that_no_browser_could_show(tmp_path: Path) -> None:
+    """The failure is stored, so it also counts in later runs; the page is tried again when the wait is over."""
+    app = (200, SCRIPT | {"Cache-Control": "no-store"}, BOMB)
+    with Web({"/robots.txt": ROBOTS, "/": SHELL, "/app.js": app}) as web:
+        flags = ("--timestamping", "--render", "auto", "--set", "render.chance=0")
+        for _ in range(3):
+            webs.crawl(tmp_path, web.url(), *flags)
+        assert web.paths().count("/app.js") == 1
+        assert [line.get("held_back", False) for line in lines(tmp_path)] == [False, True, True]
+        status, why = (run(*command, "--dir", tmp_path).text for command in (("status",), ("why", web.url())))
+        assert "1 page that no browser could show; 2 put off after failed attempts" in status
+        assert "no browser could show it, once; --render auto tries again from 20" in why
+        webs.crawl(tmp_path, web.url(), *flags, "--render", "always")
+        assert web.paths().count("/app.js") == 2
+
+
+def test_links_and_text_in_frames_of_the_page_are_found(tmp_path: Path) -> None:
+    """A frame counts as part of the page if it has the page's origin, or none of its own."""
+    page = """<!doctype html><title>top</title><p>around</p>
+    <iframe srcdoc="<base href='/deep/'><a href='in-srcdoc'>in a srcdoc</a>
+                    <iframe srcdoc='<a href=/nested>nested</a>'></iframe>"></iframe>
+    <iframe id=blank></iframe><iframe src="/dir/frame"></iframe><iframe src="http://other.localhost:PORT/"></iframe>
+    <script>
+      blank.contentDocument.body.innerHTML = '<a href="written">written by a script</a>';
+      document.currentScript.remove();
+    </script>"""
+    frame = "<meta name=robots content=nofollow><script>document.write('<a href=rel>framed</a>')</script>"
+    with Web({"/robots.txt": ROBOTS, "/dir/frame": frame}, other=WORDS) as web:
+        web.routes["localhost/"] = page.replace("PORT", str(web.port))
+        web.routes["other.localhost/"] = f"<a href='{web.url('/never')}'>of another site</a>"
+        webs.crawl(tmp_path, web.url(), "--render", "always", "--depth", "1")
+        dom, text = shown(web, tmp_path, "/"), run("export", "--dir", tmp_path, "--format", "text").text
+    assert {"/deep/in-srcdoc", "/nested", "/written", "/dir/rel"} < set(web.paths("localhost"))
+    assert "/never" not in web.paths("localhost") and "of another site" not in dom
+    assert dom.count("data-frame=") == 4
+    for words in ("in a srcdoc", "nested", "written by a script", "framed"):
+        assert words in text
+
+
+@pytest.mark.parametrize("post", [False, True])
+def test_a_page_may_post_only_if_it_is_allowed_and_never_in_the_name_of_the_crawl(
+    tmp_path: Path, post: bool
+) -> None:
+    """The answer to the POST is archived apart from that to the GET of the same URL."""
+    app = """
+    const put = text => document.body.append(text);
+    fetch('/graphql').then(answer => answer.text()).then(put);
+    fetch('/graphql', {method: 'POST', body: '{"query": "{tea}"}', headers: {'Content-Type': 'application/json'}})
+      .then(answer => answer.text()).then(put);
+    """
+
+    def answer(request: ReceivedRequest) -> Answer:
+        return 200, {"Content-Type": "text/plain"}, f"{request.method} got {request.body.decode()};"
+
+    cookie = {"Content-Type": "text/html", "Set-Cookie": "session=secret"}
+    with Web(shop(app, {"/": (200, cookie, SHELL), "/graphql": answer})) as web:
+        login = ("--http-user", "me", "--http-password", "secret", "--set", "fetch.cookies=true")
+        crawl(web, tmp_path, *login, "--set", f"render.post={post}".lower())
+        dom = shown(web, tmp_path, "/")
+        assert "GET got ;" in dom and ('POST got {"query": "{tea}"};' in dom) is post
+        asked = {each.method: each.headers for each in web.asked if each.path == "/graphql"}
+        assert asked.keys() == ({"GET", "POST"} if post else {"GET"})
+        assert asked["GET"]["Authorization"] and "session" in asked["GET"]["Cookie"]
+        if post:
+            assert not {"Authorization", "Cookie"} & set(asked["POST"])
+            assert asked["POST"]["Content-Type"] == "application/json"
+        (line,) = lines(tmp_path)
+        assert line.get("missing", 0) == (not post)
+        assert shown(web, tmp_path, "/graphql") == "GET got ;"
+    assert "no problems found" in run("check", "--dir", tmp_path).text
+
+
+def test_a_page_gets_no_permission(tmp_path: Path) -> None:
+    names = [
+        "geolocation",
+        "notifications",
+        "camera",
+        "microphone",
+        "clipboard-read",
+        "persistent-storage",
+        "midi",
+    ]
+    app = f"""
+    Promise.all({names}.map(name => navigator.permissions.query({{name}}).then(found => found.state, () => 'none')))
+      .then(states => {{ root.textContent = states.join(' ') }});
+    navigator.geolocation.getCurrentPosition(() => document.body.append('here'), () => document.body.append('nowhere'));
+    """
+    with Web(shop(app)) as web:
+        crawl(web, tmp_path)
+        dom = shown(web, tmp_path, "/")
+    assert "granted" not in dom and "nowhere" in dom

@@ -2,11 +2,13 @@
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crawler.export.worker_pool import WorkerPool, batches
+from crawler.export.worker_pool import WorkerPool, _send, batches
 
 
 def _square(piece: int, careful: bool) -> tuple[int, int, bool]:
@@ -57,6 +59,19 @@ def test_a_piece_that_kills_its_worker_affects_no_other() -> None:
     assert [piece for piece, _ in results] == list(range(100))
     careful = {piece for piece, was_careful in results if was_careful}
     assert {13, 60} <= careful and len(careful) <= 14
+
+
+def test_a_worker_ends_silently_if_its_parent_dies_with_an_unread_result() -> None:
+    """The connection is then reset, not closed; the worker of a killed export once ended with a traceback."""
+    parent, worker = socket.socketpair()
+    with WorkerPool(_square, 2) as worker_pool, ThreadPoolExecutor(1) as thread:
+        code = thread.submit(worker_pool._serve, worker)
+        _send(parent, (3, False))
+        while len(parent.recv(1 << 10, socket.MSG_PEEK)) <= 8:
+            pass  # only the length of the result has arrived
+        parent.close()
+        assert code.result(60.0) == 0
+    worker.close()
 
 
 def test_an_error_of_the_work_is_raised() -> None:

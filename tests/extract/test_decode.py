@@ -67,6 +67,26 @@ def test_order_of_declarations_and_transcoding(
     assert to_utf8(content, declared) == (expected, encoding)
 
 
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        (b"<!doctype html><html lang=en><title>'</title><!-- ' --><link href=\"/\"/>", "koi8-r"),
+        (b"<a title='<", "gbk"),  # the quote ends behind the declaration
+        (b'<a title="', "gbk"),
+        (b"<!-- ", "gbk"),
+        (b"<!--><p>", "koi8-r"),
+        (b"<META CHARSET=big5>", "big5"),
+        (b"</a title='>", "gbk"),
+        (b"<>a<1<?x'>", "koi8-r"),
+    ],
+)
+def test_what_precedes_a_declaration_can_hide_it(before: bytes, found: str) -> None:
+    """The declaration is `koi8-r`; one that is still visible if it is not is `gbk`."""
+    content = before + b"<meta charset=koi8-r> '\"--><meta charset=gbk>"
+    for _ in range(2):  # the second time from the cache
+        assert to_utf8(content)[1] == found
+
+
 def test_utf8_pages_are_not_copied() -> None:
     page = "<p>é".encode() * 1000
     assert to_utf8(page, "utf-8")[0] is page

@@ -15,7 +15,8 @@ from crawler.config import ExtractConfig
 from crawler.extract import link_scanner
 from crawler.extract.collected import Collected, Context, one_line
 from crawler.extract.link_attributes import LINK_ATTRIBUTES
-from crawler.extract.links import parse, prepare
+from crawler.extract.links import extract_page, parse, prepare, prepare_scan
+from crawler.extract.parser_child import read_here
 from crawler.extract.references import attribute_text, data_text
 from crawler.extract.scanned import scanned
 from crawler.records import Extracted
@@ -218,6 +219,22 @@ def test_the_scanner_is_used_only_if_compiled_and_for_links() -> None:
     for name in wanted:
         assert scanned(content, "utf-8", Context(URL, **{name: True}), CONFIG) is None, name
     assert scanned(content, "utf-8", PAGES[0], ExtractConfig(all_attributes=True)) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"<a href=/1></a><template shadowrootmode=open><a href=/2></a></template><a href=/3></a>",
+        b"<template><a href=/no></a></template><!-- shadowrootmode --><a href=/1></a>",
+        b"<template shadowrootmode=open><a href=/1></a><table><p><a href=/2></a>",
+    ],
+    ids=["root", "none", "left to the parser"],
+)
+def test_pages_with_shadow_roots(content: bytes) -> None:
+    """Links in shadow roots count and others in templates do not, whether the scanner or the parser reads the page."""
+    expected = extract_page(content, PAGES[0], CONFIG)
+    assert read_here(*prepare_scan(content, PAGES[0]), PAGES[0], CONFIG) == expected
+    assert len(expected.hrefs) == content.count(b"href=/") - content.count(b"/no")
 
 
 @pytest.mark.parametrize("links_max", [1, 3, 6])

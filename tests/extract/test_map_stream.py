@@ -55,9 +55,30 @@ def test_a_streamed_map_gives_the_same_result_as_a_whole_one(name: str, seed: in
         stream.feed(piece)
     again = seed % 2 == 1
     readers = MapReaders(10.0) if again else readers
-    *others, last = (readers.take(piece) for piece in stream.rest(body, again=again))
+    *others, last = (readers.take(piece) for piece in stream.rest(pieces(body, seed + 9), again=again))
     assert not any(others) and not len(readers)
     assert last == read_document(body, DOCUMENT, CONFIG)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_answer_replaces_the_bytes_of_an_earlier_one(late: bool) -> None:
+    """The child may have read half of an answer that broke off, before the request was sent again."""
+    readers = MapReaders(10.0)
+    sent: list[MapPiece] = []
+
+    def send(piece: MapPiece) -> bool:
+        sent.append(piece)
+        assert readers.take(piece) is None
+        return True
+
+    stream = MapStream(7, DOCUMENT, send, LEAST, late=late)
+    stream.feed(MAP[: len(MAP) // 2].replace(b"a.test", b"b.test"))
+    stream.restart()
+    for piece in pieces(MAP, 1):
+        stream.feed(piece)
+    assert stream.nbytes == len(MAP) and len(sent) == (0 if late else 1)
+    *others, last = (readers.take(piece) for piece in stream.rest([MAP], again=False))
+    assert not any(others) and last == read_document(MAP, DOCUMENT, CONFIG)
 
 
 def test_small_maps_need_no_child_and_dropped_maps_are_forgotten() -> None:
@@ -83,32 +104,32 @@ def test_one_child_reads_maps_that_arrive_together() -> None:
         try:
             await worker.extract_apart(b"<a href=x>x</a>", Context("http://a.test/", token="me"))
             streams = [worker.follow(DOCUMENT, LEAST) for _ in range(STREAMS_MAX)]
-            assert worker.follow(DOCUMENT, LEAST) is None
+            late = worker.follow(DOCUMENT, LEAST)
             bodies = [BODIES["plain" if n % 2 else "gzip"] for n in range(STREAMS_MAX)]
             parts = [pieces(body, n) for n, body in enumerate(bodies)]
             for step in range(max(map(len, parts))):
                 for stream, some in zip(streams, parts, strict=True):
-                    assert stream is not None
                     if step < len(some):
                         stream.feed(some[step])
+                        late.feed(some[step])
                 if step == 20:
-                    assert worker._child is not None and any(stream.sent for stream in streams if stream)
+                    assert worker._child is not None and any(stream.sent for stream in streams)
+                    assert not late.sent, "a child reads few maps at once"
                     worker._child.process.kill()
                     await worker._child.process.wait()
             found = await asyncio.gather(
                 *(
-                    worker.read_stream(stream, body, DOCUMENT)
+                    worker.read_stream(stream, [body], DOCUMENT)
                     for stream, body in zip(streams, bodies, strict=True)
-                    if stream is not None
                 )
             )
             whole: Extracted = read_document(MAP, DOCUMENT, CONFIG)
             assert sum(each == whole for each in found) >= STREAMS_MAX - 1, (
                 "all but the one that the child died on"
             )
+            assert await worker.read_stream(late, [MAP], DOCUMENT) == whole
             assert not worker._streams
             dropped = worker.follow(msgspec.structs.replace(DOCUMENT), LEAST)
-            assert dropped is not None
             dropped.feed(MAP)
             worker.drop(dropped)
             worker.drop(dropped)

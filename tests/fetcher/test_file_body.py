@@ -10,6 +10,8 @@ from crawler.config import ByteCount, FetchConfig, Seconds
 from crawler.errors import StoreError
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.file_body import FileBody, FileRule
+from crawler.pages.change_detection import content_digest
+from crawler.pages.stored_bodies import content_of
 from crawler.records import Fetch, Outcome
 from crawler.storage.parts import PartFolder
 from tests.fetcher.scripted import Do, Script, Server, make_client, run, small
@@ -41,7 +43,10 @@ def _rest(first: int, *lines: str, whole: int = len(BODY)) -> bytes:
 class Transfer:
     """Requests one file several times; each request is answered by the next script."""
 
-    def __init__(self, folder: Path, *scripts: Script, rule: FileRule | None = None) -> None:
+    def __init__(
+        self, folder: Path, *scripts: Script, rule: FileRule | None = None, listener: Any = None
+    ) -> None:
+        self._listener = listener
         self.body = FileBody(rule or _rule(), PartFolder(folder), "0f", resumable=True)
         self._scripts = scripts
 
@@ -53,6 +58,7 @@ class Transfer:
                 await client.start()
                 for _ in self._scripts:
                     request = FetchRequest(server.url(), ("127.0.0.1",), file=self.body)
+                    request.listener = self._listener
                     found.append(await client.fetch(request))
                 await client.close()
                 self.requests = server.requests
@@ -106,6 +112,36 @@ def test_the_coding_of_a_file_is_kept(tmp_path: Path) -> None:
     bomb = gzip.compress(bytes(1 << 20))
     (got,) = Transfer(tmp_path, [_answer("Content-Encoding: gzip", length=len(bomb)), bomb]).fetch()
     assert len(bomb) < HELD and _content(got) == bomb and not got.truncated
+
+
+class Heard:
+    """A listener that joins what it receives of the last answer."""
+
+    def restart(self) -> None:
+        self.content = b""
+
+    def feed(self, content: bytes) -> None:
+        self.content += content
+
+
+@pytest.mark.parametrize("content", [BODY, bytes(90_000), bytes(200_000), BODY[:HELD], bytes(HELD)])
+@pytest.mark.parametrize("coded", [False, True])
+def test_a_listener_hears_the_whole_content_of_a_body_on_disk(
+    tmp_path: Path, content: bytes, coded: bool
+) -> None:
+    """The content is cut at its limit, is hashed without its coding, and decides by its size what goes to disk."""
+    heard, payload = Heard(), gzip.compress(content) if coded else content
+    lines = ["Content-Encoding: gzip"] if coded else []
+    rule = _rule(is_asked=lambda url, kind: False)
+    script: Script = [_answer(*lines, kind="text/xml", length=len(payload)), payload]
+    (got,) = Transfer(tmp_path, script, rule=rule, listener=heard).fetch()
+    assert heard.content == content[:100_000]
+    assert got.truncated == ("length" if len(content) > 100_000 else "")
+    assert b"".join(content_of(got))[:100_000] == heard.content
+    assert (got.part is None) is (len(content) <= HELD)
+    if got.part is not None:
+        assert not got.body and not got.content
+        assert got.part.content_digest == content_digest(heard.content)
 
 
 def test_a_file_that_broke_off_is_resumed(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import random
 
-from crawler.fetcher.read_turns import FRESH, GO_ON_MAX, SHARE, ReadTurns
+from crawler.fetcher.read_turns import FRESH, RESUMED_MAX, SHARE, ReadTurns
 
 
 def test_a_short_answer_does_not_wait_for_long_ones() -> None:
@@ -33,11 +33,11 @@ def test_turns_keep_within_their_share() -> None:
         if not len(turns):
             break
         chosen = turns.next(cpu)
-        first = min(GO_ON_MAX, len(fresh))
+        first = min(RESUMED_MAX, len(fresh))
         assert chosen == fresh[:first] + old[: len(chosen) - first]
         if old:
             assert any(n in old for n in chosen), "each turn resumes a long answer"
-        assert len(chosen) <= GO_ON_MAX + 1
+        assert len(chosen) <= RESUMED_MAX + 1
         for n in chosen:
             (fresh if n in fresh else old).remove(n)
             spent[n] += costs[n]
@@ -54,7 +54,7 @@ def test_a_turn_resumes_as_many_connections_as_fit() -> None:
     turns: ReadTurns[int] = ReadTurns()
     for n in range(100):
         turns.rest(n, 1.0)
-    assert len(turns.next(0.0)) == GO_ON_MAX
+    assert len(turns.next(0.0)) == RESUMED_MAX
     turns.read(SHARE / 2.5)
     assert len(turns.next(0.0)) == 2
     turns.read(10 * SHARE)

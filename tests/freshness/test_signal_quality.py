@@ -67,13 +67,13 @@ def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
     counts[0] = 3.0
     right = _site_knowledge(np.random.default_rng(1), 300, 0.05, 0.9, {0: 0.001})
     assert right.share_watched(0) == right.recall(0) > 0.5
-    assert right.told_changes(0, counts) == pytest.approx(3.0 * right.precision(0, 0))
-    assert right.told_changes(0, np.roll(counts, 1)) == 0.0  # a source without signals
+    assert right.announced_changes(0, counts) == pytest.approx(3.0 * right.precision(0, 0))
+    assert right.announced_changes(0, np.roll(counts, 1)) == 0.0  # a source without signals
     for crawls, false in ((2, 0.001), (300, 0.2)):  # a source that was hardly tried, and a false one
         other = _site_knowledge(
             np.random.default_rng(2), crawls, 0.02, 0.0 if false > 0.1 else 0.9, {0: false}
         )
-        assert other.share_watched(0) == other.told_changes(0, counts) == 0.0
+        assert other.share_watched(0) == other.announced_changes(0, counts) == 0.0
 
 
 @pytest.mark.parametrize("recall", [1.0, 0.5])

@@ -40,3 +40,14 @@ def test_with_news_0_nothing_is_news_and_another_url_takes_over_an_entry() -> No
     assert not worths.add(one, np.array([1.0]))[2].any()
     worths.add(other, np.array([0.5]))
     assert worths.add(one, np.array([0.25]))[0] == pytest.approx(0.25)
+
+
+def test_sums_below_the_floor_are_equal_and_not_news() -> None:
+    """Up to the floor, links add to the sum unseen; the link that lifts the sum above the floor is news."""
+    worths = LinkScores(16, adds=True, base=2.0**-16, news=2, floor=1.5 * 2.0**-16)
+    url, given = np.array([7], np.uint64), np.array([0.2 * 2.0**-16])
+    seen = [worths.add(url, given) for _ in range(6)]
+    assert [float(worth[0]) * 2.0**16 for worth, _, _ in seen] == pytest.approx(
+        [1.5, 1.5, 1.6, 1.8, 2.0, 2.2], rel=1e-4
+    )
+    assert [bool(news[0]) for _, _, news in seen] == [False, False, False, True, False, True]

@@ -66,7 +66,7 @@ def test_depth_scores_fall_by_a_constant_factor_per_hop() -> None:
 
 def test_opic_distributes_the_cash_of_a_page_equally() -> None:
     order = ranking(OrderConfig(name="opic"))
-    assert order is not None and order.adds and order.base == 2.0**-16
+    assert order is not None and order.adds and order.base == 2.0**-16 and order.floor == 1.5 * order.base
     assert 4 * order.score(LINK, PAGE) == PAGE.score
     assert order.score(LINK, FoundOn(kind="seed")) == LEAST
 

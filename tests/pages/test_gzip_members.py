@@ -13,6 +13,7 @@ from crawler.pages import gzip_members, reading, warc
 
 LEVELS = [0, 1, 2, 3, 4, 9]
 TEXT = " ".join(random.Random(1).choices(["page", "of", "some", "words", "\r\n\r\n"], k=3000)).encode()
+UNEVEN = random.Random(3).randbytes(5000) + bytes(100_000) + TEXT
 CODED = gzip.compress(random.Random(2).randbytes(5000))
 
 
@@ -30,7 +31,7 @@ def _member(record: bytes, level: int = 1) -> bytes:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("fields", [(), ((b"Content-Encoding", b"gzip"),)])
-@pytest.mark.parametrize("payload", [TEXT, CODED])
+@pytest.mark.parametrize("payload", [TEXT, CODED, UNEVEN])
 def test_each_part_of_a_member_can_be_read_alone(
     level: int, payload: bytes, fields: tuple[tuple[bytes, bytes], ...]
 ) -> None:
@@ -40,6 +41,8 @@ def test_each_part_of_a_member_can_be_read_alone(
     parts = gzip_members.parts(member)
     assert parts is not None
     assert (parts.head(), parts.payload()) == (head, payload)
+    for length in (0, 1, 4999, len(payload) - 1, len(payload)):
+        assert parts.payload(length) == payload[:length]
     assert gzip.decompress(parts.gzip()) == payload
     assert len(parts.gzip()) == parts.gzip_length
 

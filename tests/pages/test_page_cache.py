@@ -625,3 +625,47 @@ def test_each_segment_explains_its_captures(tmp_path: Path) -> None:
         assert identities == {first.fields["warc-record-id"]}
         uris = [record.fields["warc-target-uri"] for record in records if record.kind == "metadata"]
         assert uris.count(f"urn:consent:{bytes(16).hex()}") == 1, segment
+
+
+def failed(failures: int, **values: Any) -> Any:
+    """Return the fetch of a page that no browser could show."""
+    tried = Rendering(dom=b"", broke="crash", why="mark", failures=failures, again_at=START + failures)
+    return fetch(body=SHELL, **({"rendering": tried} | values))
+
+
+def test_a_page_in_another_form_is_no_change(tmp_path: Path) -> None:
+    """A shell, then the page as a browser showed it, then a change of that, then the shell again."""
+    site = Site(tmp_path)
+    changes, new_form = [], []
+    for at, answer in enumerate((failed(1), shown(b"one"), shown(b"two"), fetch(body=SHELL))):
+        answer.began = START + at
+        capturing = site.visit(answer, flags=LinkFlag.REFRESH)
+        record = site.cache.record(1)
+        assert record is not None and not capturing.unchanged
+        changes.append(record.changes)
+        new_form.append(capturing.new_form)
+    assert changes == [0, 0, 1, 1]
+    assert new_form == [False, True, False, True]
+
+
+def test_the_record_counts_the_failed_renderings_of_a_page(tmp_path: Path) -> None:
+    """Without a rendering to keep, they are counted until one succeeds; with one, its facts stay beside the count."""
+    site, seen = Site(tmp_path), []
+    lost = failed(1, outcome=Outcome.NOT_RENDERED)
+    held_back = fetch(body=SHELL, held_back=True)
+    good = shown(b"one", why="mark", added=True, view=b"PNG")
+    for at, answer in enumerate((failed(1), held_back, failed(2), good, lost, good)):
+        answer.began = START + at
+        site.visit(answer, flags=LinkFlag.REFRESH)
+        record = site.cache.record(1)
+        assert record is not None and record.shown is not None
+        facts = record.shown
+        seen.append((record.rendered, facts.failures, facts.again_at - START, facts.added, facts.pictured))
+    assert seen == [
+        (False, 1, 1.0, False, False),
+        (False, 1, 1.0, False, False),
+        (False, 2, 2.0, False, False),
+        (True, 0, -START, True, True),
+        (True, 1, 1.0, True, True),
+        (True, 0, -START, True, True),
+    ]

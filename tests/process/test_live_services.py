@@ -15,10 +15,12 @@ from crawler.change_signals import Signalled
 from crawler.clock import iso_time
 from crawler.config import convert
 from crawler.errors import ConfigError, UsageError
-from crawler.process import live_services as module
 from crawler.process.answering.commands import Commands
 from crawler.process.answering.wait_log import Wait
-from crawler.process.live_services import COUNTS_INTERVAL, KEY_FILE_WAIT, LiveServices, live_settings
+from crawler.process.live_services import LiveServices
+from crawler.process.services.live_commands import live_settings
+from crawler.process.services.request_counts import COUNTS_INTERVAL
+from crawler.process.services.urgent_fetches import KEY_FILE_WAIT
 from crawler.records import FetchTask, Outcome, TaskKind
 from crawler.serve.http_error import HttpError
 from crawler.serve.indexnow import KEY_AGE_MAX, REFUSED_AGE_MAX
@@ -61,7 +63,7 @@ class Shown:
         self.queued.clear()
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
-        steps = self.live.steps({"command": command} | arguments)
+        steps = self.live.commands.steps({"command": command} | arguments)
         while True:
             try:
                 next(steps)
@@ -115,7 +117,9 @@ def in_loop(call: Callable[[], Any]) -> Any:
 
 def ahead(shown: Shown, *urls: str) -> list[str]:
     """Request these pages one after another; return the state of each."""
-    return in_loop(lambda: [shown.live.ahead(url, shown.fingerprint(url)).state.value for url in urls])
+    return in_loop(
+        lambda: [shown.live.urgent.request(url, shown.fingerprint(url)).state.value for url in urls]
+    )
 
 
 def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
@@ -142,7 +146,7 @@ def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) 
     shown.joint.frontier.blocks.block("a.org")
     assert ahead(shown, NEW) == ["blocked"]
     assert (
-        shown.live.ahead(NEW, shown.fingerprint(NEW)).why
+        shown.live.urgent.request(NEW, shown.fingerprint(NEW)).why
         == "its host is blocked; `crawler unblock` lifts the block"
     )
     shown.joint.frontier.blocks.unblock("a.org", shown.joint.clock.now())
@@ -154,7 +158,7 @@ def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..
     """`refresh=1` once said "queued" for a page parked beyond `crawl.pages_per_host`, which is not fetched."""
     shown = Shown(open_joint(crawl={"pages_per_host": 1}))
     shown.joint.seeds(HOME, NEW)
-    said = in_loop(lambda: shown.live.ahead(NEW, shown.fingerprint(NEW)))
+    said = in_loop(lambda: shown.live.urgent.request(NEW, shown.fingerprint(NEW)))
     assert said.state == "parked" and "crawl.pages_per_host" in said.why
     assert shown.ask("why", url=NEW)["verdict"] == f"Parked: {said.why}."
 
@@ -167,12 +171,12 @@ def test_urgent_page_requests_are_bounded_in_number_and_time(open_joint: Callabl
         loop, waits = asyncio.get_running_loop(), []
         loop.call_later = lambda *timer: waits.append(timer)  # type: ignore[method-assign,assignment]
         urls = [f"{HOME}{n}" for n in range(3)]
-        said = [shown.live.ahead(url, shown.fingerprint(url)) for url in urls]
+        said = [shown.live.urgent.request(url, shown.fingerprint(url)) for url in urls]
         assert [each.state for each in said] == ["queued", "queued", "full"] and said[2].wait == 60.0
         delay, forget, number = waits[0]
         assert delay == 60.0
         forget(number)
-        assert shown.live.ahead(urls[2], shown.fingerprint(urls[2])).queued
+        assert shown.live.urgent.request(urls[2], shown.fingerprint(urls[2])).queued
 
     asyncio.run(play())
 
@@ -216,28 +220,28 @@ def test_signals_are_confirmed_once_they_are_durable(fresh: Shown) -> None:
 def test_counts_of_requests_outlast_the_run(shown: Shown) -> None:
     one, two = shown.fingerprint(HOME), shown.fingerprint(NEW)
     for fingerprint in (one, one, two):
-        shown.live.demand.add(fingerprint, shown.joint.clock.now())
-    shown.live.put_counts()
+        shown.live.counts.demand.add(fingerprint, shown.joint.clock.now())
+    shown.live.counts.put()
     assert len(shown.queued) == 1
     shown.commit()
-    shown.live.put_counts()
+    shown.live.counts.put()
     assert not shown.queued, "nothing has changed"
     rows = dict(scan_prefix(shown.joint.stages.store, ASKED))
     assert set(rows) == {ASKED + each.to_bytes(8, "big") for each in (one, two)}
     key = ASKED + one.to_bytes(8, "big")
     assert msgspec.msgpack.decode(unseal(key, rows[key])) == [pytest.approx(2.0), shown.joint.clock.now()]
     again = Shown(shown.joint)
-    again.live._load_counts()
+    again.live.counts.load()
     now = shown.joint.clock.now()
-    assert [again.live.demand.count(each, now) for each in (one, two)] == pytest.approx([2.0, 1.0])
+    assert [again.live.counts.demand.count(each, now) for each in (one, two)] == pytest.approx([2.0, 1.0])
 
 
 def test_a_count_that_has_faded_is_forgotten(shown: Shown) -> None:
     key = ASKED + (7).to_bytes(8, "big")
-    change = shown.live._counted({7: 1.0}, 5.0)
+    change = shown.live.counts._stored({7: 1.0}, 5.0)
     shown.joint.stages.commits.commit(change)
     assert shown.joint.stages.store.get(key) is not None
-    shown.joint.stages.commits.commit(shown.live._counted({7: 0.0}, 5.0))
+    shown.joint.stages.commits.commit(shown.live.counts._stored({7: 0.0}, 5.0))
     assert shown.joint.stages.store.get(key) is None
 
 
@@ -245,8 +249,8 @@ def test_damaged_counts_are_ignored(shown: Shown) -> None:
     batch = shown.joint.stages.store.batch()
     batch.put(ASKED + (7).to_bytes(8, "big"), seal(b"")[:-1] + b"?")
     shown.joint.stages.store.write(batch)
-    shown.live._load_counts()
-    assert len(shown.live.demand) == 0
+    shown.live.counts.load()
+    assert len(shown.live.counts.demand) == 0
 
 
 def test_request_counts_set_the_importance_of_refreshed_pages(
@@ -256,7 +260,7 @@ def test_request_counts_set_the_importance_of_refreshed_pages(
     monkeypatch.setattr(
         fresh.joint.stages.refresh.outcomes, "renew_importance", lambda *what: weighed.append(what)
     )
-    change = fresh.live._counted({7: 1.0}, 5.0)
+    change = fresh.live.counts._stored({7: 1.0}, 5.0)
     assert weighed == [({7: 1.0}, fresh.joint.clock.now(), change)]
 
 
@@ -269,10 +273,10 @@ def test_request_counts_are_stored_periodically(shown: Shown, monkeypatch: pytes
             raise asyncio.CancelledError
 
     puts: list[int] = []
-    monkeypatch.setattr(module.asyncio, "sleep", nap)
-    monkeypatch.setattr(shown.live, "put_counts", lambda: puts.append(1))
+    monkeypatch.setattr(asyncio, "sleep", nap)
+    monkeypatch.setattr(shown.live.counts, "put", lambda: puts.append(1))
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(shown.live._keep_counts())
+        asyncio.run(shown.live.counts.keep())
     assert naps == [COUNTS_INTERVAL] * 3 and len(puts) == 2
 
 
@@ -292,8 +296,8 @@ def key_file(
         if arrives is not None and naps == 3:
             arrives()
 
-    monkeypatch.setattr(module.asyncio, "sleep", nap)
-    return asyncio.run(shown.live._key_file(url, key)), naps
+    monkeypatch.setattr(asyncio, "sleep", nap)
+    return asyncio.run(shown.live.urgent.key_file(url, key)), naps
 
 
 def test_a_key_file_is_fetched_like_any_link(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,16 +391,16 @@ def test_wrong_arguments_and_commands_are_refused(shown: Shown) -> None:
 def test_settings_change_for_this_run(shown: Shown, level: logging.Logger) -> None:
     quiet = logging.Handler()
     level.addHandler(quiet)
-    level.addHandler(shown.live.errors)
-    before = shown.live.errors.level
+    level.addHandler(shown.live.vital_signs.errors)
+    before = shown.live.vital_signs.errors.level
     try:
         assert shown.ask("set", settings={"politeness.delay": "5", "log.level": "debug"}) == {
             "set": {"politeness.delay": "5", "log.level": "debug"}
         }
-        assert quiet.level == level.level == logging.DEBUG and shown.live.errors.level == before
+        assert quiet.level == level.level == logging.DEBUG and shown.live.vital_signs.errors.level == before
     finally:
         level.removeHandler(quiet)
-        level.removeHandler(shown.live.errors)
+        level.removeHandler(shown.live.vital_signs.errors)
     (config,) = shown.configured
     assert config.politeness.delay == 5
     with pytest.raises(UsageError, match="does not refresh pages"):
@@ -453,20 +457,20 @@ def test_lateness_fades_and_waiting_hosts_are_reported(
     loop = Loop()
 
     async def nap(seconds: float) -> None:
-        lags.append(shown.live._lag)
+        lags.append(shown.live.vital_signs._lag)
         assert taken, "the first sample is taken at once, as the base for comparison"
         if not late:
             raise asyncio.CancelledError
         loop.now += seconds + late.pop(0)
 
-    monkeypatch.setattr(module.asyncio, "sleep", nap)
-    monkeypatch.setattr(module.asyncio, "get_running_loop", lambda: loop)
-    monkeypatch.setattr(shown.live._recent, "sample", lambda counts, now: taken.append(counts))
+    monkeypatch.setattr(asyncio, "sleep", nap)
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    monkeypatch.setattr(shown.live.vital_signs._recent, "sample", lambda counts, now: taken.append(counts))
     monkeypatch.setattr(
-        shown.live._waits, "new_lines", lambda hosts: [Wait("a.org: waits", {"host": "a.org"})]
+        shown.live.vital_signs._waits, "new_lines", lambda hosts: [Wait("a.org: waits", {"host": "a.org"})]
     )
     with caplog.at_level(logging.DEBUG, "crawler"), pytest.raises(asyncio.CancelledError):
-        coroutine = shown.live._watch_lag()
+        coroutine = shown.live.vital_signs.watch()
         while True:
             coroutine.send(None)
     assert lags[:6] == pytest.approx([0.0, 0.5, 0.375, 0.28125, 0.2109375, 0.158203125])
@@ -479,7 +483,7 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
     """A single process opens no socket for siblings; the request counts of earlier runs are loaded."""
     shown = Shown(open_joint(serve={"address": "127.0.0.1:0"}))
     stored(shown.joint, HOME)
-    shown.joint.stages.commits.commit(shown.live._counted({7: 1.0}, shown.joint.clock.now()))
+    shown.joint.stages.commits.commit(shown.live.counts._stored({7: 1.0}, shown.joint.clock.now()))
 
     async def play() -> None:
         await shown.live.start()
@@ -495,7 +499,7 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
             await asyncio.open_connection(*server.listener.address)
 
     asyncio.run(play())
-    assert shown.process.last_changes == [shown.live.put_counts]
+    assert shown.process.last_changes == [shown.live.counts.put]
     assert next(scan_prefix(shown.joint.stages.store, TODO), None) is None
 
 
@@ -525,7 +529,7 @@ def test_requests_determine_the_importance_of_known_pages(open_joint: Callable[.
 
     async def play() -> None:
         await fresh.live.start()
-        assert refresh.importance.asked == fresh.live.demand.rate
+        assert refresh.importance.asked == fresh.live.counts.demand.rate
         await fresh.live.close()
 
     asyncio.run(play())

@@ -2,6 +2,7 @@
 
 import random
 
+from crawler.serve.interfaces import Located
 from crawler.serve.representation import Representation
 from crawler.serve.response_cache import CachedResponse, ResponseCache
 
@@ -12,13 +13,15 @@ EMPTY = Representation(200, "", "", 0, lambda: iter(()), BOUND).size
 
 def answer(key: int, size: int = 100, proof: bytes = b"1") -> CachedResponse:
     ready = Representation(200, "", "", 0, lambda: iter(()), BOUND, body=bytes(UNIT * size - EMPTY))
-    return CachedResponse(key, proof, None, 1.0, ready)
+    return CachedResponse(key, Located(key, None), 0, proof, None, 1.0, ready)
 
 
 def ask(cache: ResponseCache, key: int, size: int = 100) -> bool:
     """Look up an answer as the server does, and add it if missing; return whether it was cached."""
     if (shown := cache.find(key)) is not None:
         cache.use(shown)
+        assert cache.find_by_request(f"GET {key}") in (shown, None)
+        cache.remember_request(f"{'GET' if key % 3 else 'get'} {key}", shown)
         return True
     cache.put(answer(key, size))
     cache._check()
@@ -56,5 +59,5 @@ def test_the_size_of_the_cache_is_bounded() -> None:
     rng = random.Random(5)
     cache = ResponseCache(BOUND)
     for _ in range(5000):
-        ask(cache, rng.randrange(40), rng.choice([16, 100, 125, 126, 2000]))
+        ask(cache, rng.randrange(40), rng.choice([20, 100, 125, 126, 2000]))
     assert 0 < cache.bytes <= BOUND

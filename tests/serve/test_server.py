@@ -487,3 +487,42 @@ def test_a_rendered_page_is_served_as_its_dom(served: Served) -> None:
 
     served.run(talk)
     assert len(set(tags)) == 2
+
+
+def test_the_picture_of_a_page_is_served_like_its_copy(served: Served) -> None:
+    """A picture is an image and nothing else; it is withheld with its page, and each copy has its own."""
+    view = "/view?url=" + PAGE
+    for at in (0.0, 1000.0):
+        served.store(at=at, rendering=Rendering(dom=b"<p>shown", view=b"\x89PNG %d" % at))
+    served.store("http://site.example/static")
+    served.store("http://site.example/shown", b"<p>answer", rendering=Rendering(dom=b"<p>shown"))
+
+    async def talk(served: Served) -> None:
+        response = await served.get(view)
+        assert (response.status, response.body) == (200, b"\x89PNG 1000")
+        fields = response.fields
+        assert fields["content-type"] == "image/png" and fields["x-content-type-options"] == "nosniff"
+        assert fields["content-security-policy"].startswith("sandbox; default-src 'self'")
+        assert fields["cross-origin-resource-policy"] == "same-origin"
+        assert (await served.get(view + "&at=20231114221321")).body == b"\x89PNG 0"
+        assert (await served.get(view, f"If-None-Match: {fields['etag']}")).status == 304
+        assert (await served.get(view, "Range: bytes=1-3")).body == b"PNG"
+        assert (await served.get(view, method="HEAD")).fields["content-length"] == "9"
+        link = f'<http://127.0.0.1:{served.port}{view}>; rel="preview"; type="image/png"'
+        assert f"Link: {link}\r\n".encode() in await served.raw(
+            f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nConnection: close\r\n\r\n".encode()
+        )
+        for form, body in (("", b"<p>shown"), ("&static=1", b"<p>answer"), ("&static=0", b"<p>shown")):
+            assert (await served.get(f"/page?url=http://site.example/shown{form}")).body == body
+        for target, status, state in (
+            ("/view?url=http://site.example/static", 404, "no_picture"),
+            ("/view?url=http://site.example/new", 404, "unknown"),
+            ("/view", 400, "bad_request"),
+            ("/view?url=ftp://x", 400, "bad_request"),
+        ):
+            response = await served.get(target)
+            assert (response.status, response.json["state"]) == (status, state), target
+        served.store(at=2000.0, extracted=Extracted(PAGE, noarchive=True))
+        assert (await served.get(view)).status == 451
+
+    served.run(talk)

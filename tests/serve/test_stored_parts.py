@@ -33,13 +33,13 @@ def served(tmp_path: Path) -> Served:
 
 @pytest.fixture
 def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that receives the length of each payload that is decompressed."""
+    """Return a list that receives the number of bytes that each call decompresses."""
     lengths: list[int] = []
     payload = MemberParts.payload
 
-    def counted(parts: MemberParts) -> bytes:
-        lengths.append(parts.length)
-        return payload(parts)
+    def counted(parts: MemberParts, length: int = -1) -> bytes:
+        lengths.append(length)
+        return payload(parts, length)
 
     monkeypatch.setattr(MemberParts, "payload", counted)
     return lengths
@@ -143,12 +143,15 @@ def test_the_memory_for_fields_of_pages_is_bounded(tmp_path: Path) -> None:
     served.run(talk)
 
 
-def test_ranges_apply_to_the_decoded_page(served: Served) -> None:
+def test_ranges_apply_to_the_decoded_page(served: Served, inflated: list[int]) -> None:
+    """The page is inflated only up to the end of the range."""
+
     async def talk(served: Served) -> None:
         for lines in ((), (GZIP,)):
             for part in await both(served, *lines, "Range: bytes=2000-2099"):
                 assert part.status == 206 and part.body == TEXT[2000:2100]
                 assert "content-encoding" not in part.fields
+        assert inflated == [2100] * 4
 
     served.run(talk)
 
@@ -197,7 +200,8 @@ def test_directives_are_checked_at_each_request(
     tmp_path: Path, ready_bytes_max: int, withhold: Any, lines: tuple[str, ...]
 ) -> None:
     """On each path, a page that has been served, and perhaps cached, is withheld as soon as a rule forbids it."""
-    served = Served(tmp_path, ready_bytes_max=ready_bytes_max, on_disallow="withhold")
+    on_disallow = "withhold" if withhold is _disallow else "keep"
+    served = Served(tmp_path, ready_bytes_max=ready_bytes_max, on_disallow=on_disallow)
     served.site.cache.withdrawals = Withdrawals(tmp_path)
     served.crawl.disallowed = lambda url: ""  # type: ignore[attr-defined]
     served.store(body=TEXT)

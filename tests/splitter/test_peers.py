@@ -446,6 +446,24 @@ def test_an_unreachable_peer_costs_one_attempt_per_backoff() -> None:
     run(main, use_uvloop=True)
 
 
+def test_a_peer_is_not_dialled_before_its_port_is_known() -> None:
+    """The supervisor of several processes tells them their ports only after all of them listen."""
+
+    async def main() -> None:
+        p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
+        p0.peers._addresses["p1"] = ("127.0.0.1", 0)
+        await p0.peers.start()
+        address = await p1.peers.start()
+        await asyncio.sleep(0)
+        p0.peers.set_address("p1", address)
+        await reached(lambda: p0.peers.status()["p1"].connected)
+        assert not p0.peers.last_ending, "there was no attempt that failed"
+        await p0.peers.close()
+        await p1.peers.close()
+
+    run(main, use_uvloop=True)
+
+
 def test_a_damaged_outbox_is_a_failure_of_the_process() -> None:
     async def main() -> None:
         p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)

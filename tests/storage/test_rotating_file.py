@@ -2,6 +2,8 @@
 
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,29 @@ def test_a_closed_file_opens_again(tmp_path: Path) -> None:
     file.close()
     file.write(line(), START)
     assert content(tmp_path / "log") == [line()]
+
+
+def test_a_renamed_file_is_reopened_when_the_signal_comes(tmp_path: Path) -> None:
+    """A process that writes nothing lets go of the renamed file at SIGUSR1; the program waits until it has."""
+    program = """
+import os, signal, sys
+from pathlib import Path
+from crawler import early_signals
+from crawler.storage.rotating_file import RotatingFile, reopen_on
+early_signals.install()
+path = Path(sys.argv[1])
+file = RotatingFile(path)
+file.write(b"one\\n", 0.0)
+reopen_on(early_signals.REOPEN)
+path.rename(path.with_name("log.1"))
+os.kill(os.getpid(), signal.SIGUSR1)
+while not path.exists():
+    os.sched_yield()
+file.write(b"two\\n", 0.0)
+file.close()
+file.reopen()
+assert file.closed
+"""
+    path = tmp_path / "log"
+    subprocess.run([sys.executable, "-c", program, path], check=True, timeout=60)
+    assert (path.read_bytes(), (tmp_path / "log.1").read_bytes()) == (b"two\n", b"one\n")

@@ -12,7 +12,7 @@ import pytest
 from crawler.crawl.directory import CrawlDirectory
 from crawler.pages import segments
 from crawler.pages.captures import capture_key, payload_key, unpack_capture, unpack_record
-from crawler.records import Extracted, Outcome, PageRecord
+from crawler.records import Extracted, LinkFlag, Outcome, PageRecord, Rendering
 from crawler.storage.commit import Change
 from crawler.storage.engines import open_store
 from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
@@ -269,3 +269,29 @@ def test_a_record_without_url_or_date_restores_nothing(
         repair.writer.flush()
         assert not restored and not repair.lost
     assert dump(directory, *KINDS) == before
+
+
+def test_rendered_pages_are_rebuilt_with_their_doms_and_the_facts_about_them(tmp_path: Path) -> None:
+    """A rebuilt capture once lost its DOM, and its record no longer said that a browser had shown the page."""
+    directory = CrawlDirectory(tmp_path / "rendered")
+    directory.create(SEED)
+    joint = Joint(directory.path, **TREE)
+    good = {"requests": 3, "missing": 1, "took": 0.25, "cpu": 0.5, "added": True}
+    renderings = {
+        HOME: Rendering(b"<p>shown", why="request", view=b"PNG", **good),
+        OTHER: Rendering(b"", why="mark", broke="crash", failures=2, again_at=2_000_000.0),
+        "http://a.org/plain": None,
+    }
+    for n, (url, rendering) in enumerate(renderings.items()):
+        answer = fetch(url, LINKS, rendering=rendering, began=1_000_100.0 + n)
+        joint.follow(url, answer, Extracted(url))
+    joint.close()
+    captures, before = dump(directory, CAPTURE), records(directory)
+    lose(directory, *KINDS)
+    mended(directory, store_damaged=True)
+    assert dump(directory, CAPTURE) == captures
+    after = records(directory)
+    for url, record in before.items():
+        assert (after[url].rendered, after[url].shown) == (record.rendered, record.shown), url
+    assert [after[url].flags & LinkFlag.RENDER for url in renderings] == [LinkFlag.RENDER, 0, 0]
+    assert after[HOME].rendered and after[HOME].shown is not None and after[HOME].shown.pictured

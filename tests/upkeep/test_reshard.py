@@ -1,5 +1,6 @@
 """Test resharding: no URL is lost or duplicated, and the switch to the new folders is completed after a crash."""
 
+import shutil
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from crawler.storage.files import Lock
 from crawler.storage.keys import ASKED, HANDOVER, HOST, INBOX, OUTBOX, REFRESH, TODO, bucket
 from crawler.storage.kv import scan_prefix, seal
 from crawler.upkeep import reshard
+from crawler.upkeep.behind import Exchanged, find_behind
 from crawler.upkeep.deliver_pending import deliver_pending
 from crawler.upkeep.reshard import BUILT, REPLACED, Resharding, Switch, finish
 
@@ -233,6 +235,38 @@ def test_a_process_that_has_lost_links_is_not_resharded(tmp_path: Path) -> None:
                 for key, _ in scan_prefix(stages.store, INBOX):
                     batch.delete(key)
                 stages.store.write(batch)
+
+
+def test_a_store_lost_after_a_reshard_is_noticed(tmp_path: Path) -> None:
+    """The counts of a new process once began at zero, so its peers accepted an empty store in its place."""
+    directory = crawl(tmp_path / "crawl", 2)
+    move(directory, 3, 2)
+    names = ["p0", "p1", "p2"]
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(at_rest(config_of(3), directory, name, clock=VirtualClock()))
+            for name in names
+        ]
+        assert find_behind({each.name: Exchanged.of(each) for each in processes}) == []
+        find(processes[0], [f"{url}/later" for url in URLS])
+        deliver_pending(processes)
+        assert find_behind({each.name: Exchanged.of(each) for each in processes}) == []
+        known = {each.name: each.due.new for each in processes}
+        assert min(known.values()) > 0 and all(each.views.problems() == [] for each in processes)
+    shutil.rmtree(directory.process("p1"))
+    (directory.path / "p1.begun").unlink()  # a separate node that lost its disk has no such mark
+    directory.process("p1").mkdir()
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(at_rest(config_of(3), directory, name, clock=VirtualClock()))
+            for name in names
+        ]
+        lost = find_behind({each.name: Exchanged.of(each) for each in processes})
+        assert [(each.name, each.peer) for each in lost] == [("p1", "p0"), ("p1", "p2")]
+        assert lost[0].links == known["p1"], "those at the reshard and those that p0 has sent since then"
+        find(processes[0], [f"{url}/last" for url in URLS])
+        with pytest.raises(BehindError):
+            deliver_pending(processes)
 
 
 def test_links_with_numbers_that_a_restored_outbox_repeats_are_not_lost(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from crawler.bench.cache import DictClock
 from crawler.bench.streams import crawl_links
+from crawler.urls.fingerprint import cache_keys
 from tests.forms import installed, interpreted
 
 INSTALLED = installed("crawler.urls.clock_cache")
@@ -265,6 +266,8 @@ def test_other_buffers_are_refused_and_change_nothing(form: type, wrong: np.ndar
     cache = form(4)
     with pytest.raises(ValueError, match=r"Buffer (dtype mismatch|has wrong number)"):
         cache.add_many(wrong)
+    with pytest.raises(ValueError, match=r"Buffer (dtype mismatch|has wrong number)"):
+        cache.missing(wrong)
     assert len(cache) == 0 and cache.add(5)
 
 
@@ -282,6 +285,18 @@ def test_add_many_is_add_one_by_one(form: type) -> None:
         one.moves,
     )
     assert many.add_many(np.zeros(0, np.uint64)) == b""
+
+
+def test_missing_adds_rotated_fingerprints(form: type) -> None:
+    """It returns the positions that `add_many` reports for the keys of the fingerprints."""
+    fingerprints = np.random.default_rng(3).integers(0, LAST, 300, np.uint64)[
+        np.random.default_rng(4).integers(0, 300, 2000)
+    ]
+    one, other = form(6), form(6)
+    expected = np.flatnonzero(np.frombuffer(one.add_many(cache_keys(fingerprints)), np.uint8)).tolist()
+    assert other.missing(fingerprints[:1]) == [0] and other.missing(fingerprints[:0]) == []
+    assert [0, *(1 + place for place in other.missing(fingerprints[1:]))] == expected
+    assert other.keys() == one.keys() and (other.hits, other.misses) == (one.hits, one.misses)
 
 
 def test_both_forms_agree_on_a_crawl() -> None:

@@ -28,6 +28,7 @@ const LINKS = {
 const RENDERED = {
   pages: "pages", added: "gained links or text", failed: "no browser could show", cut: "stopped at a limit",
   why_mark: "because: looked unfinished", why_learned: "because: similar pages gained by rendering", why_chance: "because: drawn by chance",
+  why_again: "because: gained by rendering before", held_back: "put off after failed attempts",
   why_always: "because: all are shown", why_request: "because: requested with render=True",
   requests: "requests of pages", cached: "requests answered from the cache", missing: "requests without an answer",
 };

@@ -28,9 +28,23 @@ async function log() {
 async function why(url) {
   $("why-url").value = url;
   $("why").hidden = false;
+  $("why-copies").hidden = true;
   try {
-    say($("why"), JSON.stringify(await read(`/why?url=${encodeURIComponent(url)}`), null, 2));
+    const facts = await read(`/why?url=${encodeURIComponent(url)}`);
+    say($("why"), JSON.stringify(facts, null, 2));
+    copies(facts);
   } catch (error) { say($("why"), error.message); }
+}
+
+// Offer the stored copy of a page, and its picture, if the page server runs.
+function copies({ url, record, page_server: address }) {
+  const [, host, port] = /^(.*):([1-9]\d*)$/.exec(address || "") || [];
+  if (!port || !record || record.state !== "stored") return;
+  const base = `http://${["0.0.0.0", "[::]"].includes(host) ? location.hostname : host}:${port}`, named = encodeURIComponent(url);
+  const links = [make("a", { href: `${base}/page?url=${named}` }, "stored copy")];
+  if (record.shown && record.shown.pictured) links.push(" ", make("a", { href: `${base}/view?url=${named}` }, "picture"));
+  $("why-copies").replaceChildren(...links);
+  $("why-copies").hidden = false;
 }
 
 // Show the fetches with an outcome.

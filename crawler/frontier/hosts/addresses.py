@@ -4,36 +4,43 @@ An address handles one request at a time, and its hosts wait for its gap after e
 the minimum host gap, times the number of processes). An address with at least
 `shared_address_domains` registrable domains is shared hosting: it has 16 request slots, each
 also held for the gap after its answer, and a limit of `shared_address_rate` requests per
-second. If the gap is 0, addresses are not limited. Durations are in seconds; instants are
-seconds on the process clock.
+second. This limit grows with the square root of the number of domains: whoever serves
+a hundred times as many sites from one address has more than one small machine behind it, but a
+hundred times the requests would still be felt. If the gap is 0, addresses are not limited.
+Durations are in seconds; instants are seconds on the process clock.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from math import inf
+from math import inf, log, sqrt
 from typing import Generic, TypeVar
 
 from crawler.config import PolitenessConfig
 
 Host = TypeVar("Host")
 
+# Bits of the sketch that counts the domains of shared hosting, up to some 7,000 (linear counting; Whang et al., 1990).
+_SKETCH_BITS = 1024
+
 
 class Address(Generic[Host]):
     """One IP address: the number of requests to it, and the hosts that wait for it.
 
-    `domains` holds the registrable domains seen on it; None once there are enough to count as shared hosting. `users`
+    `domains` holds the registrable domains seen on it; None once there are enough to count as shared hosting, whose
+    domains are counted by `sketch`, a bit for each value of a hash. `users`
     is the number of front hosts resolved to it. `event` is the instant at which it will next release a waiting host,
     0 if none is planned. `held` (only for shared hosting) lists the instants until which slots without a request are
     held; it is None for all other addresses, because a deque takes 0.7 KiB.
     """
 
-    __slots__ = ("domains", "event", "held", "in_flight", "name", "ready", "waiting")
+    __slots__ = ("domains", "event", "held", "in_flight", "name", "ready", "sketch", "waiting")
 
     def __init__(self, name: str, ready: float) -> None:
         self.name = name
         self.in_flight = 0
         self.ready = ready
         self.domains: set[int] | None = set()
+        self.sketch = 0
         self.waiting: deque[Host] | None = None
         self.held: deque[float] | None = None
         self.event = 0.0
@@ -46,6 +53,25 @@ class Address(Generic[Host]):
             self.waiting.appendleft(host)
         else:
             self.waiting.append(host)
+
+    def add_domain(self, domain: int, shared_domains: int) -> None:
+        """Note a registrable domain; from `shared_domains` domains on, this is shared hosting."""
+        if self.domains is None:
+            self.sketch |= 1 << domain % _SKETCH_BITS
+            return
+        self.domains.add(domain)
+        if len(self.domains) >= shared_domains:
+            known, self.domains = self.domains, None
+            for each in known:
+                self.add_domain(each, shared_domains)
+
+    @property
+    def domain_count(self) -> float:
+        """The number of registrable domains; for shared hosting an estimate."""
+        if self.domains is not None:
+            return len(self.domains)
+        unset = max(1, _SKETCH_BITS - self.sketch.bit_count())
+        return _SKETCH_BITS * log(_SKETCH_BITS / unset)
 
     @property
     def line(self) -> int:
@@ -97,10 +123,7 @@ class Addresses(Generic[Host]):
             if len(self._addresses) >= self._entries_max:
                 self._forget(now)
             address = self._addresses[name] = Address(name, self._opened + self.gap)
-        if address.domains is not None:
-            address.domains.add(domain)
-            if len(address.domains) >= self._shared_domains:
-                address.domains = None
+        address.add_domain(domain, self._shared_domains)
         return address
 
     def choose(self, names: Sequence[str], domain: int, now: float) -> tuple[Address[Host], float]:
@@ -134,8 +157,12 @@ class Addresses(Generic[Host]):
     def _interval(self, address: Address[Host]) -> float:
         """Return the approximate time between two starts at the address, in seconds."""
         if address.domains is None:
-            return max(self.gap / self._shared_in_flight, self._shared_interval)
+            return max(self.gap / self._shared_in_flight, self._interval_of_rate(address))
         return self.gap
+
+    def _interval_of_rate(self, address: Address[Host]) -> float:
+        """Return the time between two starts at shared hosting by the limit of its rate."""
+        return self._shared_interval / max(1.0, sqrt(address.domain_count / max(1, self._shared_domains)))
 
     def turn_at(self, names: Sequence[str], host: Host, now: float) -> float:
         """Return the approximate instant at which a host that waits at one of the addresses has its turn."""
@@ -161,7 +188,7 @@ class Addresses(Generic[Host]):
         while address.held and address.held[0] <= ended:
             address.held.popleft()
         address.held.append(max(ended + self.gap, address.held[-1] if address.held else 0.0))
-        address.ready = max(address.ready, ended) + self._shared_interval
+        address.ready = max(address.ready, ended) + self._interval_of_rate(address)
 
     def _forget(self, now: float) -> None:
         """Drop addresses that are not in use, the oldest first, until three quarters of the maximum remain."""

@@ -102,7 +102,7 @@ class Deadlines:
                 if seen > 0.0:  # the changes that the source has shown count until the next crawl
                     w: cython.double = self.learning.quality.reliability(host, self.tables.trust(page))
                     self.unpack(self.tables.rows[page].signals)
-                    changes += w * self.learning.quality.told_changes(host, self.counts)
+                    changes += w * self.learning.quality.announced_changes(host, self.counts)
                     watched += w * seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
             self.learning.assign(
                 self.page, host, changes, watched, self.tables.importance(page), self.tables.trust(page)

@@ -28,4 +28,5 @@ cdef class Flights:
     cdef bint is_free(self, int page) except? -1
     cdef void _steer(self, int page, int host, double now) except *
     cdef void _learn(self, int page, int host, unsigned int signals, bint changed, double now) except *
+    cdef void _renew(self, int page, double now) except *
     cdef void _put_off(self, int page, int host, unsigned int signals, bint failed, double now) except *

@@ -143,14 +143,16 @@ class Flights:
         The result updates the estimators, and the page gets a new deadline. Signals received
         since `begin` count for the next interval.
         """
-        if not 0 <= result <= 5:
+        if not 0 <= result <= 6:
             raise ValueError(f"result {result}")
         signals, removed = self._end_flight(page, now, ready)
         host: cython.int = self.tables.owner(page)
         if removed:
             self.free(page)
-        elif result <= 1:
-            self._learn(page, host, signals, result == 1, now)
+        elif result <= 1 or result == 6:
+            if result <= 1:
+                self._learn(page, host, signals, result == 1, now)
+            self._renew(page, now)
             if self.tables.rows[page].signals:
                 self.tables.states[page] |= JUMPED
             self.queues.place(page, now)
@@ -180,7 +182,7 @@ class Flights:
         changed: cython.bint,
         now: cython.double,
     ) -> cython.void:
-        """Update the estimators and the page after a successful crawl."""
+        """Update the estimators after a crawl that showed whether the page has changed."""
         elapsed: cython.double = now - self.tables.crawled[page]
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
         if elapsed > 0.0:
@@ -198,6 +200,10 @@ class Flights:
             self.learning.renew_crawl()
         if self.deadlines.policy == BY_INTERVAL:
             self.tables.intervals[page] *= _NUTCH_SHORTER if changed else _NUTCH_LONGER
+
+    @cython.cfunc
+    def _renew(self, page: cython.int, now: cython.double) -> cython.void:
+        """Note that the copy of a page is that of `now`."""
         self.tables.crawled[page] = now
         self.away -= self.tables.states[page] & AWAY != 0
         self.tables.states[page] = 0

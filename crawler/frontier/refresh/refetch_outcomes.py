@@ -39,11 +39,18 @@ _FAILURES = frozenset(
 )  # fmt: skip
 
 
-def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> RefreshOutcome:
-    """Return the result of an outcome for the schedule; `stored`: the copy is kept (no noarchive)."""
+def result_of(
+    outcome: Outcome, *, unchanged: bool, new_form: bool = False, stored: bool = True
+) -> RefreshOutcome:
+    """Return the result of an outcome for the schedule.
+
+    `new_form`: the answer cannot be compared with the stored copy; `stored`: the copy is kept (no noarchive).
+    """
     if outcome in _SHOWN:
         if not stored:
             return RefreshOutcome.DENIED
+        if new_form:
+            return RefreshOutcome.NEW_FORM
         return RefreshOutcome.UNCHANGED if unchanged else RefreshOutcome.CHANGED
     if outcome in (Outcome.REDIRECT, Outcome.BAD_REDIRECT):
         return RefreshOutcome.MOVED

@@ -381,7 +381,7 @@ class Schedule:
         The result updates the estimators, and the page gets a new deadline. Signals received
         since `acquire` count for the next interval.
         """
-        if not 0 <= result <= 5:
+        if not 0 <= result <= 6:
             raise ValueError(f"result {result}")
         self._flights.finish(page, now, result, ready)
 

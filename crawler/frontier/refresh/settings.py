@@ -75,6 +75,8 @@ class RefreshOutcome(IntEnum):
     GONE = 3  # 404, 410
     MOVED = 4  # a redirect
     DENIED = 5  # denied by robots.txt or noarchive
+    # renewed, but not comparable with the stored copy: only one of the two is what a browser showed
+    NEW_FORM = 6
 
 
 class PageView(msgspec.Struct, frozen=True):

@@ -262,6 +262,8 @@ class Validators:
             return False
         if after.outcome not in _JUDGED or not _kinds(before):
             return False
+        if before.rendered or after.rendered:  # validators say nothing about what a browser shows
+            return False
         host, pattern = self._host(host_key), pattern_of(before.url)
         if after.outcome is Outcome.UNCHANGED:
             self._hear_304(fingerprint, host, pattern, before, after, sent)

@@ -170,12 +170,12 @@ async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
         if weights is not None:
             tree["refresh"]["importance_file"] = str(_weights_file(directory, seeds, weights))
         async with Crawl(tree, directory=directory, seeds=seeds) as crawl:
-            beside = asyncio.create_task(_beside(web, game, arm, crawl, clock))
+            influencing = asyncio.create_task(_influence(web, game, arm, crawl, clock))
             try:
                 report = await crawl.run()
             finally:
-                beside.cancel()
-                await asyncio.gather(beside, return_exceptions=True)
+                influencing.cancel()
+                await asyncio.gather(influencing, return_exceptions=True)
         end = clock.now()
     pages = [each for each in web.log if each.page >= 0]
     if game.patience > 1.0 and pages:
@@ -213,7 +213,7 @@ def _weights_file(directory: Path, urls: list[str], weights: list[float]) -> Pat
     return file
 
 
-async def _beside(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
+async def _influence(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
     """During the crawl, push signals of changes; give the oracle the true parameters of each page that it has found."""
     unknown = set(range(len(web))) if arm.true else set()
     until = web.start

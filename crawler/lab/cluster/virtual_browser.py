@@ -27,7 +27,7 @@ class VirtualRenderer:
 
     async def render(self, page: StaticPage) -> Rendering:
         """Return what the page shows once its script has put its data in place."""
-        rendering = Rendering(b"", [], took=SHOWS_FOR)
+        rendering = Rendering(dom=b"", took=SHOWS_FOR)
         data = b""
         if APP.encode() in page.fetch.content:
             target = split(page.fetch.url)
@@ -42,7 +42,7 @@ class VirtualRenderer:
 
     async def _ask(self, page: StaticPage, url: str, rendering: Rendering, *, shared: bool = False) -> Fetch:
         async def ask() -> Fetch:
-            fetch = await page.ask(url, "GET", ())
+            fetch = await page.ask(url, "GET", (), b"")
             if fetch.status:
                 rendering.subresources.append(fetch)
             return fetch

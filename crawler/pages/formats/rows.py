@@ -154,7 +154,7 @@ def known_rows(
             row = record_row(fingerprint, record, via_url(record.via))
             known = Known(row, number, record.flags, record.fetched_at)
             if newest is not None and of == fingerprint and select.takes(archive, of, newest, record):
-                _add_capture(known, archive, newest)
+                _add_capture(known, archive, select.form(newest))
                 row |= consent_of(archive, of, newest)
             if known.capture is not None or select.refused is None:
                 yield known

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crawler.errors import DamageError
 from crawler.pages.archive import Archive
-from crawler.pages.captures import StoredPage, fingerprint_of
+from crawler.pages.captures import StoredPage, fingerprint_of, static_form
 from crawler.records import Capture, PageRecord
 
 Say = Callable[[str], None]
@@ -23,7 +23,8 @@ class Selection(NamedTuple):
     """Selects the captures to export, by directive and by time: `since` <= time < `until`, in seconds.
 
     `disallowed` returns whether copies of a URL are withheld because robots.txt forbids the URL;
-    `refused` returns the reason why a copy may not be used.
+    `refused` returns the reason why a copy may not be used. With `static`, the copy of a page that a browser showed is
+    the server's answer.
     """
 
     with_noarchive: bool = False
@@ -31,6 +32,11 @@ class Selection(NamedTuple):
     until: float = float("inf")
     disallowed: Callable[[str], bool] | None = None
     refused: Refused | None = None
+    static: bool = False
+
+    def form(self, capture: Capture) -> Capture:
+        """Return the capture in the form in which it is read."""
+        return static_form(capture) if self.static else capture
 
     def takes(self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> bool:
         """Return whether a capture is exported; `record` is the record of its page, None for robots.txt."""

@@ -127,10 +127,12 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
 
 
 def _shown(record: Mapping[str, Any]) -> str:
-    """Return the clause that says why a browser showed the page, and at what cost; "" if no browser showed it."""
+    """Return the clause that says why a browser showed the page, or could not, and at what cost; "" if none was tried."""
+    facts = record.get("shown")
+    failed = _not_shown(facts) if facts and facts["failures"] else ""
     if not record.get("rendered"):
-        return ""
-    text, facts = "; its content is what a browser showed", record.get("shown")
+        return failed
+    text = f"; its content is what a browser showed{failed and ' earlier'}"
     if not facts:
         return text
     missing = f", {facts['missing']} of them without an answer" if facts["missing"] else ""
@@ -138,7 +140,13 @@ def _shown(record: Mapping[str, Any]) -> str:
     cut = f"; stopped at its limit of {facts['broke']}" if facts["broke"] else ""
     gained = "gained links or text by it" if facts["added"] else "gained nothing by it"
     why = REASONS.get(facts["why"], facts["why"])
-    return f"{text} ({why}; it {gained}; {facts['cpu']:.2f} CPU s, {facts['took']:.1f} s, {requests}{cut})"
+    return f"{text} ({why}; it {gained}; {facts['cpu']:.2f} CPU s, {facts['took']:.1f} s, {requests}{cut}){failed}"
+
+
+def _not_shown(facts: Mapping[str, Any]) -> str:
+    """Return the clause about renderings that failed."""
+    times = "once" if facts["failures"] == 1 else f"{facts['failures']} times in a row"
+    return f"; no browser could show it, {times}; --render auto tries again from {facts['again_at']} on"
 
 
 def _withdrawn(withdrawn: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import Stages
 from crawler.process.results.retired import queue_entry
-from crawler.records import Capture, PageRecord, PageState, flag_names
+from crawler.records import Capture, PageRecord, PageState, RenderingFacts, flag_names
 from crawler.robots.cache import RobotsCache
 from crawler.serve.interfaces import Ahead
 from crawler.urlfilter.link_filter import LinkFilter
@@ -179,12 +179,16 @@ def _plain_record(record: PageRecord) -> dict[str, Any]:
     plain = {name: getattr(record, name) for name in record.__struct_fields__}
     plain["digest"], plain["content_digest"] = record.digest.hex(), record.content_digest.hex()
     plain["receipt"] = record.receipt.hex()
-    plain["shown"] = None if record.shown is None else msgspec.structs.asdict(record.shown)
+    plain["shown"] = None if record.shown is None else _plain_rendering(record.shown)
     plain["via"] = f"{record.via:016x}"
     plain["flags"] = flag_names(record.flags)
     for name in ("fetched_at", "changed_at"):
         plain[name] = iso_time(plain[name])
     return plain
+
+
+def _plain_rendering(facts: RenderingFacts) -> dict[str, Any]:
+    return msgspec.structs.asdict(facts) | {"again_at": iso_time(facts.again_at) if facts.again_at else None}
 
 
 def _plain_capture(capture: Capture) -> dict[str, Any]:

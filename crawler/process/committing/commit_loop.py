@@ -223,12 +223,12 @@ class CommitLoop:
             # Otherwise the loop would only wait for a thread, which costs two context switches.
             self._write(group)
         else:
-            await self._beside(partial(self._write, group))
+            await self._in_writer_thread(partial(self._write, group))
         self._point.committed(group)
         self.observe("commit", self._clock.now() - began)
         self._run.committed()
 
-    async def _beside(self, function: Callable[[], None]) -> None:
+    async def _in_writer_thread(self, function: Callable[[], None]) -> None:
         """Call `function` in the writer thread; meanwhile decide results, except heavy ones."""
         writing = self._in(self._writer, function)
         while not writing.done():
@@ -256,7 +256,7 @@ class CommitLoop:
         plan = self._due.begin_flush(began)
         assert plan is not None, self._due
         try:
-            await self._beside(plan.run)
+            await self._in_writer_thread(plan.run)
             self._committer.flushed(began, self._clock.now())
             self.observe("flush", self._clock.now() - began)
             if self._compacting:

@@ -70,13 +70,14 @@ def count_page(change: Change, fetch: Fetch, end: End) -> None:
         change.count("urls.failed", fetch.outcome not in _NO_FAILURE)
 
 
-def count_refresh(change: Change, fetch: Fetch, end: End, *, unchanged: bool) -> None:
+def count_refresh(change: Change, capturing: Capturing, end: End) -> None:
     """Count the refetch of a known page: `refresh.<outcome>`, and whether its content changed, if that is known."""
+    fetch = capturing.fetch
     _count_fetch(change, "refresh", fetch, end)
     if end is End.DONE:
         change.count("refresh.done")
-        if fetch.outcome in _SHOWS_CONTENT:
-            change.count("refresh.content_same" if unchanged else "refresh.content_changed")
+        if fetch.outcome in _SHOWS_CONTENT and not capturing.new_form:
+            change.count("refresh.content_same" if capturing.unchanged else "refresh.content_changed")
 
 
 def count_rendering(change: Change, rendering: Rendering) -> None:

@@ -1,4 +1,7 @@
-"""Decides which files the user asked for, and which transfers are resumed (`fetcher/file_body.py`)."""
+"""Decides which large answers go to disk: files and sitemaps (`fetcher/file_body.py`).
+
+It also decides which files the user asked for, and which transfers are resumed.
+"""
 
 from crawler.config import Config
 from crawler.extract.feed import is_feed
@@ -10,6 +13,10 @@ from crawler.storage.parts import PartFolder
 from crawler.urls.file_kinds import Kinds
 
 _SEED, _OWN_REQUEST, _SITEMAP = LinkFlag.SEED, LinkFlag.OWN_REQUEST, LinkFlag.SITEMAP
+
+
+def _never(*_: object) -> bool:
+    return False
 
 
 class FileBodies:
@@ -30,8 +37,11 @@ class FileBodies:
 
     def body(self, request: FetchRequest, fetch_task: FetchTask) -> FileBody | None:
         """Return the `FileBody` that receives the answer to a page's request; None if every answer stays in memory."""
-        if self._off or fetch_task.flags & (_SITEMAP | LinkFlag.EXTERNAL):
+        if self._off or fetch_task.flags & LinkFlag.EXTERNAL:
             return None
+        if fetch_task.flags & _SITEMAP:  # it is parsed while it arrives
+            rule = FileRule(_never, _never, self._fetch.file_held_bytes)
+            return FileBody(rule, self._parts, f"{fetch_task.fingerprint:016x}", resumable=False)
         plain = request.method == "GET" and not request.conditional and not fetch_task.flags & _OWN_REQUEST
         rule = self._rule(seed=bool(fetch_task.flags & _SEED))
         return FileBody(rule, self._parts, f"{fetch_task.fingerprint:016x}", resumable=plain)

@@ -4,26 +4,41 @@
     yes -> the browser shows it; the requests that this needs are made politely (`subresources.py`)
         -> links, title and directives of the DOM, and the links of the static answer that the DOM lost
 
-If no browser can show a new page, its static answer is stored. A page that a browser showed before keeps its stored
-copy, because the static answer, usually a shell, would look like a change. This module, and with it the browser's
-modules, is imported only by a crawl that renders.
+If no browser can show a new page, its static answer is stored, and the next fetch of the page tries again, even if the
+answer is the same. A page that a browser showed before keeps its stored copy, because the static answer, usually a
+shell, would look like a change. Under `auto`, a page that no browser could show is not tried again before
+`RenderingFacts.again_at`. This module, and with it the browser's modules, is imported only by a crawl that renders.
 
     Whether a page is shown is decided by its request or seed (`LinkFlag.RENDER`, `STATIC`), else by `[[override]]`,
     else by `render.when`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import html
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
 from crawler.config import Config, Overrides
+from crawler.extract.rewrite import rewrite_html
 from crawler.extract.types import is_page
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.outcome import blame_of
+from crawler.pages.change_detection import HTML_TYPES
 from crawler.process.fetching.subresources import Subresources
-from crawler.records import NO_PAGE, Extracted, Fetch, FetchTask, LinkFlag, Outcome, Rendering
-from crawler.render.deciding import Deciding, adds, signs
+from crawler.records import (
+    NO_PAGE,
+    Extracted,
+    Fetch,
+    FetchTask,
+    LinkFlag,
+    Outcome,
+    PageFrame,
+    PageRecord,
+    Rendering,
+    RenderingFacts,
+)
+from crawler.render.deciding import Deciding, Signs, adds, signs, wait_after
 from crawler.render.rendering import Renderer, StaticPage
 from crawler.storage.commit import Change
 from crawler.storage.kv import KeyValue
@@ -38,8 +53,8 @@ class PageRendering:
 
     `read` extracts from an answer, `in_scope` tells whether a link counts as something new,
     `subresources` makes a page's requests, `step_aside` frees the address
-    of a task and, if few tasks are aside, its fetch slot. `was_rendered` tells whether the stored
-    copy of a task's page is what a browser showed. `store` holds what earlier runs have learned.
+    of a task and, if few tasks are aside, its fetch slot. `known` returns the record of a task's page
+    if that has a stored copy. `store` holds what earlier runs have learned.
     """
 
     def __init__(
@@ -50,20 +65,24 @@ class PageRendering:
         in_scope: Callable[[str], bool],
         subresources: MakeSubresources,
         step_aside: Callable[[FetchTask], None],
-        was_rendered: Callable[[FetchTask], bool],
+        known: Callable[[FetchTask], PageRecord | None],
         store: KeyValue,
         renderer: Renderer,
     ) -> None:
-        self._when = config.render.when
-        self._overrides = Overrides(config.override)
+        self.configure(config)
         self._read = read
         self._in_scope = in_scope
         self._subresources = subresources
         self._step_aside = step_aside
-        self._was_rendered = was_rendered
+        self._known = known
         self._deciding = Deciding(config.render)
         self._deciding.load(store)
         self._renderer = renderer
+
+    def configure(self, config: Config) -> None:
+        """Apply a configuration: which pages a browser shows."""
+        self._when = config.render.when
+        self._overrides = Overrides(config.override)
 
     async def render(
         self, fetch_task: FetchTask, fetch: Fetch, static: Extracted, request: FetchRequest
@@ -72,27 +91,53 @@ class PageRendering:
 
         Return None for a known page that no browser can show any more; `fetch` is then a failure.
         """
-        when = self._when_of(fetch_task, fetch)
+        when = self._when_of(fetch_task, fetch.url)
         if when == "never" or fetch.outcome is not Outcome.FETCHED:
             return static
         if not is_page(fetch.content_type, fetch.content):
             return static
         before = await asyncio.to_thread(signs, fetch.content)
-        why = when if when != "auto" else self._deciding.why(fetch_task.host, fetch.url, before)
+        record = self._known(fetch_task)
+        why = when if when != "auto" else self._reason(fetch_task, fetch, before, record)
         if not why:
             return static
+        earlier = _failures(record)
+        if when == "auto" and earlier is not None and fetch.began < earlier.again_at:
+            fetch.held_back = True
+            return self._not_shown(record, fetch, static)
         rendering, shown = await self._show(fetch_task, fetch, request)
         fetch.rendering = rendering
         if rendering is not None:
             rendering.why, rendering.candidate = why, before.candidate
+        if rendering is not None and shown is None:
+            rendering.failures = 1 + (0 if earlier is None else earlier.failures)
+            rendering.again_at = fetch.began + wait_after(rendering.failures)
         if rendering is None or shown is None:
-            return self._not_shown(fetch_task, fetch, static)
+            return self._not_shown(record, fetch, static)
         new_links = self._new_links(static, shown)
         after = await asyncio.to_thread(signs, rendering.dom)
         rendering.added = adds(before, after, new_links)
         return merged(static, shown, rendering.left_for)
 
-    def _when_of(self, fetch_task: FetchTask, fetch: Fetch) -> str:
+    def is_due(self, fetch_task: FetchTask) -> bool:
+        """Return whether a known page is to be rendered even if its static answer is the same as before.
+
+        That holds if its stored copy is a static answer, because no browser could show the page, or because the
+        configuration has changed.
+        """
+        record = self._known(fetch_task)
+        if record is None or record.rendered or record.content_type not in HTML_TYPES:
+            return False
+        when, failed = self._when_of(fetch_task, record.url), _failures(record)
+        return when in ("always", "request") or (when == "auto" and failed is not None)
+
+    def _reason(self, fetch_task: FetchTask, fetch: Fetch, seen: Signs, record: PageRecord | None) -> str:
+        """Return why `auto` renders a page; "" if it does not. A page's own gain counts more than that of its pattern."""
+        if record is not None and record.rendered and record.shown is not None and record.shown.added:
+            return "again"
+        return self._deciding.why(fetch_task.host, fetch.url, seen)
+
+    def _when_of(self, fetch_task: FetchTask, url: str) -> str:
         """Return when a page is rendered: "never", "auto", "always", or "request" if its own request demands it."""
         flags = fetch_task.flags
         if flags & NO_PAGE or flags & LinkFlag.STATIC:
@@ -101,7 +146,7 @@ class PageRendering:
             return "request"
         if flags & LinkFlag.OWN_REQUEST:
             return "never"
-        return self._overrides.for_url(fetch.url, fetch_task.hostname).render or self._when
+        return self._overrides.for_url(url, fetch_task.hostname).render or self._when
 
     async def _show(
         self, fetch_task: FetchTask, fetch: Fetch, request: FetchRequest
@@ -115,24 +160,31 @@ class PageRendering:
         if rendering is None:
             return None, None
         rendering.host_took = subresources.own_host_took
+        if rendering.dom and rendering.frames:
+            rendering.dom = await asyncio.to_thread(with_frames, rendering.dom, rendering.frames, fetch.url)
+            rendering.frames = []
         shown = await self._read(fetch_task, as_page(fetch, rendering)) if rendering.dom else None
         if shown is None:
             rendering.dom = b""
         return rendering, shown
 
-    def _not_shown(self, fetch_task: FetchTask, fetch: Fetch, static: Extracted) -> Extracted | None:
+    @staticmethod
+    def _not_shown(record: PageRecord | None, fetch: Fetch, static: Extracted) -> Extracted | None:
         """Return the links of the static answer; if a browser showed the page before, make the fetch fail instead."""
-        if not self._was_rendered(fetch_task):
+        if record is None or not record.rendered:
             return static
         fetch.outcome, fetch.blame = Outcome.NOT_RENDERED, blame_of(Outcome.NOT_RENDERED)
         fetch.error = "no browser could show the page"
         return None
 
     def learn(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Learn from a rendered page whether rendering pages of its kind adds something; store that with the change."""
-        if (shown := fetch.shown) is not None:
+        """Learn whether rendering pages of this kind adds something; store that with the change.
+
+        A rendering that failed has added nothing.
+        """
+        if (rendering := fetch.rendering) is not None:
             self._deciding.learn(
-                fetch_task.host, fetch.url, candidate=shown.candidate, added=shown.added, batch=change
+                fetch_task.host, fetch.url, candidate=rendering.candidate, added=rendering.added, batch=change
             )
 
     def _new_links(self, static: Extracted, shown: Extracted) -> int:
@@ -144,6 +196,29 @@ class PageRendering:
     async def close(self) -> None:
         """End the browser."""
         await self._renderer.close()
+
+
+def _failures(record: PageRecord | None) -> RenderingFacts | None:
+    """Return the facts about the latest renderings of a page if they failed; None if they did not."""
+    facts = None if record is None else record.shown
+    return facts if facts is not None and facts.failures else None
+
+
+def with_frames(dom: bytes, frames: Sequence[PageFrame], url: str) -> bytes:
+    """Return the DOM followed by the contents of its frames, as shadow roots, with absolute links.
+
+    >>> with_frames(b"<p>page", [PageFrame("about:srcdoc", "http://a.org/b/", b'<a href="c">c</a>')], "http://a.org/")
+    b'<p>page<div data-frame="about:srcdoc"><template shadowrootmode="open"><a href="http://a.org/b/c">c</a></template></div>'
+    """
+    parts = [dom]
+    for frame in frames:
+        base = frame.base if frame.base.startswith(("http://", "https://")) else url
+        body = rewrite_html(frame.html, "utf-8", base, lambda target, _: target)
+        name = html.escape(frame.url).encode("utf-8", "replace")
+        parts.append(
+            b'<div data-frame="%b"><template shadowrootmode="open">%b</template></div>' % (name, body)
+        )
+    return b"".join(parts)
 
 
 def as_page(fetch: Fetch, rendering: Rendering) -> Fetch:

@@ -28,6 +28,7 @@ from crawler.extract.sitemap import Entry, read_sitemap
 from crawler.extract.types import is_css, is_page
 from crawler.extract.worker import Apart, Holding, Worker, nothing, work
 from crawler.forked_children import ForkedChild, can_fork, fork_children
+from crawler.pages.stored_bodies import content_of
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome
 
 Extractor = Callable[[FetchTask, Fetch], Iterable[str]]
@@ -79,6 +80,7 @@ class Reader:
             msgspec.structs.replace(config.extract, cpu_seconds_max=config.sitemaps.cpu_seconds_max)
         )
         self._rules = PageRules(config, want_anchors=reads_anchors)
+        self._comparing = asyncio.Lock()  # one stored copy at a time: it may have 50 MiB
 
     def charge(self, holding: Holding) -> None:
         """Report to `holding` the memory held while a child parses."""
@@ -108,7 +110,7 @@ class Reader:
         if stream is not None and self._is_streamed(fetch, stream):
             apart()
             document = Document.of(DocumentKind.SITEMAP, fetch, self._config.sitemaps)
-            return await self._documents.read_stream(stream, fetch.content, document)
+            return await self._documents.read_stream(stream, content_of(fetch), document)
         self.drop(stream)
         if fetch.outcome not in _READABLE:
             return None
@@ -126,7 +128,9 @@ class Reader:
     @staticmethod
     def _is_streamed(fetch: Fetch, stream: MapStream) -> bool:
         """Return whether `stream` received the final content, and the content is large enough for a child."""
-        return fetch.outcome in _READABLE and stream.nbytes == len(fetch.content) > INLINE_BYTES_MAX
+        if fetch.outcome not in _READABLE or fetch.undecoded:
+            return False
+        return fetch.part is not None or stream.nbytes == len(fetch.content) > INLINE_BYTES_MAX
 
     async def _document(
         self, kind: DocumentKind, fetch_task: FetchTask, fetch: Fetch, apart: Apart
@@ -149,10 +153,11 @@ class Reader:
                 extracted.dated, entries, first=bool(entries) and extracted.told_by == "feed"
             )
 
-        if len(fetch.content) <= INLINE_BYTES_MAX:
+        if fetch.part is None and len(fetch.content) <= INLINE_BYTES_MAX:
             extracted.dated = compare()
         else:
-            extracted.dated = await asyncio.to_thread(compare)
+            async with self._comparing:
+                extracted.dated = await asyncio.to_thread(compare)
 
     def _entries(self, told_by: str, content: bytes) -> list[Entry]:
         if told_by == "sitemap":

@@ -61,6 +61,7 @@ class SiteFiles:
             etag="",
             last_modified="",
             listener=None,
+            file=None,  # `file` is only for the page's own body
             jar=None,
             method="GET",
             body=b"",

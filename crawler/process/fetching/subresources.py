@@ -78,7 +78,7 @@ class Subresources:
         self._turns: dict[str, asyncio.Lock] = {}
         self.own_host_took = 0.0  # seconds for which the page's own host was busy with its requests
 
-    async def ask(self, url: str, method: str, headers: tuple[str, ...]) -> Fetch:
+    async def ask(self, url: str, method: str, headers: tuple[str, ...], body: bytes = b"") -> Fetch:
         """Fetch a URL for the page when its host's turn comes."""
         form = canonical(url)
         if form is None or method not in METHODS:
@@ -87,7 +87,7 @@ class Subresources:
         async with self._turns.setdefault(name, asyncio.Lock()):
             if not await self._may_ask(form):
                 return Fetch(form, Outcome.ROBOTS_DENIED, began=self._clock.now())
-            return await self._fetch(form, method, headers)
+            return await self._fetch(form, method, headers, body)
 
     async def _may_ask(self, url: str) -> bool:
         """Return whether robots.txt allows the URL, after fetching it if it is not known."""
@@ -100,12 +100,12 @@ class Subresources:
     async def _fetch_robots(self, site: str) -> None:
         """Fetch robots.txt of an authority, along its redirects, and wait until the answer is known."""
         first = url = f"{site}/robots.txt"
-        fetch = await self._fetch(url, "GET", ())
+        fetch = await self._fetch(url)
         for _ in range(self._config.robots.redirects_max):
             target = resolve(fetch.url, fetch.location) if fetch.outcome is Outcome.REDIRECT else None
             if target is None:
                 break
-            fetch = await self._fetch(target, "GET", ())
+            fetch = await self._fetch(target)
         task = FetchTask(TaskKind.ROBOTS, 0, hostname(first), first)
         known = asyncio.get_running_loop().create_future()
 
@@ -121,7 +121,9 @@ class Subresources:
         self._queue(make)
         await known
 
-    async def _fetch(self, url: str, method: str, headers: tuple[str, ...]) -> Fetch:
+    async def _fetch(
+        self, url: str, method: str = "GET", headers: tuple[str, ...] = (), body: bytes = b""
+    ) -> Fetch:
         name, own = hostname(url), hostname(url) == self._fetch_task.hostname
         addresses = self._request.addresses
         if not own and not self._config.fetch.proxy:
@@ -132,8 +134,15 @@ class Subresources:
         await self._take(name, addresses[0] if addresses else "", own=own)
         took = 0.0
         try:
-            request = msgspec.structs.replace(self._request, url=url, addresses=addresses, method=method)
-            self._allow(request, name)
+            request = msgspec.structs.replace(
+                self._request, url=url, addresses=addresses, method=method, body=body
+            )
+            if (
+                method == "POST"
+            ):  # what a page sends may change something, and must not do so in the crawl's name
+                request.credentials, request.headers, request.jar = False, (), CookieJar()
+            else:
+                self._allow(request, name)
             request.headers = (*headers, *request.headers)
             fetch = await self._fetcher.fetch(request)
             took = fetch.took
@@ -143,7 +152,7 @@ class Subresources:
                 self._frontier.hops.leave_address(self._fetch_task, self._clock.now())
             else:
                 self._frontier.hops.give_back(name, self._clock.now(), took)
-        return await self._fetch(url, method, headers) if fetch.challenged else fetch
+        return await self._fetch(url, method, headers, body) if fetch.challenged else fetch
 
     async def _take(self, name: str, address: str, *, own: bool) -> None:
         """Wait until the request may be sent."""

@@ -12,8 +12,8 @@ the commit queue, and the caches never get ahead of it. Long lists are admitted 
 `process/committing/counters.py` says how links are counted.
 """
 
-from collections.abc import Generator, Iterator, Sequence
-from itertools import compress, count
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import compress
 
 import msgspec
 import numpy as np
@@ -30,7 +30,6 @@ from crawler.storage.commit import Change, Making
 from crawler.urlfilter.link_filter import Accepted, LinkFilter
 from crawler.urlfilter.rule_names import SCOPE
 from crawler.urls.clock_cache import ClockCache
-from crawler.urls.fingerprint import cache_keys
 from crawler.urls.trace import TraceWriter
 
 _SEED = LinkFlag.SEED
@@ -57,7 +56,7 @@ class Seen:
 
     def misses(self, fingerprints: np.ndarray) -> list[int]:
         """Return the positions of fingerprints, uint64 (n,), that neither the cache nor the DUE has."""
-        missed = list(compress(count(), self._cache.add_many(cache_keys(fingerprints))))
+        missed: list[int] = self._cache.missing(fingerprints)
         return list(compress(missed, self._due.admit(fingerprints[missed]).tolist())) if missed else missed
 
 
@@ -80,7 +79,8 @@ class Owners:
 
     def unsent(self, fingerprints: np.ndarray) -> list[int]:
         """Return the positions of fingerprints that were not sent recently, and mark them as sent."""
-        return list(compress(count(), self._sent.add_many(cache_keys(fingerprints))))
+        missed: list[int] = self._sent.missing(fingerprints)
+        return missed
 
 
 class Admission:
@@ -116,11 +116,9 @@ class Admission:
         source: LinkSource = NO_PAGE,
     ) -> Counted:
         """Admit links as `links` does, portion by portion, with a pause after each."""
-        found = 0
-        for portion in portions(hrefs):
-            found += self.links(change, base, portion, link_context, encoding, source)
-            yield
-        return found
+        return _sum_of(
+            self.links(change, base, portion, link_context, encoding, source) for portion in portions(hrefs)
+        )
 
     def links(
         self,
@@ -158,13 +156,13 @@ class Admission:
 
         Each accepted link is counted again, because it was first counted as filtered by scope.
         """
-        found = 0
-        for portion in portions(hrefs):
+
+        def admit(portion: Sequence[str]) -> int:
             accepted = self._intake.filter_links(base, portion, encoding, link_context.flags)
             change.count("urls.links", len(accepted.urls))
-            found += self._queue(change, accepted, link_context, None)
-            yield
-        return found
+            return self._queue(change, accepted, link_context, None)
+
+        return _sum_of(map(admit, portions(hrefs)))
 
     def _queue(
         self, change: Change, accepted: Accepted, link_context: LinkContext, scores: Scores | None
@@ -294,6 +292,15 @@ class Admission:
             classes, news = self._ordering.own(fingerprints, self._ordering.scores_in(links))
             self._ordering.improve([classed(links[i], classes[i]) for i in news], change)
             change.links += [classed(links[i], classes[i]) for i in missed]
+
+
+def _sum_of(counts: Iterable[int]) -> Counted:
+    """Add up the counts of portions, with a pause after each portion."""
+    found = 0
+    for accepted in counts:
+        found += accepted
+        yield
+    return found
 
 
 def _links(

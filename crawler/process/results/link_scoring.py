@@ -61,7 +61,7 @@ class LinkScoring:
         self._order = order
         self._improve = improve
         news = config.raise_classes
-        self._own = LinkScores(bits, adds=order.adds, base=order.base, news=news)
+        self._own = LinkScores(bits, adds=order.adds, base=order.base, news=news, floor=order.floor)
         self._sent = LinkScores(bits, adds=order.adds, base=0.0, news=news)
 
     @property

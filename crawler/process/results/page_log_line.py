@@ -4,8 +4,9 @@ import msgspec
 
 from crawler.clock import iso_time
 from crawler.frontier.outcome_policy import End
-from crawler.records import Extracted, Fetch, FetchTask
+from crawler.records import Extracted, Fetch, FetchTask, Rendering
 
+_NONE = Rendering(dom=b"")
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -32,10 +33,16 @@ class PageLine(msgspec.Struct, omit_defaults=True, gc=False):
     # The limit that ended the page in the browser; without `rendered`, why the page was not shown.
     cut_by: str = ""
     missing: int = 0  # requests of the page in the browser that got no usable answer
+    render_why: str = ""  # the reason for showing the page in a browser (`admin/render_reasons.py`)
+    requests: int = 0  # requests of the page in the browser
+    cpu: float = 0.0  # CPU seconds that the browser used for the page
+    # No browser was tried, because earlier renderings of the page had failed.
+    held_back: bool = False
 
 
 def page_line(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, end: End) -> bytes:
     """Return the line for a fetch with the end `end`, including the line feed."""
+    rendering = fetch.rendering or _NONE
     line = PageLine(
         f"{fetch_task.fingerprint:016x}",
         fetch_task.url,
@@ -52,9 +59,13 @@ def page_line(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, 
         fetch.truncated,
         fetch.location,
         fetch.error,
-        round(fetch.shown.took, 2) if fetch.shown else 0.0,
-        fetch.rendering.added if fetch.rendering else False,
-        fetch.rendering.broke if fetch.rendering else "",
-        fetch.rendering.missing if fetch.rendering else 0,
+        round(rendering.took, 2) if rendering.dom else 0.0,
+        rendering.added,
+        rendering.broke,
+        rendering.missing,
+        rendering.why,
+        rendering.requests,
+        round(rendering.cpu, 2) or 0.0,
+        fetch.held_back,
     )
     return _encode_json(line) + b"\n"

@@ -111,7 +111,8 @@ class ResultProcessor:
         if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
             return "", ""
         # An unchanged static answer would say nothing about the rendered page.
-        if self.was_rendered(fetch_task):
+        known = self.known_record(fetch_task)
+        if known is not None and known.rendered:
             return "", ""
         if fetch_task.flags & _KNOWN and self._lacks_receipt(fetch_task):
             return "", ""
@@ -122,12 +123,12 @@ class ResultProcessor:
             return "", ""
         return self._refresh.outcomes.conditions(fetch_task, now)
 
-    def was_rendered(self, fetch_task: FetchTask) -> bool:
-        """Return whether the stored copy of a page that is fetched again is what a browser showed."""
+    def known_record(self, fetch_task: FetchTask) -> PageRecord | None:
+        """Return the record of a stored page that is fetched again; None if the page is new or has no copy."""
         if not fetch_task.flags & _KNOWN:
-            return False
+            return None
         record = self._pages.record(fetch_task.fingerprint)
-        return record is not None and record.state is PageState.STORED and record.rendered
+        return record if record is not None and record.state is PageState.STORED else None
 
     def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
         """Return whether the known page was stored without a receipt; then its meta elements must be read once."""
@@ -217,6 +218,7 @@ class ResultProcessor:
         counters.count_kept(change, capturing)
         if fetch.rendering is not None:
             self._keep_rendering(change, fetch.rendering, now)
+        change.count("rendered.held_back", fetch.held_back)
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
             if self._hear and extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:
@@ -229,7 +231,7 @@ class ResultProcessor:
         if decision.end is End.DONE and not (fetch_task.flags & _KNOWN and capturing.unchanged):
             yield from self._follow(change, capturing, extracted)
         if fetch_task.flags & _KNOWN:
-            counters.count_refresh(change, fetch, decision.end, unchanged=capturing.unchanged)
+            counters.count_refresh(change, capturing, decision.end)
             change.count("urls.done", bool(fetch_task.flags & _AGAIN and decision.end is End.DONE))
         else:
             counters.count_page(change, fetch, decision.end)
@@ -269,7 +271,10 @@ class ResultProcessor:
         fetch_task, record = capturing.fetch_task, capturing.record
         if fetch_task.flags & _REFRESH:
             result = result_of(
-                capturing.fetch.outcome, unchanged=capturing.unchanged, stored=not record.noarchive
+                capturing.fetch.outcome,
+                unchanged=capturing.unchanged,
+                new_form=capturing.new_form,
+                stored=not record.noarchive,
             )
             self._refresh.outcomes.record_refresh(
                 fetch_task, result, before, record, decision.until, min(capturing.instant, now), change
@@ -341,7 +346,7 @@ class ResultProcessor:
         except StoreError:
             raise
         except Exception as error:
-            self._spoil(fetch, error, f"reading {fetch_task.url}")
+            self._make_internal_error(fetch, error, f"reading {fetch_task.url}")
             yield from self._record_robots(change, fetch_task, fetch, now)
 
     def _record_robots(self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float) -> Pauses:
@@ -401,7 +406,7 @@ class ResultProcessor:
         except StoreError:
             raise
         except Exception as error:
-            self._spoil(fetch, error, f"deciding about {fetch_task.url or fetch_task.hostname}")
+            self._make_internal_error(fetch, error, f"deciding about {fetch_task.url or fetch_task.hostname}")
             return self._frontier.record_outcome(fetch_task, fetch, now)
 
     def _capture(
@@ -426,7 +431,7 @@ class ResultProcessor:
         except StoreError:
             raise
         except Exception as error:
-            self._spoil(fetch, error, f"storing {fetch_task.url}")
+            self._make_internal_error(fetch, error, f"storing {fetch_task.url}")
             return self._pages.capture(fetch, fetch_task, None, now, final=final)
 
     def _stamp(
@@ -443,9 +448,9 @@ class ResultProcessor:
         if record is not None and (fetch.outcome in SUCCESSES or record.state is not PageState.STORED):
             record.receipt = stamp.digest
 
-    def _spoil(self, fetch: Fetch, error: Exception, where: str) -> None:
-        """Turn `fetch` into an internal error, and discard its content."""
-        nothing = Fetch(
+    def _make_internal_error(self, fetch: Fetch, error: Exception, where: str) -> None:
+        """Turn `fetch` into an internal error, and discard its content; its task refers to the same object."""
+        failed = Fetch(
             url=fetch.url,
             outcome=Outcome.INTERNAL_ERROR,
             blame=Blame.URL,
@@ -453,8 +458,8 @@ class ResultProcessor:
             took=fetch.took,
             error=self.unexpected.note(error, where),
         )
-        for name in fetch.__struct_fields__:
-            setattr(fetch, name, getattr(nothing, name))
+        for name in Fetch.__struct_fields__:
+            setattr(fetch, name, getattr(failed, name))
 
     def _release(self, change: Change, decision: Decision) -> None:
         """Add the frontier's decision to the change, and free the fetch task's slot once it is durable."""

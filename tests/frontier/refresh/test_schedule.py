@@ -228,6 +228,22 @@ def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
     assert schedule.overview.page(0, now).state == "waits"
 
 
+def test_an_answer_of_another_form_renews_a_page_and_teaches_nothing() -> None:
+    rates, crawled = {}, {}
+    for result in (RefreshOutcome.UNCHANGED, RefreshOutcome.CHANGED, RefreshOutcome.NEW_FORM):
+        schedule = Schedule(Settings(), level=0.1)
+        page = schedule.add(1, 100, 1000, 0.0, 0.0, 1.0)
+        before = schedule.overview.page(page, 10.0)
+        schedule.acquire(page, 10.0)
+        schedule.record_outcome(page, 10.0, result)
+        after = schedule.overview.page(page, 10.0)
+        rates[result], crawled[result] = (after.changes, after.watched, after.rate), after.crawled_at
+        schedule._check()
+    assert set(crawled.values()) == {10.0}
+    assert rates[RefreshOutcome.NEW_FORM] == (before.changes, before.watched, before.rate)
+    assert len(set(rates.values())) == 3
+
+
 def test_a_signal_recalls_a_page_that_is_gone() -> None:
     """Each signal brings the retry of the page forward, but every retry waits longer than the previous retry."""
     schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
@@ -385,7 +401,7 @@ def test_wrong_calls_raise() -> None:
         schedule._check()
     for wrong in (
         lambda: schedule.signals.note_change(0, 1.0, 8),
-        lambda: schedule.record_outcome(held, 1.0, 6),
+        lambda: schedule.record_outcome(held, 1.0, 7),
         lambda: schedule.signals.enqueue_changes([1, 2], 1.0),
         lambda: schedule.block(0, math.nan),
         lambda: schedule.set_importance(0, -1.0, 0.0),

@@ -14,7 +14,7 @@ from crawler.frontier.refresh import validators as believing
 from crawler.frontier.refresh.validators import ValidatorKind, Validators, pattern_of
 from crawler.lab.changing.web import ChangingWeb, HostSpec, WebRequest
 from crawler.pages.change_detection import is_unchanged, next_record
-from crawler.records import Fetch, FetchTask, Outcome, PageRecord, TaskKind
+from crawler.records import Fetch, FetchTask, Outcome, PageRecord, PageState, TaskKind
 from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, seal
 
@@ -163,6 +163,20 @@ def test_tags_that_are_new_each_time_are_harmless() -> None:
     guest = played(validators="etag-new")
     assert seen(guest.web).conditional > 0.95
     assert guest.validators.lies == 0
+
+
+def test_a_change_of_what_a_browser_shows_accuses_no_validator() -> None:
+    """The ETag is that of the static answer, which stays the same while its scripts show something new."""
+    record = PageRecord("http://a.org/", PageState.STORED, Outcome.FETCHED, etag='"1"', rendered=True)
+    validators, store = Validators(RefreshConfig()), MemoryStore()
+    for before, after in ((True, True), (False, True), (True, False)):
+        batch = store.batch()
+        records = [msgspec.structs.replace(record, rendered=rendered) for rendered in (before, after)]
+        assert not validators.answered(1, 1, *records, True, START, batch)
+    assert validators.lies == 0
+    assert validators.answered(
+        1, 1, *[msgspec.structs.replace(record, rendered=False)] * 2, True, START, batch
+    )
 
 
 def test_a_304_with_validators_unlike_those_of_the_copy_is_checked_at_once() -> None:

@@ -101,7 +101,7 @@ def _redirects_are_links() -> Patches:
     return [(link_policy, "LinkContext", _hop_with(1, 0))]
 
 
-def _hops_not_counted() -> Patches:
+def _redirects_count_twice() -> Patches:
     """Bug: a redirect counts as two hops, so that chains of redirects end too early."""
     return [(link_policy, "LinkContext", _hop_with(0, 1))]
 
@@ -237,7 +237,7 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "depth-unlimited": ("the depth is limited", _depth_unlimited, {"faults": ("limits",)}),
     "depth-of-the-page": ("a link is one deeper than its page", _depth_of_the_page, {"faults": ("kill",)}),
     "redirects-are-links": ("a redirect is no link", _redirects_are_links, {"faults": ("kill",)}),
-    "hops-not-counted": ("a redirect is one hop", _hops_not_counted, {"faults": ("kill",)}),
+    "redirects-count-twice": ("a redirect is one hop", _redirects_count_twice, {"faults": ("kill",)}),
     "tries-not-counted": ("a URL is tried three times", _tries_not_counted, {"faults": (), "web": BROKEN}),
     "one-try": ("a URL is tried three times", _one_try, {"faults": (), "web": BROKEN}),
     "blocks-in-memory": ("a block is durable", _blocks_in_memory, {"faults": ("block", "kill", "power")}),

@@ -320,7 +320,7 @@ def test_a_small_group_is_written_in_the_loop_when_it_would_only_wait(
         link_context.append(1)
         function()
 
-    monkeypatch.setattr(loop.commits, "_beside", noted)
+    monkeypatch.setattr(loop.commits, "_in_writer_thread", noted)
     monkeypatch.setattr(module, "_is_small", lambda group: small)
     loop.in_flight = fetching
     loop.commits.queue(Change())
@@ -355,7 +355,7 @@ def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: 
 
         monkeypatch.setattr(loop, "decided", decided)
         with pytest.raises(StoreError, match="disk"):
-            await loop.commits._beside(lambda: None)
+            await loop.commits._in_writer_thread(lambda: None)
 
     asyncio.run(play())
     assert loop.told == ["decided"] and (loop.stages.point.unmade_light, loop.stages.point.unmade) == (0, 1)

@@ -13,19 +13,17 @@ from crawler.byte_account import ByteAccount
 from crawler.errors import StoreError
 from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.process.fetching.fetch_requests import FetchTaskSlot
 from crawler.process.fetching.fetch_tasks import (
     HEAVY_BYTES,
     HEAVY_LINKS,
     HEAVY_ROBOTS,
-    HOP_WAIT_MAX,
-    PLAIN,
     FetchTasks,
-    FetchTaskSlot,
     Network,
     is_heavy,
-    redirected_options,
     size_of,
 )
+from crawler.process.fetching.hop_requests import HOP_WAIT_MAX, PLAIN, redirected_options
 from crawler.process.fetching.reader import Reader
 from crawler.process.opening.assembly import make_file_bodies
 from crawler.process.opening.environment import Environment
@@ -148,7 +146,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
         assert seconds > 0.0
         joint.clock.advance(seconds)
 
-    monkeypatch.setattr("crawler.process.fetching.fetch_tasks.asyncio.sleep", sleep)
+    monkeypatch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
 
 
 # ---- pages ----
@@ -374,9 +372,8 @@ def test_a_redirect_that_cannot_be_followed_is_the_answer(run: Run, location: st
 def test_the_hops_of_a_users_request_are_bounded(
     run: Run, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    config = run.joint.stages.config
-    limited = msgspec.structs.replace(config.fetch, redirects_max=most)
-    monkeypatch.setattr(run.fetch_tasks, "_config", msgspec.structs.replace(config, fetch=limited))
+    limited = msgspec.structs.replace(run.joint.stages.config.fetch, redirects_max=most)
+    monkeypatch.setattr(run.fetch_tasks._hops, "_fetch", limited)
     run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("GET", b"", ("X: 1",))
     urls = [HOME, *(f"http://a.org/{n}" for n in range(5))]
     run.answer(*(redirect(url, then) for url, then in zip(urls, urls[1:], strict=False)))
@@ -499,7 +496,7 @@ def test_a_chain_with_ever_new_cookies_ends(open_joint: Callable[..., Joint], mo
         joint.clock.advance(seconds)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crawler.process.fetching.fetch_tasks.asyncio.sleep", sleep)
+        patch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
         assert run.fetched(joint.fetch_task()).outcome is Outcome.BAD_REDIRECT
     assert len(run.canned.requests) == most + 1
 
@@ -554,10 +551,10 @@ def test_a_hop_tries_less_and_less_often_for_a_busy_host(run: Run, monkeypatch: 
         waits.append(seconds)
         run.joint.clock.advance(seconds)
 
-    monkeypatch.setattr("crawler.process.fetching.fetch_tasks.asyncio.sleep", sleep)
+    monkeypatch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
     answers = iter([1e-9] * 16 + [0.0])
     monkeypatch.setattr(type(run.joint.frontier.hops), "borrow", lambda *_: next(answers))
-    assert asyncio.run(run.fetch_tasks._borrow(run.joint.fetch_task(), "b.org", ""))
+    assert asyncio.run(run.fetch_tasks._hops._borrow(run.joint.fetch_task(), "b.org", ""))
     assert waits == pytest.approx([min(0.01 * 1.5**n, 2.0) for n in range(16)]) and waits[-1] == 2.0
 
 

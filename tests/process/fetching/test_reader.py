@@ -1,6 +1,7 @@
 """Test how the links of an answer are read: which extractor is chosen and with which arguments; extractors are real."""
 
 import asyncio
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -249,8 +250,8 @@ class Documents:
     def drop(self, stream: Any) -> None:
         self.done.append("dropped")
 
-    async def read_stream(self, stream: Any, content: bytes, document: Document) -> str:
-        self.done.append((stream.nbytes, len(content), document.kind))
+    async def read_stream(self, stream: Any, content: Iterable[bytes], document: Document) -> str:
+        self.done.append((stream.nbytes, sum(map(len, content)), document.kind))
         return "streamed"
 
     async def mine(self) -> None:

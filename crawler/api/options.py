@@ -1,0 +1,102 @@
+"""The arguments that `run`, `run_async` and `Crawl` share, stated once; and `configure`.
+
+Type checkers and editors read them from `CrawlOptions`; `takes_options` puts them into the
+signatures that `help()` shows.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar, get_type_hints
+
+from crawler.api.delivery import ItemProcessor, OnError
+from crawler.api.follow_rules import Follow
+from crawler.api.hooks import LinkExtractorHook, PageSinkHook, UrlFilterHook
+from crawler.config import Config, Layers, environment_overrides
+
+Settings = Config | Mapping[str, Any] | None
+Taker = TypeVar("Taker", bound=Callable[..., Any])
+
+
+class CrawlOptions(TypedDict, total=False):
+    """The arguments; `DEFAULTS` has their defaults, `DESCRIPTION` their meaning."""
+
+    directory: str | Path
+    items: str | Path
+    follow: Follow
+    on_error: OnError
+    processors: Sequence[ItemProcessor]
+    url_filter: UrlFilterHook | None
+    link_extractor: LinkExtractorHook | None
+    page_sink: PageSinkHook | None
+
+
+DEFAULTS: CrawlOptions = {
+    "directory": "crawl",
+    "items": "",
+    "follow": True,
+    "on_error": "continue",
+    "processors": (),
+    "url_filter": None,
+    "link_extractor": None,
+    "page_sink": None,
+}
+
+DESCRIPTION = """\
+directory: the crawl directory; a crawl that exists there is continued.
+items: file of the items, named .jsonl, .csv or .parquet; items are appended to an existing file. A
+    Parquet file is written when the crawl ends; until then its rows are in NAME.parquet.rows (JSONL).
+follow: links to follow in addition to the requests: True all links in scope, False none, or
+    rules: regular expressions of URLs, and CSS selectors prefixed with "css:".
+on_error: the reaction to an error of the user's code, "continue" or "stop".
+processors: functions of (item, page) through which each item passes before it is written; each returns
+    the item, changed or not, or None to drop it.
+url_filter, link_extractor, page_sink: see `Hooks`."""
+
+
+def takes_options(function: Taker) -> Taker:
+    """Show the shared arguments in the signature and the docstring of a function that takes `**options`.
+
+    In the docstring they replace the line `**options`.
+    """
+    types = get_type_hints(CrawlOptions)
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[name])
+        for name, default in DEFAULTS.items()
+    ]
+    found = inspect.signature(function)
+    own = [each for each in found.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    function.__signature__ = found.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    lines = (inspect.getdoc(function) or "").split("\n")
+    for number, line in enumerate(lines):
+        if line.strip() == "**options":
+            indent = line[: -len("**options")]
+            lines[number] = "\n".join(indent + each for each in DESCRIPTION.split("\n"))
+    function.__doc__ = "\n".join(lines)
+    return function
+
+
+def completed(name: str, options: CrawlOptions) -> CrawlOptions:
+    """Return `options` with the defaults of those that are missing; `name` is the function that was called.
+
+    Raises:
+        TypeError: there is no such option.
+    """
+    for unknown in options.keys() - DEFAULTS.keys():
+        raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}")
+    return {**DEFAULTS, **options}
+
+
+def configure(settings: Mapping[str, Any] | None = None) -> Config:
+    """Return the default configuration with these nested settings; a ConfigError names an invalid key.
+
+    As on the command line, variables `CRAWLER_SECTION__KEY` of the environment override the settings.
+
+    >>> crawler.configure({"crawl": {"max_time": "2 h"}}).crawl.max_time
+    7200.0
+    """
+    layers = Layers()
+    layers.add("", settings or {})
+    for path, value in environment_overrides().items():
+        layers.set("environment", path, value)
+    return layers.config()

@@ -1,0 +1,111 @@
+"""Builds the requests of fetch tasks: their limits and conditions, what `[[override]]` sets, and headers with secrets."""
+
+from collections.abc import Callable
+
+from crawler.clock import Clock
+from crawler.config import Config, Overrides
+from crawler.fetcher.fetch_request import HTTP, FetchRequest
+from crawler.frontier.frontier import Frontier
+from crawler.records import FetchTask, LinkFlag, RequestOptions
+
+_SITEMAP, _EXTERNAL = LinkFlag.SITEMAP, LinkFlag.EXTERNAL
+
+
+class FetchTaskSlot:
+    """The slot of a fetch task, as the fetcher sees it."""
+
+    __slots__ = ("_clock", "_fetch_task", "_frontier", "_wake")
+
+    def __init__(
+        self, frontier: Frontier, clock: Clock, fetch_task: FetchTask, wake: Callable[[], None]
+    ) -> None:
+        self._frontier, self._clock, self._fetch_task, self._wake = frontier, clock, fetch_task, wake
+
+    def is_needed(self) -> bool:
+        before = self._frontier.requests
+        needed = self._frontier.under_way.yields(self._fetch_task, self._clock.now())
+        if self._frontier.requests < before:
+            self._wake()
+        return needed
+
+    def give(self) -> None:
+        self._frontier.hops.step_aside(self._fetch_task, self._clock.now())
+
+
+class FetchRequests:
+    """Builds the requests of the fetch tasks of a process.
+
+    `trusts` tells whether a URL may receive credentials; `conditions` returns the validators
+    (ETag, Last-Modified) with which a task asks for its page; `wake` wakes the loop that starts fetch tasks.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock,
+        frontier: Frontier,
+        trusts: Callable[[str], bool],
+        conditions: Callable[[FetchTask, float], tuple[str, str]],
+        wake: Callable[[], None],
+    ) -> None:
+        self._config, self._clock, self._frontier = config, clock, frontier
+        self._trusts, self._conditions, self._wake = trusts, conditions, wake
+        self._overrides = Overrides(config.override)
+
+    def configure(self, config: Config) -> None:
+        """Build the next requests by this configuration."""
+        self._config, self._overrides = config, Overrides(config.override)
+
+    def make(self, fetch_task: FetchTask, owner: object, *, robots: bool = False) -> FetchRequest:
+        """Return the first request of a fetch task; `owner` is charged for the bytes of the answers."""
+        config = self._config
+        gap, gap_factor = self._frontier.under_way.gap_terms(fetch_task)
+        keep_alive = gap + config.fetch.keep_alive_extra
+        # the host has more URLs, so its connection will be used again
+        if self._frontier.under_way.has_more(fetch_task):
+            keep_alive = max(keep_alive, config.fetch.keep_alive_max)
+        request = FetchRequest(
+            url=fetch_task.url,
+            addresses=(fetch_task.address,) if fetch_task.address else (),
+            keep_alive=keep_alive if gap < config.fetch.keep_alive_max else 0.0,
+            keep_alive_factor=gap_factor,
+        )
+        if self._overrides:
+            self._override(request, fetch_task)
+        self.allow_secrets(request, fetch_task.hostname)
+        request.slot = FetchTaskSlot(self._frontier, self._clock, fetch_task, self._wake)
+        request.owner = owner
+        if robots:
+            request.body_bytes_max = config.robots.bytes_max
+            request.fetcher = HTTP
+        elif fetch_task.flags & _SITEMAP:
+            request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
+        elif fetch_task.flags & _EXTERNAL:
+            request.body_bytes_max = request.wire_bytes_max = config.fetch.external_bytes_max
+        if not robots:
+            request.etag, request.last_modified = self._conditions(fetch_task, self._clock.now())
+        return request
+
+    def allow_secrets(self, request: FetchRequest, name: str) -> None:
+        """Let the request carry only the headers that are configured for its URL, also after a redirect."""
+        request.credentials = self._trusts(request.url)
+        if self._overrides:
+            request.headers = self._overrides.for_url(request.url, name).headers or ()
+
+    def _override(self, request: FetchRequest, fetch_task: FetchTask) -> None:
+        """Apply to the request the values that `[[override]]` sets for its URL."""
+        own = self._overrides.for_url(fetch_task.url, fetch_task.hostname)
+        request.tls = own.tls or ""
+        request.fetcher = own.fetcher or HTTP
+        request.total_timeout = own.total_timeout
+        if own.body_bytes_max is not None:
+            request.body_bytes_max = own.body_bytes_max
+            request.wire_bytes_max = max(own.body_bytes_max, self._config.fetch.wire_bytes_max)
+
+
+def with_options(request: FetchRequest, options: RequestOptions) -> FetchRequest:
+    """Add `options` to what the configuration says about a request; return the request."""
+    request.method, request.body, request.secrets = options.method, options.body, options.secrets
+    request.headers = (*request.headers, *options.headers) if options.headers else request.headers
+    return request

@@ -1,0 +1,218 @@
+"""Follows redirects, and sends the other requests that an answer asks for, within one fetch task.
+
+Each of these requests is a hop: a redirect leads on, a server wants a request signed, or the transfer of a file broke
+off. A hop waits for the gap of its host; before a hop to another host, the fetch task takes the slot of that host.
+While it waits, the fetch task holds no fetch slot.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.config.credentials import is_credential
+from crawler.fetcher.cookies import CookieJar
+from crawler.fetcher.direct_requests import no_address
+from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.fetcher.fetchers import Fetcher, NameResolver
+from crawler.frontier.frontier import Frontier
+from crawler.process.fetching.fetch_requests import FetchRequests, with_options
+from crawler.process.results.result_processor import ResultProcessor
+from crawler.records import Fetch, FetchTask, Outcome, RequestOptions
+from crawler.urls.canonical import hostname, resolve
+
+PLAIN = RequestOptions()
+Requested = list[tuple[str, str]]  # the requests of a redirect chain so far: (URL, Cookie header)
+NextHop = Callable[[FetchRequest, Fetch, Requested], str]
+
+HOP_BODY_BYTES_MAX = 64 << 10  # bytes kept of the body of each earlier answer of a redirect chain
+HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
+HOP_ASKS_MAX = 2.0  # seconds between two attempts to take the slot of a busy host
+
+
+class HopRequests:
+    """Makes the hops of the fetch tasks of a process.
+
+    `key` returns the duplicate key of a URL; `step_aside` frees the slot of a task that waits.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock,
+        frontier: Frontier,
+        fetcher: Fetcher,
+        resolver: NameResolver,
+        requests: FetchRequests,
+        results: ResultProcessor,
+        key: Callable[[str], bytes],
+        step_aside: Callable[[FetchTask], None],
+    ) -> None:
+        self._fetch, self._robots_redirects_max = config.fetch, config.robots.redirects_max
+        self._clock, self._frontier = clock, frontier
+        self._fetcher, self._resolver = fetcher, resolver
+        self._requests, self._results = requests, results
+        self._key, self._step_aside = key, step_aside
+
+    async def follow(
+        self,
+        fetch_task: FetchTask,
+        request: FetchRequest,
+        next_hop: NextHop,
+        options: RequestOptions = PLAIN,
+        *,
+        keeps_all: bool = False,
+    ) -> Fetch:
+        """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer.
+
+        With `keeps_all`, the field `earlier` of the last answer holds the answers before it.
+        """
+        fetch = await self._fetcher.fetch(request)
+        fetch = await self._signed(fetch_task, request, fetch, options)
+        chain = [(fetch_task.url, "")]
+        earlier: list[Fetch] = []
+        while fetch.outcome is Outcome.REDIRECT:
+            if request.jar is None and self._fetch.cookies is not True:
+                self._begin_jar(request, fetch)
+            if not (url := next_hop(request, fetch, chain)):
+                break
+            chain.append((url, self._cookies(request, url)))
+            if keeps_all:
+                self._results.note_site(fetch)
+                earlier.append(_shortened(fetch))
+            fetch.body = fetch.content = b""  # a task that waits for a hop holds no bytes
+            self._fetcher.let_go(request.owner)
+            options = redirected_options(
+                options, fetch.status, same_host=hostname(url) == fetch_task.hostname
+            )
+            fetch = await self.hop(fetch_task, request, url, fetch, options)
+            fetch = await self._signed(fetch_task, request, fetch, options)
+        fetch.earlier = earlier
+        return fetch
+
+    async def _signed(
+        self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch, options: RequestOptions
+    ) -> Fetch:
+        """Send the request again, after the gap, if the server wants it signed; else return `fetch`."""
+        if not fetch.challenged:
+            return fetch
+        fetch.body = fetch.content = b""
+        self._fetcher.let_go(request.owner)
+        return await self.hop(fetch_task, request, fetch.url, fetch, options)
+
+    async def resume(self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch) -> Fetch:
+        """Resume a file whose transfer broke off, as long as each request brings more of it; return the last answer."""
+        file = request.file
+        for _ in range(self._fetch.resumes_max):
+            if file is None or fetch.outcome is not Outcome.TRUNCATED or not file.can_resume():
+                break
+            before = fetch.body_bytes
+            fetch = await self.hop(fetch_task, request, fetch.url, fetch, PLAIN)
+            if fetch.body_bytes <= before:
+                break
+        return fetch
+
+    def _begin_jar(self, request: FetchRequest, fetch: Fetch) -> None:
+        """Keep cookies for this redirect chain: many sites set one and redirect to the same page."""
+        request.jar = CookieJar()
+        lines = [value for name, value in fetch.headers if name.lower() == b"set-cookie"]
+        request.jar.store(split(fetch.url), lines, self._clock.now())
+
+    def _cookies(self, request: FetchRequest, url: str) -> str:
+        """Return the Cookie header of a hop to `url`; "" if the chain has no cookie jar."""
+        return "" if request.jar is None else request.jar.header(split(url), self._clock.now())
+
+    def to_any_host(self, _request: FetchRequest, fetch: Fetch, chain: Requested) -> str:
+        if len(chain) > self._robots_redirects_max:
+            return ""
+        return resolve(fetch.url, fetch.location) or ""
+
+    def to_own_key(self, request: FetchRequest, fetch: Fetch, chain: Requested) -> str:
+        """Return the redirect's target if it has the duplicate key of a URL of the chain, else "".
+
+        As a link, such a target would be dropped as a duplicate. A request that was already
+        made with the same cookies is a loop, because the answer would be the same.
+        """
+        target = resolve(fetch.url, fetch.location)
+        if target is None or self._key(target) not in {self._key(url) for url, _ in chain}:
+            return ""
+        again = request.jar is not None and (target, self._cookies(request, target)) in chain
+        if again or len(chain) > self._fetch.redirects_max:
+            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirect loop"
+            return ""
+        return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
+
+    def in_scope(self, request: FetchRequest, fetch: Fetch, chain: Requested) -> str:
+        """Return the redirect's target if it is in scope. A user's own request needs this, because its caller waits."""
+        target = resolve(fetch.url, fetch.location)
+        if target is None or not self._results.in_scope(target):
+            return ""
+        if len(chain) > self._fetch.redirects_max:
+            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirect loop"
+            return ""
+        return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
+
+    async def hop(
+        self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch, options: RequestOptions
+    ) -> Fetch:
+        """Fetch the next URL of a chain when its host's turn comes."""
+        name = hostname(url)
+        self._frontier.hops.give_back(fetch_task.hostname, self._clock.now(), before.took, before.retry_after)
+        self._step_aside(fetch_task)
+        addresses = request.addresses
+        if name != fetch_task.hostname and not self._fetch.proxy:  # a proxy resolves names itself
+            found = await self._resolver.resolve(name)
+            if not found.addresses:
+                return no_address(url, found)
+            addresses = found.addresses[:1]
+        if not await self._borrow(fetch_task, name, addresses[0] if addresses else ""):
+            return Fetch(
+                url=url, outcome=Outcome.CONNECT_ERROR, error=f"waited too long for a slot of {name}"
+            )
+        took = 0.0
+        try:
+            hop = msgspec.structs.replace(request, url=url, addresses=addresses, etag="", last_modified="")
+            self._requests.allow_secrets(hop, name)
+            fetch = await self._fetcher.fetch(with_options(hop, options))
+            took = fetch.took
+            return fetch
+        finally:
+            if name != fetch_task.hostname:
+                self._frontier.hops.give_back(name, self._clock.now(), took)
+
+    async def _borrow(self, fetch_task: FetchTask, name: str, address: str) -> bool:
+        """Wait until a hop may be requested; return False if that takes too long."""
+        give_up = self._clock.now() + HOP_WAIT_MAX
+        least = 0.01
+        while (at := self._frontier.hops.borrow(name, self._clock.now(), fetch_task, address)) > 0.0:
+            if max(at, self._clock.now()) > give_up:
+                return False
+            await asyncio.sleep(max(least, at - self._clock.now()))
+            least = min(least * 1.5, HOP_ASKS_MAX)
+        return True
+
+
+def _shortened(fetch: Fetch) -> Fetch:
+    """Return a copy of an earlier answer of a chain, without the part of its body that is too long to be held."""
+    body = fetch.body[:HOP_BODY_BYTES_MAX]
+    truncated = fetch.truncated if len(body) == len(fetch.body) else "length"
+    return msgspec.structs.replace(fetch, body=body, content=b"", truncated=truncated, payload_digest=b"")
+
+
+def redirected_options(options: RequestOptions, status: int, *, same_host: bool) -> RequestOptions:
+    """Return the options after a redirect: 303, and 301 and 302 after POST, continue with GET (Fetch Standard).
+
+    Credentials are not sent to another host.
+    """
+    if options is PLAIN:
+        return options
+    headers = (
+        options.headers if same_host else tuple(line for line in options.headers if not is_credential(line))
+    )
+    if status == 303 or (status in (301, 302) and options.method == "POST"):
+        kept = tuple(line for line in headers if not line.lower().startswith("content-"))
+        return msgspec.structs.replace(options, method="GET", body=b"", headers=kept)
+    return msgspec.structs.replace(options, headers=headers)

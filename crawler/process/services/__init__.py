@@ -1,0 +1,1 @@
+"""The services of a running process, joined by `process/live_services.py`."""

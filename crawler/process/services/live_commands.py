@@ -1,0 +1,92 @@
+"""The commands of a running process: those of `process/answering/commands.py`, and pause, resume, set."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from crawler.config import Config
+from crawler.crawl import safe_settings
+from crawler.errors import UsageError
+from crawler.process.answering.commands import Steps
+
+if TYPE_CHECKING:
+    from crawler.process.opening.stages import Stages
+    from crawler.process.process import Process
+
+log = logging.getLogger("crawler")
+
+
+class LiveCommands:
+    """Answers commands while the process runs; the log level does not change for the handler `errors`."""
+
+    def __init__(self, process: "Process", stages: "Stages", errors: logging.Handler) -> None:
+        self._process, self._context = process, stages.context
+        self._pauses, self._refreshes = stages.frontier.pauses, stages.refresh is not None
+        self._concurrency_max = stages.config.crawl.concurrency
+        self._errors = errors
+        self._own: dict[str, Callable[..., Any]] = {
+            "pause": self._pause,
+            "resume": self._resume,
+            "set": self._set,
+        }
+
+    def steps(self, request: Mapping[str, Any]) -> Steps:
+        """Answer a command, with pauses for other work.
+
+        Raises:
+            UsageError: the command does not exist, or its arguments are wrong.
+        """
+        name = request.get("command", "")
+        if name not in self._own:
+            return (yield from self._process.commands.steps(request))
+        arguments = {key: value for key, value in request.items() if key != "command"}
+        try:
+            return self._own[name](**arguments)
+        except TypeError as error:
+            raise UsageError(f"{name}: {error}") from error
+
+    def _pause(self) -> dict[str, Any]:
+        """Start no fetch until `resume`."""
+        self._pauses.pause()
+        log.info("paused: nothing is fetched until `crawler resume`")
+        return {"paused": list(self._pauses.reasons)}
+
+    def _resume(self) -> dict[str, Any]:
+        self._pauses.resume()
+        log.info("going on")
+        self._process.wake()
+        return {"paused": list(self._pauses.reasons)}
+
+    def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
+        """Change settings that can be changed while the crawl runs."""
+        if "refresh.share" in settings and not self._refreshes:
+            raise UsageError(
+                "refresh.share: this crawl does not refresh pages; start it with --refresh-share"
+            )
+        made = live_settings(self._context.config, settings, self._concurrency_max)
+        if level := settings.get("log.level"):
+            logging.getLogger("crawler").setLevel(level.upper())
+            for handler in logging.getLogger("crawler").handlers:
+                if handler is not self._errors:
+                    handler.setLevel(level.upper())
+        self._process.configure(made)
+        return {"set": dict(settings)}
+
+
+def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int) -> Config:
+    """Return `config` with the given settings changed.
+
+    Raises:
+        UsageError, ConfigError: a setting cannot be changed while the crawl runs, or its value is invalid.
+    """
+    made = safe_settings.changed(config, given)
+    if made.crawl.concurrency > concurrency_max:
+        raise UsageError(
+            f"crawl.concurrency: at most {concurrency_max}, its value at the start, while the crawl runs"
+        )
+    refresh = replace(config.refresh, share=made.refresh.share)
+    return replace(
+        config, politeness=made.politeness, crawl=made.crawl, refresh=refresh, override=made.override
+    )

@@ -1,0 +1,73 @@
+"""Counts the requests of clients for each page; the counts outlast the run and set the importance of pages."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import msgspec
+
+from crawler.config import ServeConfig
+from crawler.errors import DamageError
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.serve.demand import Demand
+from crawler.storage.commit import Change, Maker
+from crawler.storage.keys import ASKED
+from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
+
+COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
+
+
+class RequestCounts:
+    """The counts of a process; `queue` passes a change to the commit queue, `refresh` takes the importance."""
+
+    def __init__(
+        self,
+        config: ServeConfig,
+        store: KeyValue,
+        refresh: Refresh | None,
+        *,
+        queue: Callable[[Maker], None],
+        now: Callable[[], float],
+    ) -> None:
+        self._store, self._refresh, self._queue, self._now = store, refresh, queue, now
+        self.demand = Demand(config.request_half_life, config.counted_pages_max, now=now())
+
+    def add(self, fingerprint: int) -> None:
+        """Count a request for a page."""
+        self.demand.add(fingerprint, self._now())
+
+    def load(self) -> None:
+        """Load the stored counts in ascending order, so that the largest counts remain exact."""
+        found = []
+        with suppress(DamageError):
+            for key, value in scan_prefix(self._store, ASKED):
+                count, then = msgspec.msgpack.decode(unseal(key, value))
+                found.append((int.from_bytes(key[2:], "big"), count, then))
+        self.demand.load(found)
+        if self._refresh is not None:
+            self._refresh.importance.asked = self.demand.rate
+
+    async def keep(self) -> None:
+        """Store the counts periodically, until the task is cancelled."""
+        while True:
+            await asyncio.sleep(COUNTS_INTERVAL)
+            self.put()
+
+    def put(self) -> None:
+        """Queue the changed counts, and the importance of pages that follows from them, for the next commit."""
+        now = self._now()
+        if counts := dict(self.demand.changed(now)):
+            self._queue(lambda: self._stored(counts, now))
+
+    def _stored(self, counts: Mapping[int, float], now: float) -> Change:
+        """Build the `Change` for `counts`; this runs in queue order, so it keeps what earlier changes learned."""
+        change = Change()
+        if self._refresh is not None:
+            self._refresh.outcomes.renew_importance(counts, self._now(), change)
+        for fingerprint, count in counts.items():
+            key = ASKED + fingerprint.to_bytes(8, "big")
+            if count > 0.0:
+                change.put(key, seal(msgspec.msgpack.encode((count, now))))
+            else:
+                change.delete(key)
+        return change

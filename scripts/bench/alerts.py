@@ -1,0 +1,275 @@
+"""Fire each alert of `config/prometheus/alerts.yaml` by a real fault, with a real Prometheus.
+
+    scripts/bench/alerts.py [--only missing paused]
+
+Each fault has a crawl of its own, whose /metrics Prometheus scrapes every second; the rules are those of the file, with
+`for: 1s` instead of minutes. A line is printed when the alert of a fault fires. A crawl without a fault must fire none.
+At the end all crawls are stopped, which must fire `CrawlerAbsent`. `CrawlerCollisions` needs billions of URLs and is
+only checked by promtool. Needs Debian's package prometheus, and root for the full disk.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+from serve import CRAWLER, running
+from serve_cases import free_ports
+
+RULES = Path(__file__).resolve().parents[2] / "config" / "prometheus" / "alerts.yaml"
+LIMIT = 180.0  # seconds in which an alert must fire; a verdict about the last minute takes that long
+POLITE = [
+    "--delay",
+    "0.1",
+    "--scope",
+    "any",
+    "--robots",
+    "ignore",
+    "--set",
+    "network.allow_networks=['127.0.0.0/8']",
+]
+POLITE += ["--set", "network.allow_ports=[1]", "--set", "identity.contact=me@example.org"]
+
+
+class Web(BaseHTTPRequestHandler):
+    """An endless site: each page links to two others."""
+
+    def do_GET(self) -> None:
+        number = int("0" + re.sub(r"\D", "", self.path)) % 10**9
+        body = f"<title>{number}</title><a href=/p{2 * number + 1}>a</a> <a href=/p{2 * number + 2}>b</a>".encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Crawl(NamedTuple):
+    """A running crawl and its ports."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    admin: int
+    serve: int
+    site: str
+
+    def children(self) -> list[int]:
+        """Return the crawling processes of a supervisor."""
+        locks = [file.read_text().split() for file in sorted(self.folder.glob("*/node.lock"))]
+        return [int(words[1]) for words in locks if len(words) > 1]
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError):
+            return bool(urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=5).read())
+        return False
+
+
+class Fault(NamedTuple):
+    """An alert, the flags of a crawl, and the fault: once the crawl answers, `act` is repeated until the alert fires."""
+
+    alert: str
+    flags: tuple[str, ...] = ()
+    act: Callable[[Crawl], None] = lambda crawl: None
+    seeds: tuple[str, ...] = ()
+    command: str = "crawl"
+
+
+def _kill_one(crawl: Crawl) -> None:
+    """Kill the last process again and again, as if it died at each start."""
+    with contextlib.suppress(ProcessLookupError, IndexError):
+        os.kill(crawl.children()[-1], signal.SIGKILL)
+
+
+def _fill_disk(crawl: Crawl) -> None:
+    """Leave 280 MiB of the disk free: less than 5 %, and more than the limit at which the crawl ends."""
+    free = shutil.disk_usage(crawl.folder).free
+    if free > 300 << 20:
+        with (crawl.folder.parent / "ballast").open("ab") as file:
+            os.posix_fallocate(file.fileno(), file.tell(), free - (280 << 20))
+
+
+def _damage_and_read(crawl: Crawl) -> None:
+    """Overwrite the stored pages, and request one."""
+    for segment in crawl.folder.glob("*/warc/*"):
+        data = bytearray(segment.read_bytes())
+        data[len(data) // 4 :] = bytes(len(data) - len(data) // 4)
+        with segment.open("r+b") as file:
+            file.write(data)
+    for number in range(1, 40):
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{crawl.serve}/page?url={crawl.site}/p{number}").read()
+
+
+def _stop_and_go(crawl: Crawl) -> None:
+    """Keep the process from running for three seconds."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(crawl.process.pid, signal.SIGSTOP)
+        time.sleep(3.0)
+        os.kill(crawl.process.pid, signal.SIGCONT)
+
+
+held: list[socket.socket] = []
+
+
+def _take_descriptors(crawl: Crawl) -> None:
+    """Let the process open 400 files, and connect to its page server until 95 % are in use."""
+    hard = resource.prlimit(crawl.process.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(crawl.process.pid, resource.RLIMIT_NOFILE, (400, hard))
+    for _ in range(380 - len(os.listdir(f"/proc/{crawl.process.pid}/fd"))):
+        held.append(socket.create_connection(("127.0.0.1", crawl.serve)))
+
+
+CLOSED = tuple(
+    f"http://127.77.{n // 200}.{n % 200 + 1}:1/" for n in range(400)
+)  # hosts that refuse connections
+FAULTS = {
+    "none": Fault(""),
+    "missing": Fault("CrawlerProcessMissing", ("--processes", "3"), _kill_one),
+    "paused": Fault("CrawlerPausedItself", act=_fill_disk),
+    "stalled": Fault("CrawlerStalled", seeds=CLOSED[:3]),
+    "requests": Fault("CrawlerRequestsFail", seeds=CLOSED),
+    "hosts": Fault("CrawlerHostsFail", seeds=CLOSED[:40]),
+    "peers": Fault("CrawlerPeerUnreachable", seeds=CLOSED[:40], command="node"),
+    "errors": Fault("CrawlerErrorLogged", act=_damage_and_read),
+    "lag": Fault("CrawlerLoopBlocked", act=_stop_and_go),
+    "descriptors": Fault("CrawlerDescriptorsShort", act=_take_descriptors),
+}
+
+
+def start(name: str, fault: Fault, folder: Path, site: str, stack: contextlib.ExitStack) -> Crawl:
+    admin, serve, peer, nobody = free_ports(4)
+    folder.mkdir()
+    if name == "paused":
+        image = folder.with_suffix(".image")
+        subprocess.run(["truncate", "-s", "8G", image], check=True)
+        subprocess.run(["mkfs.ext4", "-q", image], check=True)
+        subprocess.run(["mount", "-o", "loop", image, folder], check=True)
+        stack.callback(lambda: subprocess.run(["umount", "-l", folder], check=False))
+    (folder / "seeds").write_text("".join(f"{seed}\n" for seed in fault.seeds or (f"{site}/p0",)))
+    command = [
+        *CRAWLER,
+        fault.command,
+        "--seeds",
+        str(folder / "seeds"),
+        "--dir",
+        str(folder / "crawl"),
+        *POLITE,
+    ]
+    command += ["--admin", f"127.0.0.1:{admin}", "--serve", f"127.0.0.1:{serve}", *fault.flags]
+    if fault.command == "node":
+        peers = f'splitter.peers=["p0=127.0.0.1:{peer}", "p1=127.0.0.1:{nobody}"]'
+        command += ["--name", "p0", "--set", peers]
+    log = (folder.parent / f"{name}.log").open("wb")
+    process = stack.enter_context(running(command, stdout=log, stderr=log))
+    return Crawl(process, folder / "crawl", admin, serve, site)
+
+
+def repeat(fault: Fault, crawl: Crawl, ended: threading.Event) -> None:
+    """Repeat a fault every 0.2 seconds, from the first answer of the crawl on."""
+    while not ended.wait(0.2) and not crawl.answers():
+        pass
+    while not ended.wait(0.2):
+        fault.act(crawl)
+
+
+def asked(port: int, path: str) -> dict:  # type: ignore[type-arg]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as answer:
+        return json.load(answer)["data"]  # type: ignore[no-any-return]
+
+
+def firing(port: int) -> set[tuple[str, str]]:
+    """Return (alert, address) of the alerts that fire."""
+    alerts = asked(port, "/api/v1/alerts")["alerts"]
+    labels = [alert["labels"] for alert in alerts if alert["state"] == "firing"]
+    return {(each["alertname"], each.get("instance", "")) for each in labels}
+
+
+def prometheus(folder: Path, targets: list[str], stack: contextlib.ExitStack) -> int:
+    """Start Prometheus; return its port."""
+    (port,) = free_ports(1)
+    rules = re.sub(r"for: \d+m", "for: 1s", RULES.read_text())
+    (folder / "alerts.yaml").write_text(rules)
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["alerts.yaml"],
+        "scrape_configs": [{"job_name": "crawler", "static_configs": [{"targets": targets}]}],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
+    command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    command += [f"--web.listen-address=127.0.0.1:{port}"]
+    nothing = subprocess.DEVNULL
+    stack.enter_context(running(command, stdout=nothing, stderr=nothing))
+    return port
+
+
+def walk(folder: Path, names: list[str]) -> bool:
+    """Run all faults; return whether each fired its alert, and nothing fired for the crawl without a fault."""
+    subprocess.run(["promtool", "check", "rules", RULES], check=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Web)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    site = f"http://127.0.0.1:{server.server_address[1]}"
+    with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as crawling:
+            crawls = {name: start(name, FAULTS[name], folder / name, site, crawling) for name in names}
+            addresses = {name: f"127.0.0.1:{crawl.admin}" for name, crawl in crawls.items()}
+            port = prometheus(folder, list(addresses.values()), stack)
+            began, waiting, false = time.monotonic(), {*names} - {"none"}, set()
+            ended = {name: threading.Event() for name in names}
+            for name, crawl in crawls.items():
+                threading.Thread(target=repeat, args=(FAULTS[name], crawl, ended[name]), daemon=True).start()
+            while waiting and time.monotonic() - began < LIMIT:
+                time.sleep(1.0)
+                with contextlib.suppress(OSError):
+                    fired = firing(port)
+                    false |= {alert for alert, address in fired if address == addresses.get("none")}
+                    for name in sorted(waiting):
+                        if (FAULTS[name].alert, addresses[name]) in fired:
+                            waiting.remove(name)
+                            ended[name].set()
+                            print(
+                                f"{name:12} {FAULTS[name].alert} fired after {time.monotonic() - began:.0f} s",
+                                flush=True,
+                            )
+            for event in ended.values():
+                event.set()
+            print(f"{'none':12} {', '.join(sorted(false)) or 'no alert'} in {time.monotonic() - began:.0f} s")
+        began = time.monotonic()
+        while not (absent := ("CrawlerAbsent", "") in firing(port)) and time.monotonic() - began < LIMIT:
+            time.sleep(1.0)
+        print(f"{'all stopped':12} CrawlerAbsent {'fired' if absent else 'did not fire'}")
+    for name in sorted(waiting):
+        print(f"{name:12} {FAULTS[name].alert} did not fire")
+    return absent and not waiting and not false
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=FAULTS, default=list(FAULTS))
+    options = parser.parse_args()
+    if shutil.which("prometheus") is None:
+        raise SystemExit("prometheus is needed: apt install prometheus")
+    with tempfile.TemporaryDirectory() as name:
+        raise SystemExit(not walk(Path(name), options.only))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Test the arguments that `run`, `run_async` and `Crawl` share."""
+
+import asyncio
+import inspect
+from pathlib import Path
+
+import pytest
+
+import crawler
+from crawler.api.options import DEFAULTS, DESCRIPTION, CrawlOptions
+
+
+@pytest.mark.parametrize("taker", [crawler.run, crawler.run_async, crawler.Crawl])
+def test_signatures_list_the_shared_arguments_with_types_and_defaults(taker: object) -> None:
+    """`help()` and completion read the signature; without it they would show only `**options`."""
+    found = inspect.signature(taker).parameters  # type: ignore[arg-type]
+    assert "options" not in found
+    shown = {name: found[name].default for name in DEFAULTS}
+    assert shown == DEFAULTS and all(found[name].annotation is not inspect.Parameter.empty for name in shown)
+    assert all(found[name].kind is inspect.Parameter.KEYWORD_ONLY for name in shown)
+
+
+def test_every_shared_argument_has_a_type_a_default_and_a_description() -> None:
+    names = {
+        name for line in DESCRIPTION.splitlines() if line[0] != " " for name in line.split(":")[0].split(", ")
+    }
+    assert names == DEFAULTS.keys() == CrawlOptions.__annotations__.keys()
+    help_text = inspect.getdoc(crawler.run_async) or ""
+    assert "**options" not in help_text and "\n    on_error: the reaction" in help_text
+
+
+def test_an_unknown_argument_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'follows'"):
+        crawler.Crawl(directory=tmp_path, follows=False)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'follows'"):
+        crawler.run(directory=tmp_path, follows=False)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'follows'"):
+        asyncio.run(crawler.run_async(directory=tmp_path, follows=False))  # type: ignore[call-arg]

@@ -8,6 +8,7 @@ from crawler.freshness.value_kernel cimport Parameters
 cdef class Learning:
     cdef public bint neighbourhood
     cdef public double scale
+    cdef public double plain_share
     cdef readonly double watched
     cdef readonly double bias
     cdef readonly double found

@@ -20,10 +20,11 @@ Where a trusted source reports, a change that the source announced is not eviden
 source would announce as well. There the clock therefore counts only crawls of pages without a signal, and compares
 their changes with the changes expected in spite of the silence.
 
-Rates are per unit of plain time, not of the clock: the time watched is the elapsed time. On the clock, an event that a
-directory's pages share was counted once as changes and again as time watched, so the rates of the site's pages fell, and
-a page that is visited more often than its neighbours, whose crawls could tell of nothing, was visited too rarely.
-On simulated webs with such events, the gain rose from .95 to .98; on the histories of the league nothing changed.
+Rates are per unit of plain time, not of the clock: on the clock, a change that a directory's pages share was counted
+once as changes and again as time watched, so the rates of the site's pages fell, and pages that are visited more often
+than the neighbours whose crawls could announce a change were visited too rarely. The exception are scarce rates, where
+visits are further apart than the neighbourhood's memory can be (four times the largest Ts): there one edit of all
+pages would set the rates of a site for years, so the clock's time counts in the share 1 - `plain_share`.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
@@ -70,7 +71,8 @@ class Learning:
         kind: the crawl value, one of `KINDS`; signals are ignored unless it is "ncis", "cis" or "cis+".
         neighbourhood: False makes the clock equal to the elapsed time.
         unit: length of a day in the caller's unit of time.
-        scale: Ts, see `neighbourhood.scale_of`; the caller updates it when its number of pages or its rate changes.
+        scale: Ts, see `neighbourhood.scale_of`; the caller updates it when its number of pages or its rate changes, and
+            with it `plain_share`.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Learning:
         self.kind = KINDS[kind]
         self.terms = ALL_TERMS
         self.neighbourhood = neighbourhood
-        self.scale = scale
+        self.scale, self.plain_share = scale, 1.0
         self.watched = 0.0
         self.bias = 1.0
         self.found = self.told = 0.0
@@ -252,8 +254,7 @@ class Learning:
     ) -> cython.double:
         """Learn from a crawl at `now`, `elapsed` after the last; return the page's new k.
 
-        The new t is float32(t + `watched`): the plain time since the last crawl, or less if the page changed without
-        a signal.
+        The new t is float32(t + `watched`): the time since the last crawl, or less if the page changed without a signal.
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         unannounced: cython.bint = self._is_unannounced(counts)
@@ -277,14 +278,16 @@ class Learning:
                 expected = self._put_right(self.rates.expected(site, k, t, (1.0 - recall) * clock))
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
+        plain: cython.double = told + (1.0 - told) * self.plain_share
+        watched: cython.double = plain * elapsed + (1.0 - plain) * clock
         # the time in which signals would have come
-        quiet: cython.double = recall * elapsed if unannounced else 0.0
+        quiet: cython.double = recall * watched if unannounced else 0.0
         gain: cython.double = self.quality.observe(
-            site, counts, self.rates.rate(site, k, t + quiet), elapsed, changed, trust
+            site, counts, self.rates.rate(site, k, t + quiet), watched, changed, trust
         )
-        self.watched = elapsed
+        self.watched = watched
         if changed and unannounced:
-            self.rates.match(site, k, t + quiet, (1.0 - recall) * elapsed)
+            self.rates.match(site, k, t + quiet, (1.0 - recall) * watched)
             gain = self.rates.gain
             self.watched = quiet + self.rates.watched
         return self.rates.observe(site, k, t, self.watched, gain)

@@ -164,7 +164,7 @@ class Seasons:
     @cython.ccall
     @cython.exceptval(check=False)
     def trial(self, site: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
-        """Return the time between two instants by the site's rhythm, whether or not it is in use."""
+        """Return the time between two instants by the site's rhythm, even if it is not in use."""
         return self._span(self.rows[site] - 1, begin, end)
 
     @cython.ccall

@@ -79,7 +79,9 @@ class Exact(Ranked):
 
     def _rank(self, now: float) -> None:
         learning = self._learning
-        learning.scale = scale_of(int(self.present.sum()), self._rate, 7 * DAY, 90 * DAY)
+        revisit = max(int(self.present.sum()), 1) / self._rate
+        learning.scale = scale_of(revisit, 1.0, 7 * DAY, 90 * DAY)
+        learning.plain_share = min(4.0 * learning.scale / revisit, 1.0)
         learning.renew_crawl()
         for site in range(len(self._until)):
             learning.renew(site)

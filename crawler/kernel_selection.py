@@ -27,6 +27,7 @@ BOUND = (
     "freshness.value_columns",
     "freshness.change_rates",
     "freshness.neighbourhood",
+    "freshness.seasons",
     "freshness.signal_quality",
     "freshness.discovery",
     "freshness.learning",

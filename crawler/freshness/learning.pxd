@@ -1,13 +1,15 @@
 from crawler.freshness.change_rates cimport ChangeRates
 from crawler.freshness.discovery cimport Discovery
 from crawler.freshness.neighbourhood cimport Counts, Credence
+from crawler.freshness.seasons cimport Seasons
 from crawler.freshness.signal_quality cimport SignalQuality
 from crawler.freshness.value_kernel cimport Parameters
 
 cdef class Learning:
     cdef public bint neighbourhood
     cdef public double scale
-    cdef readonly double observed_clock
+    cdef public double plain_share
+    cdef readonly double watched
     cdef readonly double bias
     cdef readonly double found
     cdef readonly double told
@@ -16,6 +18,7 @@ cdef class Learning:
     cdef readonly Counts directories
     cdef readonly Counts sites
     cdef readonly Credence credence
+    cdef readonly Seasons seasons
     cdef readonly Discovery discovery
     cdef Py_ssize_t kind
     cdef Py_ssize_t terms
@@ -23,19 +26,23 @@ cdef class Learning:
     cpdef Py_ssize_t add_directory(self)
     cpdef double excess(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
     cdef double _said(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
+    cdef void _pace(
+        self, Py_ssize_t site, double k, double t, double elapsed, double now, double silent, bint changed) noexcept
     cdef double _put_right(self, double expected) noexcept
     cdef void _judge(self, double expected, bint changed) noexcept
     cdef bint _is_unannounced(self, double[::1] counts) noexcept
     cpdef double directory_lead(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
     cpdef double site_lead(self, Py_ssize_t site, double now) noexcept
     cpdef double clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
-    cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance) noexcept
+    cpdef double paced_clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
+    cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance,
+        double trust=*) noexcept
     cdef double _own_precision(self, Py_ssize_t site, double rate) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double expected(
-        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts) noexcept
+        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust=*) noexcept
     cpdef double observe(
         self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double now,
-        double[::1] counts, bint changed) noexcept
+        double[::1] counts, bint changed, double trust=*) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept
     cpdef void renew_crawl(self) noexcept

@@ -18,8 +18,13 @@ the clocks from 1.75 times the elapsed time to .95.
 
 Where a trusted source reports, a change that the source announced is not evidence about neighbours, whose changes the
 source would announce as well. There the clock therefore counts only crawls of pages without a signal, and compares
-their changes with the changes expected in spite of the silence. For the share of changes that the source announces,
-the time watched is plain time.
+their changes with the changes expected in spite of the silence.
+
+Rates are per unit of plain time, not of the clock: on the clock, a change that a directory's pages share was counted
+once as changes and again as time watched, so the rates of the site's pages fell, and pages that are visited more often
+than the neighbours whose crawls could announce a change were visited too rarely. The exception are scarce rates, where
+visits are further apart than the neighbourhood's memory can be (four times the largest Ts): there one edit of all
+pages would set the rates of a site for years, so the clock's time counts in the share 1 - `plain_share`.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
@@ -37,12 +42,14 @@ if cython.compiled:
     from cython.cimports.crawler.freshness.change_rates import ChangeRates, gain_of
     from cython.cimports.crawler.freshness.discovery import Discovery
     from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
+    from cython.cimports.crawler.freshness.seasons import Seasons
     from cython.cimports.crawler.freshness.signal_quality import SignalQuality, precision_at
     from cython.cimports.crawler.freshness.value_kernel import Parameters
 else:
     from crawler.freshness.change_rates import ChangeRates, gain_of
     from crawler.freshness.discovery import Discovery
     from crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
+    from crawler.freshness.seasons import Seasons
     from crawler.freshness.signal_quality import SignalQuality, precision_at
     from crawler.freshness.value_kernel import Parameters
 
@@ -50,6 +57,7 @@ _SOURCES = cython.declare(cython.Py_ssize_t, 8)
 # weight of the prior that rates are right, in expected changes
 _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
 _HAZARD_MAX = cython.declare(cython.double, 4.0)  # with more expected changes, a change is not informative
+_NEARLY_SURE = cython.declare(cython.double, 0.999999)
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
 _KEPT = cython.declare(cython.double, 0.9995)  # factor of the sums per crawl: a memory of 2,000 crawls
@@ -63,7 +71,8 @@ class Learning:
         kind: the crawl value, one of `KINDS`; signals are ignored unless it is "ncis", "cis" or "cis+".
         neighbourhood: False makes the clock equal to the elapsed time.
         unit: length of a day in the caller's unit of time.
-        scale: Ts, see `neighbourhood.scale_of`; the caller updates it when its number of pages or its rate changes.
+        scale: Ts, see `neighbourhood.scale_of`; the caller updates it when its number of pages or its rate changes, and
+            with it `plain_share`.
     """
 
     def __init__(
@@ -77,8 +86,8 @@ class Learning:
         self.kind = KINDS[kind]
         self.terms = ALL_TERMS
         self.neighbourhood = neighbourhood
-        self.scale = scale
-        self.observed_clock = 0.0
+        self.scale, self.plain_share = scale, 1.0
+        self.watched = 0.0
         self.bias = 1.0
         self.found = self.told = 0.0
         self.rates = ChangeRates(unit)
@@ -86,6 +95,7 @@ class Learning:
         self.directories = Counts(1.0)
         self.sites = Counts(3.0)
         self.credence = Credence()
+        self.seasons = Seasons(unit)
         self.discovery = Discovery(unit)
 
     @cython.ccall
@@ -94,6 +104,7 @@ class Learning:
         self.quality.add_site()
         self.sites.add()
         self.credence.add()
+        self.seasons.add()
         self.discovery.add_site()
         self.quality.renew(site, self.rates.means[site])
         return site
@@ -108,8 +119,11 @@ class Learning:
     def excess(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return the excess of changes in directory and site, multiplied by the credence; 0 without the clock."""
-        if not self.neighbourhood:
+        """Return the excess of changes in directory and site, multiplied by the credence.
+
+        It is 0 without the clock, and where the site's weekly rhythm is in use.
+        """
+        if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         return self.credence.credences[site] * self._said(site, directory, now)
 
@@ -127,7 +141,7 @@ class Learning:
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
         """Return the maximum by which the clocks of a directory's pages get ahead of time; at least 0."""
-        if not self.neighbourhood:
+        if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.directories.excess(directory, now, self.scale)
         return max(offset_of(self.credence.credences[site] * excess, self.scale), 0.0)
@@ -136,7 +150,7 @@ class Learning:
     @cython.exceptval(check=False)
     def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
         """Return the same maximum for a site's pages, from the changes of the whole site."""
-        if not self.neighbourhood:
+        if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.sites.excess(site, now, self.scale)
         return max(offset_of(self.credence.credences[site] * excess, self.scale), 0.0)
@@ -157,6 +171,21 @@ class Learning:
 
     @cython.ccall
     @cython.exceptval(check=False)
+    def paced_clock(
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        elapsed: cython.double,
+        now: cython.double,
+    ) -> cython.double:
+        """Return A with the site's weekly rhythm, for predictions; values and rates use `clock`."""
+        if not self.neighbourhood:
+            return elapsed
+        span: cython.double = self.seasons.span(site, now - elapsed, now)
+        return clock_of(span, self.excess(site, directory, now), self.scale)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
     def assign(
         self,
         page: Parameters,
@@ -164,15 +193,18 @@ class Learning:
         k: cython.double,
         t: cython.double,
         importance: cython.double,
+        trust: cython.double = 0.0,
     ) -> cython.void:
-        """Set the parameters of `page` from what is known of it."""
+        """Set the parameters of `page` from what is known of it; `trust` is the evidence for the page's signals."""
         rate: cython.double = self.rates.rate(site, k, t)
         weight: cython.double = self.quality.pooled_weight(site)
         if weight <= 0.0:
             page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
         else:
-            precision: cython.double = self._own_precision(site, rate)
-            page.assign_quality(self.kind, self.terms, importance, rate, precision, self.quality.recall(site))
+            w: cython.double = self.quality.reliability(site, trust)
+            precision: cython.double = w * self._own_precision(site, rate)
+            recall: cython.double = w * self.quality.recall(site)
+            page.assign_quality(self.kind, self.terms, importance, rate, precision, recall)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -189,12 +221,14 @@ class Learning:
         t: cython.double,
         clock: cython.double,
         counts: cython.double[::1],
+        trust: cython.double = 0.0,
     ) -> cython.double:
         """Return the probability, given the page's signals, that a crawl now finds a change."""
-        silent: cython.double = 1.0 - self.quality.recall(site)
-        unchanged: cython.double = log1p(-self.rates.expected(site, k, t, silent * clock))
+        w: cython.double = self.quality.reliability(site, trust)
+        silent: cython.double = 1.0 - w * self.quality.recall(site)
+        unchanged: cython.double = self.bias * log1p(-self.rates.expected(site, k, t, silent * clock))
         signals: cython.double = self.quality.signals(site, counts)
-        own: cython.double = self._own_precision(site, self.rates.rate(site, k, t))
+        own: cython.double = w * self._own_precision(site, self.rates.rate(site, k, t))
         return -expm1(unchanged + signals * log1p(-own))
 
     @cython.cfunc
@@ -216,15 +250,15 @@ class Learning:
         now: cython.double,
         counts: cython.double[::1],
         changed: cython.bint,
+        trust: cython.double = 0.0,
     ) -> cython.double:
         """Learn from a crawl at `now`, `elapsed` after the last; return the page's new k.
 
-        The new t is float32(t + `observed_clock`): the clock, or less if the page changed without a signal. The
-        share of the time that a trusted source watched counts as plain time.
+        The new t is float32(t + `watched`): the time since the last crawl, or less if the page changed without a signal.
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         unannounced: cython.bint = self._is_unannounced(counts)
-        recall: cython.double = self.quality.recall(site)
+        recall: cython.double = self.quality.reliability(site, trust) * self.quality.recall(site)
         raw: cython.double = self.rates.expected(site, k, t, clock)
         expected: cython.double = self._put_right(raw)
         if self.neighbourhood and unannounced:
@@ -235,6 +269,8 @@ class Learning:
             self.credence.observe(site, alone, heeding, changed)
             used: cython.double = self._put_right(self.rates.expected(site, k, t, silent * clock))
             self.credence.score(site, alone, used, changed)
+            if self.seasons.learns(site, elapsed):
+                self._pace(site, k, t, elapsed, now, silent, changed)
         self._judge(raw, changed)
         told: cython.double = self.quality.share_watched(site)
         if self.neighbourhood and (unannounced or told <= 0.0):
@@ -242,18 +278,39 @@ class Learning:
                 expected = self._put_right(self.rates.expected(site, k, t, (1.0 - recall) * clock))
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
-        watched: cython.double = told * elapsed + (1.0 - told) * clock
+        plain: cython.double = told + (1.0 - told) * self.plain_share
+        watched: cython.double = plain * elapsed + (1.0 - plain) * clock
         # the time in which signals would have come
         quiet: cython.double = recall * watched if unannounced else 0.0
         gain: cython.double = self.quality.observe(
-            site, counts, self.rates.rate(site, k, t + quiet), watched, changed
+            site, counts, self.rates.rate(site, k, t + quiet), watched, changed, trust
         )
-        self.observed_clock = watched
+        self.watched = watched
         if changed and unannounced:
-            self.rates.match(site, k, t + quiet, (1.0 - recall) * clock)
+            self.rates.match(site, k, t + quiet, (1.0 - recall) * watched)
             gain = self.rates.gain
-            self.observed_clock = quiet + self.rates.watched
-        return self.rates.observe(site, k, t, self.observed_clock, gain)
+            self.watched = quiet + self.rates.watched
+        return self.rates.observe(site, k, t, self.watched, gain)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _pace(
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        elapsed: cython.double,
+        now: cython.double,
+        silent: cython.double,
+        changed: cython.bint,
+    ) -> cython.void:
+        """Learn the site's rhythm from a crawl without signals; `silent` is the share of changes without a signal."""
+        span: cython.double = silent * self.seasons.trial(site, now - elapsed, now)
+        plain: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
+        paced: cython.double = self._put_right(self.rates.expected(site, k, t, span))
+        self.seasons.observe(
+            site, now - elapsed, now, -log1p(-min(paced, _NEARLY_SURE)), plain, paced, changed
+        )
 
     @cython.cfunc
     @cython.inline
@@ -310,6 +367,7 @@ class Learning:
         self.directories._check()
         self.sites._check()
         self.credence._check()
+        self.seasons._check()
         self.discovery._check()
 
 

@@ -9,6 +9,9 @@ cdef class SignalQuality:
     cdef double[::1] means
     cdef double[::1] weights
     cdef double[::1] recalls
+    cdef double[::1] good
+    cdef double[::1] judged
+    cdef readonly double trust
     cdef double[:, ::1] announced
     cdef double[:, ::1] claimed
     cdef double[:, ::1] unannounced
@@ -37,7 +40,10 @@ cdef class SignalQuality:
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double staleness(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double observe(
-        self, Py_ssize_t site, double[::1] counts, double rate, double clock, bint changed) noexcept
+        self, Py_ssize_t site, double[::1] counts, double rate, double clock, bint changed,
+        double trust=*) noexcept
+    cpdef double reliability(self, Py_ssize_t site, double trust) noexcept
+    cdef double _judge_page(self, Py_ssize_t site, double good, double bad, bint changed, double trust) noexcept
     cpdef void renew(self, Py_ssize_t site, double mean_rate) noexcept
     cdef void _estimate(self, Py_ssize_t site) noexcept
     cdef double _recalled(self, Py_ssize_t site) noexcept

@@ -34,8 +34,13 @@ then grows by max(1, (alpha A + sum_s n_s p_s) / z).
 A source with p_s below .1 is ignored in values and rates. Its signals outnumber the changes so much that they carry
 no information (the b_s of each signal is too small against the noise of their number), but their errors would add up
 in k. EM continues for this source as for the others, with its signals added to z, so that a source that improves is
-used again. With a lastmod that is set at each build, at a budget of 1x, the freshness is .825 with this rule, .816
-without it, and .823 without any signals.
+used again.
+
+Within a site, signals of some pages may be good and those of others worthless, for example where only one of two
+programs sets dates. So each page has a `trust`, the log likelihood ratio of its crawls under two models: its
+signals are as good as p_s and r say, or say nothing. With the share of good pages of the site as the prior, w is the
+posterior probability of the first model. It multiplies the page's precision and recall, and the page's part in all
+sums, so p_s and r describe the good pages.
 
 The crawl value knows one kind of signal. Several sources are combined into one with the
 same drift of staleness and the same rate of signalled changes: gamma b = sum gamma_s b_s
@@ -45,8 +50,7 @@ page's number of signals is sum_s n_s b_s / b.
 A trusted source (most of its signals are true, and several were confirmed) also provides observations between crawls:
 its signals since the last crawl of a page count as changes found in recall times the elapsed time. So before any
 crawl confirms it, a page with many signals is estimated to change fast, and a page on which a good sitemap is silent,
-slowly. Freshness with honest signals at a budget of .3x: .717 with this rule, .692 without it (.823 with the pages'
-true rates); at 1x: .981 and .979; with mixed signals: .862 and .856.
+slowly.
 
 The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per interval. If
 signals indicate more changes than the rate explains (its mean plus three standard deviations), k and S_true gain only
@@ -59,7 +63,7 @@ Cython pure-Python mode (see `value_kernel.py`); attributes in `signal_quality.p
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import exp, expm1, log1p, sqrt
+from cython.cimports.libc.math import exp, expm1, log, log1p, sqrt
 
 from crawler.freshness.columns import Column, rows_of
 
@@ -85,17 +89,26 @@ _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)  # true signals needed for trust
 _TRUSTED_CHANGES = cython.declare(cython.double, 16.0)  # maximum of changes per interval from trusted sources
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
+_GOOD = cython.declare(cython.double, 9.8)  # pages with good signals among the pseudo pages of the prior
+_JUDGED = cython.declare(cython.double, 10.0)
+_TRUST_STEP = cython.declare(cython.double, 2.0)  # the most, in nats, that a crawl says of a page's signals
+TRUST_MAX = 7.9
+_SURE = cython.declare(cython.double, 1e-9)
 WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
 
 
 @cython.cclass
 class SignalQuality:
-    """Precision by site and source, recall by site; sites are numbered as they are added."""
+    """Precision by site and source, recall by site; sites are numbered as they are added.
+
+    `trust`: the trust of the page of the last crawl observed, -`TRUST_MAX` .. `TRUST_MAX`.
+    """
 
     def __init__(self) -> None:
         self.size = 0
-        self._columns = [Column("f8", SOURCES) for _ in range(7)] + [Column("f8") for _ in range(6)]
+        self._columns = [Column("f8", SOURCES) for _ in range(7)] + [Column("f8") for _ in range(8)]
         self._grow()
+        self.trust = 0.0
         self.announced_by = rows_of(np.zeros(SOURCES))
         self.claimed_by = rows_of(np.zeros(SOURCES))
         self.unannounced_by = rows_of(np.zeros(SOURCES))
@@ -118,12 +131,14 @@ class SignalQuality:
         self.silent_changes = self.exposed = self.watched = self.means = self.weights = self.recalls = (
             np.zeros(0)
         )
+        self.good = self.judged = np.zeros(0)
         columns = [column.grow(self.size + 1) for column in self._columns]
         self.true_signals, self.all_signals, self.precisions = columns[0], columns[1], columns[2]
         self.announced, self.claimed, self.unannounced = columns[3], columns[4], columns[5]
         self.exposed_part = columns[6]
         self.silent_changes, self.exposed, self.watched = columns[7], columns[8], columns[9]
         self.means, self.weights, self.recalls = columns[10], columns[11], columns[12]
+        self.good, self.judged = columns[13], columns[14]
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -238,6 +253,33 @@ class SignalQuality:
 
     @cython.ccall
     @cython.exceptval(check=False)
+    def reliability(self, site: cython.Py_ssize_t, trust: cython.double) -> cython.double:
+        """Return w, the probability that a page's signals are as good as the site's; `trust`: the page's evidence."""
+        share: cython.double = (self.good[site] + _GOOD) / (self.judged[site] + _JUDGED)
+        return share / (share + (1.0 - share) * exp(-trust))
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _judge_page(
+        self,
+        site: cython.Py_ssize_t,
+        good: cython.double,
+        bad: cython.double,
+        changed: cython.bint,
+        trust: cython.double,
+    ) -> cython.double:
+        """Return w after a crawl; `good` and `bad` are the page's hazards with and without its signals. Set `trust`."""
+        more: cython.double = bad - good
+        if changed:
+            more = log(max(-expm1(-good), _SURE) / max(-expm1(-bad), _SURE))
+        self.trust = min(max(trust + min(max(more, -_TRUST_STEP), _TRUST_STEP), -TRUST_MAX), TRUST_MAX)
+        w: cython.double = self.reliability(site, self.trust)
+        self.good[site] = self.good[site] * _FADING + w
+        self.judged[site] = self.judged[site] * _FADING + 1.0
+        return w
+
+    @cython.ccall
+    @cython.exceptval(check=False)
     def observe(
         self,
         site: cython.Py_ssize_t,
@@ -245,27 +287,33 @@ class SignalQuality:
         rate: cython.double,
         clock: cython.double,
         changed: cython.bint,
+        trust: cython.double = 0.0,
     ) -> cython.double:
         """Learn from a crawl after the time `clock` and these signals; return the changes to add to k (0: unchanged).
 
         `rate` is the page's change rate before this crawl; for a page without a signal, it is the rate given this
-        silence.
+        silence. `trust` is the page's; the attribute `trust` becomes its new one.
         """
         source: cython.Py_ssize_t
         n: cython.double
+        self.trust = trust
+        w: cython.double = self.reliability(site, trust)
         heard: cython.bint = False
         for source in range(_SOURCES):
             if counts[source] > 0.0:
                 heard = True
                 self.note_signal(site, source)
-        silent: cython.double = (1.0 - self.recall(site)) * rate * clock
+        silent: cython.double = (1.0 - w * self.recall(site)) * rate * clock
         announced: cython.double = 0.0
         trusted: cython.bint = True
         x: cython.double = silent
+        good: cython.double = (1.0 - self.recall(site)) * rate * clock
         for source in range(_SOURCES):
             n = min(counts[source], _COUNTED_MAX)
             if n > 0.0 and self.used(site, source):
                 own: cython.double = self._own_precision(site, source, rate)
+                good -= n * log1p(-own)
+                own *= w
                 announced += n * own
                 trusted = trusted and self._trusted(site, source)
                 x -= n * log1p(-own)
@@ -275,25 +323,27 @@ class SignalQuality:
             gain = _believable(max(1.0, gain), rate * clock, trusted)
         if not heard and not self.heard(site):
             return gain
-        self.watched[site] = self.watched[site] * _FADING + clock
-        unexplained: cython.double = exp(silent - x)
+        w = self._judge_page(site, good, rate * clock, changed, trust)
+        faded: cython.double = 1.0 - (1.0 - _FADING) * w
+        self.watched[site] = self.watched[site] * faded + w * clock
+        unexplained: cython.double = w * exp(silent - x)
         kept: cython.double = 1.0 - (1.0 - _FADING) * unexplained
         self.exposed[site] = self.exposed[site] * kept + unexplained * rate * clock
         self.silent_changes[site] *= kept
         if changed:
             self.silent_changes[site] += unexplained * (gain_of(x) * silent / x if x > 0.0 else 1.0)
         for source in range(_SOURCES):
-            self.true_signals[site, source] *= _FADING
-            self.all_signals[site, source] *= _FADING
+            self.true_signals[site, source] *= faded
+            self.all_signals[site, source] *= faded
             n = min(counts[source], _COUNTED_MAX)
             if n > 0.0:
                 p: cython.double = self._own_precision(site, source, rate)
                 with_it: cython.double = x if self.used(site, source) else x - n * log1p(-p)
-                self.all_signals[site, source] += n
+                self.all_signals[site, source] += w * n
                 if changed:
                     believed: cython.bint = self._trusted(site, source)
                     true: cython.double = _believable(n * p / -expm1(-with_it), rate * clock, believed)
-                    self.true_signals[site, source] += min(n, true)
+                    self.true_signals[site, source] += w * min(n, true)
         self._estimate(site)
         return gain
 
@@ -397,8 +447,9 @@ class SignalQuality:
         self.weights[site] = b
 
     def sums_of(self, site: int) -> np.ndarray:
-        """Return a site's sums: S_true and S_all by source, S_silent, time watched, S_exposed (2 SOURCES + 3,)."""
+        """Return a site's sums: S_true and S_all by source, S_silent, time watched, S_exposed, pages (2 SOURCES + 5,)."""
         rest = [self.silent_changes[site], self.watched[site], self.exposed[site]]
+        rest += [self.good[site], self.judged[site]]
         return np.concatenate([self.true_signals[site], self.all_signals[site], rest])
 
     def restore(self, site: int, sums: np.ndarray) -> None:
@@ -409,6 +460,7 @@ class SignalQuality:
         self.silent_changes[site] = sums[2 * SOURCES]
         self.watched[site] = sums[2 * SOURCES + 1]
         self.exposed[site] = sums[2 * SOURCES + 2]
+        self.good[site], self.judged[site] = sums[2 * SOURCES + 3], sums[2 * SOURCES + 4]
         self._estimate(site)
 
     def _check(self) -> None:

@@ -194,7 +194,7 @@ def test_long_intervals_before_anything_is_known_do_no_lasting_harm() -> None:
             k[page] = learning.observe(
                 site, directory, float(k[page]), float(t[page]), elapsed, 0.0, counts, changed
             )
-            t[page] += np.float32(learning.observed_clock)
+            t[page] += np.float32(learning.watched)
             if page % 10 == 0:
                 learning.renew(site)
                 learning.renew_crawl()

@@ -183,7 +183,7 @@ def _crawl_of(learning: Learning, rng: np.random.Generator, crawls: int, false_r
         k[page] = learning.observe(
             site, directory, float(k[page]), float(t[page]), 50.0, now, counts, changes > 0
         )
-        t[page] = np.float32(t[page] + np.float32(learning.observed_clock))
+        t[page] = np.float32(t[page] + np.float32(learning.watched))
         if crawl % 100 == 0:
             learning.renew_crawl()
             learning.renew(site)
@@ -198,6 +198,38 @@ def test_predicted_changes_equal_found_changes(false_rate: float) -> None:
     _, _, _, calibration = _crawl_of(learning, np.random.default_rng(7), 5_000, false_rate)
     predicted, found = calibration[1_000:].mean(axis=0)
     assert predicted == pytest.approx(found, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "odd", [(0.95, 0.0), (0.0, 3.0)], ids=["like the others", "no change and three false signals per change"]
+)
+def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float, float]) -> None:
+    """Pages with even numbers signal .95 of their changes; the signals of the others are judged page by page."""
+    rng, learning, counts = np.random.default_rng(5), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
+    site, directory = learning.add_site(), learning.add_directory()
+    k, t, trust, stated = np.zeros(40), np.zeros(40), np.zeros(40), []
+    for crawl in range(4_000):
+        page, now = crawl % 40, float(crawl)
+        recall, noise = odd if page % 2 else (0.95, 0.0)
+        changes = rng.poisson(0.02 * 40.0)
+        counts[0] = rng.binomial(changes, recall) + rng.poisson(noise * 0.02 * 40.0)
+        clock = learning.clock(site, directory, 40.0, now)
+        predicted = learning.expected(site, k[page], t[page], clock, counts, trust[page])
+        k[page] = learning.observe(
+            site, directory, k[page], t[page], 40.0, now, counts, bool(changes), trust[page]
+        )
+        t[page] = np.float32(t[page] + learning.watched)
+        trust[page] = learning.quality.trust
+        learning.renew(site)
+        learning.renew_crawl()
+        stated.append((predicted, changes > 0))
+    w = [learning.quality.reliability(site, each) for each in trust]
+    assert min(w[::2]) > 0.9 and learning.quality.precision(site, 0) > 0.9
+    assert learning.quality.recall(site) > 0.8
+    assert max(w[1::2]) < 0.1 if odd[1] else min(w[1::2]) > 0.9
+    predicted, found = np.mean(stated[1_000:], axis=0)
+    assert predicted == pytest.approx(found, rel=0.1)
+    learning._check()
 
 
 def test_parameters_follow_what_was_learned() -> None:
@@ -267,7 +299,7 @@ def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
     learning = Learning(neighbourhood=False, unit=1.0)
     site, directory = learning.add_site(), learning.add_directory()
     learning.observe(site, directory, 0.0, 0.0, 5.0, 5.0, np.zeros(SOURCES), False)
-    assert learning.clock(site, directory, 7.0, 6.0) == 7.0 and learning.observed_clock == 5.0
+    assert learning.clock(site, directory, 7.0, 6.0) == 7.0 and learning.watched == 5.0
     assert learning.excess(site, directory, 6.0) == 0.0
     changing = Learning(unit=1.0, scale=10.0)
     site, directory = changing.add_site(), changing.add_directory()

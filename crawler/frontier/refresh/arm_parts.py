@@ -156,6 +156,14 @@ class ArmsRecords:
         schedule, number, _ = self._arms.split(page)
         schedule.records.restore_hub(number, found, watched)
 
+    def trust_state(self, page: int) -> int:
+        schedule, number, _ = self._arms.split(page)
+        return schedule.records.trust_state(number)
+
+    def restore_trust(self, page: int, trust: int) -> None:
+        schedule, number, _ = self._arms.split(page)
+        schedule.records.restore_trust(number, trust)
+
     def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
         schedule, number, _ = self._arms.split(page)
         return schedule.records.directory_state(number)

@@ -100,10 +100,13 @@ class Deadlines:
             if self.policy == BY_VALUE and not self.plain:
                 seen: cython.double = self.learning.quality.share_watched(host)
                 if seen > 0.0:  # the changes that the source has shown count until the next crawl
+                    w: cython.double = self.learning.quality.reliability(host, self.tables.trust(page))
                     self.unpack(self.tables.rows[page].signals)
-                    changes += self.learning.quality.announced_changes(host, self.counts)
-                    watched += seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
-            self.learning.assign(self.page, host, changes, watched, self.tables.importance(page))
+                    changes += w * self.learning.quality.announced_changes(host, self.counts)
+                    watched += w * seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
+            self.learning.assign(
+                self.page, host, changes, watched, self.tables.importance(page), self.tables.trust(page)
+            )
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -189,9 +189,10 @@ class Flights:
             self.deadlines.unpack(signals)
             self.tables.rows[page].changes = self.learning.observe(
                 host, directory, self.tables.rows[page].changes, self.tables.rows[page].watched, elapsed, now,
-                self.deadlines.counts, changed,
+                self.deadlines.counts, changed, self.tables.trust(page),
             )  # fmt: skip
-            self.tables.rows[page].watched += self.learning.observed_clock
+            self.tables.set_trust(page, self.learning.quality.trust)
+            self.tables.rows[page].watched += self.learning.watched
             shown: cython.bint = self.tables.hubs.row_of(page) >= 0
             self.tables.hubs.crawled(page, elapsed)
             self.learning.discovery.watch(host, directory, elapsed, now, shown)

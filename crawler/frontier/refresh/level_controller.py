@@ -106,6 +106,7 @@ class LevelController:
         self.revisit = revisit
         self.scale = min(max(0.25 * revisit, self._clock_min), self._clock_max)
         self.tables.learning.scale = self.scale
+        self.tables.learning.plain_share = min(4.0 * self.scale / revisit, 1.0)
         self.tables.learning.rates.set_revisit(revisit)
 
     @cython.cfunc

@@ -108,12 +108,15 @@ class Overview:
         self.deadlines.unpack(self.tables.rows[page].signals)
         directory = self.tables.page_heaps.nodes[page].owner
         importance = self.tables.importance(page)
-        clock = self.learning.clock(host, directory, elapsed, now) if self.deadlines.clocked else elapsed
+        clock = (
+            self.learning.paced_clock(host, directory, elapsed, now) if self.deadlines.clocked else elapsed
+        )
         if self.deadlines.plain:
             fresh = self._fresh(clock, n)
         else:
             changes, watched = self.tables.rows[page].changes, self.tables.rows[page].watched
-            fresh = 1.0 - self.learning.expected(host, changes, watched, clock, self.deadlines.counts)
+            trust = self.tables.trust(page)
+            fresh = 1.0 - self.learning.expected(host, changes, watched, clock, self.deadlines.counts, trust)
         return PageView(
             fingerprint=self.tables.pages.key_of(page),
             host=host,

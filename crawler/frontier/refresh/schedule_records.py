@@ -59,8 +59,22 @@ class Records:
         found: tuple[float, float] = self.tables.hubs.state(page)
         return found
 
+    def trust_state(self, page: int) -> int:
+        """Return the evidence for the page's signals, in 1/16 nats; 0 for a page whose signals were never judged."""
+        self.flights.require_page(page)
+        return int(self.tables.trusts[page])
+
+    def restore_trust(self, page: int, trust: int) -> None:
+        """Restore the result of `trust_state`, -128 .. 127."""
+        self.flights.require_page(page)
+        self.tables.trusts[page] = trust
+
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """Return the host's key and its numbers: clock (3), signals (18), boost, credence (3), hubs (3), exposure."""
+        """Return the host's key and its numbers: clock (3), signals (18), boost, credence (3), hubs (3), exposure,
+        pages judged (2).
+
+        The numbers of the site's rhythm follow, if it has one.
+        """
         self.flights.require_host(host)
         sites = self.learning.sites
         counts = [sites.observed_counts[host], sites.expected_counts[host], sites.instants[host]]
@@ -73,7 +87,8 @@ class Records:
             self.tables.host_rows[host].boost,
             *trials,
             *self.learning.discovery.site_state(host),
-            sums[18],
+            *sums[18:],
+            *self.learning.seasons.state(host),
         ]
 
     def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
@@ -92,10 +107,11 @@ class Records:
         _finite(numbers)
         host: cython.int = self.tables.host(host_key)
         self.learning.sites.restore(host, *numbers[:3])
-        self.learning.quality.restore(host, np.append(numbers[3:21], numbers[28]))
+        self.learning.quality.restore(host, np.append(numbers[3:21], numbers[28:31]))
         self.tables.host_rows[host].boost = min(max(numbers[21], 1.0), RATIO_MAX)
         self.learning.credence.restore(host, *numbers[22:25])
         self.learning.discovery.restore_site(host, *numbers[25:28])
+        self.learning.seasons.restore(host, numbers[31:])
 
     def restore_hub(self, page: int, found: float, watched: float) -> None:
         """Restore the result of `hub_state`."""

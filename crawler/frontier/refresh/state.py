@@ -1,9 +1,9 @@
 """The refresh state in the store: one record per page, site and directory; and the schedule rebuilt from them.
 
     f/<fingerprint>     last crawl, k, T, signals since, importance, state; host and directory; for a hub also the
-                        new pages it has shown, and the time watched
+                        new pages it has shown, and the time watched; the trust in the page's signals
     s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level relative to the
-                        common one, new pages
+                        common one, new pages, weekly rhythm
     n/<directory key>   the directory's neighbourhood counts and new pages; its host
     m/refresh           the common level
     m/revisit           the mean time between two crawls of a page
@@ -28,6 +28,7 @@ from isal.isal_zlib import crc32
 from crawler.clock import past
 from crawler.errors import DamageError
 from crawler.freshness.recalibration import Recalibration
+from crawler.freshness.seasons import COLUMNS as RHYTHM_NUMBERS
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.storage import keys
@@ -44,13 +45,17 @@ _PAGE_TYPE = np.dtype(
 assert _PAGE_TYPE.itemsize == _PAGE.size
 _ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr])  # with the seal
 assert _ROW_TYPE.itemsize == SEAL_BYTES + _PAGE.size
-_SITE_NUMBERS = 29
+_SITE_NUMBERS = 31
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
+_PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")  # of a site with a weekly rhythm
+_UNJUDGED = 29  # numbers stored by versions that did not judge the signals of single pages
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
 _SITE_INSTANTS = [2, 27]  # the places of the neighbourhood's counts and of the new pages in `site_state`
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<2f")  # appended to the record of a hub
+_TRUST = struct.Struct("<b")  # appended to the record of a page whose signals were judged
+_PAGE_MORE = (_HUB.size, _TRUST.size, _HUB.size + _TRUST.size)
 _NUMBER = struct.Struct("<d")
 _BIAS = struct.Struct("<2d")
 _CHUNK = 4096  # number of pages added at once on opening
@@ -108,7 +113,10 @@ def number_record(number: float) -> bytes:
 def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
     """Put the record of a site into a batch; return its key."""
     host_key, numbers = schedule.records.site_state(host)
-    batch.put(keys.REFRESH_SITE + _key.pack(host_key), seal(_SITE.pack(*numbers)))
+    batch.put(
+        keys.REFRESH_SITE + _key.pack(host_key),
+        seal((_SITE if len(numbers) == _SITE_NUMBERS else _PACED_SITE).pack(*numbers)),
+    )
     return host_key
 
 
@@ -116,8 +124,10 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     """Put the record of a page that only a signal touched into a batch."""
     fingerprint, *row = schedule.records.page_state(page)
     found, watched = schedule.records.hub_state(page)
-    hub = _HUB.pack(found, watched) if found > 0.0 else b""
-    batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row) + hub))
+    more = _HUB.pack(found, watched) if found > 0.0 else b""
+    if trust := schedule.records.trust_state(page):
+        more += _TRUST.pack(trust)
+    batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row) + more))
 
 
 class Loaded(NamedTuple):
@@ -142,7 +152,9 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         schedule.revisit = revisit
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
         schedule.records.bias = _BIAS.unpack(unseal(keys.REFRESH_BIAS, value))
-    for key, payload in _records(store, keys.REFRESH_SITE, _SITE.size, _SITE_UNEXPOSED.size):
+    for key, payload in _records(
+        store, keys.REFRESH_SITE, _SITE.size, _PACED_SITE.size, _SITE_UNEXPOSED.size
+    ):
         site = _site_numbers(payload)
         site[_SITE_INSTANTS] = np.minimum(site[_SITE_INSTANTS], now)
         schedule.records.restore_site(key, site)
@@ -160,49 +172,52 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
 
 def _site_numbers(payload: bytes) -> np.ndarray:
     """Return the numbers of a site's record; if it has no exposure, add the exposure that keeps its recall unchanged."""
-    if len(payload) == _SITE.size:
-        return np.array(_SITE.unpack(payload))
-    numbers = _SITE_UNEXPOSED.unpack(payload)
-    true, silent = numbers[3:11], numbers[19]
-    return np.array([*numbers, sum(true) + silent])
+    numbers = np.frombuffer(payload, "<f8")
+    if len(payload) == _SITE_UNEXPOSED.size:
+        numbers = np.append(numbers, numbers[3:11].sum() + numbers[19])
+    return np.append(numbers, np.zeros(max(_SITE_NUMBERS - len(numbers), 0)))
 
 
 def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now: float) -> float:
     """Add the pages of stored records; return how far the latest of their crawls is in the future."""
-    fingerprints, rows, hubs = _page_rows(chunk)
+    fingerprints, rows, longer = _page_rows(chunk)
     leads = np.maximum(rows["crawled"] - now, 0.0)
     watched_for = np.maximum(rows["watched"] - leads, 0.0)
     numbers_of = schedule.add_many(
         fingerprints, rows["host"], rows["directory"], rows["crawled"] - leads, rows["importance"], now,
         changes=rows["changes"], watched=watched_for, signals=rows["signals"], states=rows["state"],
     )  # fmt: skip
-    for at in hubs:
-        schedule.records.restore_hub(int(numbers_of[at]), *_HUB.unpack_from(chunk[at][1], _ROW_TYPE.itemsize))
+    for at in longer:
+        more = chunk[at][1][_ROW_TYPE.itemsize :]
+        if len(more) >= _HUB.size:
+            schedule.records.restore_hub(int(numbers_of[at]), *_HUB.unpack_from(more))
+        if len(more) != _HUB.size:
+            schedule.records.restore_trust(int(numbers_of[at]), *_TRUST.unpack(more[-1:]))
     return float(leads.max())
 
 
 def _page_rows(chunk: list[tuple[bytes, bytes]]) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Return the fingerprints and rows of stored records of pages, and the places of the hubs among them.
+    """Return the fingerprints and rows of stored records of pages, and the places of the longer records among them.
 
     Versions and checksums are compared by column, which takes a third of the time of `unseal` for each record.
     """
     size, page = _ROW_TYPE.itemsize, len(keys.REFRESH) + _key.size
     lengths = np.fromiter((len(value) for _, value in chunk), np.int64, len(chunk))
-    hubs = np.flatnonzero(lengths != size).tolist()
+    longer = np.flatnonzero(lengths != size).tolist()
     checksums = np.fromiter((crc32(value[SEAL_BYTES:]) for _, value in chunk), np.uint32, len(chunk))
     whole = all(len(key) == page for key, _ in chunk)
-    whole = whole and bool((lengths[hubs] == size + _HUB.size).all())
+    whole = whole and bool(np.isin(lengths[longer] - size, _PAGE_MORE).all())
     if whole:
         rows = np.frombuffer(b"".join([value[:size] for _, value in chunk]), _ROW_TYPE)
         whole = bool((rows["version"] == VALUE_VERSION).all() and (rows["checksum"] == checksums).all())
     if not whole:
-        for _ in _checked(chunk, keys.REFRESH, _PAGE.size, _PAGE.size + _HUB.size):
+        for _ in _checked(chunk, keys.REFRESH, _PAGE.size, *(_PAGE.size + more for more in _PAGE_MORE)):
             pass
         raise RuntimeError(
             "a page record is damaged if checked by column, but not if checked alone; please report this"
         )
     names = b"".join([key[-_key.size :] for key, _ in chunk])
-    return np.frombuffer(names, ">u8").astype(np.uint64), rows, hubs
+    return np.frombuffer(names, ">u8").astype(np.uint64), rows, longer
 
 
 def _records(store: KeyValue, prefix: bytes, *sizes: int) -> Iterator[tuple[int, bytes]]:

@@ -42,6 +42,7 @@ cdef class Tables:
     cdef PageRow[::1] rows
     cdef double[::1] crawled
     cdef unsigned char[::1] states
+    cdef signed char[::1] trusts
     cdef DirectoryRow[::1] directory_rows
     cdef HostRow[::1] host_rows
     cdef OwnRow[::1] own
@@ -73,6 +74,8 @@ cdef class Tables:
     cdef void grow(self) except *
     cdef int owner(self, int page) noexcept
     cdef double importance(self, int page) noexcept
+    cdef double trust(self, int page) noexcept
+    cdef void set_trust(self, int page, double trust) noexcept
     cdef void set_importance(self, int page, double importance) except *
     cdef double min_age(self, int page) noexcept
     cdef double max_age(self, int page) noexcept

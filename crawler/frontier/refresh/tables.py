@@ -2,21 +2,21 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """The tables of the schedule: one row per page, directory and host, each with its owner.
 
-    pages        fingerprint, last crawl, k, T, signals since, state; owner: a directory
+    pages        fingerprint, last crawl, k, T, signals since, trust in signals, state; owner: a directory
     directories  key, number of pages; owner: a host
     hosts        key, ready time, level relative to the common one
 
 Pages, directories and hosts are identified by row numbers. Columns that few crawls need (importance, age bounds,
 a page's own parameters, intervals) are created when first needed. Tables grow in place
 (`freshness/columns.py`). The links of the heaps are tables too; `queues.py` describes the heaps.
-Memory: 62 bytes per page, 71 per directory, 149 per host.
+Memory: 62 bytes per page (one more where pages have signals), 71 per directory, 149 per host.
 """
 
 from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import exp, log, sqrt
+from cython.cimports.libc.math import exp, floor, log, sqrt
 
 from crawler.freshness.columns import Column, rows_of
 from crawler.freshness.params import PageParameters
@@ -27,7 +27,7 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.hubs import Hubs
     from cython.cimports.crawler.frontier.refresh.numbering import Numbering
 else:
-    from math import exp, log, sqrt
+    from math import exp, floor, log, sqrt
 
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.heaps import Heaps
@@ -35,6 +35,7 @@ else:
     from crawler.frontier.refresh.numbering import Numbering
 
 _INFINITY = cython.declare(cython.double, float("inf"))
+_TRUST_UNIT = cython.declare(cython.double, 1.0 / 16.0)
 _UNIT = cython.declare(cython.uint, 32768)  # the code for importance 1
 AGES_MAX = 256
 
@@ -53,7 +54,7 @@ NOWHERE = 0  # in no heap: busy, or it has nothing to fetch
 ELIGIBLE = 1
 WAITING = 2
 
-F8, F4, U2, U1 = np.dtype("f8"), np.dtype("f4"), np.dtype("u2"), np.dtype("u1")
+F8, F4, U2, U1, I1 = (np.dtype(name) for name in ("f8", "f4", "u2", "u1", "i1"))
 PAGE_KIND = np.dtype([("changes", "f4"), ("watched", "f4"), ("signals", "u4")])
 DIRECTORY_KIND = np.dtype([("root", "i4"), ("pages", "i4")])
 HOST_KIND = np.dtype(
@@ -88,12 +89,12 @@ class Tables:
     ) -> None:
         self.learning = learning
         self._columns = {
-            "rows": Column(PAGE_KIND), "crawled": Column(F8), "states": Column(U1), "importances": Column(U2),
-            "bounds": Column(U1), "own": Column(OWN_KIND), "intervals": Column(F4),
+            "rows": Column(PAGE_KIND), "crawled": Column(F8), "states": Column(U1), "trusts": Column(I1),
+            "importances": Column(U2), "bounds": Column(U1), "own": Column(OWN_KIND), "intervals": Column(F4),
             "directories": Column(DIRECTORY_KIND), "hosts": Column(HOST_KIND),
         }  # fmt: skip
         self.rows, self.crawled, self.states = _empty(PAGE_KIND), _empty(F8), _empty(U1)
-        self.importances, self.bounds = _empty(U2), _empty(U1)
+        self.trusts, self.importances, self.bounds = _empty(I1), _empty(U2), _empty(U1)
         self.directory_rows, self.host_rows = _empty(DIRECTORY_KIND), _empty(HOST_KIND)
         self.own, self.intervals = _empty(OWN_KIND), _empty(F4)
         self.pages, self.directories, self.hosts = Numbering(), Numbering(), Numbering()
@@ -128,6 +129,7 @@ class Tables:
         self.rows[page].changes = self.rows[page].watched = 0.0
         self.rows[page].signals = 0
         self.states[page] = 0
+        self.set_trust(page, 0.0)
         self.roots += 1.0
         if self.weighted:
             self.importances[page] = _UNIT
@@ -183,6 +185,8 @@ class Tables:
         rows = self.pages.rows
         columns = self._columns
         self.rows, self.crawled, self.states = _empty(PAGE_KIND), _empty(F8), _empty(U1)
+        self.trusts = _empty(I1)
+        self.trusts = columns["trusts"].grow(rows)
         self.rows, self.crawled = columns["rows"].grow(rows), columns["crawled"].grow(rows)
         self.states = columns["states"].grow(rows)
         if self.weighted:
@@ -212,6 +216,22 @@ class Tables:
         if self.owned and self.own[page].change_rate >= 0.0:
             return self.own[page].importance
         return _importance_of(self.importances[page]) if self.weighted else 1.0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def trust(self, page: cython.int) -> cython.double:
+        """Return the evidence, in nats, that the page's signals are as good as those of its site."""
+        return self.trusts[page] * _TRUST_UNIT
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def set_trust(self, page: cython.int, trust: cython.double) -> cython.void:
+        """Set the evidence for the page's signals; an unchanged value touches no memory."""
+        code: cython.int = cython.cast(cython.int, floor(trust / _TRUST_UNIT + 0.5))
+        if self.trusts[page] != code:
+            self.trusts[page] = code
 
     @cython.cfunc
     def set_importance(self, page: cython.int, importance: cython.double) -> cython.void:
@@ -290,7 +310,7 @@ class Tables:
     def bytes_held(self) -> int:
         """The size of all rows, links and keys in bytes."""
         pages, directories, hosts = self.pages.rows, self.directories.rows, self.hosts.rows
-        a_page = 24 + PAGE_KIND.itemsize + 9 + (OWN_KIND.itemsize if self.owned else 0)
+        a_page = 24 + PAGE_KIND.itemsize + 10 + (OWN_KIND.itemsize if self.owned else 0)
         a_page += 2 * self.weighted + self.bounded + 4 * (self.first_interval > 0.0)
         total: int = pages * a_page + directories * (24 + 24 + DIRECTORY_KIND.itemsize)
         total += hosts * (24 + HOST_KIND.itemsize)

@@ -34,7 +34,7 @@ class Exact(Ranked):
         for _ in range(int(world.directory.max()) + 1):
             self._learning.add_directory()
         self._changes, self._watched = np.zeros(size, np.float32), np.zeros(size, np.float32)
-        self._signals = np.zeros(size)
+        self._signals, self._trust = np.zeros(size), np.zeros(size)
         self._counts = np.zeros(SOURCES)
         self._credit = 0.0
 
@@ -54,9 +54,11 @@ class Exact(Ranked):
             now,
             self._counts,
             changed,
+            float(self._trust[page]),
         )
+        self._trust[page] = self._learning.quality.trust
         self._changes[page] = more
-        self._watched[page] += self._learning.observed_clock
+        self._watched[page] += self._learning.watched
         self._signals[page] = 0.0
         super().record_outcome(page, now, changed)
 
@@ -77,27 +79,35 @@ class Exact(Ranked):
 
     def _rank(self, now: float) -> None:
         learning = self._learning
-        learning.scale = scale_of(int(self.present.sum()), self._rate, 7 * DAY, 90 * DAY)
+        revisit = max(int(self.present.sum()), 1) / self._rate
+        learning.scale = scale_of(revisit, 1.0, 7 * DAY, 90 * DAY)
+        learning.plain_share = min(4.0 * learning.scale / revisit, 1.0)
         learning.renew_crawl()
         for site in range(len(self._until)):
             learning.renew(site)
         super()._rank(now)
 
     def values(self, now: float) -> np.ndarray:
-        learning = self._learning
-        rates = np.array(
+        learning, quality = self._learning, self._learning.quality
+        where, sites = self._where, range(len(self._until))
+        reliable = np.array(
             [
-                learning.rates.rate(site, k, t)
-                for site, k, t in zip(
-                    self._where.tolist(), self._changes.tolist(), self._watched.tolist(), strict=True
-                )
+                quality.reliability(site, trust)
+                for site, trust in zip(where.tolist(), self._trust.tolist(), strict=True)
             ]
         )
         clocks = np.maximum(now - self.last, 0.0)
+        changes, watched = self._told(clocks, reliable)
+        rates = np.array(
+            [
+                learning.rates.rate(site, k, t)
+                for site, k, t in zip(where.tolist(), changes.tolist(), watched.tolist(), strict=True)
+            ]
+        )
         if learning.neighbourhood:
             excess = [
                 learning.excess(site, folder, now)
-                for site, folder in zip(self._where.tolist(), self._folder.tolist(), strict=True)
+                for site, folder in zip(where.tolist(), self._folder.tolist(), strict=True)
             ]
             clocks = np.array(
                 [
@@ -105,12 +115,20 @@ class Exact(Ranked):
                     for tau, more in zip(clocks.tolist(), excess, strict=True)
                 ]
             )
-        sites = range(len(self._until))
-        precision = np.array([-np.expm1(-learning.quality.pooled_weight(site)) for site in sites])
-        recall = np.array([learning.quality.recall(site) for site in sites])
+        precision = np.array([-np.expm1(-quality.pooled_weight(site)) for site in sites])
+        recall = np.array([quality.recall(site) for site in sites])
         recall[precision <= 0.0] = 0.0
-        own = precision[self._where]
-        odds = own / (1.0 - own) * rates / np.asarray(learning.rates.mean)[self._where]
-        own = np.clip(odds / (1.0 + odds), 1e-12, PRECISION_MAX)
-        pages = Pages.from_quality(self._importance, rates, own, recall[self._where])
+        own = precision[where]
+        odds = own / (1.0 - own) * rates / np.asarray(learning.rates.mean)[where]
+        own = np.clip(reliable * odds / (1.0 + odds), 1e-12, PRECISION_MAX)
+        pages = Pages.from_quality(self._importance, rates, own, reliable * recall[where])
         return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)
+
+    def _told(self, elapsed: np.ndarray, reliable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return k and T of each page with the changes that trusted sources have announced since its last crawl."""
+        quality = self._learning.quality
+        seen = np.array([quality.share_watched(site) for site in range(len(self._until))])
+        true = np.array([quality.precision(site, 0) for site in range(len(self._until))])
+        share = np.where(self.present, reliable * seen[self._where], 0.0)
+        announced = np.where(seen > 0.0, true, 0.0)[self._where] * reliable * self._signals
+        return self._changes + announced, self._watched + share * np.where(self.present, elapsed, 0.0)

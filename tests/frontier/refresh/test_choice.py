@@ -230,7 +230,7 @@ def test_a_host_with_a_far_too_high_level_loses_no_turn() -> None:
         schedule.add(number + 1, number % 2, number % 2, 0.0, 0.0)
         schedule.set_page(number, PageParameters(1.0, 0.2), 0.0)
     key, numbers = schedule.records.site_state(0)
-    schedule.records.restore_site(key, np.array([*numbers[:-1], 1000.0]))
+    schedule.records.restore_site(key, np.array([*numbers[:21], 1000.0, *numbers[22:]]))
     taken = []
     for tick in range(1, 41):
         page = schedule.claim_next(10.0 + tick / 8)

@@ -48,6 +48,8 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
     for fingerprint in range(1000, 1060):
         old, new = schedule.find(fingerprint), rebuilt.find(fingerprint)
         assert schedule.records.page_state(old) == rebuilt.records.page_state(new)
+        assert schedule.records.trust_state(old) == rebuilt.records.trust_state(new)
+    assert any(schedule.records.trust_state(page) for page in range(60))
     assert rebuilt.level == schedule.level
     assert rebuilt.records.bias == schedule.records.bias != (0.0, 0.0)
     taken = []
@@ -74,15 +76,31 @@ def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
     schedule, now = crawled(store)
     numbers = schedule.records.site_state(0)[1]
     true, silent = sum(numbers[3:11]), numbers[19]
-    assert true > 0.0 and silent > 0.0
+    assert true > 0.0 and silent > 0.0 and numbers[30] > 0.0
     records = dict(scan_prefix(store, keys.REFRESH_SITE))
     batch = store.batch()
     for key, value in records.items():
-        batch.put(key, seal(unseal(key, value)[:-8]))
+        batch.put(key, seal(unseal(key, value)[: 8 * 28]))
     store.write(batch)
     rebuilt = Schedule(STILL)
     assert state.load(rebuilt, store, now) == (60, 0.0)
-    assert rebuilt.records.site_state(0)[1] == [*numbers[:-1], true + silent]
+    assert rebuilt.records.site_state(0)[1] == [*numbers[:28], true + silent, 0.0, 0.0]
+
+
+def test_the_weekly_rhythm_of_a_site_is_stored() -> None:
+    store = MemoryStore()
+    schedule, now = crawled(store)
+    key, numbers = schedule.records.site_state(0)
+    rhythm = [0.5] * 12 + [1.5] * 12 + [1.0] * 7 + [300.0, 9.0]
+    schedule.records.restore_site(key, np.array([*numbers, *rhythm]))
+    batch = store.batch()
+    state.stage_site(schedule, 0, batch)
+    store.write(batch)
+    rebuilt = Schedule(STILL)
+    state.load(rebuilt, store, now)
+    found = {key: numbers for key, numbers in map(rebuilt.records.site_state, range(4))}
+    assert found[key] == pytest.approx([*numbers, *rhythm])
+    assert {len(others) for other, others in found.items() if other != key} == {len(numbers)}
 
 
 def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
@@ -134,7 +152,9 @@ def test_damaged_records_are_reported(prefix: bytes) -> None:
 def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
     """Read each record alone; return (fingerprint, payload) of each, or the message if one is damaged."""
     try:
-        return list(state._checked(chunk, keys.REFRESH, state._PAGE.size, state._PAGE.size + state._HUB.size))
+        return list(
+            state._checked(chunk, keys.REFRESH, *(state._PAGE.size + more for more in (0, *state._PAGE_MORE)))
+        )
     except DamageError as error:
         return str(error)
 
@@ -146,7 +166,7 @@ def test_records_compared_by_column_are_those_read_alone(seed: int) -> None:
     Damage is a flipped bit, a cut, another version, a longer value or a longer key.
     """
     draw = random.Random(seed)
-    payloads = [draw.randbytes(state._PAGE.size + draw.choice([0, 0, state._HUB.size])) for _ in range(9)]
+    payloads = [draw.randbytes(state._PAGE.size + draw.choice([0, 0, *state._PAGE_MORE])) for _ in range(9)]
     chunk = [(keys.REFRESH + draw.randbytes(8), seal(payload)) for payload in payloads]
     at = draw.randrange(9)
     key, value = chunk[at]
@@ -155,7 +175,7 @@ def test_records_compared_by_column_are_those_read_alone(seed: int) -> None:
     flipped[bit // 8] ^= 1 << bit % 8
     chunk[at] = draw.choice([
         (key, value), (key, bytes(flipped)), (key, value[: draw.randrange(len(value))]), (key, value + b"x"),
-        (key + b"x", value), (key[:-1], value), (key, seal(value[5:] + b"x")),
+        (key + b"x", value), (key[:-1], value), (key, seal(value[5:] + b"xx")),
     ])  # fmt: skip
     expected = _alone(chunk)
     if isinstance(expected, str):

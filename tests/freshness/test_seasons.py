@@ -1,0 +1,90 @@
+"""Test the weekly rhythm of sites: what it learns, when it is used, its clock and its stored form."""
+
+import math
+
+import numpy as np
+import pytest
+
+from crawler.freshness.learning import Learning
+from crawler.freshness.seasons import COLUMNS, Seasons
+
+DAY = 86_400.0
+HOUR = DAY / 24.0
+WEEK = 7.0 * DAY
+SPEED = 168.0 / 40.0  # the site's speed in working hours: it changes in 40 of 168 hours
+
+
+def _worked(at: float) -> float:
+    """Return the time at `at` of a clock that runs from 9 to 17 on five days of seven, with the mean speed 1."""
+    week, rest = divmod(at, WEEK)
+    day, hour = divmod(rest, DAY)
+    today = min(max(hour - 9.0 * HOUR, 0.0), 8.0 * HOUR) if day < 5 else 0.0
+    return SPEED * (week * 40.0 * HOUR + min(day, 5.0) * 8.0 * HOUR + today)
+
+
+def _learned(seasonal: bool, *, days: int = 40, every: float = DAY) -> tuple[Learning, int]:
+    """Crawl 100 pages of a site about once a day; each changes once a day, or in working hours only."""
+    rng = np.random.default_rng(1)
+    learning = Learning(scale=0.25 * every)
+    learning.rates.set_revisit(every)
+    site, directory, none = learning.add_site(), learning.add_directory(), np.zeros(8)
+    k, t, last = np.zeros(100), np.zeros(100), np.zeros(100)
+    for crawl in range(100 * days):
+        page, now = int(rng.integers(100)), (crawl + 1.0) * every / 100.0
+        span = _worked(now) - _worked(last[page]) if seasonal else now - last[page]
+        changed = bool(rng.random() < -math.expm1(-span / DAY))
+        k[page] = learning.observe(site, directory, k[page], t[page], now - last[page], now, none, changed)
+        t[page] = np.float32(t[page] + learning.watched)
+        last[page] = now
+        learning.renew(site)
+        learning.renew_crawl()
+    learning._check()
+    return learning, site
+
+
+def test_working_hours_are_learned_and_replace_the_neighbourhood() -> None:
+    learning, site = _learned(seasonal=True)
+    monday = 8.0 * WEEK
+    working = learning.paced_clock(site, 0, 4.0 * HOUR, monday + 15.0 * HOUR)
+    night = learning.paced_clock(site, 0, 4.0 * HOUR, monday + 28.0 * HOUR)
+    weekend = learning.paced_clock(site, 0, DAY, monday + 6.5 * DAY)
+    assert working > 6.0 * HOUR > 3.5 * HOUR > night and weekend < 0.5 * DAY
+    assert learning.excess(site, 0, monday) == learning.site_lead(site, monday) == 0.0
+    assert learning.directory_lead(site, 0, monday) == 0.0
+    assert learning.clock(site, 0, 4.0 * HOUR, monday + 15.0 * HOUR) == 4.0 * HOUR
+
+
+def test_a_constant_rate_is_no_rhythm() -> None:
+    learning, site = _learned(seasonal=False)
+    assert "1 with a rhythm" in repr(learning.seasons)
+    assert learning.seasons.span(site, 9.0 * HOUR, 17.0 * HOUR) == 8.0 * HOUR
+
+
+def test_a_site_with_few_or_late_crawls_takes_no_memory() -> None:
+    seasons = Seasons(DAY)
+    site = seasons.add()
+    assert not any(seasons.learns(site, WEEK) for _ in range(1000))
+    assert not any(seasons.learns(site, DAY) for _ in range(49))
+    assert seasons.state(site) == []
+    assert seasons.learns(site, DAY) and len(seasons.state(site)) == COLUMNS
+
+
+def test_a_week_has_the_length_of_a_week() -> None:
+    seasons = _learned(seasonal=True, days=20)[0].seasons
+    for begin in (0.0, 3.3 * DAY, 1.7e9):
+        assert seasons.span(0, begin, begin + WEEK) == pytest.approx(WEEK)
+        parts = [seasons.span(0, begin + k * HOUR / 3.0, begin + (k + 1) * HOUR / 3.0) for k in range(504)]
+        assert min(parts) > 0.0 and sum(parts) == pytest.approx(WEEK)
+
+
+def test_a_rhythm_is_stored_and_many_sites_can_have_one() -> None:
+    learned = _learned(seasonal=True, days=20)[0].seasons
+    again = Seasons(DAY)
+    for site in range(1_100):
+        again.add()
+        again.restore(site, learned.state(0))
+    again._check()
+    assert again.state(1_099) == pytest.approx(learned.state(0))
+    assert again.span(1_099, 0.0, 10.0 * HOUR) == pytest.approx(learned.span(0, 0.0, 10.0 * HOUR))
+    again.restore(3, [])
+    assert again.state(3) == pytest.approx(learned.state(0))

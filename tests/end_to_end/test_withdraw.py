@@ -263,3 +263,10 @@ def test_a_robots_txt_that_forbids_a_stored_page_later(tmp_path: Path, kept: boo
             assert status == (200 if kept else 451) and ("X-Note" in fields) == kept
             assert b"Disallow: /private/" in body or kept
             assert ask(port, f"/page?url={web.url('/open')}")[0] == 200
+
+
+def test_withdraw_without_a_target_names_its_flags(crawled: tuple[Web, Path]) -> None:
+    _, directory = crawled
+    for flags in ((), ("--undo",), ("--erase",)):
+        ended = run("withdraw", *flags, "--dir", directory)
+        assert ended.code == 2 and "--host HOST, --prefix URL or --before DATE" in ended.err, ended

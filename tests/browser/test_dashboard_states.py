@@ -11,6 +11,7 @@ import pytest
 from crawler.admin import server as admin_server
 from crawler.admin.server import AdminServer
 from crawler.admin.status import MemberStatus, Status, resting
+from crawler.admin.status_source import Answers
 from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.records import FrontierCounts
@@ -34,8 +35,13 @@ class Three:
         self.errors: list[dict[str, Any]] = []
         self._frontier = frontier
 
-    async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> list[Any]:
+    async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> Answers:
         await self.answers.wait()
+        answers = Answers(self._answers(request))
+        answers.missing = self.missing()
+        return answers
+
+    def _answers(self, request: Mapping[str, Any]) -> list[Any]:
         if request["command"] == "status":
             return [self._status(f"p{n}").plain() for n in range(3)]
         if request["command"] == "hosts":

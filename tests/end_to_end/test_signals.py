@@ -126,7 +126,7 @@ async def by_refresh(crawl: Crawl) -> Any:
 
 async def by_key_file(crawl: Crawl) -> Any:
     """Fetch `LINK` as if it were a key file."""
-    crawl.live._in_background(_ignore(crawl.live._key_file(LINK, "key")))
+    crawl.live._in_background(_ignore(crawl.live.urgent.key_file(LINK, "key")))
     await asyncio.sleep(0)
 
 

@@ -37,6 +37,7 @@ MODULES = (
     "crawler.cli.serve", "crawler.cli.summary", "crawler.process.process", "crawler.serve.server",
     "crawler.supervision.child", "crawler.supervision.supervisor", "tests.faults.harness",
 )  # fmt: skip
+_EXECUTABLE = sys.executable  # a test may replace `sys.executable` by a program that does not exist
 _COLD = (__name__, "tests.faults.early")  # the latter sends itself a signal while it imports the crawler
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _REQUEST_BYTES_MAX = 1 << 20
@@ -104,7 +105,7 @@ def _variables(environ: Iterable[bytes]) -> dict[str, str]:
 
 def _can_be_warm(words: list[str], variables: Mapping[str, str], folder: str) -> bool:
     """Return whether a program of this repository behaves the same if it starts warm."""
-    if len(words) < 3 or words[:2] != [sys.executable, "-m"] or words[2] in _COLD:
+    if len(words) < 3 or words[:2] != [_EXECUTABLE, "-m"] or words[2] in _COLD:
         return False
     if words[2].partition(".")[0] not in ("crawler", "tests"):
         return False

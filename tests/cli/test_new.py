@@ -60,7 +60,7 @@ def test_the_example_passes_its_test_and_crawls_its_site(made: tuple[Path, Ran])
 
 def test_the_example_is_typed(made: tuple[Path, Ran], tmp_path: Path) -> None:
     pytest.importorskip("mypy")
-    answer = check((made[0] / "teas.py").read_text(), tmp_path)
+    answer = check((made[0] / "teas.py").read_text(), tmp_path, tmp_path / "cache")
     assert answer.returncode == 0, answer.stdout
 
 

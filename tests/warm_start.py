@@ -52,6 +52,7 @@ _HIGH = 512  # received files are moved above this number, out of the way of tho
 
 _lock = threading.Lock()
 _servers: list[tuple[socket.socket, "subprocess.Popen[bytes]"]] = []  # at most one, started when first needed
+_Popen = subprocess.Popen  # a test may replace `subprocess.Popen`
 _cold: Callable[..., int] = subprocess._fork_exec  # type: ignore[attr-defined]
 
 
@@ -88,8 +89,11 @@ def _start(*arguments: Any) -> int:
     with _lock:
         if not _servers:
             _servers.append(_start_server())
-            atexit.register(_end_server)
-        return _ask(_servers[0][0], json.dumps(request).encode(), [*given, *numbers[3:]])
+        try:
+            return _ask(_servers[0][0], json.dumps(request).encode(), [*given, *numbers[3:]])
+        except (OSError, ValueError):  # the server has died; the next program starts another
+            _end_server()
+            return _cold(*arguments)
 
 
 def _umask() -> int:
@@ -132,7 +136,7 @@ def _start_server() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
         number = theirs.fileno()
         environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # numpy would start threads
         environ.pop("PYTHONPATH", None)
-        server = subprocess.Popen(
+        server = _Popen(
             [sys.executable, "-m", __name__, str(number)],
             cwd=ROOT,
             env=environ,
@@ -143,10 +147,12 @@ def _start_server() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
     return ours, server
 
 
+@atexit.register
 def _end_server() -> None:
-    link, server = _servers.pop()
-    link.close()
-    server.wait()
+    while _servers:
+        link, server = _servers.pop()
+        link.close()
+        server.wait()
 
 
 def _ask(server: socket.socket, request: bytes, files: list[int]) -> int:

@@ -104,9 +104,8 @@ def lru_misses(ids, distinct, sizes, bins):
     slot_of = np.full(distinct, _NONE, np.int32)
     owner = np.empty(capacity, np.int32)
     holes = np.zeros(capacity + 1, np.int32)  # Fenwick tree over slots, which are numbered from 1
-    hits = np.zeros(
-        (len(sizes) + 1, bins), np.int64
-    )  # row i: requests that hit only in caches of sizes[i] or more
+    # row i: the requests that hit only in caches of sizes[i] or more
+    hits = np.zeros((len(sizes) + 1, bins), np.int64)
     used = hole_count = 0
     for b in range(bins):
         for t in range(b * n // bins, (b + 1) * n // bins):

@@ -447,7 +447,7 @@ class ChangingWeb:
         return sum(begin <= asked.at < end for asked in self.log if asked.page >= 0)
 
     def world(self) -> World:
-        """Return these pages and changes as a world of the league; its signals are from the sitemap, which is read daily."""
+        """Return these pages and changes as a world of the league; it gets its signals from the sitemap, read daily."""
         days = max(1, int(self.horizon / DAY))
         starts = np.cumsum([0, *(host.directories + host.hubs for host in self.hosts)]).tolist()
         heard = []

@@ -25,7 +25,7 @@ HEADER_BYTES = 200
 
 
 class WebAsk(msgspec.Struct, frozen=True, gc=False):
-    """One request: its times, URL and answer, and its sender: the life number `life` of process `name` on `machine`."""
+    """A request: its times, URL, answer and sender, which is life number `life` of process `name` on `machine`."""
 
     at: float
     end: float

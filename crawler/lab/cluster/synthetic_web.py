@@ -73,7 +73,7 @@ class WebSpec(msgspec.Struct, frozen=True):
 
 
 class WebHost(msgspec.Struct, frozen=True):
-    """A host: its pages in order, its latency in seconds, its downtime, and its special features."""
+    """A host: its pages in order, its latency in seconds, its downtime; with `trap`, it has an endless calendar."""
 
     name: str
     pages: list[int]

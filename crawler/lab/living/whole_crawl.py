@@ -31,7 +31,7 @@ CRAWLS: dict[str, dict[str, Any]] = {
 
 
 class DrawnWeb(SyntheticWeb):
-    """A drawn world as a web; pages are like `/d3/p17.html`, `/` lists a host's pages, on the first host also all hosts."""
+    """A drawn world as a web; pages are like `/d3/p17.html`; `/` lists a host's pages, the first `/` also all hosts."""
 
     def __init__(self, world: DrawnWorld, speed: float) -> None:
         self.world, self.speed, self.start = world, speed, START

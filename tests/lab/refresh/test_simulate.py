@@ -1,4 +1,4 @@
-"""Test the simulator: policies reach the expected accuracy on small instances; deviations from the model work."""
+"""Test the simulator: policies reach the expected accuracy on small instances, also if a run departs from the model."""
 
 import numpy as np
 import pytest

@@ -73,7 +73,7 @@ def dense_ids(words):
 
 @_jit
 def next_uses(ids, distinct):
-    """Return, for each request, the time of the next request for its item, or n if there is none (N_t in section 5.1)."""
+    """Return the time of the next request for the item of each request (N_t in section 5.1); n if there is none."""
     n = len(ids)
     following = np.full(distinct, n, np.int32)
     result = np.empty(n, np.int32)
@@ -156,7 +156,10 @@ for _bit in range(64):
 
 @_jit
 def _set_bit(tree, starts, position):
-    """Set the bit of `position` in the bit tree; stop at the first word that was not empty: the levels above know it."""
+    """Set the bit of `position` in the bit tree.
+
+    Stop at the first word that was not empty, because its bit on the level above is already set.
+    """
     for level in range(5):
         word = starts[level] + (position >> 6)
         before = tree[word]

@@ -47,7 +47,10 @@ _FIT_SIZES = 2 ** np.arange(21)
 
 @dataclass(frozen=True)
 class LinkLocality:
-    """The model's parameters. `global_share`, `popular_share`, `wide_share`: of the links that are not repeats."""
+    """The parameters of the model.
+
+    `global_share`, `popular_share` and `wide_share` are shares of the links that are not repeats.
+    """
 
     repeat: float = 0.29
     adjacent: float = 0.97  # share of the repeats that copy the link just before
@@ -188,7 +191,7 @@ def lru_rates(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120) -> Fit:
-    """Fit the model to the first `FIT_LINKS` links of a trace, by comparing it with `evaluations` synthetic traces."""
+    """Fit the model to the first `FIT_LINKS` links of a trace; compare it with `evaluations` synthetic traces."""
     optimize = require("scipy.optimize")
     trace = trace.head(FIT_LINKS)
     start, threads = counted(trace, threads)
@@ -207,7 +210,7 @@ def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120
 
 
 def _point(model: LinkLocality) -> NDArray[np.float64]:
-    """Return the parameters to fit as unbounded numbers: log odds of the shares, and logs of the sizes of L' and L''."""
+    """Return the parameters to fit as unbounded numbers: log odds of shares, logs of the sizes of L' and L''."""
     other = 1 - model.global_share - model.popular_share - model.wide_share
     shares = np.array([model.global_share, model.popular_share, model.wide_share])
     return np.concatenate([np.log(shares / other), np.log([model.popular_urls, model.wide_urls])])

@@ -99,7 +99,7 @@ def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_li
 
 @_jit
 def repeats_on_pages(ids, distinct, starts):
-    """Return the number of links that repeat an earlier link of their page, and how many repeat the one just before."""
+    """Return the numbers of links that repeat an earlier link of their page, and that repeat the one just before."""
     page_of = np.full(distinct, -1, np.int64)
     repeats = adjacent = 0
     for page in range(len(starts) - 1):

@@ -64,13 +64,13 @@ class Trace:
         return cls(np.concatenate(words), np.concatenate(pages), info, str(info.get("source", "")))
 
     def head(self, links: int) -> "Trace":
-        """Return the first pages, as many as it takes to have `links` links; all pages if the trace has fewer links."""
+        """Return the first pages that together have `links` links; all pages if the trace has fewer links."""
         count = min(len(self.pages), int(np.searchsorted(self.starts, links)))
         return Trace(self.links[: self.starts[count]], self.pages[:count], self.info, self.name)
 
     @property
     def threads(self) -> int:
-        """Return the number of threads that the info or the pages state, otherwise the mean number of hosts at a time."""
+        """Return the number of threads that the info or the pages state, otherwise the mean of hosts at a time."""
         if threads := int(self.info.get("threads", 0)):
             return threads
         by_pages = int(self.pages["thread"].max(initial=0)) + 1
@@ -108,7 +108,10 @@ def _mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
 
 
 def hosts_at_a_time(hosts: NDArray[np.uint64]) -> float:
-    """Return the mean number of hosts that are between their first and last page at a time; `hosts`: each page's host."""
+    """Return the mean number of hosts that are being crawled at the same time.
+
+    `hosts` holds the host of each page. A host is being crawled from its first to its last page.
+    """
     if not len(hosts):
         return 0.0
     _, first, inverse = np.unique(hosts, return_index=True, return_inverse=True)
@@ -166,7 +169,7 @@ def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key
 
 
 def _pages_of(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (source, targets) for consecutive lines with the same source; leave out URLs that no crawl would follow."""
+    """Yield (source, targets) for consecutive lines with the same source, without URLs that no crawl would follow."""
     page, targets = "", list[str]()
     for number, line in enumerate(lines, 1):
         source, tab, target = line.rstrip("\r\n").partition("\t")

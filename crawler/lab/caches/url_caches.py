@@ -67,7 +67,7 @@ class Stream:
 
     @cached_property
     def by_count(self) -> NDArray[np.int64]:
-        """Return the rank of each item by requests, 0 for most; if equal, the item that appeared first comes first."""
+        """Return the rank of each item by number of requests, 0 for most; ties are ranked by first appearance."""
         order = np.argsort(-np.bincount(self.ids, minlength=self.distinct), kind="stable")
         ranks = np.empty(self.distinct, np.int64)
         ranks[order] = np.arange(self.distinct)
@@ -80,13 +80,19 @@ class Stream:
 
 
 def _infinite(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """Count the first requests for each item: a request is the first exactly if its id is larger than all earlier ids."""
+    """Count the first requests for items.
+
+    A request is the first for its item exactly if the id of the item is larger than all earlier ids.
+    """
     before = [0, *(int(stream.ids[: window.stop].max(initial=-1)) + 1 for window in stream.windows(bins))]
     return np.tile(np.diff(before), (len(sizes), 1))
 
 
 def _static(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """Count the requests for each rank once, for all sizes: a cache of k entries holds the items of the first k ranks."""
+    """Count the requests for each rank once, for all sizes.
+
+    A cache of k entries holds the items of the first k ranks.
+    """
     misses = np.empty((len(sizes), bins), np.int64)
     edges = np.array(sizes, np.int64)
     for b, window in enumerate(stream.windows(bins)):
@@ -147,7 +153,10 @@ POLICIES: dict[str, Callable[[Stream, Sequence[int], int, int], Misses]] = {
 
 
 def misses(policy: str, stream: Stream, sizes: Sequence[int], *, bins: int = 1, seed: int = 1) -> Misses:
-    """Return the misses of a policy of `POLICIES`, int64 (sizes, bins). `sizes` must ascend; only RANDOM uses `seed`."""
+    """Return the misses of a policy of `POLICIES`, int64 (sizes, bins).
+
+    `sizes` must ascend; only RANDOM uses `seed`.
+    """
     return POLICIES[policy](stream, sizes, bins, seed)
 
 

@@ -216,7 +216,7 @@ def _weights_file(directory: Path, urls: list[str], weights: list[float]) -> Pat
 
 
 async def _influence(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
-    """Push signals of changes during the crawl; give the oracle the true parameters of each page that it has found."""
+    """Push signals of changes during the crawl; reveal the true parameters of each page found to the oracle."""
     unknown = set(range(len(web))) if arm.true else set()
     until = web.start
     while True:

@@ -320,7 +320,10 @@ class ChangingWeb:
 
     @staticmethod
     def _unmodified(kind: str, validators: dict[str, str], headers: dict[str, str]) -> bool:
-        """Return whether the answer is 304; If-None-Match takes precedence over If-Modified-Since (RFC 9110, 13.2.2)."""
+        """Return whether the answer is 304.
+
+        If-None-Match takes precedence over If-Modified-Since (RFC 9110, 13.2.2).
+        """
         tags, since = headers.get("if-none-match"), headers.get("if-modified-since")
         if kind in ("always-304", "bare-304"):
             return tags is not None or since is not None
@@ -447,7 +450,10 @@ class ChangingWeb:
         return sum(begin <= asked.at < end for asked in self.log if asked.page >= 0)
 
     def world(self) -> World:
-        """Return these pages and changes as a world of the league; it gets its signals from the sitemap, read daily."""
+        """Return these pages and changes as a world of the league.
+
+        The world gets its signals from the sitemap, which is read daily.
+        """
         days = max(1, int(self.horizon / DAY))
         starts = np.cumsum([0, *(host.directories + host.hubs for host in self.hosts)]).tolist()
         heard = []

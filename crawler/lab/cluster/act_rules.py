@@ -20,7 +20,10 @@ SIGNALS = ("signal", "notice")  # acts that report a changed page
 
 
 def exempt(observed: Observed) -> set[str]:
-    """Return the URLs of retired and withdrawn pages: retired pages need not be fetched, withdrawn ones need no copy."""
+    """Return the URLs of retired and withdrawn pages.
+
+    Retired pages need not be fetched, and withdrawn pages need no copy.
+    """
     return {act.target for act in observed.acts if act.kind in ("retire", "withdraw")}
 
 

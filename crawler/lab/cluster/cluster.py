@@ -157,7 +157,7 @@ class Cluster:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Switch off garbage collection, because it could influence the run, and reports of errors in killed processes."""
+    """Switch off garbage collection, which could influence the run, and reports of errors in killed processes."""
     collecting, hook = gc.isenabled(), sys.unraisablehook
     gc.disable()
     sys.unraisablehook = lambda _: None  # tasks of killed processes cannot end cleanly

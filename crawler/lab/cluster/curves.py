@@ -126,7 +126,10 @@ def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator
 def measure(
     processes: int, many: Refreshed, one: Refreshed, *, slow: bool, seed: int, pages: int, hosts: int
 ) -> CurveRow:
-    """Run a crawl by `processes` processes; return a row of its results and those of the refreshes `many` and `one`."""
+    """Run a crawl by `processes` processes; return a row with its results.
+
+    The row also holds the results of the refresh runs `many` and `one`.
+    """
     beat = _scale(processes).beat
     settings = _settings(processes, pages, hosts, beat, seed=seed, slow=slow)
     began = time.process_time()
@@ -204,7 +207,10 @@ def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = Fa
 
 
 def level_parts(many: Refreshed, one: Refreshed) -> tuple[float, float]:
-    """Return two quantiles (low, high) over pages; each page counts with the level of its process over that of `one`."""
+    """Return two quantiles (low, high) over pages of the relative level.
+
+    The relative level of a page is the level of its process divided by the level of `one`.
+    """
     (true_level,) = one.levels.values()
     parts = sorted((many.levels[name] / true_level, many.pages[name]) for name in many.levels)
     reached = np.cumsum([pages for _, pages in parts])

@@ -150,7 +150,10 @@ class FaultInjector:
     # -- the wires ------------------------------------------------------------------------
 
     def _break(self, machine: Machine, fault: Fault) -> None:
-        """Break the connections of a machine now or, if the fault names a point, when its process reaches that point."""
+        """Break the connections of a machine.
+
+        If the fault names a point, the connections break when the process reaches that point.
+        """
         if fault.point:
             self._armed.setdefault(machine.label, (fault, fault.visits))
         else:

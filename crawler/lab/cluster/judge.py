@@ -360,7 +360,7 @@ def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> N
 
 
 def _hidden(observed: Observed, since: float, until: float) -> float:
-    """Return the seconds for which two processes of one name may run at once; faults that part them extend this time."""
+    """Return the seconds for which two processes of one name may run at once; faults that part them add to it."""
     away = (
         fault.length
         for fault in observed.done
@@ -395,7 +395,10 @@ def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], clust
 
 
 def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float, *, since: float = 0.0) -> float:
-    """Return the share of page time in which the last copy was current; time begins with the first answer or `since`."""
+    """Return the share of page time in which the last copy was current.
+
+    The time of a page begins with its first answer or at `since`, whichever is later.
+    """
     current = whole = 0.0
     for page, answers in enumerate(asked):
         good = [row for row in answers if row.status in (200, 304)]

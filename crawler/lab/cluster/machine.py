@@ -177,7 +177,7 @@ class SystemCalls:
             self._kept.clear()
 
     def end(self, life: Life) -> None:
-        """Close all files of a life as the kernel would, even if objects still refer to the files; release the locks."""
+        """Close all files of a life as the kernel would, even if objects still refer to them; release the locks."""
         disown_locks(life.descriptors)
         for descriptor in sorted(life.descriptors):
             os.dup2(self._null, descriptor, inheritable=False)
@@ -235,7 +235,7 @@ class SystemCalls:
 
 
 def _open_below(folder: Path) -> list[int]:
-    """Return this process's descriptors of all files below a folder, including those of memory maps and file objects."""
+    """Return this process's descriptors of files below a folder, including those of memory maps and file objects."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # the descriptor of this listing is already closed

@@ -78,7 +78,10 @@ class OperatorActs:
     # -- commands ---------------------------------------------------------------------------
 
     def _block(self, machine: Machine, act: Fault) -> None:
-        """Block a host in the process that owns it; lift the block after `length` seconds, or once it runs again."""
+        """Block a host in the process that owns it; lift the block after `length` seconds.
+
+        If the process is not running then, the block is lifted when it runs again.
+        """
         host = self._host(act)
         self._command(
             self._owner(host), {"command": "block", "host": host}, partial(self._blocked, act, host)
@@ -119,7 +122,7 @@ class OperatorActs:
         )
 
     def _notice(self, machine: Machine, act: Fault) -> None:
-        """Report a changed page in the way of the page server and the Python API; another process may own the page."""
+        """Report a changed page as the page server and the Python API do; another process may own the page."""
         if (running := self._population.running.get(machine.label)) is not None:
             self._run_in(running[1], machine, partial(self._report, act, self._page(act), running[1]))
 

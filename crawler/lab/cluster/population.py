@@ -129,7 +129,7 @@ class Population:
         return True
 
     def run_later(self, machine: Machine, delay: float) -> None:
-        """Start a process after a delay, unless it has started again by then; also if it had ended for good."""
+        """Start a process after a delay, even if it has ended for good, unless it has been started again by then."""
         self.later(delay, partial(self._run_unless_begun, machine, self._begun[machine.label]))
 
     def _run_unless_begun(self, machine: Machine, begun: int) -> None:
@@ -280,7 +280,7 @@ class Population:
             machine.lose_power()
 
     def _learn_loss(self, life: Life, error: BehindError) -> None:
-        """Recover links that another process has lost; it is a bug if no disk was copied or restored."""
+        """Recover the links that another process has lost; note a bug if no disk was copied or restored."""
         if life.machine.name in self.observed.restored or self.observed.cloned_at:
             recover = partial(self._recover, error.peer, life.machine.name)
             asyncio.get_running_loop().call_soon(recover, context=nobody())
@@ -288,7 +288,7 @@ class Population:
             self.observed.unexpected.append(f"{life}: {error}")
 
     def _recover(self, name: str, lost: str) -> None:
-        """Restart process `name`, as `crawler recover` requires, and let it recover the links that `lost` has lost."""
+        """Restart process `name`, as `crawler recover` requires; let it recover the links that `lost` has lost."""
         label = next(label for label, address in self.addresses.items() if self._is_reached(name, address[0]))
         machine = next(machine for machine in self.machines if machine.label == label)
         self._to_recover[label] = lost
@@ -354,7 +354,7 @@ class Population:
             self.world.wire.names[machine.name] = self.addresses[newest.label][0]
 
     def look_at_end(self) -> None:
-        """End the run if a process of each name has finished, or if the processes of all machines have ended for good."""
+        """End the run if a process of each name has finished, or every machine's process has ended for good."""
         if self.pending:
             return
         self.observed.survivors = {

@@ -165,7 +165,7 @@ class SyntheticWeb:
         return self.url(page)
 
     def is_orphan(self, page: int) -> bool:
-        """Return whether no link leads to a page, only the sitemap of its host; False for the first page of a host."""
+        """Return whether only its host's sitemap leads to a page, and no link; False for the first page of a host."""
         host = self.hosts[self.host_of[page]]
         return host.sitemap and self.place[page] > 0 and page % ORPHAN_EVERY == 13
 
@@ -208,7 +208,7 @@ class SyntheticWeb:
         return depths
 
     def _other_links(self, rng: random.Random, host: WebHost, page: int) -> list[str]:
-        """Return the links that do not belong to the tree; they never lead to orphans or to pages with odd numbers."""
+        """Return the links that do not belong to the tree; none leads to an orphan or a page with an odd number."""
         model, found = self.spec.links, list[str]()
         for _ in range(min(200, int(rng.lognormvariate(0.0, model.links_sigma) * model.links_median))):
             if found and rng.random() < model.repeat:

@@ -50,7 +50,7 @@ class VirtualNetwork:
         return found
 
     def note(self, data: bytes) -> None:
-        """Count written frames and their bytes by kind; data that does not begin with a known frame is not counted."""
+        """Count written frames and their bytes by kind; skip data that does not begin with a known frame."""
         self.writes += 1
         at = 0
         while at + LENGTH_BYTES < len(data) and data[at + LENGTH_BYTES] in _KINDS:

@@ -68,7 +68,10 @@ class Material:
         return self._traces[threads]
 
     def stream(self, threads: int, kind: str) -> Stream:
-        """Return the full trace, or only its links to other processes ("cross"); only the last result stays in memory."""
+        """Return the full trace, or only its links to other processes ("cross").
+
+        Only the last result stays in memory.
+        """
         if (threads, kind) not in self._streams:
             self._streams = {(threads, kind): Stream(self.trace(threads).words(kind), kind)}
         return self._streams[threads, kind]

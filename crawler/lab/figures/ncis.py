@@ -34,7 +34,10 @@ def _horizon(options: Options) -> float:
 def _sweep(
     options: Options, sizes: tuple[int, ...], names: list[str], signals: str, usual: int, **setting: Any
 ) -> dict[int, list[dict[str, SimulationResult]]]:
-    """Run all policies at all sizes on the same instances; for 5,000 pages or more, run only a fifth of the instances."""
+    """Run all policies at all sizes on the same instances.
+
+    For 5,000 pages or more, only a fifth of the instances is run.
+    """
     found = {}
     counts = {size: options.count(usual if size < 5000 else max(2, usual // 5)) for size in sizes}
     # roughly proportional to the time that the runs take

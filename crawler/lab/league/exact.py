@@ -126,7 +126,10 @@ class Exact(Ranked):
         return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)
 
     def _told(self, elapsed: np.ndarray, reliable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return k and T of each page, including the changes that trusted sources have announced since its last crawl."""
+        """Return k and T of each page.
+
+        They include the changes that trusted sources have announced since the last crawl.
+        """
         quality = self._learning.quality
         seen = np.array([quality.share_watched(site) for site in range(len(self._until))])
         true = np.array([quality.precision(site, 0) for site in range(len(self._until))])

@@ -42,7 +42,10 @@ FREE = ("ncis-free", "proto-free")
 
 
 class NewFirst:
-    """Adds a first-in first-out queue of new URLs to any policy; up to a given share of the fetches goes to the queue."""
+    """Adds a first-in first-out queue of new URLs to any policy.
+
+    Up to a given share of the fetches goes to the queue.
+    """
 
     def __init__(self, policy: Policy, share: float = 1.0) -> None:
         self.policy = policy
@@ -82,7 +85,10 @@ class Crediting(Shipped):
 
 
 class Prototype(rivals.Ranked):
-    """GREEDY with rates pooled by site, plus D; theta of a hub is shrunk to that of its site, a site's to the crawl's."""
+    """GREEDY with rates pooled by site, plus D.
+
+    Theta of a hub is shrunk to theta of its site, and that of a site to theta of the crawl.
+    """
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)  # type: ignore[arg-type]
@@ -146,7 +152,7 @@ class Prototype(rivals.Ranked):
 
 
 class ExactHubs(Exact):
-    """The policy `Exact` plus D for every node, which may be a page or a hub; theta is from `freshness/discovery.py`."""
+    """The policy `Exact`, plus D for every node; theta is from `freshness/discovery.py`."""
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)  # type: ignore[arg-type]

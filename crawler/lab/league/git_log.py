@@ -131,7 +131,10 @@ class GitLog:
             self._published.append(self._now)
 
     def _size(self, part: bytes) -> None:
-        """Record a line `added TAB removed TAB path`; a binary file has dashes as numbers, and its size stays unknown."""
+        """Record a line `added TAB removed TAB path`.
+
+        A binary file has dashes instead of numbers; its size stays unknown.
+        """
         words = part.split(b"\t", 2)
         row = self._rows.get(words[2]) if len(words) == 3 else None
         if row is not None and words[0].isdigit() and words[1].isdigit():

@@ -31,7 +31,10 @@ TIME_MAX = 1 << 33  # in the year 2242; a larger number cannot be a time in seco
 
 
 class SiteHistory(msgspec.Struct, frozen=True):
-    """The history of a site: the arrays that the module describes, all of them int64, except `hash`, which is uint64."""
+    """The history of a site, as the arrays that the module describes.
+
+    All arrays are int64, except `hash`, which is uint64.
+    """
 
     name: str
     born: np.ndarray

@@ -41,7 +41,10 @@ NEWS_RATE = 16.0  # fetches per day at the budget 1x
 
 
 class Hub(msgspec.Struct, frozen=True):
-    """The nodes that a hub shows, as (birth, node) in order of birth: the newest `most` of those that exist (0: all)."""
+    """The nodes that a hub shows, as (birth, node) in order of birth.
+
+    If `most` is not 0, the hub shows only the newest `most` of the nodes that exist.
+    """
 
     births: tuple[tuple[float, int], ...]
     most: int = 0
@@ -92,7 +95,10 @@ class Finder(Policy, Protocol):
         """Note that the URL taken is gone; it was never fetched before."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
-        """Note a fetched URL that the hub was the first to show; `found` is 1 if the URL was a page, 0 if it was gone."""
+        """Note the first fetch of a URL that the hub was the first to show.
+
+        `found` is 1 if the URL was a page, and 0 if it was gone.
+        """
 
 
 class LivingResult(msgspec.Struct, frozen=True):
@@ -307,7 +313,10 @@ def play(
         return changed
 
     def show(node: int, first: bool, now: float) -> None:
-        """Inform the policy of the unknown pages that the hub shows; pages in the first copy of a hub earn no credit."""
+        """Inform the policy of the unknown pages that the hub shows.
+
+        Pages in the first copy of a hub earn no credit.
+        """
         number = node - world.pages
         hub = world.hubs[number]
         begin, shown[number] = shown[number], bisect_right(hub.births, (now, size))

@@ -32,7 +32,7 @@ def _colours(policies: Sequence[str]) -> dict[str, str]:
 def scores(
     rows: Sequence[Row], policies: Sequence[str], arms: Sequence[str], budgets: Sequence[float]
 ) -> Any:
-    """Draw the share of time in which copies were stale over the budget, on logarithmic axes, with one panel per arm."""
+    """Draw the share of time in which copies were stale by budget, on logarithmic axes, one panel per arm."""
     found, colours = by_place(rows), _colours(policies)
     across = min(3, len(arms))
     down = -(-len(arms) // across)
@@ -72,7 +72,7 @@ def scores(
 
 
 def gains(rows: Sequence[Row], policies: Sequence[str], arms: Sequence[str], budgets: Sequence[float]) -> Any:
-    """Draw each policy's paired difference from the first policy by arm, with its error, with one panel per budget."""
+    """Draw each policy's paired difference from the first policy by arm, with its error, one panel per budget."""
     found, colours = by_place(rows), _colours(policies)
     others = [policy for policy in policies[1:] if policy not in DASHED] or list(policies)
     shown = [budget for budget in budgets if budget in (1.0, 3.0, 10.0)] or list(budgets)

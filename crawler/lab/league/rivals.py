@@ -108,7 +108,7 @@ class RoundRobin(DueFirst):
 
 
 class Believe(DueFirst):
-    """Believes every signal: signalled pages go first, in the order of their last fetch, then others by round robin."""
+    """Believes every signal: signalled pages go first, by their last fetch, then the others by round robin."""
 
     SIGNALLED = 1e12  # seconds subtracted from the keys of signalled pages, so that they come first
 
@@ -326,7 +326,7 @@ class Ranked(Silent):
 
 
 class Oracle(Ranked):
-    """GREEDY with the true change rate of each page: its number of changes divided by the time for which it existed."""
+    """GREEDY with the true rate of each page: the number of its changes divided by the time it existed."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)

@@ -44,7 +44,7 @@ class Game(msgspec.Struct, frozen=True):
 
 
 def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
-    """Return (arm, budget, most fetches) for games with so few fetches or changes that all policies score the same."""
+    """Return (arm, budget, most fetches) of games with so few fetches or changes that all scores are equal."""
     met: dict[tuple[str, float], list[Game]] = {}
     for game in games:
         met.setdefault((game.arm, game.budget), []).append(game)
@@ -83,7 +83,10 @@ COLUMNS = list(Row.__struct_fields__)
 
 
 def rows_of(games: Sequence[Game]) -> list[Row]:
-    """Return one row per game, in the order of the games; the base of a row is the first policy of its arm and budget."""
+    """Return one row per game, in the order of the games.
+
+    Each game is compared with the first policy of its arm and budget.
+    """
     first: dict[tuple[str, float], Game] = {}
     rows = []
     for game in games:
@@ -113,7 +116,10 @@ def by_place(rows: Sequence[Row]) -> Mapping[tuple[str, str, float], Row]:
 def tables(
     rows: Sequence[Row], policies: Sequence[str], arms: Sequence[str], budgets: Sequence[float]
 ) -> str:
-    """Return a block of text per arm; a line shows a policy's score and error for each budget, then the differences."""
+    """Return a block of text per arm.
+
+    A line shows a policy's score and error for each budget, and then the differences.
+    """
     found = by_place(rows)
     width = max(map(len, policies)) + 2
     lines = []

@@ -87,11 +87,14 @@ class World(msgspec.Struct, frozen=True):
 
     @property
     def change_rate(self) -> float:
-        """The changes per second of all pages together, the unit of budgets; it counts at most one per page and day."""
+        """The changes per second of all pages together; it is the unit of budgets.
+
+        Several changes of a page in a day count as one.
+        """
         return sum(len({at // DAY for at in times}) for times in self.changes) / self.horizon
 
     def gap(self, rate: float) -> float:
-        """Return the seconds after a fetch in which its site must not be fetched again; 0, except in the arm `polite`."""
+        """Return the seconds for which a site must rest after a fetch; 0, except in the arm `polite`."""
         return len(self.sites) / (POLITE * rate) if self.arm == "polite" else 0.0
 
     def __len__(self) -> int:

@@ -27,7 +27,7 @@ class Stating(Protocol):
     """A policy that states how likely copies are current."""
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """Return two estimates of the probability that the copy is current: the schedule's own, and the one for users."""
+        """Return two estimates of P[the copy is current]: the schedule's own, and the one for users."""
 
 
 class Decile(msgspec.Struct, frozen=True):

@@ -53,7 +53,10 @@ COLUMNS = list(Gain.__struct_fields__)
 
 
 def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
-    """Return one row per policy of `runs`, which maps names to a run per seed and must include `UNIFORM` and `TRUE`."""
+    """Return one row per policy.
+
+    `runs` maps the name of a policy to one run per seed; it must include `UNIFORM` and `TRUE`.
+    """
     fresh = {name: np.array([run.freshness for run in several]) for name, several in runs.items()}
     possible = fresh[TRUE] - fresh[UNIFORM]
     rows = []
@@ -79,7 +82,7 @@ def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
 
 
 def table(rows: Sequence[Gain]) -> str:
-    """Return one line per row: freshness, difference from uniform, gain, errors, and shares of the most fetched host."""
+    """Return one line per row: freshness, difference from uniform, gain, errors, shares of the most fetched host."""
     width = max(map(len, (row.world for row in rows)), default=5) + 1
     own = max(map(len, (row.policy for row in rows)), default=6) + 1
     lines = [

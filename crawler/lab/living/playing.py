@@ -103,7 +103,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
         rest(page, now)
 
     def rest(page: int, now: float) -> None:
-        """Let the host of an answer rest, and let the policy look for the next page, as a crawl does after an answer."""
+        """Let the host of an answer rest; let the policy look for the next page, as a crawl does."""
         if spec.rest:
             policy.block(sites[page], now + spec.rest / rate)
             if look := getattr(policy, "peek", None):
@@ -158,7 +158,11 @@ def run_of(
     horizon: float,
     idle: int = 0,
 ) -> WorldRun:
-    """Return the result of a run; `current`: seconds per page since `begin`; `at`, `site`: times and hosts of fetches."""
+    """Return the result of a run.
+
+    `current` holds the seconds of each page since `begin`; `at` and `site` are the times and hosts of the
+    fetches.
+    """
     span = np.minimum((at - begin) / (horizon - begin) * SPANS, SPANS - 1).astype(np.int64)
     hosts = np.zeros((SPANS, len(world.sites)), dtype=np.int64)
     np.add.at(hosts, (span, site), 1)

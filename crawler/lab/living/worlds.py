@@ -144,7 +144,7 @@ class DrawnWorld(msgspec.Struct, frozen=True):
         return self.spec.fetches / self.spec.rate
 
     def gap(self, rate: float) -> float:
-        """Return the seconds after a fetch in which its host must not be fetched again; 0 if the world is not polite."""
+        """Return the seconds for which a host must rest after a fetch; 0 if the world is not polite."""
         return len(self.sites) / (POLITE * rate) if self.spec.polite else 0.0
 
     def __len__(self) -> int:
@@ -199,7 +199,10 @@ def draw(spec: WorldSpec, seed: int) -> DrawnWorld:
 
 
 def _rates(rng: np.random.Generator, host: HostKind, directory: np.ndarray) -> np.ndarray:
-    """Return each page's changes per second (n,), whose mean is the host's; with `together`, a directory has one rate."""
+    """Return each page's changes per second (n,).
+
+    Their mean is the change rate of the host. With `together`, all pages of a directory have the same rate.
+    """
     drawn = rng.lognormal(0.0, host.spread, host.pages)
     if host.process == "together":
         drawn = drawn[np.searchsorted(directory, directory)]

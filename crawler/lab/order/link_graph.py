@@ -46,7 +46,10 @@ class LinkGraph(msgspec.Struct):
 
 
 def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDArray[np.float64]:
-    """Return the PageRank of all pages, (n,), with a mean of 1; a page without links shares its rank among all pages."""
+    """Return the PageRank of all pages, (n,), with a mean of 1.
+
+    A page without links shares its rank among all pages.
+    """
     count = len(graph.urls)
     source = np.array([page for page, links in enumerate(graph.links) for _ in links], np.intp)
     target = np.array([other for links in graph.links for other, _ in links], np.intp)

@@ -185,7 +185,10 @@ class ExactGreedy:
 
     @cython.cfunc
     def _best(self, now: cython.double) -> cython.Py_ssize_t:
-        """Return the candidate with the greatest value, or -1; evaluate only candidates whose bounds reach that value."""
+        """Return the candidate with the greatest value, or -1.
+
+        Only candidates whose bounds reach that value are evaluated.
+        """
         k: cython.Py_ssize_t
         if not now <= self.until:
             self._sort(now)
@@ -216,7 +219,10 @@ class ExactGreedy:
     def _better(
         self, i: cython.Py_ssize_t, best: cython.Py_ssize_t, known: cython.double, now: cython.double
     ) -> cython.Py_ssize_t:
-        """Return the better of the candidates `i` and `best`; the value of `best`, which may be -1 (none), is known."""
+        """Return the better of the candidates `i` and `best`.
+
+        The value of `best` is known; `best` may be -1, which means none.
+        """
         top: cython.double = self.rows[best, LOW] if best >= 0 else -1.0
         if self.place[i] < 0 or self._bound(i, now) * _BIT_MORE < max(known, top):
             return best

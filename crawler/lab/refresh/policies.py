@@ -103,7 +103,7 @@ def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
 
 
 def deterministic_optimum(importance: np.ndarray, change_rate: np.ndarray, bandwidth: float) -> Optimum:
-    """Return OPT, the optimum with even intervals and no signals; its accuracy is the BASELINE of Busa-Fekete et al."""
+    """Return OPT with even intervals and no signals; its accuracy is the BASELINE of Busa-Fekete et al."""
     return _bisect(Pages(importance, change_rate), bandwidth, "greedy")
 
 

@@ -83,7 +83,7 @@ def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray |
 
 
 def _split_sample(rng: np.random.Generator, labelled: np.ndarray, a: float, b: float) -> np.ndarray:
-    """Draw from Beta(a, b): for labelled pages from the upper 5 % of the distribution, for the others from the rest."""
+    """Draw from Beta(a, b): for labelled pages from its upper 5 %, for the other pages from the rest."""
     pool = np.sort(rng.beta(a, b, 200_000))
     cut = int(0.95 * len(pool))
     low, high = rng.integers(0, cut, len(labelled)), rng.integers(cut, len(pool), len(labelled))
@@ -142,7 +142,10 @@ class ExperimentSetting(msgspec.Struct, frozen=True):
 
 
 class Events(msgspec.Struct, frozen=True):
-    """The events of a drawn run, in order of time, and the parameters with which accuracy is computed between events."""
+    """The events of a drawn run, in order of time.
+
+    `silent_rate` and `doubt` are the parameters with which accuracy is computed between events.
+    """
 
     times: np.ndarray
     pages: np.ndarray
@@ -307,7 +310,10 @@ def simulate(
     rng: np.random.Generator,
     believed: Pages | None = None,
 ) -> SimulationResult:
-    """Run the policy `name` on an instance; the policy assumes the parameters `believed` (by default, the true ones)."""
+    """Run the policy `name` on an instance.
+
+    The policy assumes the parameters `believed`; by default, they are the true ones.
+    """
     check_policy(name)
     if name in ("baseline", "optimum"):
         return _continuous(name, pages, setting)

@@ -57,7 +57,10 @@ def _depth_unlimited() -> Patches:
 
 
 def _depth_of_the_page() -> Patches:
-    """Bug: links of every second page have the depth of the page; if all links had it, the depth would not be limited."""
+    """Bug: links of every second page have the depth of the page itself.
+
+    If the links of all pages had it, no depth limit would apply.
+    """
     context = link_policy.LinkContext
 
     def flat(depth: int = 0, via: int = 0, *rest: Any, **more: Any) -> Any:

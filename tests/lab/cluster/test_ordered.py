@@ -23,7 +23,7 @@ SETTINGS = ClusterSettings(
 def test_faults_break_no_rule_while_urls_are_moved(
     monkeypatch: pytest.MonkeyPatch, order: str, processes: int, seed: int
 ) -> None:
-    """Once, after a URL was moved, an outdated host record made the queue begin after that URL, so the URL was lost."""
+    """Once, after a URL was moved, an outdated host record made the queue begin after it, so the URL was lost."""
     moved, move = [], Intake._move
 
     def counted(self: Intake, *arguments: Any) -> None:

@@ -81,7 +81,10 @@ def test_a_process_that_returns_after_the_end_ends_too(seed: int) -> None:
 
 
 def test_an_end_known_under_other_limits_is_not_recalled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After all processes know the end, the power fails, and limits are raised; a process starts after `silence_max`."""
+    """When all processes know the end, the power fails and limits are raised.
+
+    One process starts again only after `silence_max`.
+    """
     web = msgspec.structs.replace(WEB, hosts=4, pages=40, zipf=2.0, sitemaps=0.0)
     tree = {"crawl": {"pages_per_host": 6, "depth": 6}}
     monkeypatch.setattr(fault_plan, "first_limit", lambda seed, plan: 6)

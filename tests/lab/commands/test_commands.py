@@ -210,7 +210,10 @@ def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.Mon
 
 
 def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first line is printed after two seconds, the next ten seconds later; a part counts by its share of the work."""
+    """The first line is printed after two seconds, the next ten seconds later.
+
+    The progress of a part counts by the share of the part in the whole work.
+    """
     early = VirtualClock()
     soon = progress_line.ProgressLine("soon", early)
     for _ in range(14):

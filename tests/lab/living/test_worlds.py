@@ -24,7 +24,10 @@ def spec(process: str = "poisson", **more: object) -> WorldSpec:
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_pages_change_as_often_as_their_rates_say(process: str) -> None:
-    """The number of changes, about 48,000, matches the rates; so do those of the fast and the slow half of the pages."""
+    """The number of changes, about 48,000, matches the rates.
+
+    So do the numbers for the fast and for the slow half of the pages.
+    """
     world = draw(spec(process, visits=0.5), 1)
     counts = np.array([len(times) for times in world.changes])
     expected = world.rates * world.horizon

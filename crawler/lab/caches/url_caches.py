@@ -173,7 +173,7 @@ def check(found: dict[str, Misses], distinct: int) -> None:
 
 @dataclass(frozen=True)
 class Knee:
-    """The critical region of a curve of miss rates: the exponents of the sizes at its ends, and the rates at its ends."""
+    """The critical region of a curve of miss rates: the exponents of the sizes, and the rates, at its two ends."""
 
     begin_bits: int
     end_bits: int

@@ -37,7 +37,7 @@ NEVER = 1e-12  # a rate that is practically 0: once in 30,000 years
 
 
 class Arm(msgspec.Struct, frozen=True):
-    """The way a crawl refreshes: by `policy`, with `true` or learned parameters, and with pushed signals if `told`."""
+    """The way a crawl refreshes: by `policy`, with `true` or learned parameters; if `told`, signals are pushed."""
 
     name: str
     policy: str = "ncis"

@@ -65,7 +65,7 @@ LOG_MAX = 10_000_000  # number of requests that the log can hold; later requests
 
 
 class HostSpec(msgspec.Struct, frozen=True):
-    """The properties of a host; `rate` and `noise` are the numbers of changes and false signals per second and page."""
+    """The properties of a host; `rate`: changes, `noise`: false signals, both per second and page."""
 
     name: str
     pages: int = 100

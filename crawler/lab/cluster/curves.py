@@ -52,7 +52,7 @@ HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
 
 class Scale(NamedTuple):
-    """The size of an affordable run: seconds between beats in the two runs, and pages per process in the refresh run."""
+    """The size of an affordable run: seconds between beats in both runs, and pages per process in the refresh run."""
 
     beat: float
     refresh_beat: float

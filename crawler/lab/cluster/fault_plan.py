@@ -21,8 +21,8 @@ limits      a second run as in `rerun`, with other limits on pages per host and 
 block       a host is blocked for a while
 retire      the waiting entry of a page is dropped
 withdraw    a page is withdrawn, and its copies are erased
-signal      a process is told by a command that a page has changed
-notice      a process is told so by an interface of the running crawl (page server, Python)
+signal      a command reports to a process that a page has changed
+notice      an interface of the running crawl (page server, Python) reports to a process that a page has changed
 """
 
 import math

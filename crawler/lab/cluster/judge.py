@@ -7,14 +7,14 @@ unrendered        the archive lacks what a browser showed of a page, or the data
 stored twice      a version of a page is in the WARC files more than once
 torn              a WARC file cannot be read to its end
 fetched too often more fetches were repeated than kills can have interrupted; without kills, any fetch was repeated
-impolite          a host was asked again during an answer, or before its gap had passed
-two owners        two processes asked a host, or two processes of one name asked it at the same time for too long
+impolite          a host received a request during an answer, or before its gap had passed
+two owners        two processes sent requests to a host; or two processes of one name did so together for too long
 forbidden         a page was requested that robots.txt forbids
 unfair rate       the crawl made more requests than its rate allows
 stale             a changing page was not requested again for a long time
 stalled           all requests stopped for a long time and then continued
 no end            a finite crawl did not end
-left behind       a process waited for others that had ended, although nothing had kept it from learning of the end
+left behind       a process waited for others that had ended, although no fault kept the news of the end from it
 miscounted        a counting law did not hold when a process ended
 bug               an unexpected exception
 
@@ -42,7 +42,7 @@ from crawler.lab.cluster.synthetic_web import DATA, MISSING_EVERY, SITEMAP, Synt
 
 SLACK = 1e-3  # tolerance in seconds, because clocks and floating-point sums differ slightly
 RATE_WINDOW = 20.0  # seconds over which the rate is measured
-RATE_SLACK = 1.15  # tolerated factor, because shares of the rate change while messages are on their way
+RATE_SLACK = 1.15  # tolerated factor on the rate; shares of the rate change while messages are on the way
 CLONE_MAX = 120.0  # seconds within which one of two processes of the same name must stop
 # faults after which a process may wait for processes that have ended
 CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")

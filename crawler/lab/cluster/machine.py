@@ -60,7 +60,7 @@ def nobody(life: Life | None = None) -> Context:
 
 
 class Machine(Writable):
-    """A machine with a unique `label`. `name` is the name of its process; clones of the machine have the same name."""
+    """A machine with a unique `label`; its process is called `name`, as are the processes of its clones."""
 
     def __init__(self, label: str, name: str, folder: Path, rng: random.Random) -> None:
         self.label, self.name, self.folder = label, name, folder
@@ -131,7 +131,7 @@ class Machine(Writable):
 
 
 class MachineClock(Clock):
-    """A clock like `SystemClock`, which shows the wall time at the start of a life plus the true seconds since then."""
+    """A clock like `SystemClock`: it shows the wall time at the start of a life plus the true seconds since then."""
 
     def __init__(self, time: Callable[[], float], wall_offset: float) -> None:
         self._time, self._offset = time, wall_offset

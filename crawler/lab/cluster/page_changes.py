@@ -47,7 +47,7 @@ class RealChanges:
 
 
 def _times(history: SiteHistory, seconds: float) -> list[list[float]]:
-    """Return the changes of each page that existed throughout a site's last `seconds`, in seconds from their start."""
+    """Return the changes of pages that existed throughout a site's last `seconds`, in seconds from their start."""
     end = history.end
     begin = end - seconds
     lived = (history.born <= begin) & ((history.died == 0) | (history.died >= end))

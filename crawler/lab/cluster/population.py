@@ -42,8 +42,8 @@ from crawler.urls.fingerprint import Fingerprinter
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
 PORT = 7000
 RESTART = 3.0  # seconds until a failed process is restarted
-# Seconds after which the operator looks at a process that waits; longer than the patience of a process and
-# the longest silence of a peer.
+# Seconds after which the operator looks at a process that waits; more than the default patience plus the
+# default silence.
 VISIT_AFTER = 400.0
 STOPPED = "signal"  # the reason with which TERM stops a process
 # after this many failed starts in a row with no request in between, the crawl counts as stuck

@@ -105,7 +105,7 @@ class WebServer(LoopbackSites):
         return response
 
     def _name(self, host: str) -> str:
-        """Return the host's name in URLs, with the port: some clients (wget2) leave the port out of the Host field."""
+        """Return the host's name in URLs, with the port: some clients (wget2) omit the port in the Host field."""
         return host if self.model.exists(host) else f"{host}:{self.port}"
 
     def _note(self, now: float, key: tuple[str, str], reply: WebReply, agent: str) -> None:

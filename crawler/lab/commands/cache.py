@@ -181,7 +181,7 @@ def _by_order(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
 
 
 def _per_thread(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
-    """Print the miss rates of one global CLOCK of size k, and of T CLOCKs of size k / T, one for each of T threads."""
+    """Print the miss rates of one global CLOCK of size k, and of T CLOCKs of size k / T, one per thread."""
     threads = trace.threads
     sizes = [1 << b for b in bits]
     stream = Stream(trace.words(args.stream))

@@ -286,7 +286,7 @@ def _alike(task: GameTask) -> GameTask:
 
 
 def _cost(task: GameTask) -> float:
-    """Return the cost of a game, as a multiple of the fetches at budget 1x; births cost about 1, and so do signals."""
+    """Return the cost of a game in fetches at budget 1x; births cost about 1x, and so do signals."""
     return 1.0 + task.budget + (1.0 if task.policy in LISTENING else 0.0)
 
 

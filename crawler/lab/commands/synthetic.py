@@ -42,7 +42,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def links_of(args: argparse.Namespace) -> LinkLocality | None:
-    """Fit the link-locality model to the trace of `--links-of`; print and return it, or return None without the option.
+    """Fit the locality model to the trace of `--links-of`; print and return it, or return None without the option.
 
     Raises:
         UsageError: the trace does not exist or is empty.

@@ -195,7 +195,7 @@ class ExactHubs(Exact):
 
 
 class Fifth(Prototype):
-    """Spends a fixed share of the fetches on hubs (those with the oldest copies first), the rest on pages by value."""
+    """Spends a fixed share of the fetches on hubs, the oldest copies first, and the rest on pages, by value."""
 
     def __init__(self, world: LivingWorld, rate: float) -> None:
         super().__init__(world, rate, 0.0)

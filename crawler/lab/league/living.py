@@ -121,7 +121,7 @@ class LivingResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: LivingWorld) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weighted page time of each site in which copies were current, and all page time; without hubs."""
+        """Return, by site, the weighted page time in which copies were current, and all page time; without hubs."""
         pages = slice(0, world.pages)
         weight, count = world.importance[pages], len(world.sites)
         current, there = (
@@ -284,7 +284,7 @@ def play(
     told: bool = False,
     calibration: Calibration | None = None,
 ) -> LivingResult:
-    """Let the policy spend `rate` fetches per second; if `told`, every birth is announced, and hubs are not fetched."""
+    """Let the policy spend `rate` fetches per second; if `told`, births are announced and hubs are not fetched."""
     size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
     ends = np.minimum(world.died, horizon).tolist()
     born, died = world.born.tolist(), world.died.tolist()

@@ -19,7 +19,7 @@ import numpy as np
 
 
 class Game(msgspec.Struct, frozen=True):
-    """A policy in an arm with a budget: the weighted current time and page time of each site, (sites,), and counts."""
+    """A policy in an arm with a budget: weighted current time and page time of each site, (sites,), and counts."""
 
     arm: str
     policy: str

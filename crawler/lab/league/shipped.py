@@ -111,7 +111,7 @@ class Shipped:
         del self._page[number]
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """Return two estimates of the probability that the copy is current: the schedule's own, and the one for users.
+        """Return two estimates of P[the copy is current]: the schedule's own, and the one for users.
 
         Both are nan for a page that is not in the schedule.
         """

@@ -142,7 +142,7 @@ class GameResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: World) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weighted page time of each site in which copies were current, and all page time; (sites,) each."""
+        """Return, by site, the weighted page time in which copies were current, and all page time; (sites,) each."""
         count = len(world.sites)
         weighted = [
             np.bincount(world.site, weights=world.importance * values, minlength=count)

@@ -67,7 +67,7 @@ class Calibration:
         self.sums = np.zeros((len(KINDS), DECILES, 3))
 
     def sample(self, seen: Sequence[int], now: float) -> None:
-        """Compare stated probabilities with the truth, if a sample is due; page k's copy includes `seen[k]` changes."""
+        """Compare stated probabilities with the truth if a sample is due; page k's copy has `seen[k]` changes."""
         if now < self._next:
             return
         self._next += self._step
@@ -99,7 +99,7 @@ def worst(rows: Iterable[Decile], kind: str) -> float:
 
 
 def table(rows: Iterable[Decile]) -> str:
-    """Return a line per decile (copies, stated probability, truth, difference), then the worst difference per kind."""
+    """Return a line per decile (copies, stated probability, truth, difference), then each kind's worst difference."""
     rows = list(rows)
     lines = [f"{'stated by':<10} {'decile':>6} {'copies':>9} {'stated':>7} {'true':>7} {'off':>7}"]
     lines += [

@@ -31,7 +31,11 @@ CRAWLS: dict[str, dict[str, Any]] = {
 
 
 class DrawnWeb(SyntheticWeb):
-    """A drawn world as a web; pages are like `/d3/p17.html`; `/` lists a host's pages, the first `/` also all hosts."""
+    """A drawn world as a web.
+
+    Pages have paths like `/d3/p17.html`. The path `/` lists the pages of a host; on the first host, it also
+    lists all hosts.
+    """
 
     def __init__(self, world: DrawnWorld, speed: float) -> None:
         self.world, self.speed, self.start = world, speed, START

@@ -53,7 +53,7 @@ CHANGES_MAX = 20_000_000
 
 
 class HostKind(msgspec.Struct, frozen=True):
-    """A host; `every` is the mean time between two changes of a page, `spread` is the sigma of the log of the rates."""
+    """A host; `every`: mean time between two changes of a page, `spread`: sigma of the log of the rates."""
 
     pages: int
     every: float

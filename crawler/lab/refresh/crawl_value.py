@@ -1,4 +1,4 @@
-"""Crawl values by name, for a page (`PageParameters`) or many (`Pages`), and their intervals, fresh times and thresholds.
+"""Crawl values by name, of a page (`PageParameters`) or many (`Pages`), with intervals, fresh times, thresholds.
 
     greedy    V_GREEDY: ignores signals; uses only mu and Delta
     cis       GREEDY-CIS: trusts every signal; gamma as observed

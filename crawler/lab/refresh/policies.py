@@ -108,7 +108,7 @@ def deterministic_optimum(importance: np.ndarray, change_rate: np.ndarray, bandw
 
 
 def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
-    """Find the level at which the rates sum to the bandwidth, by regula falsi (Illinois), or bisection if that is slow.
+    """Find the level where the rates sum to the bandwidth, by regula falsi (Illinois) or, if that is slow, bisection.
 
     The sum of the rates decreases as the level rises, but it may jump over the bandwidth. The bracket then
     shrinks around the jump until the ends of the bracket differ only by rounding.

@@ -62,7 +62,7 @@ class Replay:
 
     @cython.cfunc
     def _account(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Add the expected time for which the page was fresh since its last accounting, split at the edges of bins."""
+        """Add the page's expected fresh time since its last accounting, split at the edges of bins."""
         begin: cython.double = self.since[i]
         self.since[i] = now
         if self.fresh[i] <= 0.0 or now <= begin:

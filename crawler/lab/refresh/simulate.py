@@ -250,7 +250,7 @@ class Learner:
 
     @classmethod
     def first_belief(cls, pages: Pages, prior: Prior) -> Pages:
-        """Return the initial parameters: each page has the change rate of the prior, and its own, known importance."""
+        """Return the initial parameters: each page has the change rate of the prior, and its own importance."""
         start = RunningEstimate(prior).estimate(signal_rate=0.0)
         return Pages(pages.importance, np.full(len(pages), start.change_rate))
 
@@ -294,7 +294,7 @@ def _draws(rates: np.ndarray, rng: np.random.Generator) -> Iterator[int]:
 
 
 class SimulationResult(msgspec.Struct, frozen=True):
-    """The result of a policy on an instance: accuracy in the whole run, after the warm-up and per bin; crawl rates."""
+    """The result of a policy on an instance: accuracy in the whole run, after the warm-up, per bin; crawl rates."""
 
     accuracy: float
     settled: float

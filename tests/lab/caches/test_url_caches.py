@@ -1,4 +1,4 @@
-"""Test that replacement policies agree with simple models of them, and have the properties required of every policy."""
+"""Test that replacement policies agree with simple models and have the properties required of every policy."""
 
 from collections import OrderedDict, deque
 

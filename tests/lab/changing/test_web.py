@@ -55,7 +55,7 @@ def test_gaps_between_bursty_changes_vary_more(process: str, low: float, high: f
 
 
 def test_pages_of_a_directory_change_together() -> None:
-    """Two pages of one directory change at the same instant far more often than two pages of different directories."""
+    """Pages of one directory change at the same instant far more often than pages of different directories."""
     web = _web(process="together", pages=100, directories=10)
     sets = [set(times) for times in web.changes]
     same = sum(len(sets[0] & sets[k]) for k in range(1, 10))

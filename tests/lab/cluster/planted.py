@@ -200,7 +200,7 @@ def _sent_is_gone() -> list[tuple[Any, str, Any]]:
 
 
 def _applied_twice() -> list[tuple[Any, str, Any]]:
-    """Bug: a peer that reconnects does not wait until the entries that it sent are durable, so it sends them again."""
+    """Bug: a peer that reconnects does not wait until the entries it sent are durable, so it sends them again."""
     greet = Inbox.greet
 
     def greet_at_once(self: Inbox, peer: str, epoch: bytes) -> int | None:
@@ -320,7 +320,7 @@ def _unnamed_kept() -> list[tuple[Any, str, Any]]:
 
 
 def _same_epoch() -> list[tuple[Any, str, Any]]:
-    """Bug: a compacted queue keeps its epoch, so it reuses numbers that its peer knows; the check of entries is off."""
+    """Bug: a compacted queue keeps its epoch, so it reuses numbers that its peer knows; entries are not checked."""
     result, stage = compaction.Compaction.result, Spool.stage
 
     def result_of_old(self: compaction.Compaction) -> Any:
@@ -338,7 +338,7 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
 
 
 def _tail_trusted() -> list[tuple[Any, str, Any]]:
-    """Bug: a process takes entries for its own that its peer received from a copy of the process with equal numbers."""
+    """Bug: a process takes entries for its own that a copy of it has sent to the peer under the same numbers."""
     greet = Spool.greet
 
     def unchecked(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -365,7 +365,7 @@ def _loss_not_told() -> list[tuple[Any, str, Any]]:
 
 
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:
-    """Bug: links that are not committed yet count as seen and are dropped, if their fingerprint is divisible by 50."""
+    """Bug: uncommitted links count as seen and are dropped, if their fingerprint is divisible by 50."""
     misses = Seen.misses
 
     def some(self: Seen, fingerprints: Any) -> list[int]:

@@ -19,7 +19,7 @@ def _score(arm: str, name: str, budget: float, pages: int = 20) -> float:
 
 @pytest.mark.parametrize("arm", worlds.ARMS)
 def test_the_frontier_beats_round_robin_in_every_arm(arm: str) -> None:
-    """At 3x, learning does no harm: `ncis` scores no lower than round robin, except for noise of .01 with 120 pages."""
+    """At 3x, `ncis` scores no lower than round robin, except for noise, which is .01 with 120 pages."""
     assert _score(arm, "ncis", 3.0) > _score(arm, "round-robin", 3.0) - 0.01
 
 

@@ -51,7 +51,7 @@ def test_arrays_give_the_golden_values_too(key: str) -> None:
 
 
 def test_golden_intervals_and_fresh_times() -> None:
-    """psi, w and f are evaluated at the effective elapsed time of a state or, if no change is silent, at n signals."""
+    """psi, w and f are evaluated at a state's effective elapsed time or, if no change is silent, at n signals."""
     checked = 0
     for state in GOLDEN["states"]:
         if state["psi"] is None:

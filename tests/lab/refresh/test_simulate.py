@@ -1,4 +1,4 @@
-"""Test the simulator: policies reach the expected accuracy on small instances, also if a run departs from the model."""
+"""Test the simulator: policies reach the expected accuracy on small instances; departures from the model work."""
 
 import numpy as np
 import pytest

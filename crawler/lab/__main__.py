@@ -1,4 +1,4 @@
-"""Runs `crawler lab COMMAND`; each command is a module, which is imported only if it is needed.
+"""Runs `crawler lab COMMAND`. Each command is a module, which is imported only when it is needed.
 
 A module provides `add_arguments(parser)` and `run(args) -> int`; the first line of
 its docstring is the command's description.
@@ -11,7 +11,7 @@ import sys
 from crawler.cli.parsing import Parser, suggestion
 from crawler.errors import CrawlerError, UsageError
 
-# Name of a command -> (its module, its description in one line).
+# Maps the name of a command to its module and its description in one line.
 COMMANDS = {
     "cache": ("crawler.lab.commands.cache", "compare replacement policies for the URL cache on a trace"),
     "trace": ("crawler.lab.commands.trace", "make, import and describe URL traces"),

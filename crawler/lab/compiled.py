@@ -1,4 +1,4 @@
-"""The lab's loops that numba compiles; they are imported only when an experiment needs them."""
+"""Imports the lab's loops that numba compiles, when an experiment needs them."""
 
 import importlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""Packages of the extra `lab`, which are imported only when a command needs them."""
+"""Imports packages of the extra `lab` when a command needs them."""
 
 import importlib
 from typing import Any

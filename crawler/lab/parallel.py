@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
-PROCESSES_MAX = 16  # each process holds the worlds of one or two tasks, which take some 50 MB
+PROCESSES_MAX = 16  # each process holds the worlds of one or two tasks, which take about 50 MB
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -19,7 +19,10 @@ def cores() -> int:
 
 
 def results(play: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
-    """Yield `play(task)` for each task, in order. `play` must be a module-level function; 1 process means this one."""
+    """Yield `play(task)` for each task, in order.
+
+    `play` must be a module-level function. With `processes` 1, the tasks run in this process.
+    """
     if min(processes, len(tasks)) <= 1:
         yield from map(play, tasks)
         return

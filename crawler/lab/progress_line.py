@@ -1,11 +1,11 @@
-"""Reports the progress of a long computation: a line on stderr after two seconds, then every ten."""
+"""Reports the progress of a long computation: prints a line to stderr after two seconds, then every ten seconds."""
 
 import sys
 from collections.abc import Callable
 
 from crawler.clock import Clock
 
-FIRST = 2.0  # seconds until the first line; if it took longer, users would think that the program hangs
+FIRST = 2.0  # seconds until the first line; after a longer silence, users would think that the program hangs
 EVERY = 10.0  # seconds between lines
 
 OnProgress = Callable[[float], None]

@@ -1,22 +1,23 @@
 """Simulation loops over traces, compiled by numba: this file is imported only if the extra [lab] is installed.
 
-Requests are dense ids, int32, in order of first appearance, so ids met at the same
-time are close together in every array indexed by id. A simulation divides the trace into
-`bins` equal windows of time and returns the misses in each, int64 (bins,). It takes a
-few tens of nanoseconds per request, for one size or, with LRU, for all sizes.
+A request is the id of a URL, an int32. Ids are numbered from 0 in order of first appearance, so URLs that
+appear at about the same time are close together in every array indexed by id. A simulation divides the trace
+into `bins` equal windows of time and returns the misses in each, int64 (bins,). A simulation of one cache
+size takes a few tens of nanoseconds per request; so does a simulation of LRU at all sizes.
 
-*LRU, all sizes at once* (Mattson's stack distances). Each request takes the
-next time slot; the slot of the item's last request becomes a hole. A request hits in a cache of k exactly if fewer than
-k other items were requested since the last request of the item, that is, if the slots since then minus the holes among
-them are fewer than k. A Fenwick tree counts the holes; when the slots run out, the live ones are compacted. A request
-for the same item as the request before changes nothing.
+*LRU, all sizes at once* (Mattson's stack distances). Each request takes the next time slot; the slot of the
+item's last request becomes a hole. A request hits in a cache of k entries exactly if fewer than k other items
+were requested since the last request for the same item. The number of these items is the number of slots
+since then, minus the holes among them. A Fenwick tree counts the holes; when no slot is free, the live slots
+are moved together. If two consecutive requests are for the same item, the second changes nothing.
 
-*MIN* (Belady; Broder et al. 2003, section 5.1) needs only the time of the next use of each cached item. All these times
-differ, so a bit set over time can hold them. Above it, a summary has one bit per word of the bit set. The request at t
-is a hit exactly if bit t is set. The item to evict is the latest bit, found in 5 word steps. An item whose next use is
+*MIN* (Belady; Broder et al. 2003, section 5.1) needs only the time of the next use of each cached item. All
+these times differ, so they are kept as bits of a bit set with one bit per instant. Each level above it has
+one bit per word of the level below. The request at t is a hit exactly if bit t is set. The item to evict is
+the one with the latest bit, which is found by reading one word on each of 5 levels. An item whose next use is
 later than those of all cached items is not added.
 
-RANDOM evicts by a xorshift generator with the given seed.
+RANDOM chooses the item to evict with a xorshift generator, which starts from the given seed.
 """
 
 import numpy as np
@@ -28,7 +29,7 @@ _jit = njit(cache=True, nogil=True, boundscheck=False)
 
 @_jit
 def mixed(number):
-    """Map a uint64 one to one to an evenly spread uint64 (the last step of SplitMix64)."""
+    """Map each uint64 to a different, evenly spread uint64; this is the last step of SplitMix64."""
     x = np.uint64(number)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -72,7 +73,7 @@ def dense_ids(words):
 
 @_jit
 def next_uses(ids, distinct):
-    """Return for each request the time of the next request for its item (N_t in section 5.1); n if there is none."""
+    """Return the time of the next request for the item of each request (N_t in section 5.1); n if there is none."""
     n = len(ids)
     following = np.full(distinct, n, np.int32)
     result = np.empty(n, np.int32)
@@ -103,7 +104,8 @@ def lru_misses(ids, distinct, sizes, bins):
     slot_of = np.full(distinct, _NONE, np.int32)
     owner = np.empty(capacity, np.int32)
     holes = np.zeros(capacity + 1, np.int32)  # Fenwick tree over slots, which are numbered from 1
-    hits = np.zeros((len(sizes) + 1, bins), np.int64)  # row i: hits only in caches of sizes[i] or more
+    # row i: the requests that hit only in caches of sizes[i] or more
+    hits = np.zeros((len(sizes) + 1, bins), np.int64)
     used = hole_count = 0
     for b in range(bins):
         for t in range(b * n // bins, (b + 1) * n // bins):
@@ -154,7 +156,10 @@ for _bit in range(64):
 
 @_jit
 def _set_bit(tree, starts, position):
-    """Set `position` in the bit tree; stop at the first word that was not empty, because the levels above know it."""
+    """Set the bit of `position` in the bit tree.
+
+    Stop at the first word that was not empty, because its bit on the level above is already set.
+    """
     for level in range(5):
         word = starts[level] + (position >> 6)
         before = tree[word]
@@ -187,7 +192,10 @@ def _lowest_bit(tree, starts):
 
 @_jit
 def min_misses(next_use, size, bins):
-    """Return the misses of MIN. Bit positions run from the last request to the first: the latest is the lowest."""
+    """Return the misses of MIN.
+
+    Bit positions are numbered from the last request to the first, so the latest time has the lowest position.
+    """
     n = len(next_use)
     starts = np.zeros(5, np.int64)
     words = 0
@@ -224,7 +232,7 @@ def min_misses(next_use, size, bins):
 
 @_jit
 def clock_misses(ids, distinct, size, bins):
-    """Return the misses of CLOCK over an array (section 3.4); a new item enters the cache unmarked."""
+    """Return the misses of a CLOCK that runs over an array (section 3.4); a new item is not marked."""
     n = len(ids)
     size = min(size, distinct)
     place = np.full(distinct, _NONE, np.int32)

@@ -1,18 +1,19 @@
-"""Replacement policies published since 2017, as rivals of CLOCK; compiled by numba like `cache_kernels`.
+"""Simulates replacement policies published since 2017, to compare them with CLOCK; numba compiles this file, too.
 
 * SIEVE (Zhang et al., NSDI 2024): a FIFO queue with a hand that moves from the
   oldest to the newest item and clears marks like CLOCK's hand. It evicts at the hand's
   position, so new items stay on one side of it.
 * S3-FIFO (Yang et al., SOSP 2023): new items enter a small FIFO queue, a tenth
-  of the cache. Items requested twice there, or again soon after, enter the main queue, where items that were requested
-  again stay for another round.
+  of the cache. An item enters the main queue if it is requested at least twice while it is in the small
+  queue, or requested soon after it left that queue. Items requested again in the main queue stay there for
+  another round.
 * W-TinyLFU (Einziger, Friedman, Manes, 2017): new items enter an LRU window, a
   hundredth of the cache. An item that leaves the window enters the main part, a segmented
   LRU, if a count-min sketch counts more requests for it than for the victim. Counters have 4 bits and are halved each
   time the number of requests reaches ten times the cache size.
 
-All three take more memory per item than CLOCK's one bit. The functions take the same arguments and return
-the same results as those of `cache_kernels`.
+All three need more memory per item than CLOCK, which needs one bit. The functions take the same arguments and
+return the same results as those of `cache_kernels`.
 """
 
 import numpy as np
@@ -84,7 +85,7 @@ def s3fifo_misses(ids, distinct, size, bins):
     small_size = max(1, size // 10)
     main_size = size - small_size
     uses = np.full(distinct, _NONE, np.int8)  # _NONE: the item is not in the cache
-    # sequence number that an item got when it left the small queue
+    # the number of items that had left the small queue when this item left it
     left = np.full(distinct, -(1 << 62), np.int64)
     small = np.empty(size + 1, np.int32)  # rings
     main = np.empty(size + 1, np.int32)

@@ -1,8 +1,8 @@
-"""Answers two of the three open questions of Broder, Najork, Wiener (2003), section 7, for a trace.
+"""Answers, for a given trace, two of the three open questions in section 7 of Broder, Najork, Wiener (2003).
 
-*Does the order of the crawl matter?* The pages of the trace are put into other
-orders; the links of each page stay together. A real crawl that ends early would also
-meet other pages in another order; this effect is ignored.
+*Does the order of the crawl matter?* The pages of the trace are put into other orders; the links of each page
+stay together. A real crawl in another order that stops early would also find other pages; this effect is
+ignored.
 
     as crawled          the trace
     host after host     each host is crawled to its end, as in a depth-first crawl, or with T = 1
@@ -10,7 +10,7 @@ meet other pages in another order; this effect is ignored.
     random              pages in random order
 
 *One cache per thread, or a global one?* Each thread gets its own cache of
-k/T entries; the misses of all caches together are compared with the misses of one CLOCK of k entries. If the
+k/T entries; the sum of their misses is compared with the misses of one CLOCK cache of k entries. If the
 trace does not record the thread of each page, hosts are assigned to T threads by their names.
 
 The third question, which model of the web produces such traces, is answered by `link_locality.fit`.
@@ -66,7 +66,7 @@ def reordered(trace: Trace, order: Order) -> NDArray[np.uint64]:
 def by_order(
     trace: Trace, sizes: Sequence[int], *, policy: str = "CLOCK", stream: str = "full", seed: int = 1
 ) -> dict[str, Misses]:
-    """Return for each order of `ORDERS` the misses of a policy, (sizes,)."""
+    """Return the misses of a policy, (sizes,), for each order of `ORDERS`."""
     found = {}
     for name, order in ORDERS.items():
         words = reordered(trace, order(trace, seed))

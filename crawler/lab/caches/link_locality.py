@@ -1,8 +1,8 @@
 """The link-locality model of Broder, Najork, Wiener (2003), section 5.2, as a generator and as a fit.
 
-The paper explains by the targets of links why URL caches suddenly become effective at
-some size. T threads crawl, each on one host for some hundreds of pages; the links of
-a page are consecutive. Each link is
+The paper explains why URL caches suddenly become effective at some size: the reason is which URLs the links
+lead to. T threads crawl; each stays on one host for some hundreds of pages. The links of a page are
+consecutive in the trace. Each link is
 
     repeat             already on the page, nearly always the link just before
     of the links that do not repeat:
@@ -11,17 +11,19 @@ a page are consecutive. Each link is
     wide    (beta, L'') from the host's wider set, in order from a random position, none twice per page
     other   (gamma)    any URL, nine of ten never seen before
 
-A small cache holds the repeats and L'. L'' causes hits only when most of the
-T * |L''| URLs fit, which is the critical region. Links of kind gamma are never cached.
+A small cache is enough for hits on repeats and on L'. Links to L'' hit only in a cache that holds most of the
+T * |L''| URLs; the sizes around this number are the critical region. Links of kind gamma mostly miss in a
+cache of any size.
 
-The paper gives the share of links that cross to another of its four processes
-(19.5 %), but not which links they are. Here every URL of the global set is on another host, a URL of
-the wide set with probability `wide_off_host`, and other URLs with `other_off_host`. A URL on
+The paper gives the share of links that cross to another of its four processes (19.5 %), but not which links
+they are. In this model, every URL of the global set is on another host. A URL of the wide set is on another
+host with probability `wide_off_host`, and a URL of kind gamma with probability `other_off_host`. A URL on
 another host belongs to another process with probability (processes - 1) / processes.
 
-`fit` does the reverse. It takes from a trace what can be counted (repeats, links per page, pages per host, threads).
-Then it chooses the shares and the size of L'' so that a synthetic trace has nearly the same LRU miss rates as the trace
-at all sizes 2^0 .. 2^20 (least squares, Nelder and Mead's simplex).
+`fit` finds the model of a given trace. First it counts what can be counted: repeats, links per page, pages
+per host, and threads. Then it chooses the shares and the sizes of L' and L'' so that a synthetic trace has
+nearly the same LRU miss rates as the trace at all sizes 2^0 .. 2^20 (least squares, Nelder and Mead's
+simplex).
 """
 
 import math
@@ -39,20 +41,23 @@ from crawler.lab.extras import require
 from crawler.urls.trace import PAGE
 
 _CHUNK_LINKS = 1 << 20
-FIT_LINKS = 2_000_000  # links used for a fit, which takes some ten seconds per million
+FIT_LINKS = 2_000_000  # links used for a fit, which takes about ten seconds per million links
 _FIT_SIZES = 2 ** np.arange(21)
 
 
 @dataclass(frozen=True)
 class LinkLocality:
-    """The model's parameters. Except for `repeat` and `adjacent`, shares refer to the links that are not repeats."""
+    """The parameters of the model.
+
+    `global_share`, `popular_share` and `wide_share` are shares of the links that are not repeats.
+    """
 
     repeat: float = 0.29
     adjacent: float = 0.97  # share of the repeats that copy the link just before
     global_share: float = 0.02
     popular_share: float = 0.05
     wide_share: float = 0.74
-    new: float = 0.9  # share of the other links that were never seen before
+    new: float = 0.9  # share of the links of kind gamma whose URLs were never seen before
     global_urls: int = 100_000
     popular_urls: int = 8
     wide_urls: int = 200
@@ -108,7 +113,7 @@ class LinkLocality:
 def generate(
     model: LinkLocality, threads: int, links: int, seed: int
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
-    """Yield parts (words, pages) of a synthetic trace with about `links` links, some 10^6 links per part."""
+    """Yield a synthetic trace of about `links` links, in parts (words, pages) of about 10^6 links each."""
     kernels = compiled("locality_kernels")
     state = np.array([seed, kernels.mixed(np.uint64(seed ^ 0x5EED))], np.uint64)
     counters = np.array([threads, 0], np.int64)
@@ -127,7 +132,7 @@ def generate(
 
 
 def synthetic_words(model: LinkLocality, threads: int, links: int, seed: int) -> NDArray[np.uint64]:
-    """Return the words of a synthetic trace in memory, exactly `links` of them."""
+    """Return exactly `links` words of a synthetic trace, in memory."""
     return np.concatenate([words for words, _ in generate(model, threads, links, seed)])[:links]
 
 
@@ -165,7 +170,8 @@ def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
     sizes = np.diff(trace.starts)
     hosts = len(np.unique(trace.pages["host"]))
     at_a_time = threads or max(1, round(hosts_at_a_time(trace.pages["host"])))
-    # A host ends when another takes its place, so hosts still open at the end of the trace do not count.
+    # A host is finished when its thread moves to another host, so hosts that are not finished at the end of
+    # the trace do not count.
     per_host = len(sizes) / max(1, hosts - at_a_time)
     model = LinkLocality(
         repeat=float(repeats / max(1, len(ids) - len(sizes))),  # the first link of a page cannot be a repeat
@@ -185,7 +191,7 @@ def lru_rates(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120) -> Fit:
-    """Fit the model to the first `FIT_LINKS` links of a trace, with `evaluations` synthetic traces of the same length."""
+    """Fit the model to the first `FIT_LINKS` links of a trace; compare it with `evaluations` synthetic traces."""
     optimize = require("scipy.optimize")
     trace = trace.head(FIT_LINKS)
     start, threads = counted(trace, threads)
@@ -204,7 +210,7 @@ def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120
 
 
 def _point(model: LinkLocality) -> NDArray[np.float64]:
-    """Return the parameters to fit as free coordinates: log odds of the shares, logs of the sizes of L' and L''."""
+    """Return the parameters to fit as unbounded numbers: log odds of shares, logs of the sizes of L' and L''."""
     other = 1 - model.global_share - model.popular_share - model.wide_share
     shares = np.array([model.global_share, model.popular_share, model.wide_share])
     return np.concatenate([np.log(shares / other), np.log([model.popular_urls, model.wide_urls])])

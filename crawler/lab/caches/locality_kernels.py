@@ -13,7 +13,7 @@ from crawler.lab.caches.cache_kernels import mixed
 
 _jit = njit(cache=True, nogil=True, boundscheck=False)
 
-PAGE_LINKS_MAX = 20_000  # the most links of a page, as in the crawler's extract.links_max
+PAGE_LINKS_MAX = 20_000  # the largest number of links per page, as in the crawler's setting extract.links_max
 _HOST_URLS = 1 << 20  # URL numbers reserved per host
 _FIRST_HOST_URL = 1 << 40
 _FIRST_OTHER_URL = 1 << 62
@@ -86,7 +86,7 @@ def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_li
                     counters[1] += 1
                 cross_share = shares[8]
             name = mixed(np.uint64(number) ^ state[1])
-            # Which process owns a URL is a property of the URL, so it is derived from its name.
+            # The process that owns a URL depends only on the URL, so it is derived from the URL's name.
             is_cross = (mixed(name) >> np.uint64(11)) * (1.0 / (1 << 53)) < cross_share
             links[made + i] = (name & ~np.uint64(1)) | np.uint64(is_cross)
         page_hosts[pages] = mixed(np.uint64(hosts[thread]) ^ state[1])
@@ -99,7 +99,7 @@ def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_li
 
 @_jit
 def repeats_on_pages(ids, distinct, starts):
-    """Return the number of links that repeat an earlier link of their page, and how many repeat the link just before."""
+    """Return the numbers of links that repeat an earlier link of their page, and that repeat the one just before."""
     page_of = np.full(distinct, -1, np.int64)
     repeats = adjacent = 0
     for page in range(len(starts) - 1):

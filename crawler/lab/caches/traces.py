@@ -1,8 +1,8 @@
 """Reads and writes URL traces (`crawler.urls.trace` describes the format).
 
-A `Trace` maps the files and reads on demand. `first`, a number of links, limits a
-trace that does not fit into memory: the experiments of Broder, Najork, Wiener (2003) with
-different numbers of threads use 7e7 links each.
+A `Trace` maps the files into memory and reads them on demand. If a trace is too large, `first` limits the
+number of its links that are read. Broder, Najork, Wiener (2003) use 7e7 links for each of their experiments
+with different numbers of threads.
 """
 
 import json
@@ -20,10 +20,10 @@ from crawler.urls.trace import FORMAT, INFO_FILE, LINK, LINKS_FILE, PAGE, PAGES_
 
 
 class Trace:
-    """Whole pages and their links, in memory or mapped.
+    """A trace, which consists of whole pages and their links; it is in memory or mapped from files.
 
-    `pages` are records of `trace.PAGE`; `links` are their words, one page after
-    another: page i has links[starts[i]:starts[i + 1]].
+    `pages` are records of `trace.PAGE`; `links` are the words of their links, one page after another. The
+    links of page i are links[starts[i]:starts[i + 1]].
     """
 
     def __init__(
@@ -64,20 +64,20 @@ class Trace:
         return cls(np.concatenate(words), np.concatenate(pages), info, str(info.get("source", "")))
 
     def head(self, links: int) -> "Trace":
-        """Return a trace of the first pages, just enough to have `links` links; all pages if the trace has fewer."""
+        """Return the first pages that together have `links` links; all pages if the trace has fewer links."""
         count = min(len(self.pages), int(np.searchsorted(self.starts, links)))
         return Trace(self.links[: self.starts[count]], self.pages[:count], self.info, self.name)
 
     @property
     def threads(self) -> int:
-        """Return the number of threads by the trace's info or its pages, otherwise the mean hosts at a time."""
+        """Return the number of threads that the info or the pages state, otherwise the mean of hosts at a time."""
         if threads := int(self.info.get("threads", 0)):
             return threads
         by_pages = int(self.pages["thread"].max(initial=0)) + 1
         return by_pages if by_pages > 1 else max(1, round(hosts_at_a_time(self.pages["host"])))
 
     def words(self, stream: str = "full") -> NDArray[np.uint64]:
-        """Return the words of the full trace, or of its links to other processes (`cross`), in memory."""
+        """Return the words of all links, in memory; with `stream` "cross", only those of links to other processes."""
         words = np.array(self.links, np.uint64)
         return words[is_cross(words)] if stream == "cross" else words
 
@@ -108,7 +108,10 @@ def _mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
 
 
 def hosts_at_a_time(hosts: NDArray[np.uint64]) -> float:
-    """Return the mean number of hosts crawled at a time, each from first to last page; `hosts`: each page's host."""
+    """Return the mean number of hosts that are being crawled at the same time.
+
+    `hosts` holds the host of each page. A host is being crawled from its first to its last page.
+    """
     if not len(hosts):
         return 0.0
     _, first, inverse = np.unique(hosts, return_index=True, return_inverse=True)
@@ -166,7 +169,7 @@ def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key
 
 
 def _pages_of(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (source, targets) for each run of lines with the same source, without URLs that no crawl would follow."""
+    """Yield (source, targets) for consecutive lines with the same source, without URLs that no crawl would follow."""
     page, targets = "", list[str]()
     for number, line in enumerate(lines, 1):
         source, tab, target = line.rstrip("\r\n").partition("\t")

@@ -1,4 +1,4 @@
-"""The URL-cache testbed: simulates replacement policies on a trace, at all sizes.
+"""The testbed for URL caches: simulates replacement policies on a trace, for all cache sizes.
 
 Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling" (2003),
 sections 3 and 5.
@@ -17,13 +17,13 @@ pass covers all sizes if the algorithm allows it:
     SIEVE S3-FIFO W-TINYLFU   one per size; contenders since 2017
     TABLE      one per size   the shipped `ClockCache`: CLOCK in a scatter table
 
-`check` asserts two laws: only STATIC may miss less than MIN or INFINITE; a larger MIN or LRU cache never misses more
-than a smaller one (CLOCK, RANDOM and the rest may).
+`check` asserts two laws. First, no policy but STATIC has fewer misses than INFINITE or MIN. Second, a larger
+MIN or LRU cache never has more misses than a smaller one; with CLOCK, RANDOM and the other policies, it may.
 
-The *knee*: the miss rate stays on a plateau until the cache holds the URLs that the
-current hosts share, falls in the critical region, and stays on a floor. The region
-covers 10 to 90 % of the fall from the smallest size to the largest; its end is the
-recommended size.
+The *knee*: as the cache grows, the miss rate first stays on a plateau, then falls in the critical region, and
+then stays on a floor. It falls where the cache becomes large enough for the URLs that pages of the current
+hosts share. The critical region covers 10 to 90 % of the fall from the smallest size to the largest; the end
+of this region is the recommended size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,12 +62,12 @@ class Stream:
 
     @cached_property
     def next_uses(self) -> NDArray[np.int32]:
-        """Return the time at which each request's item is requested next, n if never."""
+        """Return, for each request, the time of the next request for the same item; n if there is none."""
         return compiled("cache_kernels").next_uses(self.ids, self.distinct)
 
     @cached_property
     def by_count(self) -> NDArray[np.int64]:
-        """Return the rank of each item by requests, 0 for the most requested; ties are ranked by first appearance."""
+        """Return the rank of each item by number of requests, 0 for most; ties are ranked by first appearance."""
         order = np.argsort(-np.bincount(self.ids, minlength=self.distinct), kind="stable")
         ranks = np.empty(self.distinct, np.int64)
         ranks[order] = np.arange(self.distinct)
@@ -80,13 +80,19 @@ class Stream:
 
 
 def _infinite(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """Count first requests: a request is the first for its item exactly if its id is larger than all earlier ids."""
+    """Count the first requests for items.
+
+    A request is the first for its item exactly if the id of the item is larger than all earlier ids.
+    """
     before = [0, *(int(stream.ids[: window.stop].max(initial=-1)) + 1 for window in stream.windows(bins))]
     return np.tile(np.diff(before), (len(sizes), 1))
 
 
 def _static(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """Count requests by rank once for all sizes: a cache of k holds the items of the first k ranks."""
+    """Count the requests for each rank once, for all sizes.
+
+    A cache of k entries holds the items of the first k ranks.
+    """
     misses = np.empty((len(sizes), bins), np.int64)
     edges = np.array(sizes, np.int64)
     for b, window in enumerate(stream.windows(bins)):
@@ -124,7 +130,7 @@ def _table(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses
     keys = cache_keys(stream.words & ~np.uint64(1))
     rows: list[Any] = []
     for size in sizes:
-        if size == 1:  # smaller than the table can be; with one key, all policies behave alike
+        if size == 1:  # The table cannot be this small; with one entry, all policies behave alike.
             rows.append(_lru(stream, [1], bins, seed)[0])
             continue
         cache = ClockCache(size.bit_length() - 1)
@@ -147,12 +153,15 @@ POLICIES: dict[str, Callable[[Stream, Sequence[int], int, int], Misses]] = {
 
 
 def misses(policy: str, stream: Stream, sizes: Sequence[int], *, bins: int = 1, seed: int = 1) -> Misses:
-    """Return the misses of a policy of `POLICIES`, int64 (sizes, bins); `sizes` ascend, `seed` is for RANDOM."""
+    """Return the misses of a policy of `POLICIES`, int64 (sizes, bins).
+
+    `sizes` must ascend; only RANDOM uses `seed`.
+    """
     return POLICIES[policy](stream, sizes, bins, seed)
 
 
 def check(found: dict[str, Misses], distinct: int) -> None:
-    """Assert the laws of misses at ascending sizes, int64 (sizes,) per policy."""
+    """Assert the laws stated above; `found` holds the misses of each policy at ascending sizes, int64 (sizes,)."""
     for policy, values in found.items():
         if policy in ("MIN", "LRU", "STATIC", "INFINITE"):
             assert (np.diff(values) <= 0).all(), f"{policy} misses more when larger"
@@ -164,7 +173,7 @@ def check(found: dict[str, Misses], distinct: int) -> None:
 
 @dataclass(frozen=True)
 class Knee:
-    """The critical region of a curve of miss rates: its ends (exponents of sizes), the rates before and after it."""
+    """The critical region of a curve of miss rates: the exponents of the sizes, and the rates, at its two ends."""
 
     begin_bits: int
     end_bits: int

@@ -1,7 +1,7 @@
-"""Measures the gain of refreshing a changing web over HTTP, by arms of the shipped crawler and the server's log.
+"""Measures the gain in freshness by refreshing a changing web over HTTP with the crawler, from the server's log.
 
-Each arm crawls the same web (same seed, same changes) at the same rate for the same time. It finds all pages first, then
-refreshes them by its policy; freshness and requests are measured after the warm-up.
+Each arm crawls the same web (same seed, same changes) at the same rate for the same time. First it finds all
+pages, then it refreshes them by its policy. Freshness and requests are measured after the warm-up.
 
     uniform     every page equally often
     oracle      NCIS with each page's true change rate, and the true recall and noise of its signals
@@ -11,9 +11,10 @@ refreshes them by its policy; freshness and requests are measured after the warm
 If hosts have articles, the crawl begins at their first pages and must find the other pages itself. The delays from the
 birth of an article to its first copy are measured for articles born after the warm-up and early enough before the end.
 
-The web runs `speed` times as fast as wall time, and `refresh.speed` tells the crawl so: days of the web take
-milliseconds, and priors and time constants in days keep their meaning. Politeness, sockets and commits run in real
-time: at a few requests per second and host they take a thousandth of the time between two crawls of a page.
+The web runs `speed` times as fast as real time: one of its days takes milliseconds. The setting
+`refresh.speed` tells the crawl this factor, so that priors and time constants in days keep their meaning.
+Politeness, sockets and commits run in real time; at a few requests per second and host they take a thousandth
+of the time between two crawls of a page.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ NEVER = 1e-12  # a rate that is practically 0: once in 30,000 years
 
 
 class Arm(msgspec.Struct, frozen=True):
-    """How a crawl refreshes: by a policy with `true` or learned parameters; if `told`, signals are pushed to it."""
+    """The way a crawl refreshes: by `policy`, with `true` or learned parameters; if `told`, signals are pushed."""
 
     name: str
     policy: str = "ncis"
@@ -55,10 +56,10 @@ DEAF = Arm("deaf", told=False)
 class GainGame(msgspec.Struct, frozen=True):
     """A web and a budget: on average `visits` crawls per page, `rate` crawls per second, and `budget` crawls per change.
 
-    `change_days` is the mean time between two changes of a page, in days of the web; the noise of a host is given
-    as a multiple of its change rate. With a `patience` above 1 the game ends with the last planned fetch, even if this
-    takes longer than planned. Articles of a host are born during the game. `pareto`: the shape of the pages' importance;
-    0: equal.
+    `change_days` is the mean time between two changes of a page, in days of the web; the noise of a host is
+    given as a multiple of its change rate. With a `patience` above 1, the game ends with the last planned
+    fetch, even if it takes longer than planned. Articles of a host are born during the game. `pareto` is the
+    shape of the Pareto distribution of importance; with 0, all pages are equally important.
     """
 
     hosts: tuple[HostSpec, ...]
@@ -71,7 +72,7 @@ class GainGame(msgspec.Struct, frozen=True):
     explore: float = 0.05
     patience: float = 1.0  # the game ends after this multiple of `seconds`, however few requests were made
     pareto: float = 0.0
-    grace: float = 14.0  # days before the end in which new articles no longer count
+    grace: float = 14.0  # articles born in this number of days before the end do not count
 
     @property
     def pages(self) -> int:
@@ -100,9 +101,10 @@ class Played(msgspec.Struct, frozen=True):
     """The result of an arm after the warm-up.
 
     freshness: share of page time in which the copy was current, weighted by importance.
-    requests, conditional: all requests for pages, and how many of them were conditional.
-    not_modified: requests answered 304. repeated: requests answered 200 with the version that the copy already had.
-    others: requests for listings, hubs, sitemaps and feeds.
+    requests, conditional: the number of requests for pages, and of the conditional ones among them.
+    not_modified: the number of answers 304.
+    repeated: the number of answers 200 with the version that the copy already had.
+    others: the number of requests for listings, hubs, sitemaps and feeds.
     delays: days from the birth of each article to its first copy; infinite if it has no copy.
     """
 
@@ -196,7 +198,7 @@ async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
 
 
 def _repeated(pages: list[WebRequest], begin: float, end: float) -> int:
-    """Count the answers 200 from `begin` to `end` that have the same version as the page's previous answer 200."""
+    """Count the answers 200 from `begin` to `end` with the same version as the previous answer 200 for the page."""
     copies: dict[int, int] = {}
     repeated = 0
     for each in pages:
@@ -214,7 +216,7 @@ def _weights_file(directory: Path, urls: list[str], weights: list[float]) -> Pat
 
 
 async def _influence(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
-    """During the crawl, push signals of changes; give the oracle the true parameters of each page that it has found."""
+    """Push signals of changes during the crawl; reveal the true parameters of each page found to the oracle."""
     unknown = set(range(len(web))) if arm.true else set()
     until = web.start
     while True:
@@ -230,7 +232,7 @@ async def _influence(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, c
 
 
 def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: set[int], now: float) -> set[int]:
-    """Give the schedule the true parameters of the `pages` that it knows; return these pages."""
+    """Give the schedule the true parameters of those of the `pages` that it knows; return these pages."""
     stages = crawl.stages
     assert stages.refresh is not None
     told, weights = set(), game.weights()

@@ -1,13 +1,13 @@
-"""Readers of a page cache: they request pages by Zipf's law and check each answer against the changing web.
+"""Readers of a page cache, which request pages by Zipf's law and check each answer against the changing web.
 
     readers = Readers(web, "http://127.0.0.1:8080", rate=50.0, clock=clock)
     await readers.read(seconds)
     readers.freshness(since)            share of answers that equalled the live page
     readers.calibration(since)          answers by their `X-Fresh-Probability`
 
-The page of rank k is requested with probability proportional to 1 / k^exponent; ranks are
-drawn once, so popularity is independent of change. Requests come at random, `rate` per
-second, each on a kept-alive connection.
+The page of rank k is requested with probability proportional to 1 / k^exponent; ranks are drawn once,
+independently of how often the pages change. Requests are sent at random instants, on average `rate` per
+second, over connections that are kept open.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ import aiohttp
 from crawler.lab.changing.web import ChangingWeb
 
 CONNECTIONS = 8
-LATE = 10.0  # seconds after which an answer counts as missed
+LATE = 10.0  # a request without an answer after this number of seconds counts as missed
 
 
 class ReaderAnswer(NamedTuple):
@@ -37,10 +37,11 @@ class ReaderAnswer(NamedTuple):
 
 
 class CalibrationRow(NamedTuple):
-    """The answers with a stated P[fresh] from `low` up to the next row's: number, mean P, share that was fresh.
+    """The answers whose stated P[fresh] is at least `low` and below the `low` of the next row.
 
-    `error` is the standard error of `fresh` for this number of `pages` drawn at random: answers for one page are
-    correlated, and by Zipf's law a few pages give most of the answers.
+    `answers` is their number, `said` the mean of the stated P[fresh], and `fresh` the share of them that was fresh.
+    `error` is the standard error of `fresh` when `pages` pages are drawn at random. It takes into account
+    that answers for the same page are correlated, and that a few pages give most of the answers (Zipf's law).
     """
 
     low: float
@@ -63,7 +64,7 @@ def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUN
         if not inside:
             continue
         share = sum(each.fresh for each in inside) / len(inside)
-        # by page: the number of fresh answers beyond the number expected
+        # for each page, the number of its fresh answers minus the number expected
         left: dict[int, float] = defaultdict(float)
         for each in inside:
             left[each.page] += each.fresh - share
@@ -96,7 +97,7 @@ class Readers:
         self.ranked = self._random.sample(range(len(web)), len(web))
         self._weights = list(accumulate((rank + 1) ** -exponent for rank in range(len(web))))
         self.readings: list[ReaderAnswer] = []
-        self.missed = 0  # number of answers without a copy
+        self.missed = 0  # number of requests that yielded no copy
 
     async def read(self, seconds: float) -> None:
         """Send requests for this many seconds."""
@@ -124,7 +125,7 @@ class Readers:
         self.note(page, answer.status, body, answer.headers.get("X-Fresh-Probability"))
 
     def note(self, page: int, status: int, body: bytes, said: str | None) -> None:
-        """Check an answer that has arrived now against the live page."""
+        """Compare an answer that has just arrived with the live page."""
         if status != 200:
             self.missed += 1
             return

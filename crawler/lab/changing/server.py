@@ -1,12 +1,12 @@
-"""Serves the changing web on loopback: one address per host, one port, answers by `web.ChangingWeb`.
+"""Serves the changing web on loopback, with one address per host and one port; `web.ChangingWeb` makes the answers.
 
     web = ChangingWeb(hosts, horizon=1461 * DAY, start=clock.now())
     async with ChangingServer(web, clock) as server:
         ... crawl server.seeds() on the same clock ...
     web.freshness(begin, end)
 
-`FastClock` makes a day pass in a fraction of a second: give it to the server and to
-the crawl. The web's dates (Date, Last-Modified, lastmod) follow this clock, so a crawl on the same clock sees no dates
+With `FastClock`, a day passes in a fraction of a second. Give the same clock to the server and to the crawl.
+The web's dates (Date, Last-Modified, lastmod) follow this clock, so a crawl on the same clock sees no dates
 in the future.
 """
 
@@ -45,7 +45,7 @@ durability = "process"
 
 
 async def crawler(*arguments: str) -> None:
-    """Run a command of the crawler; if it fails, exit the program with the command's output."""
+    """Run a command of the crawler; if the command fails, print its output and exit."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "crawler", *arguments,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""A web whose pages change, reproducibly by a seed, with a log of all requests and the truth about each change.
+"""A web whose pages change; a seed reproduces it. It logs all requests and knows the true instant of each change.
 
 A host has directories of pages; each page has a change process of a known rate:
 
@@ -26,11 +26,10 @@ host's rate. A host may offer
                 `hubs`, among the hub's 20 newest, and by the hub's archive, which shows all its articles;
                 the activity of hubs is log-normal
 
-`ChangingWeb.answer` is a plain function of the request and `now`; the server
-(`lab/changing/server.py`) only transports bytes. A page's text contains `token(page, version)`,
-so a copy shows its version. The log has every request and its time. `freshness` is computed
-from the log alone: the share of page time in which the last version sent in full
-(200) was the current one. So a false 304 counts against the crawl.
+`ChangingWeb.answer` is a plain function of the request and `now`; the server (`lab/changing/server.py`) only
+transports bytes. A page's text contains `token(page, version)`, so a copy shows its version. The log contains
+every request and its time. `freshness` is the share of page time in which the last version sent in full (200)
+was the current version. It is computed from the log alone, so a false 304 counts against the crawl.
 
 Times are seconds on the web's own clock; `start` is its first instant, at
 which every page has version 0.
@@ -56,17 +55,17 @@ VALIDATORS = (
 )  # fmt: skip
 BURST = 5.0  # mean changes per burst
 BURST_SPAN = 0.25  # length of a burst, as a share of the mean gap between changes
-SHARED = 0.5  # share of the changes of `together` that come with the directory
+SHARED = 0.5  # with `together`, the share of a page's changes that are events of its directory
 JOINS = 0.5  # probability that a page joins an event of its directory
 FEED_ENTRIES = 20
 ARCHIVE = "archive.html"
 NEWEST = 20  # number of articles that a hub shows; its archive shows all its articles
 CHANGES_MAX = 10_000_000
-LOG_MAX = 10_000_000  # requests that the log can hold; a longer run must read the log before it is full
+LOG_MAX = 10_000_000  # number of requests that the log can hold; later requests are not logged
 
 
 class HostSpec(msgspec.Struct, frozen=True):
-    """The properties of a host: `rate` is its number of changes, `noise` of false signals, per second and page."""
+    """The properties of a host; `rate`: changes, `noise`: false signals, both per second and page."""
 
     name: str
     pages: int = 100
@@ -165,7 +164,7 @@ class ChangingWeb:
         drawn = [rng.lognormvariate(0.0, host.spread) for _ in range(host.pages)]
         scale = host.rate * host.pages / sum(drawn)
         directories = [page * host.directories // host.pages for page in range(host.pages)]
-        # Pages of a directory share events, so they have one rate.
+        # Pages of a directory share its events, so they all have the same rate.
         if host.process == "together":
             drawn = [sum(drawn) / host.pages] * host.pages
         events = [list(self._poisson(rng, host.rate * SHARED / JOINS)) for _ in range(host.directories)]
@@ -228,12 +227,12 @@ class ChangingWeb:
         return sorted(told)
 
     def signals(self, begin: float, end: float) -> list[int]:
-        """Return the pages for which a true or false signal is pushed after `begin` and not after `end`."""
+        """Return the pages for which a true or false signal is pushed after `begin` and until `end`, inclusive."""
         after, by = (bisect_right(self._signals, (at, len(self))) for at in (begin, end))
         return [page for _, page in self._signals[after:by]]
 
     def _all(self, pages: Iterable[int]) -> Iterable[tuple[float, int]]:
-        """Yield all entries of a feed as pairs (instant, page): changes, and the births of articles."""
+        """Yield all entries of a feed, which are changes and births of articles, as pairs (instant, page)."""
         for page in pages:
             yield from ((at, page) for at in self.changes[page])
             if self.born[page] > self.start:
@@ -249,7 +248,7 @@ class ChangingWeb:
         return self.changes[page][version - 1] if version else self.born[page]
 
     def token(self, page: int, version: int) -> str:
-        """Return the word that marks this version of this page; every version of every page has a word of its own."""
+        """Return the word that marks this version of this page; no other version of any page has the same word."""
         return blake2b(f"{self.seed}/{page}/{version}".encode(), digest_size=8).hexdigest()
 
     # -- addresses
@@ -315,13 +314,16 @@ class ChangingWeb:
         }
 
     def validators_of(self, page: int) -> str:
-        """Return the kind of a page's validators."""
+        """Return the kind of a page's validators, as described above."""
         host, path = self.hosts[self.host_of[page]], self.path(page)
         return next((kind for begin, kind in host.exceptions if path.startswith(begin)), host.validators)
 
     @staticmethod
     def _unmodified(kind: str, validators: dict[str, str], headers: dict[str, str]) -> bool:
-        """Return whether the answer is 304: If-None-Match takes precedence over If-Modified-Since (RFC 9110, 13.2.2)."""
+        """Return whether the answer is 304.
+
+        If-None-Match takes precedence over If-Modified-Since (RFC 9110, 13.2.2).
+        """
         tags, since = headers.get("if-none-match"), headers.get("if-modified-since")
         if kind in ("always-304", "bare-304"):
             return tags is not None or since is not None
@@ -411,8 +413,9 @@ class ChangingWeb:
     def freshness(self, begin: float, end: float, weights: Sequence[float] | None = None) -> float:
         """Return the share of page time from `begin` to `end` in which the client's copy was the current version.
 
-        The log alone decides: the copy of a page is its last answer 200; a page that was never sent is not current.
-        The time of a page begins with its birth; `weights` holds a weight per page, 1 for all if not given.
+        The result depends only on the log: the client's copy of a page is the last answer 200; a page that
+        was never sent is not current. The time of a page begins with its birth. `weights` holds a weight per
+        page; the default is 1 for all pages.
         """
         sent: list[list[WebRequest]] = [[] for _ in self.changes]
         for asked in self.log:
@@ -447,7 +450,10 @@ class ChangingWeb:
         return sum(begin <= asked.at < end for asked in self.log if asked.page >= 0)
 
     def world(self) -> World:
-        """Return these pages and changes as a world of the league; its signals come from the sitemap, read daily."""
+        """Return these pages and changes as a world of the league.
+
+        The world gets its signals from the sitemap, which is read daily.
+        """
         days = max(1, int(self.horizon / DAY))
         starts = np.cumsum([0, *(host.directories + host.hubs for host in self.hosts)]).tolist()
         heard = []

@@ -1,4 +1,4 @@
-"""The judge's rules about acts of the operator and about limits; they are checked in the web's log.
+"""The judge's rules about acts of the operator and about limits, which it checks in the web's log.
 
 over a limit      a page was requested that is beyond every limit on depth or pages per host so far
 not heeded        a blocked host, or a withdrawn page, was requested; or a withdrawn copy is still in a WARC file
@@ -14,13 +14,16 @@ from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.judge_notes import TRIES, Notes
 from crawler.lab.cluster.synthetic_web import SITEMAP, SyntheticWeb, is_subresource
 
-HEARD_WITHIN = 1200.0  # seconds after a signal within which a known page is requested again
+HEARD_WITHIN = 1200.0  # a known page must be requested again within this number of seconds after a signal
 ROBOTS = "/robots.txt"
 SIGNALS = ("signal", "notice")  # acts that report a changed page
 
 
 def exempt(observed: Observed) -> set[str]:
-    """Return the URLs of retired and withdrawn pages, which need not be fetched or need no copy."""
+    """Return the URLs of retired and withdrawn pages.
+
+    Retired pages need not be fetched, and withdrawn pages need no copy.
+    """
     return {act.target for act in observed.acts if act.kind in ("retire", "withdraw")}
 
 
@@ -54,7 +57,7 @@ def judge_signals(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], ob
 
 
 def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observed: Observed) -> None:
-    """Note requests beyond the largest limit so far; a limit that is lowered binds only URLs found later."""
+    """Note requests beyond the largest limit so far; a lowered limit applies only to URLs that are found later."""
     if not observed.limits:
         return
     depths, known, most = web.depths(), dict[str, set[str]](), 0.0
@@ -73,7 +76,7 @@ def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observ
 
 
 def judge_tries(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings, observed: Observed) -> None:
-    """Note pages that always fail and that were tried too often or given up too soon."""
+    """Note pages that always fail if they were tried too often or given up too soon."""
     tried: dict[str, int] = {}
     for row in rows:
         if row.path.startswith("/broken/") and row.status:

@@ -1,4 +1,4 @@
-"""Runs N processes of a crawl, with the shipped code, in a virtual world (`README.md`).
+"""Runs N processes of a crawl in a virtual world; they execute the crawler's own code (`README.md`).
 
 `Process` and `Stages` run unchanged; their surroundings are virtual:
 
@@ -35,9 +35,9 @@ from crawler.lab.cluster.virtual_network import VirtualNetwork
 from crawler.storage.faults import reach
 
 ENDING_MAX = 7_200.0  # a finite crawl must end within this number of virtual seconds after the last fault
-# virtual seconds between two checks of the outboxes, which also check whether the run has ended
+# virtual seconds between two checks; a check records the outboxes and looks whether the run has ended
 LOOK_EVERY = 10.0
-LOOKS = 5_000  # the number of checks in a long run
+LOOKS = 5_000  # the largest number of checks in a run of a given length
 MEMORY = Path("/dev/shm")
 
 
@@ -134,7 +134,7 @@ class Cluster:
                 population.kill(machine.life, power=False)
 
     def _note(self, now: float) -> None:
-        """Record the length of the outboxes, and for each process its level: the value of its next page."""
+        """Record the number of links in the outboxes, and the level of each process (the value of its next page)."""
         opened = self.population.opened
         waiting = sum(stages.outbox.links for stages in opened.values())
         self.observed.outbox_max = max(self.observed.outbox_max, waiting)
@@ -143,7 +143,7 @@ class Cluster:
                 self.observed.levels.setdefault(label, []).append(stages.refresh.portion.price(now))
 
     async def _tick(self) -> None:
-        """Wait for an event that may have ended the run."""
+        """Wait until the next check is due or the run has ended."""
         self._news = asyncio.Event()
         await self._news.wait()
 
@@ -157,7 +157,7 @@ class Cluster:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Switch off garbage collection, which must not influence the run, and reports of errors in killed processes."""
+    """Switch off garbage collection, which could influence the run, and reports of errors in killed processes."""
     collecting, hook = gc.isenabled(), sys.unraisablehook
     gc.disable()
     sys.unraisablehook = lambda _: None  # tasks of killed processes cannot end cleanly

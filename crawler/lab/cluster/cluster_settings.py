@@ -1,4 +1,4 @@
-"""The settings of a run in the virtual world, and the observations that complement the web's log."""
+"""The settings of a run in the virtual world, and observations of the run that the web's log does not contain."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from crawler.lab.cluster.page_changes import RealChanges
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.splitter.wire import Frame
 
-START = 1_700_000_000.0  # the first instant, by a correct clock
+START = 1_700_000_000.0  # the instant at which a run begins, as a correct clock shows it
 SLOW = 10  # a slow process is this many times slower than the others
-FINISHED = ("done", "patience")  # the reasons of a process that ends because it has nothing left to do
+FINISHED = ("done", "patience")  # the reasons that a process gives when it ends because nothing is left to do
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Observed(msgspec.Struct):
     told_to_stop: dict[int, float] = {}  # life -> the instant at which TERM told it to stop
     # life -> the limit on pages per host and depth under which it ran, if there was one
     limits: dict[int, int] = {}
-    begun: dict[int, float] = {}  # life -> seconds from the start of the run to its beginning
+    begun: dict[int, float] = {}  # life -> its beginning, in seconds from the start of the run
     survivors: dict[str, str] = {}  # name -> machine on which the process of that name finished
     wire_writes: int = 0
     # label of a machine -> the value of the next page of its process, at each check

@@ -1,20 +1,21 @@
-"""Measures the costs of crawls of 1, 4, 16, ... processes in the virtual world, with the same number of pages each.
+"""Measures the costs of crawls by 1, 4, 16, ... processes in the virtual world, with equally many pages per process.
 
-A row consists of two runs without faults: a crawl to its end, and eighty minutes of refreshing pages that change. In
-the second run, pages live for ten minutes on average and are fetched every five minutes; for the schedule, these times
-are ten and five days (`refresh.speed`). With `slow`, process 0 has a tenth of the speed of the others. The crawl yields
-the splitter's costs: bytes between processes per page and per foreign link, beats, waiting links, time to full speed
-and to the end. CPU time is real and takes no virtual time.
+A row consists of two runs without faults: a crawl to its end, and eighty minutes of refreshing pages that
+change. In the second run, a page changes every ten minutes on average, and is fetched every five minutes. To
+the schedule, these times are ten and five days (`refresh.speed`). With `slow`, process 0 is ten times slower
+than the others. The crawl shows the costs of the splitter: the bytes sent between processes per page and per
+foreign link, the beats, the waiting links, and the times to full speed and to the end. CPU time is measured
+in real seconds; computing takes no virtual time.
 
-The refresh run is compared with one process that has the same web, and the rate and
-fetch slots of all: the difference in freshness is the cost of distribution. A greedy
-schedule is optimal if all pages are compared with one level. The level of each process,
-averaged over the second half of the run, is therefore divided by the level of the one
-process; the row holds quantiles of this ratio over pages.
+The refresh run is compared with a run of one process, which has the same web, and the rate and fetch slots of
+all processes together. The difference in freshness is the cost of distribution. A greedy schedule is optimal
+if it compares all pages with the same level. The row therefore shows how different the levels are: the level
+of each process, averaged over the second half of the run, is divided by the level of the one process. The row
+holds quantiles of this ratio over pages.
 
-Each process sends beats to every other: at 256 processes 130,560 per second, which
-would be nearly all the work. Larger crawls therefore send beats more rarely and have
-fewer pages, as `Scale` and the rows state.
+Each process sends beats to every other process. With 256 processes, this would be 130,560 beats per second,
+and nearly all the work. Larger crawls therefore send beats more rarely and have fewer pages per process, as
+`Scale` and the rows state.
 """
 
 import math
@@ -33,14 +34,15 @@ from crawler.lab.cluster.judge import by_page, freshness, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.splitter.wire import Frame
 
-FULL = 0.8  # the crawl is at full speed while the rate in a window is at least this share of the best rate
+FULL = 0.8  # full speed: the rate in a window is at least this share of the best rate
 WINDOW = 5.0  # seconds over which the rate is measured
 PLACES = 10  # number of concurrent fetches of a process; a slow process has one
 REFRESHED = 4800.0  # length of the refresh run in seconds
-# changes per second and page in the refresh run; fetches are allowed at twice this rate
+# changes per second and page in the refresh run; pages may be fetched at twice this rate
 CHANGE_RATE = 1 / 600.0
-LEAST_AGE = 3600.0  # default of the setting, in seconds of site time
-# A page lives for ten days of site time, so that bursts, minimum ages and priors are in proportion.
+LEAST_AGE = 3600.0  # `refresh.min_age`, in seconds of site time; this is its default
+# With this factor, a page changes every ten days of site time, a usual time for bursts, minimum ages and
+# priors.
 SPEED = 1440
 TENTHS = (0.1, 0.9)  # the quantiles of levels that a row holds
 LINKS = (Frame.ENTRIES, Frame.RESYNC)
@@ -50,29 +52,30 @@ HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
 
 class Scale(NamedTuple):
-    """The size of an affordable run: seconds between heartbeats in both runs, pages per process in the refresh run."""
+    """The size of an affordable run: seconds between beats in both runs, and pages per process in the refresh run."""
 
     beat: float
     refresh_beat: float
     pages: int
 
 
-# Smallest number of processes to which a scale applies -> the scale.
+# Maps the smallest number of processes to which a scale applies to the scale.
 SCALES = {1: Scale(1.0, 30.0, 100), 17: Scale(10.0, 60.0, 40), 65: Scale(30.0, 120.0, 25)}
 
 
 class CurveRow(msgspec.Struct, frozen=True):
     """The result of a crawl and a refresh run.
 
-    `own_links` is the share of links to hosts of the process that found them. `sent_share` is the share of
-    the other links that were sent because the process had not met them lately; `link_bytes` are the bytes of these
-    entries. `beat` is the number of seconds between two heartbeats or acknowledgements of a connection,
-    `beat_bytes_a_second` the bytes of beats per process, `connections` the connections per process.
-    `hosts_in_flight` is a mean over the time at full speed. Seconds are virtual, CPU seconds are real.
+    `own_links` is the share of links whose hosts belong to the process that found them. `sent_share` is the
+    share of the other links that were sent, because the process had not met them lately; `link_bytes_a_page`
+    and `link_bytes_a_link` count the bytes of these entries. `beat` is the number of seconds between two
+    beats (heartbeats or acknowledgements) on a connection. `beat_bytes_a_second` and `connections` are per
+    process. `hosts_in_flight` is a mean over the time at full speed. Seconds are virtual, but CPU seconds are
+    real.
 
-    Of the refresh run, the row holds the number of pages, the freshness of the second half, the freshness of one
-    process on the same web, and the levels of the processes divided by the level of the one process: a tenth of the
-    pages have a level below `level_low`, a tenth above `level_high`.
+    The other fields describe the refresh run: its number of pages, the freshness in its second half, the
+    freshness with one process on the same web, and the levels of the processes divided by the level of the
+    one process. A tenth of the pages have a level below `level_low`, and a tenth above `level_high`.
     """
 
     processes: int
@@ -112,7 +115,7 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator[CurveRow]:
-    """Yield a row for each number of processes, and one with a slow process; `pages` and `hosts` are per process."""
+    """Yield two rows for each number of processes, the second with a slow process; `pages`, `hosts`: per process."""
     for processes in sizes:
         one = refreshed(processes, seed=seed, alone=True)
         for slow in (False, True)[: min(2, processes)]:
@@ -123,7 +126,10 @@ def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator
 def measure(
     processes: int, many: Refreshed, one: Refreshed, *, slow: bool, seed: int, pages: int, hosts: int
 ) -> CurveRow:
-    """Run a crawl and a refresh by `processes` processes; return their row, with the refresh by one process, `one`."""
+    """Run a crawl by `processes` processes; return a row with its results.
+
+    The row also holds the results of the refresh runs `many` and `one`.
+    """
     beat = _scale(processes).beat
     settings = _settings(processes, pages, hosts, beat, seed=seed, slow=slow)
     began = time.process_time()
@@ -171,7 +177,7 @@ def measure(
 
 
 def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = False) -> Refreshed:
-    """Run a refresh by `processes` processes; with `alone`, by one process with the web, rate and slots of all."""
+    """Run a refresh by `processes` processes; with `alone`, by one with the web, rate and slots of all of them."""
     _, beat, each = _scale(processes)
     settings = _settings(processes, each, each // 4, beat, seed=seed, slow=slow)
     settings = msgspec.structs.replace(
@@ -201,7 +207,10 @@ def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = Fa
 
 
 def level_parts(many: Refreshed, one: Refreshed) -> tuple[float, float]:
-    """Return two quantiles over pages, (low, high), of the level of a page's process divided by the level of `one`."""
+    """Return two quantiles (low, high) over pages of the relative level.
+
+    The relative level of a page is the level of its process divided by the level of `one`.
+    """
     (true_level,) = one.levels.values()
     parts = sorted((many.levels[name] / true_level, many.pages[name]) for name in many.levels)
     reached = np.cumsum([pages for _, pages in parts])
@@ -246,7 +255,7 @@ def _scale(processes: int) -> Scale:
 
 
 def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> Any:
-    """Draw eight panels by number of processes. Dashed lines: with a slow process; dotted: one process, same web."""
+    """Draw eight panels over the number of processes; dashed: with a slow process, dotted: one process, same web."""
     panels = {
         "pages_a_second": "pages per second",
         "own_links": "share of links to own hosts",

@@ -1,4 +1,4 @@
-"""Disks that can lose power: a store in memory, and real files with a record of what was synced.
+"""Disks that can lose power: a store in memory, and real files with a record of their synced parts.
 
     JournalStore   a power cut may lose batches since the last synced one, later ones first
     SyncedFiles    records the synced length of each inode and the synced names of each directory
@@ -24,17 +24,18 @@ class _Batch(MemoryBatch):
 
     @property
     def byte_count(self) -> int:
-        """The number of bytes that this operation takes on disk; a delete takes some, too."""
+        """The number of bytes that this batch takes on disk; a delete takes the bytes of its key."""
         return sum(len(key) + len(value or b"") for key, value in self.operations)
 
 
 class StoreDisk:
-    """The batches of a store on a disk; for each batch that was not synced, also the operations that undo it."""
+    """The data of a store on a disk; for each batch that was not synced, it keeps the operations that undo it."""
 
     def __init__(self) -> None:
         self.data: dict[bytes, bytes] = {}
         self.keys: list[bytes] = []
-        self.undo: list[list[tuple[bytes, bytes | None]]] = []  # per unsynced batch: how to undo it
+        # for each unsynced batch, the operations that undo it
+        self.undo: list[list[tuple[bytes, bytes | None]]] = []
 
     def apply(self, operations: list[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
         """Apply a batch; return the operations that undo it."""
@@ -74,9 +75,10 @@ class StoreDisk:
 
 
 class JournalStore:
-    """Implements `storage.kv.KeyValue` over a `StoreDisk`; asks the machine about its process and free disk.
+    """Implements `storage.kv.KeyValue` on a `StoreDisk`; the machine knows if the process lives, and the free space.
 
-    `scan` lists the keys present at the call; a key that changes during the scan has its new value.
+    `scan` lists the keys that are present when it is called. If a value changes during the scan, the new
+    value is yielded.
     """
 
     def __init__(self, disk: StoreDisk, machine: "Writable") -> None:
@@ -127,7 +129,7 @@ class Writable:
         """Raise `Killed` if the calling process is dead."""
 
     def take_room(self, nbytes: int, least: int) -> int:
-        """Take up to `nbytes` of disk space; return the bytes taken, or 0 if fewer than `least` are free."""
+        """Reserve up to `nbytes` of disk space; return the bytes reserved, or 0 if fewer than `least` are free."""
         return nbytes
 
 

@@ -13,7 +13,7 @@ from crawler.lab.cluster.machine import CURRENT, Killed, Life, Machine, nobody
 from crawler.lab.cluster.operator_acts import OperatorActs
 from crawler.lab.cluster.population import PORT, Population
 
-POINT_WAIT = 60.0  # seconds for which a kill waits for its point; after that it happens anywhere
+POINT_WAIT = 60.0  # seconds for which a kill waits for its point; then it happens at any point
 # kinds of faults that need a running process
 OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore", "lost-disk")
 
@@ -21,7 +21,7 @@ OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore", "lost-disk")
 class FaultInjector:
     """Injects each fault at its instant, or when a process reaches the point of its code that the fault names."""
 
-    # kind of fault -> method; these faults count as done immediately
+    # kind of fault -> its method; faults of these kinds take effect at once
     AT_ONCE = {
         "partition": "_part",
         "loss": "_lose",
@@ -38,7 +38,8 @@ class FaultInjector:
         self._population = population
         self._wire = population.world.wire
         self._done = population.observed.done
-        self._armed: dict[str, tuple[Fault, int]] = {}  # machine -> its fault, visits left until it
+        # machine -> its next fault at a point, and the number of visits until the fault happens
+        self._armed: dict[str, tuple[Fault, int]] = {}
         # machine -> a kill at a point of its next life, so that starts of processes fail, too
         self._next: dict[str, Fault] = {}
         self._operator = OperatorActs(population)
@@ -149,7 +150,10 @@ class FaultInjector:
     # -- the wires ------------------------------------------------------------------------
 
     def _break(self, machine: Machine, fault: Fault) -> None:
-        """Break the connections of a machine now, or when its process reaches the point that the fault names."""
+        """Break the connections of a machine.
+
+        If the fault names a point, the connections break when the process reaches that point.
+        """
         if fault.point:
             self._armed.setdefault(machine.label, (fault, fault.visits))
         else:
@@ -198,17 +202,17 @@ class FaultInjector:
         asyncio.get_running_loop().call_later(fault.amount, put_back, context=nobody())
 
     def _replace_disk(self, machine: Machine, fault: Fault) -> None:
-        """Replace a disk by an empty one: the process starts as if it had never run."""
+        """Replace a disk by an empty one; the process then starts as if it had never run."""
         folder = machine.folder.with_name(f"{machine.label}-empty{len(self._done)}")
         folder.mkdir()
         self._put_back(machine, fault, folder, StoreDisk())
 
     def _put_back(self, machine: Machine, fault: Fault, folder: Path, store: StoreDisk) -> None:
-        """Restore a disk from its backup, or replace it by an empty one, which undoes what the process has done since.
+        """Replace a disk by its backup or by an empty disk; what the process has stored since is lost.
 
-        The fault is skipped if the process knows that the crawl has ended, because the other processes end then. Only one
-        name per run is restored: if two were, links between them, and links that each had found, could be lost
-        although the crawler has no bug.
+        The fault is skipped if the process knows that the crawl has ended, because the other processes then
+        end, too. Only one name per run is restored. If two were restored, links between them, and links that
+        both had found, could be lost although the crawler has no bug.
         """
         population, life = self._population, machine.life
         running = population.running.get(machine.label)

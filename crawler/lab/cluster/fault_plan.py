@@ -21,8 +21,8 @@ limits      a second run as in `rerun`, with other limits on pages per host and 
 block       a host is blocked for a while
 retire      the waiting entry of a page is dropped
 withdraw    a page is withdrawn, and its copies are erased
-signal      a process is told by a command that a page has changed
-notice      a process is told so by an interface of the running crawl (page server, Python)
+signal      a command reports to a process that a page has changed
+notice      an interface of the running crawl (page server, Python) reports to a process that a page has changed
 """
 
 import math
@@ -49,8 +49,8 @@ KINDS = (
     "lost-disk",
 )
 ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal", "notice")
-USUAL = KINDS[:-3]  # clones, restored backups and empty disks are judged by other rules
-# The points that a crawling process reaches; for frequent points, the largest number of visits to skip.
+USUAL = KINDS[:-3]  # The last three kinds (clones, restored backups, empty disks) are judged by other rules.
+# Maps each point that a crawling process reaches to n: a fault happens at one of the first n visits.
 POINTS = {
     "seeds loading": 1,
     "fetch begun": 30,
@@ -85,26 +85,29 @@ POINTS = {
 }
 QUOTA = "quota"
 POWER_CUT = "power cut"
-# In half of the second runs, one process is late: it starts this many seconds after the others.
+# In half of the second runs, one process starts late, after this number of seconds.
 LATE = (150.0, 200.0)
-TIGHT = (2, 8)  # pages per host and depth under a limit
-# bytes that a full disk still accepts: a few groups, so that any step may be the first to fail
+TIGHT = (2, 8)  # range of the limit on pages per host and on depth
+# the most bytes that a full disk still accepts; they suffice for a few groups, so any step may be the first
+# to fail
 ROOM_MAX = 10_000.0
 BACKUP_MAX = 30.0  # the most seconds from a copy of a disk to its start, or from a backup to its restoration
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
-# seconds from a point to a kill, log-uniform: about as long as a message, a sync or a group takes
+# seconds from a point to a kill (log-uniform), about the time that a message, a sync or a group takes
 BEHIND = (0.001, 0.3)
-BOOT = 5.0  # seconds until a machine is back; by then the servers have answered the requests of its last life
+BOOT = 5.0  # seconds until a machine runs again; until then, the servers answer the requests of its last life
 AT_ONCE = 0.2  # seconds until a service manager restarts a process
 
 
 class Fault(msgspec.Struct, frozen=True):
     """A fault that starts at `at` and lasts `length` seconds on `machines`.
 
-    A kill happens at the visit number `visits` of `point`. The meaning of `amount` depends on the kind:
-    kill: seconds from the point to the end; reset: whether both ends notice; full-disk: the bytes that the disk still
-    accepts (at the point QUOTA the disk does not report that it is full); clone and restore: the age of the copy;
-    limits: the new limit, 0 for none; other acts: a share that selects their host or page.
+    A kill happens when `point` is reached for the time number `visits`. The meaning of `amount` depends on
+    the kind. For a kill, it is the seconds from the point to the end of the process; for a reset, it is true
+    if both ends notice. For a full disk, it is the number of bytes that the disk still accepts; with the
+    point QUOTA, the disk does not report that it is full. For clone and restore, it is the age of the copy;
+    for limits, the new limit, 0 for none. For other acts, it is a number from 0 to 1 that selects the host or
+    page.
     """
 
     at: float
@@ -121,7 +124,7 @@ def draw(
 ) -> list[Fault]:
     """Draw `count` faults of these kinds within the first `within` seconds, in order of time.
 
-    Kills happen at one of `points`; if `points` is empty, at any known point or at any instant.
+    Kills happen at one of `points`. If `points` is empty, they happen at any known point or at any instant.
 
     Raises:
         UsageError: a kind or a point is unknown.

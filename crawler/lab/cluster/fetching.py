@@ -1,6 +1,6 @@
 """The fetchers of a simulated process, which replace the real ones through `fetcher/fetchers.py`.
 
-`VirtualClient` and `VirtualResolver` ask a `SyntheticWeb` and let virtual time pass. Every
+`VirtualClient` and `VirtualResolver` send their requests to a `SyntheticWeb` and let virtual time pass. Every
 request is recorded in the `WebLog`, which the judge uses instead of the crawler's own
 counts.
 """
@@ -25,7 +25,7 @@ HEADER_BYTES = 200
 
 
 class WebAsk(msgspec.Struct, frozen=True, gc=False):
-    """One request: its times, URL and answer, and its sender: the life number `life` of process `name` on `machine`."""
+    """A request: its times, URL, answer and sender, which is life number `life` of process `name` on `machine`."""
 
     at: float
     end: float
@@ -52,7 +52,7 @@ class WebLog:
 
 
 class VirtualClient:
-    """The "http" fetcher of a simulated process, which asks the synthetic web."""
+    """The "http" fetcher of a simulated process, which sends requests to the synthetic web."""
 
     places = 0
 
@@ -74,7 +74,7 @@ class VirtualClient:
         """Do nothing: memory is not accounted for here."""
 
     async def fetch(self, request: FetchRequest) -> Fetch:
-        """Ask the web, wait as long as the answer is delayed, and return the answer as a `Fetch`."""
+        """Send a request to the web, wait for the delay of the answer, and return the answer as a `Fetch`."""
         target = split(request.url)
         loop, began = asyncio.get_running_loop(), self._now()
         at = loop.time()

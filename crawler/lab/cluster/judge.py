@@ -1,4 +1,4 @@
-"""Judges a run by the web's own log and the WARC files. The crawler's own figures are not used.
+"""Judges a run by the web's log and the WARC files; of the crawler's own figures, it uses few (`README.md`).
 
 lost              a page was never answered although its parent, or the sitemap that lists it, was answered (pages that
                   were given up or exceed a budget are exempt); or a sitemap was not requested although its host answered
@@ -7,14 +7,14 @@ unrendered        the archive lacks what a browser showed of a page, or the data
 stored twice      a version of a page is in the WARC files more than once
 torn              a WARC file cannot be read to its end
 fetched too often more fetches were repeated than kills can have interrupted; without kills, any fetch was repeated
-impolite          a host was asked again during an answer, or before its gap had passed
-two owners        two processes asked a host, or two processes of one name asked it at the same time for too long
+impolite          a host received a request during an answer, or before its gap had passed
+two owners        two processes sent requests to a host; or two processes of one name did so together for too long
 forbidden         a page was requested that robots.txt forbids
 unfair rate       the crawl made more requests than its rate allows
 stale             a changing page was not requested again for a long time
 stalled           all requests stopped for a long time and then continued
 no end            a finite crawl did not end
-left behind       a process waited for others that had ended, although nothing had kept it from learning of the end
+left behind       a process waited for others that had ended, although no fault kept the news of the end from it
 miscounted        a counting law did not hold when a process ended
 bug               an unexpected exception
 
@@ -40,15 +40,17 @@ from crawler.lab.cluster.judge_notes import TRIES, Notes
 from crawler.lab.cluster.population import STOPPED
 from crawler.lab.cluster.synthetic_web import DATA, MISSING_EVERY, SITEMAP, SyntheticWeb, is_subresource
 
-SLACK = 1e-3  # seconds of tolerance, because clocks and floating-point sums differ
+SLACK = 1e-3  # tolerance in seconds, because clocks and floating-point sums differ slightly
 RATE_WINDOW = 20.0  # seconds over which the rate is measured
-RATE_SLACK = 1.15  # tolerated factor on the rate: shares of the rate change while messages are on their way
+RATE_SLACK = 1.15  # tolerated factor on the rate; shares of the rate change while messages are on the way
 CLONE_MAX = 120.0  # seconds within which one of two processes of the same name must stop
-# faults after which a process may wait for ended ones
+# faults after which a process may wait for processes that have ended
 CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")
-AWAY = ("kill", "power", "partition", "stop", "clock", "loss")  # faults that keep messages from a process
-STALL_MAX = 900.0  # in seconds; a host that is down is retried after 60, 120 and 240 seconds
-STALE_AFTER = 4.0  # tolerated factor on the configured maximum age
+# faults that prevent messages from reaching a process
+AWAY = ("kill", "power", "partition", "stop", "clock", "loss")
+# in seconds; the requests for a host that is down are repeated after 60, 120 and 240 seconds
+STALL_MAX = 900.0
+STALE_AFTER = 4.0  # the configured maximum age may be exceeded by this factor
 _RECORD = re.compile(rb"<p>(page|shown) (\d+) version (\d+)\.|<p>(data) of (\d+)\.")
 
 
@@ -70,14 +72,14 @@ class RunVerdict(msgspec.Struct, frozen=True):
 
 
 def judge(cluster: Cluster) -> RunVerdict:
-    """Return the verdict on a cluster that has run."""
+    """Return the verdict on the run of a cluster; the run must have ended."""
     settings, web, rows, observed = cluster.settings, cluster.web, cluster.log.rows, cluster.observed
     notes = Notes()
     cloned = bool(observed.cloned_at or observed.restored)
     asked = by_page(web, rows)
     over = observed.ended or settings.refresh
     if over and not cloned:
-        # links found after this instant may still be waiting
+        # pages linked after this instant may not have been requested yet
         since = math.inf if observed.ended else START + observed.elapsed / 2
         _judge_pages(notes, web, rows, asked, cluster, since)
     if observed.ended and cloned:
@@ -100,7 +102,8 @@ def judge(cluster: Cluster) -> RunVerdict:
     act_rules.judge_commands(notes, rows, observed)
     act_rules.judge_limits(notes, web, rows, observed)
     act_rules.judge_tries(notes, rows, settings, observed)
-    if not cloned:  # a recovered link has the depth of its first page, which may be refetched by another path
+    # after a recovery, a page may be fetched again by another path; its recovered links keep the first depth
+    if not cloned:
         announced = {act.target for act in observed.acts if act.kind in act_rules.SIGNALS}
         stored_rules.judge_stored(notes, web, cluster.population.stored, announced)
     if settings.refresh:
@@ -137,9 +140,9 @@ def _has(answers: Sequence[WebAsk], since: float = math.inf) -> bool:
 
 
 def _led_to(web: SyntheticWeb, rows: Sequence[WebAsk], asked: list[list[WebAsk]]) -> list[Sequence[WebAsk]]:
-    """Return, for each page, the requests whose answers link to it: those for its parent or its sitemap.
+    """Return, for each page, the requests whose answers link to the page: those for its parent or its sitemap.
 
-    If the parent shows its links only in a browser, the last request for its data counts.
+    If the parent shows its links only in a browser, the last request for the parent's data counts.
     """
     maps: dict[str, list[WebAsk]] = {host.name: [] for host in web.hosts}
     for row in rows:
@@ -167,13 +170,14 @@ def _judge_pages(
     cluster: Cluster,
     since: float,
 ) -> None:
-    """Note pages that were linked before `since` and lost, and answered pages that are not stored exactly once."""
+    """Note lost pages that were linked before `since`, and answered pages that are not stored exactly once."""
     led = _led_to(web, rows, asked)
     exempt = act_rules.exempt(cluster.observed)
     for page, answers in enumerate(asked):
         parent_had = page == 0 or _has(led[page], since)
         given_up = sum(row.status != 200 for row in answers) >= TRIES
-        parked = web.hosts[web.host_of[page]].trap  # the endless calendar may have used up the budget
+        # the endless calendar may have used up the budget of the host
+        parked = web.hosts[web.host_of[page]].trap
         if parent_had and not _has(answers) and not given_up and not parked and web.url(page) not in exempt:
             notes.add("lost", f"page {page}, {web.url(page)}, requested {len(answers)} times")
     paths = {(row.host, row.path) for row in rows}
@@ -231,10 +235,11 @@ def _is_erased(observed: Observed, url: str) -> bool:
 
 
 def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """Note links that surviving processes found and that were lost, for names of processes with only one machine.
+    """Note lost links that surviving processes found, if the process that owns their target has no copy.
 
-    When a process stops because a copy of its machine runs, the data stored only on its disk is lost. Nothing is lost
-    with a disk that is restored from a backup: its process fetches its own pages again, and recovers the links of others.
+    When a process stops because a copy of its machine runs, the data stored only on the disk of the stopped
+    process is lost. When a disk is restored from a backup, nothing is lost: its process fetches its own pages
+    again, and the peers recover the links that they had sent to it.
     """
     web, survivors = cluster.web, cluster.observed.survivors
     copied = {machine.name for machine in cluster.machines if machine.label != machine.name}
@@ -249,9 +254,10 @@ def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) 
 
 
 def _records(path: Path) -> tuple[Iterator[tuple[str, int, int]], bool]:
-    """Return a triple (kind, page, version) for each record of a WARC file, and whether it can be read to its end.
+    """Return (kind, page, version) for each record of a WARC file, and whether the file can be read to its end.
 
-    The kind is "page" for an answer, "shown" for a DOM, "data" for the data of a page, whose version is 0.
+    The kind is "page" for an answer, "shown" for a DOM, and "data" for the data of a page; the version of
+    data is 0.
     """
     data, whole = b"", True
     try:
@@ -267,7 +273,7 @@ def _records(path: Path) -> tuple[Iterator[tuple[str, int, int]], bool]:
 def _judge_refetches(
     notes: Notes, settings: ClusterSettings, asked: list[list[WebAsk]], observed: Observed
 ) -> int:
-    """Return the number of answers 200 beyond the first of each page; each kill may make fetches in flight repeat."""
+    """Return the number of answers 200 beyond the first of each page; note those that no kill explains."""
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()
     for answers in asked:
@@ -283,7 +289,7 @@ def _judge_refetches(
 
 
 def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) -> None:
-    """Note pages that were fetched again although they had been answered when TERM stopped their process."""
+    """Note pages that were fetched again although they had been answered before TERM stopped their process."""
     told = observed.told_to_stop
     stopped = {life.life: START + told[life.life] for life in observed.lives if life.how == STOPPED}
     for page, answers in enumerate(asked):
@@ -296,10 +302,10 @@ def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) ->
 
 
 def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
-    """Note hosts that were asked by two processes, or again too soon.
+    """Note requests to a host by a second process, and requests that came too soon after another.
 
-    A request ends when its process ends, because the kernel closes the connections. If a name has copies, each machine
-    must keep its own gaps.
+    A request ends when its process ends, because the kernel closes the connections. If a process has copies,
+    the gaps of each machine are judged separately.
     """
     config = cluster.config.politeness
     delay, factor, most = float(config.delay), config.delay_factor, float(config.delay_max)
@@ -309,9 +315,7 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
         if life.how == STOPPED or (life.killed and not life.how.startswith("power"))
     }
     last: dict[tuple[str, str], WebAsk] = {}
-    busy: dict[
-        tuple[str, str], float
-    ] = {}  # seconds for which a page and the requests that it makes keep a host busy
+    busy: dict[tuple[str, str], float] = {}  # seconds for which a page and its subresources keep a host busy
     names: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: row.at):
         before = last.get((row.host, row.machine))
@@ -325,7 +329,7 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
         if before is None:
             continue
         gap = min(max(delay, factor * took), most) if row.life == before.life else delay
-        gap = 0.0 if within else gap  # the requests that a page makes follow one another without the gap
+        gap = 0.0 if within else gap  # no gap is required between the requests for subresources of a page
         end = min(before.end, ends.get(before.life, math.inf))
         if row.at < end - SLACK:
             notes.add("impolite", f"{where}: during the answer to {before.path}")
@@ -336,7 +340,7 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
 
 
 def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
-    """Note requests of a process long after a newer process of the same name began elsewhere and while that one runs."""
+    """Note requests of a process while a newer one of its name has been running elsewhere for too long."""
     lives = {row.life: row for row in rows}
     ends = {end.life: end.at for end in observed.lives}
     for row in rows:
@@ -356,7 +360,7 @@ def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> N
 
 
 def _hidden(observed: Observed, since: float, until: float) -> float:
-    """Return the seconds for which two processes of one name may run at once: more after faults that cut them off."""
+    """Return the seconds for which two processes of one name may run at once; faults that part them add to it."""
     away = (
         fault.length
         for fault in observed.done
@@ -391,7 +395,10 @@ def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], clust
 
 
 def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float, *, since: float = 0.0) -> float:
-    """Return the share of time, from its first answer or `since`, in which a page's last copy was current."""
+    """Return the share of page time in which the last copy was current.
+
+    The time of a page begins with its first answer or at `since`, whichever is later.
+    """
     current = whole = 0.0
     for page, answers in enumerate(asked):
         good = [row for row in answers if row.status in (200, 304)]

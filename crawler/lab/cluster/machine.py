@@ -1,11 +1,11 @@
 """A simulated computer: a clock, a disk, power, and the process that runs on it.
 
-Every callback of the loop runs in the context of the life that scheduled it, so `CURRENT` is always the life whose code
-runs. A kill raises `Killed` in that code; the loop then drops all callbacks that the life had scheduled.
+Every callback of the loop runs in the context of the life that scheduled it, so `CURRENT` is always the life
+whose code is running. A kill raises `Killed` in this code; the loop then drops all callbacks that the life
+had scheduled.
 
-While a cluster runs, `SystemCalls` replaces calls of `os`: calls by a life act on the
-disk of its machine. Files are real, in a folder in memory where possible; the store is
-a `JournalStore`.
+While a cluster runs, `SystemCalls` replaces calls of `os`: calls by a life act on the disk of its machine.
+The files are real files, in memory where possible; the store is a `JournalStore`.
 """
 
 import errno
@@ -24,13 +24,13 @@ from crawler.clock import Clock
 from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
 from crawler.storage.files import disown_locks
 
-# seconds that a group write, a flush or a merge takes, log-uniform
+# range of the seconds that a group write, a flush or a merge takes (log-uniform)
 JOB = (0.0002, 0.1)
 DISK_BYTES = 1 << 40
 
 
 class Killed(BaseException):
-    """The process that runs this code has been killed; after this only its cleanup code runs."""
+    """The process that runs this code has been killed; from now on, only its cleanup code runs."""
 
 
 class Life:
@@ -43,7 +43,7 @@ class Life:
         self.number = number
         self.dead = False
         self.frozen_until = 0.0  # the instant until which the process is suspended
-        self.descriptors: set[int] = set()  # its open file descriptors
+        self.descriptors: set[int] = set()  # the open file descriptors of the life
 
     def __repr__(self) -> str:
         return f"Life({self.machine.label} {self.number}{', dead' * self.dead})"
@@ -60,7 +60,7 @@ def nobody(life: Life | None = None) -> Context:
 
 
 class Machine(Writable):
-    """A machine with a unique `label`. Its process is called `name`, which clones of the machine share."""
+    """A machine with a unique `label`; its process is called `name`, as are the processes of its clones."""
 
     def __init__(self, label: str, name: str, folder: Path, rng: random.Random) -> None:
         self.label, self.name, self.folder = label, name, folder
@@ -70,7 +70,7 @@ class Machine(Writable):
         self.life: Life | None = None
         self.has_power = True
         self.room = math.inf  # bytes that the disk still accepts
-        self.tells_room = True  # whether `statvfs` reports `room`; with a quota or a thin volume it does not
+        self.tells_room = True  # whether `statvfs` reports `room`; with a quota or thin volume, it does not
         self.slowness = 1.0
         self.wall_offset = 0.0  # seconds by which the wall clock is ahead of the true time
 
@@ -93,7 +93,7 @@ class Machine(Writable):
         return math.exp(self.rng.uniform(*map(math.log, JOB))) * self.slowness
 
     def open_store(self, path: Path) -> JournalStore:
-        """Open the store for a process that starts; a file in `path` records that the store exists."""
+        """Open the store for a process that starts; create a file in `path` that shows that the store exists."""
         path.mkdir(parents=True, exist_ok=True)
         mark = path / "CURRENT"
         mark.touch()
@@ -103,7 +103,7 @@ class Machine(Writable):
     # -- power cuts, copies and backups ---------------------------------------------
 
     def lose_power(self) -> int:
-        """Lose unsynced data; return the number of batches and files that changed."""
+        """Lose unsynced data; return the number of batches undone and files changed."""
         changed = self.store.lose_power(self.rng) + self.files.lose_power(self.folder, self.rng)
         self._settle()
         return changed
@@ -141,10 +141,10 @@ class MachineClock(Clock):
 
 
 class SystemCalls:
-    """Replacements for the calls of `os` that simulated processes make; `installed` puts them in place.
+    """Replacements for the functions of `os` that simulated processes call; `installed` puts them in place.
 
-    Descriptors of dead lives are kept open as copies of /dev/null. So neither late
-    cleanup code nor a collected object can close a file of another life.
+    Descriptors of dead lives stay open, as copies of the descriptor of /dev/null. Without this, late cleanup
+    code or the deletion of an object could close a file of another life that has the same number.
     """
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class SystemCalls:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Install the replacements, which only lives use; all other code keeps the calls of the system."""
+        """Install the replacements; when code that belongs to no life calls them, they call the real functions."""
         calls = {
             "open": self._open,
             "close": self._close,
@@ -177,7 +177,7 @@ class SystemCalls:
             self._kept.clear()
 
     def end(self, life: Life) -> None:
-        """Close all files of a life as the kernel would, even if objects still refer to them; release its locks."""
+        """Close all files of a life as the kernel would, even if objects still refer to them; release the locks."""
         disown_locks(life.descriptors)
         for descriptor in sorted(life.descriptors):
             os.dup2(self._null, descriptor, inheritable=False)
@@ -235,10 +235,10 @@ class SystemCalls:
 
 
 def _open_below(folder: Path) -> list[int]:
-    """Return this process's descriptors of files below a folder, also descriptors of memory maps and file objects."""
+    """Return this process's descriptors of files below a folder, including those of memory maps and file objects."""
     found = []
     for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # the descriptor of the listing itself
+        with suppress(OSError):  # the descriptor of this listing is already closed
             if os.readlink(f"/proc/self/fd/{name}").startswith(f"{folder}/"):
                 found.append(int(name))
     return found

@@ -1,7 +1,7 @@
-"""The acts of an operator in a virtual world, besides faults: stops, second runs, changed limits, commands.
+"""The acts of an operator in a virtual world, in contrast to faults: stops, second runs, changed limits, commands.
 
-Each act is recorded in `Observed.acts` with what the judge must know about it. Acts on a process that does not run are
-skipped, because the command would fail.
+Each act is recorded in `Observed.acts` with what the judge must know about it. A command to a process that is
+not running is skipped, because it would fail.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from crawler.process.live_services import LiveServices
 from crawler.process.process import Process
 from crawler.serve.http_error import HttpError
 
-PROMPT = (1.0, 5.0)  # seconds until the processes of a second run start, except the process that starts late
+PROMPT = (1.0, 5.0)  # seconds until the processes of a second run start; one process may start later
 
 
 class OperatorActs:
@@ -51,12 +51,12 @@ class OperatorActs:
     # -- runs -----------------------------------------------------------------------------
 
     def _terminate(self, machine: Machine, act: Fault) -> None:
-        """Stop a process by TERM; it starts again `length` seconds after its end."""
+        """Stop a process by TERM; start it again `length` seconds after its end."""
         if self._population.terminate(machine, act.length):
             self._note(act)
 
     def _run_again(self, machine: Machine, act: Fault) -> None:
-        """Stop every process by TERM or by a power cut, and start all of them again, one `length` seconds later."""
+        """Stop every process by TERM or by a power cut, and start all of them again: one after `length` seconds."""
         population = self._population
         self._note(act)
         for place, each in enumerate(list(population.machines)):
@@ -78,7 +78,10 @@ class OperatorActs:
     # -- commands ---------------------------------------------------------------------------
 
     def _block(self, machine: Machine, act: Fault) -> None:
-        """Block a host in its process; lift the block `length` seconds later, when that process runs again."""
+        """Block a host in the process that owns it; lift the block after `length` seconds.
+
+        If the process is not running then, the block is lifted when it runs again.
+        """
         host = self._host(act)
         self._command(
             self._owner(host), {"command": "block", "host": host}, partial(self._blocked, act, host)
@@ -101,7 +104,7 @@ class OperatorActs:
                 self._population.run_again(each)
 
     def _retire(self, machine: Machine, act: Fault) -> None:
-        """Drop the waiting entry of one page in the process that owns it."""
+        """Drop the entry of a page that waits in the frontier of the process that owns the page."""
         url = self._page(act)
         request = {"command": "retire", "pattern": f"^{url}$"}
         self._command(self._owner(url), request, partial(self._retired, act, url))
@@ -147,7 +150,7 @@ class OperatorActs:
             except StopIteration:
                 break
             answer = [await _answer(process, request)]
-            if not await process.kept():  # each step depends on what the step before has stored
+            if not await process.kept():  # each step depends on the data that the previous step has stored
                 return
         self._note(act, url)
 
@@ -202,7 +205,7 @@ async def _answer(process: Process, request: dict[str, Any]) -> Any:
 
 
 async def _quietly(work: Any) -> None:
-    """Run a command; ignore an error of the crawl, since an operator would only read its message."""
+    """Run a command; ignore errors of the crawler, because an operator would only read their messages."""
     try:
         await work
     except (CrawlerError, HttpError):

@@ -9,10 +9,11 @@ from crawler.lab.league.histories import SiteHistory
 
 
 class RealChanges:
-    """Replays the last `seconds` of some histories from the start of a web.
+    """Replays the last `seconds` of some histories, beginning at the start of a web.
 
-    Each host is assigned a site, and each page one of that site's pages that existed
-    throughout, in rotation: pages of a host stay correlated as on the real site.
+    Each host replays one of the sites, and each of its pages replays one page of that site; sites and pages
+    are used in rotation. So the pages of a host are correlated as on the real site. Only pages that existed
+    throughout the time are used.
 
     Raises:
         UsageError: no page of these histories existed that long.
@@ -46,7 +47,7 @@ class RealChanges:
 
 
 def _times(history: SiteHistory, seconds: float) -> list[list[float]]:
-    """Return, per page that existed throughout a site's last `seconds`, its changes in seconds from their start."""
+    """Return the changes of pages that existed throughout a site's last `seconds`, in seconds from their start."""
     end = history.end
     begin = end - seconds
     lived = (history.born <= begin) & ((history.died == 0) | (history.died >= end))

@@ -1,9 +1,9 @@
 """The machines of a virtual world, and the lives of the processes on them.
 
-A process that has nothing left to do ends for good; one that failed is restarted
-after `RESTART`. Of two processes of the same name the older is told to stop (`DirectoryError`); its peers then find
-the newer process under that name. If a process has lost links that it had confirmed (`BehindError`), the peer
-that reports the loss is restarted with `crawler recover`.
+A process that has nothing left to do ends for good; a process that failed is restarted after `RESTART`
+seconds. If two processes of the same name run, the peers tell the older one to stop (`DirectoryError`), and
+then find the newer one under that name. If a process has lost links that it had confirmed (`BehindError`),
+the peer that reports the loss is restarted with `crawler recover`.
 """
 
 import asyncio
@@ -42,10 +42,11 @@ from crawler.urls.fingerprint import Fingerprinter
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
 PORT = 7000
 RESTART = 3.0  # seconds until a failed process is restarted
-# Seconds until the operator looks at a waiting process: more than a patience and a silence.
+# Seconds after which the operator looks at a process that waits; more than the default patience plus the
+# default silence.
 VISIT_AFTER = 400.0
 STOPPED = "signal"  # the reason with which TERM stops a process
-# after this many failed starts in a row without any request in between, the crawl makes no progress
+# after this many failed starts in a row with no request in between, the crawl counts as stuck
 FRUITLESS_MAX = 60
 
 
@@ -74,17 +75,17 @@ class Population:
         self.running: dict[str, tuple[Life, Process]] = {}
         self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
         self.stored: dict[str, Stored] = {}  # the data that the last life on each machine has stored
-        # machine -> the process whose lost links its own process must find first
+        # machine -> the process that lost links, which the machine's own process must recover first
         self._to_recover: dict[str, str] = {}
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
         self.first_commands: dict[
             str, list[dict[str, Any]]
         ] = {}  # machine -> commands given before its next start
-        self.pending = 0  # number of acts that are scheduled; the run does not end before they are done
+        self.pending = 0  # number of scheduled acts; the run does not end before they are done
         self._begun = Counter[str]()  # starts by machine
         self._away: dict[
             str, float
-        ] = {}  # machine of a process that was told to stop -> seconds until its next start
+        ] = {}  # machine whose process was told to stop -> seconds until its next start
         self._numbers = 0
         # requests at the last failed start; failed starts in a row without a request
         self._requests = self._fruitless = 0
@@ -118,7 +119,7 @@ class Population:
         self.look_at_end()
 
     def terminate(self, machine: Machine, away: float) -> bool:
-        """Stop a process as by TERM; start it again `away` seconds after its end. Return False if no process runs."""
+        """Stop a process as TERM does, and start it again `away` seconds after its end; return False if none runs."""
         running = self.running.get(machine.label)
         if running is None:
             return False
@@ -128,7 +129,7 @@ class Population:
         return True
 
     def run_later(self, machine: Machine, delay: float) -> None:
-        """Start a process after a delay, even if it has ended for good, unless it has started by itself by then."""
+        """Start a process after a delay, even if it has ended for good, unless it has been started again by then."""
         self.later(delay, partial(self._run_unless_begun, machine, self._begun[machine.label]))
 
     def _run_unless_begun(self, machine: Machine, begun: int) -> None:
@@ -150,9 +151,9 @@ class Population:
         self.config, self._limit = limited(self.config, self.world.web, limit), limit
 
     def visit(self) -> None:
-        """Start one of the ended processes for which others have waited too long, as their warnings ask.
+        """Start an ended process again if another process has waited too long for it, as the other's warning asks.
 
-        A process that has had nothing to do for `VISIT_AFTER` has logged a warning that it waits.
+        A process that has had nothing to do for `VISIT_AFTER` seconds has logged a warning that it waits.
         """
         for life, process in list(self.running.values()):
             coordination = process.exchange.coordination
@@ -186,7 +187,7 @@ class Population:
         self._graveyard.append(task)
 
     async def _live(self, life: Life) -> None:
-        """Run a process as `crawler node` does, without the command line."""
+        """Run a process in the same way as `crawler node`, but without the command line."""
         how = ""
         try:
             how = await self._crawl(life)
@@ -250,7 +251,7 @@ class Population:
         )
 
     async def _leave(self, life: Life, stages: Stages, process: Process | None) -> None:
-        """Close a process as `api.Crawl.__aexit__` does."""
+        """Close a process in the same way as `api.Crawl.__aexit__`."""
         if process is not None:
             await process.exchange.close()
             process.close()
@@ -279,7 +280,7 @@ class Population:
             machine.lose_power()
 
     def _learn_loss(self, life: Life, error: BehindError) -> None:
-        """Recover the links that a process has lost; only a process with a copied or restored disk may have lost any."""
+        """Recover the links that another process has lost; note a bug if no disk was copied or restored."""
         if life.machine.name in self.observed.restored or self.observed.cloned_at:
             recover = partial(self._recover, error.peer, life.machine.name)
             asyncio.get_running_loop().call_soon(recover, context=nobody())
@@ -287,7 +288,7 @@ class Population:
             self.observed.unexpected.append(f"{life}: {error}")
 
     def _recover(self, name: str, lost: str) -> None:
-        """Restart the machine of process `name`, as `crawler recover` requires, to find the links of `lost`."""
+        """Restart process `name`, as `crawler recover` requires; let it recover the links that `lost` has lost."""
         label = next(label for label, address in self.addresses.items() if self._is_reached(name, address[0]))
         machine = next(machine for machine in self.machines if machine.label == label)
         self._to_recover[label] = lost
@@ -314,7 +315,7 @@ class Population:
         self.world.system.end(life)
 
     def _ended(self, life: Life, how: str) -> None:
-        """Handle a life that has ended by itself: restart its process unless it ended for good."""
+        """Handle a life that has ended by itself: restart its process, unless the process ended for good."""
         machine = life.machine
         away = self._away.get(machine.label)
         self.note_end(life, how, killed=False)
@@ -340,11 +341,11 @@ class Population:
             self._on_end()
 
     def _hand_over(self, machine: Machine) -> None:
-        """When a process has stopped for another of its name, direct its peers to the other, as an operator would."""
+        """Direct the peers of a process that stopped to the other process of its name, as an operator would."""
         heirs = [
             other for other in self.machines if other.name == machine.name and other.label not in self._home
         ]
-        if not heirs and self.observed.cloned_at:  # the peers told every copy to stop, so restart one of them
+        if not heirs and self.observed.cloned_at:  # the peers have told every copy to stop; restart this one
             heirs = [machine]
             del self._home[machine.label]
             self._start_again(machine)
@@ -353,7 +354,7 @@ class Population:
             self.world.wire.names[machine.name] = self.addresses[newest.label][0]
 
     def look_at_end(self) -> None:
-        """End the run when a process of each name has finished, or when every machine's process has ended for good."""
+        """End the run if a process of each name has finished, or every machine's process has ended for good."""
         if self.pending:
             return
         self.observed.survivors = {

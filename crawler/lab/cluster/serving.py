@@ -5,11 +5,10 @@
         ... crawl server.seed ...
     server.log
 
-Hosts are 127.64.0.1, 127.64.0.2, ...; the crawler must be allowed loopback addresses.
-Delays are real. A host that is down, and a reset, close the connection without an
-answer. With a certificate the server speaks TLS (`WebSpec.scheme` "https"). With
-`packed`, bodies are gzipped for clients that accept it; with `closing`, each answer
-closes its connection.
+Hosts are 127.64.0.1, 127.64.0.2, ...; the crawler must be allowed loopback addresses. Delays are real. If a
+host is down or resets a connection, the server closes the connection without an answer. With a certificate,
+the server uses TLS; `WebSpec.scheme` must then be "https". With `packed`, bodies are gzipped for clients that
+accept it; with `closing`, each answer closes its connection.
 """
 
 import asyncio
@@ -25,13 +24,13 @@ from crawler.cli.loopback import LoopbackSites
 from crawler.clock import Clock
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebReply
 
-HOSTS_MAX = 4000  # each host has a listening socket
+HOSTS_MAX = 4000  # a limit, because each host has a listening socket
 LOG_MAX = 10_000_000
 GZIP_LEVEL = 6
 
 
 class Served(msgspec.Struct, frozen=True, gc=False):
-    """One request: its time, host, path, status, page and version, and the client's User-Agent."""
+    """A request: its time, host and path, the status, page and version of the answer, and the client's User-Agent."""
 
     at: float
     host: str
@@ -106,7 +105,7 @@ class WebServer(LoopbackSites):
         return response
 
     def _name(self, host: str) -> str:
-        """Return the host's name in URLs, with the port: some clients (wget2) leave it out of the Host field."""
+        """Return the host's name in URLs, with the port: some clients (wget2) omit the port in the Host field."""
         return host if self.model.exists(host) else f"{host}:{self.port}"
 
     def _note(self, now: float, key: tuple[str, str], reply: WebReply, agent: str) -> None:

@@ -1,4 +1,4 @@
-"""The judge's rules about the stores: what their records say about the archive and the path to a page.
+"""The judge's rules about the stores: their records must agree with the archive, and with the paths to the pages.
 
 misfiled          a capture does not lead to its record in the archive, or a revisit does not lead to a response with
                   its payload
@@ -40,7 +40,7 @@ class Stored(msgspec.Struct):
 def judge_stored(
     notes: Notes, web: SyntheticWeb, stored: dict[str, Stored], announced: Collection[str]
 ) -> None:
-    """Note captures and records that contradict the archive or one another; `announced` holds the URLs of signals."""
+    """Note captures and records that contradict the archive or each other; `announced` holds the URLs of signals."""
     for name, each in stored.items():
         for key, capture in each.captures.items():
             if wrong := _flaw_of(each, key, capture):
@@ -87,7 +87,7 @@ def _judge_depths(notes: Notes, least: dict[str, float], records: dict[int, Page
 
 
 def _hop_flaw(record: PageRecord, via: PageRecord) -> str:
-    """Describe the error in the record that the target of the redirect `via` has; return "" if there is no error."""
+    """Return a description of the error in `record`, the target of the redirect `via`; "" if there is no error."""
     if not via.location:
         return "no redirect leads to it"
     if record.redirects != via.redirects + 1:

@@ -1,11 +1,10 @@
-"""A synthetic web with a known ground truth: which pages can be reached, and every request.
+"""A synthetic web that knows the truth: the pages that can be reached, and the versions of each page.
 
-Host sizes follow Zipf's law. Pages are numbered; every page except the seed has one
-*parent*, a page with a lower number that links to it (a tree: one lost link loses the
-whole subtree below it). Further links follow the model of `lab/caches/link_locality.py`:
-repeats, a few popular URLs of the host, its wider set, a set common to all hosts, and
-any page. Half of the pages get no further links: only their parent links to them, so that redundancy does not hide a
-loss.
+Host sizes follow Zipf's law. Pages are numbered; every page except the seed has one *parent*, a page with a
+lower number that links to it. So the pages form a tree, and a lost link loses the whole subtree below it.
+Further links follow the model of `lab/caches/link_locality.py`: repeats, a few popular URLs of the host, its
+wider set, a set common to all hosts, and any page. No further links lead to half of the pages; only their
+parents link to them, so no other link hides the loss of one.
 
     /17               the page with that number on its host; some fail the first time (500, or a reset)
     /r17              301 to /17; one parent in 16 links this way
@@ -17,7 +16,7 @@ loss.
     /sitemap.xml      on some hosts: their pages with even numbers, with dates, and pages that nothing links to
     http://goneN...   a name that does not exist
 
-A host is fast or slow; some are down for a while (no connection). Pages change by
+Some hosts are slow, and some are down for a while, when they accept no connections. Pages change by
 Poisson processes with log-normal rates, or as pages of real sites did
 (`page_changes.py`); a page's body contains its number and version. `answer` is a pure
 function of the request, the instant and the number of earlier requests for the URL.
@@ -46,11 +45,11 @@ WORDS = [f"{random.Random(n).getrandbits(24):06x}"[: 3 + n % 6] for n in range(3
 PHRASES = [" ".join(random.Random(n).choices(WORDS, k=4)) for n in range(60)]
 TAGS = ("p", "li", "td", "span", "code")
 PARENT_ON_HOST = 0.75  # share of pages whose parent is on the same host
-PARENT_WINDOW = 64  # a parent is drawn from this many preceding pages, so that the tree is deep
+PARENT_WINDOW = 64  # a parent is one of this many preceding pages, which makes the tree deep
 
 
 class WebSpec(msgspec.Struct, frozen=True):
-    """The parameters of a web. `change_rate` is changes per second and page; shares are shares of hosts."""
+    """The parameters of a web. `change_rate` is in changes per second and page; all shares are shares of hosts."""
 
     hosts: int = 20
     pages: int = 400
@@ -74,7 +73,7 @@ class WebSpec(msgspec.Struct, frozen=True):
 
 
 class WebHost(msgspec.Struct, frozen=True):
-    """A host: its pages in order, its latency in seconds, its downtime, and whether it is a trap and has a sitemap."""
+    """A host: its pages in order, its latency in seconds, its downtime; with `trap`, it has an endless calendar."""
 
     name: str
     pages: list[int]
@@ -85,7 +84,7 @@ class WebHost(msgspec.Struct, frozen=True):
 
 
 class WebReply(msgspec.Struct, frozen=True):
-    """An answer that comes `delay` seconds after the request; with `failure` there is no answer."""
+    """An answer, which arrives `delay` seconds after the request; with `failure`, there is no answer."""
 
     delay: float
     status: int = 0
@@ -141,7 +140,7 @@ class SyntheticWeb:
             latency = spec.slow_latency
         at = self.start + rng.uniform(0.0, spec.down_within)
         down = (at, at + spec.down_for) if rng.random() < spec.down else (0.0, 0.0)
-        # otherwise the crawl would last for hours
+        # on a slow or large host, a trap would make the crawl last for hours
         trap = rng.random() < spec.traps and small and latency < spec.slow_latency
         sitemap = random.Random(f"sitemap {self.seed} {number}").random() < spec.sitemaps
         return WebHost(name, pages, latency, down, trap, sitemap)
@@ -166,7 +165,7 @@ class SyntheticWeb:
         return self.url(page)
 
     def is_orphan(self, page: int) -> bool:
-        """Return whether only the sitemap of its host leads to a page; False for the first page of a host."""
+        """Return whether only its host's sitemap leads to a page, and no link; False for the first page of a host."""
         host = self.hosts[self.host_of[page]]
         return host.sitemap and self.place[page] > 0 and page % ORPHAN_EVERY == 13
 
@@ -192,7 +191,7 @@ class SyntheticWeb:
         return found
 
     def depths(self, announced: Collection[str] = ()) -> list[float]:
-        """Return the least number of links from the seed to each page; 0 for pages that are announced or in a sitemap."""
+        """Return the least number of links to each page from the seed, an announced page, or a page in a sitemap."""
         numbers = {self.url(page): page for page in range(len(self.host_of))}
         numbers |= {self.link_to(page): page for page in range(len(self.host_of))}
         depths = [math.inf] * len(self.host_of)
@@ -209,7 +208,7 @@ class SyntheticWeb:
         return depths
 
     def _other_links(self, rng: random.Random, host: WebHost, page: int) -> list[str]:
-        """Return the links that do not belong to the tree; none leads to a page with an odd number or to an orphan."""
+        """Return the links that do not belong to the tree; none leads to an orphan or a page with an odd number."""
         model, found = self.spec.links, list[str]()
         for _ in range(min(200, int(rng.lognormvariate(0.0, model.links_sigma) * model.links_median))):
             if found and rng.random() < model.repeat:
@@ -352,7 +351,8 @@ class SyntheticWeb:
 def _text(seed: int, page: int, size: int, phrases: int = 1) -> str:
     """Return about `size` characters of marked-up text.
 
-    Like documentation, it has a tag per 28 bytes and compresses to a fifth. More `phrases` per tag mean fewer tags.
+    As in documentation, there is a tag per 28 bytes, and the text compresses to a fifth. More `phrases` per
+    tag mean fewer tags.
     """
     rng, found, length = random.Random(f"text {seed} {page}"), list[str](), 0
     while length < size:
@@ -365,7 +365,7 @@ def _text(seed: int, page: int, size: int, phrases: int = 1) -> str:
 
 
 def is_subresource(path: str) -> bool:
-    """Return whether a path is requested only by pages that a browser shows."""
+    """Return whether only a page that a browser shows requests this path."""
     return path == APP or path.startswith(DATA)
 
 
@@ -375,10 +375,10 @@ def token(page: int, version: int) -> str:
 
 
 def _zipf_sizes(hosts: int, pages: int, exponent: float) -> list[int]:
-    """Return the number of pages of each host, at least one, by Zipf's law; the sum is `pages`."""
+    """Return the number of pages of each host by Zipf's law; each is at least one, and their sum is `pages`."""
     weights = [1.0 / (k + 1) ** exponent for k in range(hosts)]
     whole = sum(weights)
     sizes = [1 + int((pages - hosts) * weight / whole) for weight in weights]
-    for k in range(pages - sum(sizes)):  # distribute the remainder of rounding
+    for k in range(pages - sum(sizes)):  # distribute the pages that are left over after rounding
         sizes[k % hosts] += 1
     return sizes

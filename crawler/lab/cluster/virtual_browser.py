@@ -1,8 +1,9 @@
-"""The browser of a simulated process: what it shows is a function of the page and the answers to its requests.
+"""The browser of a simulated process; its DOM depends only on the page and the answers to the page's requests.
 
-A page with the script `APP` requests that script, which all pages of a host share, and its data; the shipped code makes
-both requests. The DOM is the page with its data in place. It contains "shown" and "built" where the answers contain
-"page" and "data", so that the judge can tell them apart.
+If a page has the script `APP`, the browser requests this script, which all pages of a host share, and the
+data of the page. The crawler's own code makes both requests. The DOM is the page with its data in place.
+Where the answers contain "page" and "data", the DOM contains "shown" and "built", so that the judge can
+distinguish the DOM from the answers.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ _ROOT = b'<div id="root">'
 
 
 class VirtualRenderer:
-    """Shows pages as the real renderer does, without a browser."""
+    """Stands in for the real renderer, without a browser."""
 
     given_up = False
 
@@ -26,7 +27,7 @@ class VirtualRenderer:
         self._shared = shared
 
     async def render(self, page: StaticPage) -> Rendering:
-        """Return what the page shows once its script has put its data in place."""
+        """Return the rendering of a page after its script has put its data in place."""
         rendering = Rendering(dom=b"", took=SHOWS_FOR)
         data = b""
         if APP.encode() in page.fetch.content:

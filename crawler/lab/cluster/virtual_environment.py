@@ -28,7 +28,7 @@ from crawler.render.shared_answers import SharedAnswers, Stored
 from crawler.render.shared_cache import SharedCache
 from crawler.storage.kv import KeyValue
 
-# In runs of at least LONG seconds, processes check time and disk only every RARE_WATCH seconds.
+# In runs of at least LONG seconds, processes check the time and the disk only every RARE_WATCH seconds.
 LONG, RARE_WATCH = (21_600.0, 60.0)
 
 
@@ -88,7 +88,7 @@ class VirtualEnvironment(Environment):
         return asyncio.get_running_loop().run_in_executor(None, function)
 
     def frozen(self) -> AbstractContextManager[None]:
-        """Return a context that does nothing: a process that is killed in it would never unfreeze the heap."""
+        """Return a context that does nothing: a process killed in it would never unfreeze the heap."""
         return nullcontext()
 
     async def keep_heap_small(self) -> None:
@@ -99,7 +99,7 @@ class VirtualEnvironment(Environment):
 
 
 class _NoWatchdog:
-    """A watchdog that does nothing, since the virtual loop never stalls."""
+    """A watchdog that does nothing, because the virtual loop never stalls."""
 
     def start(self) -> None:
         """Do nothing."""

@@ -6,8 +6,9 @@
     connections       `virtual_network.VirtualNetwork`
     dead lives        their callbacks are dropped, their tasks never resume (`machine.py`)
 
-The order of callbacks depends only on the schedule: ready callbacks in order, timers by instant, and timers of equal
-instants in order of creation. The loop follows the models of FoundationDB's simulator and TigerBeetle's VOPR.
+Callbacks run in a fixed order: ready callbacks in the order in which they became ready, timers in the order
+of their instants, and timers for the same instant in order of creation. The models for this loop are
+FoundationDB's simulator and TigerBeetle's VOPR.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from crawler.lab.cluster.virtual_network import AcceptedEnd, VirtualListener, Vi
 Ts = TypeVarTuple("Ts")
 
 
-# TURNS turns at one instant take TICK seconds, so that a wait that is rounded to 0 cannot loop forever
+# After TURNS turns at one instant, time advances by TICK seconds, so that a wait that is rounded to 0 ends.
 TURNS, TICK = (1000, 1e-6)
 
 
@@ -34,7 +35,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = start
         self._numbers = 0
-        # A heap of (instant, number, timer); timers of equal instants fire in order of creation.
+        # A heap of (instant, number, timer); timers for the same instant fire in order of creation.
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._wire = wire
         self._busy_until: dict[object, float] = {}  # executor -> the instant until which it is busy
@@ -107,7 +108,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         pass
 
     def _met(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Record an exception that no code caught: a bug, unless it is `Killed`."""
+        """Record an exception that no code caught; it is a bug, unless it is `Killed`."""
         error = context.get("exception")
         if not isinstance(error, Killed) and "was destroyed but it is pending" not in context["message"]:
             self.unexpected.append(f"{context['message']}: {error!r}")
@@ -117,7 +118,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., Any], *args: Any
     ) -> "asyncio.Future[Any]":
-        """Run `func` in the loop after the earlier jobs of its machine."""
+        """Run `func` in the loop, after the earlier jobs of the executor have ended."""
         life = CURRENT.get()
         took = 0.0 if life is None else life.machine.job_time()
         at = max(self._now, self._busy_until.get(executor, 0.0)) + took

@@ -1,10 +1,9 @@
-"""The network between simulated processes: connections that are ordered, delayed, cut, or silent.
+"""The network between simulated processes; its connections delay bytes in order, break, or fall silent.
 
-A connection has two ends; each end is a transport for the protocol of a life. Written bytes
-arrive in pieces after a latency. While two machines are partitioned, their bytes wait,
-as with TCP, and new connections get no answer. A killed process resets its connections.
-A machine that has lost power is silent; once it runs again, it resets old connections
-when data arrives on them.
+A connection has two ends; each end is a transport for the protocol of a life. Written bytes arrive in pieces
+after a latency. While two machines are partitioned, their bytes wait, as with TCP, and new connections get no
+answer. A killed process resets its connections. A machine that has lost power is silent. Once the machine
+runs again, it resets an old connection when data arrives on it.
 """
 
 import asyncio
@@ -18,17 +17,17 @@ from crawler.lab.cluster.machine import CURRENT, Life
 from crawler.splitter.wire import LENGTH_BYTES, Frame
 
 Address = tuple[str, int]
-RETRANSMIT = 0.7  # seconds until bytes that were lost, or stopped by a partition, are sent again
+RETRANSMIT = 0.7  # seconds until bytes are sent again that were lost or held up by a partition
 LATENCY = (0.0005, 0.02)  # seconds, uniform
 _KINDS = frozenset(map(int, Frame))
-PIECES = (1, 7, 100, 0)  # number of bytes that arrive together; 0: all of them
+PIECES = (1, 7, 100, 0)  # numbers of bytes that arrive together; 0: all of them
 
 
 class VirtualNetwork:
-    """All connections; `cut` holds pairs of partitioned machines, `loss` is the share of pieces that are lost once.
+    """All connections; `cut` holds pairs of partitioned machines, `loss` is the share of pieces that arrive late.
 
-    With `pieces`, written bytes arrive in pieces, as TCP allows; otherwise they arrive whole, which is four times as
-    fast.
+    With `pieces`, written bytes arrive in pieces, as TCP allows. Without, they arrive together, and a
+    simulation is four times as fast.
     """
 
     def __init__(self, rng: random.Random, *, pieces: bool = True) -> None:
@@ -51,7 +50,7 @@ class VirtualNetwork:
         return found
 
     def note(self, data: bytes) -> None:
-        """Count the bytes of written frames by kind; data that is not a whole frame has no kind."""
+        """Count written frames and their bytes by kind; skip data that does not begin with a known frame."""
         self.writes += 1
         at = 0
         while at + LENGTH_BYTES < len(data) and data[at + LENGTH_BYTES] in _KINDS:
@@ -68,7 +67,7 @@ class VirtualNetwork:
     async def connect(
         self, factory: Callable[[], asyncio.Protocol], address: Address
     ) -> tuple["VirtualTransport", asyncio.Protocol]:
-        """Connect to the listener at an address; a host name is looked up.
+        """Connect to the listener at an address, which may contain a host name.
 
         Raises:
             OSError: nothing listens there.
@@ -89,7 +88,7 @@ class VirtualNetwork:
                 break
             if listening is None:
                 raise ConnectionRefusedError("connection refused")
-            # wait as TCP does, which repeats the SYN until the caller gives up
+            # wait, because TCP repeats the SYN until the caller gives up
             await asyncio.sleep(RETRANSMIT)
         near, far = VirtualTransport(self, life), VirtualTransport(self, listening.life)
         near.other, far.other = far, near
@@ -99,7 +98,7 @@ class VirtualNetwork:
         return near, protocol
 
     def reset(self, label: str, *, both: bool) -> None:
-        """Break the connections of a machine; the other ends notice it now if `both`, otherwise when they send."""
+        """Break the connections of a machine; the other ends notice this now (with `both`) or when they send."""
         for end in [end for end in self.ends if end.life.machine.label == label and not end.life.dead]:
             other = end.other
             end._close(ConnectionResetError("connection reset"))
@@ -107,7 +106,7 @@ class VirtualNetwork:
                 other.reset_soon()
 
     def end_of(self, life: Life, *, silent: bool) -> None:
-        """Close the connections of a life that has ended: with a reset, or silently."""
+        """Close the connections of a life that has ended; with `silent`, the other ends do not notice it."""
         for end in [end for end in self.ends if end.life is life]:
             end.closed = True
             del self.ends[end]
@@ -136,7 +135,7 @@ class VirtualListener:
             reader()
 
     def accept(self) -> tuple["AcceptedEnd", Address]:
-        """Accept a connection as a non-blocking socket does."""
+        """Accept a connection, or raise an error like a non-blocking socket."""
         if not self._come:
             raise BlockingIOError
         return self._come.popleft(), self.address
@@ -199,7 +198,7 @@ class VirtualTransport(asyncio.Transport):
         data, rng = bytes(data), self.wire.rng
         self.wire.note(data)
         size = rng.choice(PIECES) if self.wire.pieces and len(data) < 4000 else 0
-        if len(data) > 40 * size:  # splitting a frame into hundreds of pieces tests nothing new
+        if len(data) > 40 * size:  # splitting data into dozens of pieces tests nothing new
             size = 0
         for start in range(0, len(data), size or len(data)):
             self.other._send(data[start : start + (size or len(data))])
@@ -234,7 +233,7 @@ class VirtualTransport(asyncio.Transport):
     def _pump(self) -> None:
         """Schedule the arrival of the next piece; reset the sender if this end is closed."""
         if not self._on_way or self._pumping or self.closed or self._protocol is None:
-            if self.closed and self._on_way:  # no process runs at this end; tell the sender
+            if self.closed and self._on_way:  # no process runs at this end any more; reset the sender
                 self._on_way.clear()
                 if self.life.machine.has_power:
                     self.other.reset_soon()

@@ -134,7 +134,7 @@ def _policies(text: str) -> list[str]:
 
 
 def _by_policy(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
-    """Print the miss rates of the policies, the cost of each, and advice on the cache size."""
+    """Print the miss rates and the CPU time of each policy, and advice on the cache size."""
     sizes = [1 << b for b in bits]
     policies = _policies(args.policies)
     stream = Stream(trace.words(args.stream), args.stream)
@@ -181,7 +181,7 @@ def _by_order(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
 
 
 def _per_thread(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
-    """Print the miss rates of one global CLOCK of size k and of one of size k / T for each of T threads."""
+    """Print the miss rates of one global CLOCK of size k, and of T CLOCKs of size k / T, one per thread."""
     threads = trace.threads
     sizes = [1 << b for b in bits]
     stream = Stream(trace.words(args.stream))
@@ -246,7 +246,7 @@ def _write_csv(args: argparse.Namespace, trace: Trace, bits: range, rates: Rates
 
 
 def _draw(found: list[Trace], args: argparse.Namespace) -> None:
-    """Draw figures 2 to 11 and further ones from the first trace; figures by number of threads use all traces."""
+    """Draw figures 2 to 11 and others from the first trace; those by number of threads use all traces."""
     from crawler.lab.figures import broder
 
     stuff = broder.Material({trace.threads: trace for trace in found}, 0, args.seed)

@@ -8,13 +8,12 @@
     crawler lab cluster --links-of mycrawl --histories histories --days 7
     crawler lab cluster --curve 1,4,16 --pages 200 --hosts 20 --out curve.csv
 
-The processes run the shipped code; time, network, disks and the web are virtual
-(crawler/lab/cluster/README.md). The same seed reproduces a run; the digest in the
-last column covers all requests. --table prints one row per kind of fault, and two
-for all kinds together, without and with copies and losses of disks (clone, restore, lost-disk), then one per
-act of the operator, and one for acts and faults together. Without
---days, a run ends when nothing is left to crawl; with it, known pages are refetched
-until then. The exit code is 1 if a rule was broken.
+The processes run the crawler's own code; time, network, disks and the web are virtual
+(crawler/lab/cluster/README.md). The same seed reproduces a run; the digest in the last column covers all
+requests. --table prints one row for each kind of fault. Two rows follow for all kinds together: one without
+and one with copies and losses of disks (clone, restore, lost-disk). The last rows are for each act of the
+operator, and for acts and faults together. Without --days, a run ends when nothing is left to crawl; with
+--days, known pages are refetched until that time. The exit code is 1 if a rule was broken.
 """
 
 import argparse
@@ -41,7 +40,7 @@ TABLE_WIDTHS = (16, 6, 7, 7, 10, 7, 10)
 PROCESSES_MAX, PAGES_MAX, SEEDS_MAX = 256, 1_000_000, 10_000
 RATE_LEAST = 0.05  # pages a second
 VISITS = 4.0  # fetches per change, if --rate is not given
-BEATS = 10_000  # number of beats in a run of several days: one beat per second would be most of the work
+BEATS = 10_000  # number of beats in a run with --days; one beat per second would be most of the work
 BEAT = (60.0, 300.0)  # seconds between two beats in such a run, minimum and maximum
 
 

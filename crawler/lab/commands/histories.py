@@ -4,12 +4,10 @@
     crawler lab histories --git site --pages 'content/*.md' --pages '*.html' --name site --out histories
     crawler lab league --data histories --policies round-robin,nutch,ncis
 
-The file holds only facts: times, line counts, hashes of paths. Only the main line
-of development is read (--first-parent): a page changes when a commit is merged
-there. --pages takes git pathspecs and may be repeated; by default, HTML, Markdown,
-reStructuredText and AsciiDoc files are pages. For a clone without file contents
-(--filter=blob:none) use --no-sizes, or git fetches the contents. The clone is not
-changed.
+The file holds only facts: times, line counts, hashes of paths. Only the main line of development is read
+(--first-parent): a page changes when a commit is merged there. --pages takes git pathspecs and may be
+repeated; by default, HTML, Markdown, reStructuredText and AsciiDoc files are pages. For a clone without file
+contents (--filter=blob:none), use --no-sizes; otherwise, git fetches the contents. The clone is not changed.
 """
 
 import argparse
@@ -28,7 +26,7 @@ from crawler.lab.progress_line import ProgressLine
 
 CHUNK_BYTES = 1 << 18
 ERROR_CHARS = 300
-SPAN_LEAST = 86_400  # seconds of a history in which policies can differ
+SPAN_LEAST = 86_400  # a history shorter than this number of seconds is too short to compare policies
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _span(seconds: float) -> str:
-    """Return a length of time in a unit in which it is not printed as 0.0."""
+    """Return a length of time as text, in a unit that is not too large to show it."""
     for size, name in ((365.25 * 86_400, "years"), (86_400.0, "days")):
         if seconds >= 0.1 * size:
             return f"{seconds / size:.1f} {name}"

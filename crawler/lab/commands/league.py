@@ -4,15 +4,14 @@
     crawler lab league --data histories --out league
     crawler lab league --data mine --policies round-robin,nutch,ncis --arms none,honest --budgets 1,3
 
-`crawler lab histories` makes the data from a git clone. This command replays the
-history under each policy: with the frontier of the crawler, and with the rules of
-other crawlers. A score is the share of page time in which the copy of the page was current.
-Budgets are multiples of the rate of all changes. Errors are standard errors over
-sites; with one site there are none. The arm determines which signals arrive; see
+`crawler lab histories` makes the data from a git clone. This command replays the history under each policy;
+the policies are those of the crawler's frontier, and the rules of other crawlers. A score is the share of
+page time in which the copy of the page was current. Budgets are multiples of the rate of all changes. Errors
+are standard errors over sites; with one site there are none. The arm determines which signals arrive; see
 crawler/lab/league/world.py for the world and the arms.
 
 --out DIR receives scores.csv, sites.csv (the score of each site), and two pictures.
---quick plays fewer pages, arms and budgets: seconds instead of minutes.
+--quick plays fewer pages, arms and budgets, and takes seconds instead of minutes.
 
     crawler lab league --data histories --living                    new pages are found only by fetching hubs
     crawler lab league --data histories --quick --calibration       compare stated freshness with the truth
@@ -249,7 +248,7 @@ def _play(task: GameTask) -> scores.Game:
 
 
 def _play_living(task: GameTask) -> living_table.LivingGame:
-    """Play one game of the living league; its arm names the rule of hubs."""
+    """Play one game of the living league; the arm of the task names the rule that makes the hubs."""
     if task.arm == living.NEWS:
         world = living.news(task.setting.seed)
     else:
@@ -280,14 +279,14 @@ def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> li
 
 
 def _alike(task: GameTask) -> GameTask:
-    """Return a game with the same outcome: the game in the arm `none` if the policy reads no signals."""
+    """Return a task with the same outcome, which is that of the arm `none` if the policy reads no signals."""
     if task.policy in LISTENING or task.arm not in worlds.TOLD:
         return task
     return msgspec.structs.replace(task, arm="none")
 
 
 def _cost(task: GameTask) -> float:
-    """Return the cost of a game, in units of the fetches at budget 1x; a birth or signal costs about one fetch."""
+    """Return the cost of a game in fetches at budget 1x; births cost about 1x, and so do signals."""
     return 1.0 + task.budget + (1.0 if task.policy in LISTENING else 0.0)
 
 

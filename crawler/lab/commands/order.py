@@ -5,8 +5,8 @@
     crawler lab order --quality topic,rank --orders oracle,words --seeds 10
     crawler lab order --documents FOLDER --out order.csv
 
-The shipped frontier crawls each graph to its end on a virtual clock, once per order. A row holds the share of
-the quality that was found after 5, 20 and 50 % of the crawl, with its standard error over the seeds
+The crawler's own frontier crawls each graph to its end on a virtual clock, once per order. A row holds the
+share of the quality that was found after 5, 20 and 50 % of the crawl, with its standard error over the seeds
 (crawler/lab/order/README.md describes the planted quality).
 """
 

@@ -22,7 +22,7 @@ from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file, policies, simulate
 
 SIZE_MAX = 5_000_000
-CRAWLS_MAX = 100_000_000  # the most crawls per run; their instants take 3 GB
+CRAWLS_MAX = 100_000_000  # the most crawls per run; the instants of so many crawls take 3 GB
 RATE_MAX = 1e9  # the most crawls per unit of time
 DELAY_MAX = 1e6  # ticks
 
@@ -190,7 +190,7 @@ def _rates(args: argparse.Namespace) -> int:
     return 0
 
 
-DRAWN_MAX = 5_000  # the most marks in the picture; more marks would hide one another
+DRAWN_MAX = 5_000  # the most marks in the picture; more marks would hide each other
 
 
 def _plot_rates(path: Path, pages: Pages, best: policies.Optimum, args: argparse.Namespace) -> None:

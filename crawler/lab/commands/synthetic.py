@@ -1,6 +1,7 @@
-"""Shared arguments of `crawler lab cluster` and `crawler lab web`: the data that shapes the synthetic web.
+"""The arguments that `crawler lab cluster` and `crawler lab web` share; they name data to model the web on.
 
-A summary of the data goes to standard error, because the first line that `lab web` prints must be its seed URL.
+A summary of the data is printed to standard error, because the first line that `lab web` prints must be the
+seed URL.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def links_of(args: argparse.Namespace) -> LinkLocality | None:
-    """Fit the model to the trace of `--links-of`, print and return it; return None without the option.
+    """Fit the locality model to the trace of `--links-of`; print and return it, or return None without the option.
 
     Raises:
         UsageError: the trace does not exist or is empty.

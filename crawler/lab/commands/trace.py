@@ -5,10 +5,10 @@
     crawler lab trace import ./crawl mine
     crawler export --dir ./crawl --format links | crawler lab trace import - mine
 
-`synth` writes a trace drawn from the link-locality model. `import` copies a trace
-out of a crawl directory (`crawl --trace` writes one per run and process; the longest
-is taken unless --process or --run selects another), or makes one from lines
-`source TAB target`; such lines contain each link of a page only once.
+`synth` writes a trace drawn from the link-locality model. `import` copies a trace out of a crawl directory.
+`crawl --trace` writes one trace per run and process; the longest is copied, unless --process or --run selects
+another. `import` can also make a trace from lines `source TAB target`; such lines contain each link of a page
+only once.
 """
 
 import argparse
@@ -180,7 +180,7 @@ def _import_of_crawl(source: Path, args: argparse.Namespace) -> int:
     folder = max(chosen, key=lambda path: (path / "links").stat().st_size)
     if len(chosen) > 1:
         print(f"taking the longest of {len(chosen)} traces: {folder}", file=sys.stderr)
-    trace = Trace.open(folder)  # this rejects a folder without a trace before anything is copied
+    trace = Trace.open(folder)  # raises an error for a folder without a trace before anything is copied
     try:
         shutil.copytree(folder, args.trace)
     except OSError as error:

@@ -6,15 +6,16 @@
     crawler lab worlds --quick --check --aim .9           exit code 1 if ncis loses, or gains less than .9
     crawler lab worlds --quick --calibration              compare stated freshness with the truth
 
-In these webs pages change in an hour, a day, a month or a year; independently, in bursts, with their directory, or in
-working hours. The pages are fetched .1 to 100 times per change, with and without signals (crawler/lab/living/worlds.py
-lists all worlds). The gain is (policy - uniform) / (true - uniform) of the freshness weighted by importance; `true` is
-NCIS with the true parameters of each page. Errors are over seeds, 1 to --seeds. `host` is the share of the fetches that
-the most fetched host got, `span` the largest such share in any twentieth of the time. A policy that LOSES is below
-uniform by more than twice the error.
+In these webs, pages change every hour, day, month or year on average. They change independently, in bursts,
+with other pages of their directory, or in working hours. The pages are fetched .1 to 100 times per change,
+with and without signals (crawler/lab/living/worlds.py lists all worlds). The gain is (policy - uniform) /
+(true - uniform), where each term is a freshness weighted by importance, and `true` is NCIS with the true
+parameters of each page. Errors are standard errors over the seeds 1 to --seeds. `host` is the share of the
+fetches that the most fetched host got, `span` the largest such share in any twentieth of the time. A policy
+LOSES if it is below uniform by more than twice the error.
 
-The policies crawl, crawl-pooled and crawl-uniform run one whole process on a virtual clock (4 ms per fetch), which
-needs small worlds: `crawler lab worlds issue --policies crawl,crawl-pooled --seeds 3`.
+The policies crawl, crawl-pooled and crawl-uniform run a whole process on a virtual clock. This takes 4 ms per
+fetch, so use small worlds: `crawler lab worlds issue --policies crawl,crawl-pooled --seeds 3`.
 """
 
 import argparse

@@ -27,7 +27,7 @@ def zipf(rng: np.random.Generator, size: int) -> np.ndarray:
 
 
 def policies_compared(options: Options) -> Drawing:
-    """Draw Figure 1: Algorithm 2 with an even schedule against OPT and simpler rules."""
+    """Draw Figure 1: compare Algorithm 2 with an even schedule with OPT and simpler rules."""
     utilities = {
         "Zipf (exponent 2, range 10,000)": zipf,
         "uniform on [0, 1]": lambda rng, size: rng.random(size),
@@ -77,7 +77,7 @@ def _shares(options: Options, draw: Callable[[np.random.Generator, int], np.ndar
 
 
 def optimal_solution(options: Options) -> Drawing:
-    """Draw Figure 2: Algorithm 1 crawls only the pages above a line, and pages near the line or the top less often."""
+    """Draw Figure 2: Algorithm 1 crawls only the pages above a line; those near the line or the top less often."""
     rng = np.random.default_rng(options.seed)
     delta, mu = rng.random(PAGES), rng.random(PAGES)
     p = policies.optimal_probabilities(mu, delta)

@@ -1,9 +1,9 @@
 """Estimator figures of Busa-Fekete et al. (2025), Appendix E: 13 (naive), 14 (maximum likelihood), and a comparison.
 
-Their grid: precision and recall in [0.2, 0.95], mean time between changes
-~ U[2, 20], crawl rate between a quarter and four times the change rate, a
-history of length 100,000. Here precision and recall form the grid; the change interval and the
-crawl rate (log-uniform) are drawn for each repetition, and crawls are Poisson.
+The paper's grid has precision and recall in [0.2, 0.95], a mean time between changes ~ U[2, 20], a crawl rate
+between a quarter and four times the change rate, and histories of length 100,000. In these figures, precision
+and recall form the grid. The mean time between changes and the crawl rate (log-uniform) are drawn for each
+repetition, and crawls are a Poisson process.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ HORIZON = 100_000.0
 def draw_history(
     rng: np.random.Generator, precision: float, recall: float, horizon: float
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """Draw the history of a page: its change rate, and length, signals and changes of each interval between crawls."""
+    """Draw a page's history: the change rate, and the length, signals and change of each interval between crawls."""
     delta = 1.0 / rng.uniform(2.0, 20.0)
     crawl_rate = delta * 4.0 ** rng.uniform(-1.0, 1.0)
     crawls = np.sort(rng.uniform(0.0, horizon, rng.poisson(crawl_rate * horizon)))
@@ -59,7 +59,7 @@ def _errors(options: Options, naive: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _maps(values: np.ndarray, errors: np.ndarray, title: str) -> Any:
-    """Draw the mean error of precision and of recall over the grid, as two maps with numbers."""
+    """Draw the mean errors of precision and recall over the grid, as two maps with numbers."""
     figure, grid = sheet(10.0, 4.9, 1, 2)
     reach = float(np.abs(errors.mean(axis=2)).max())
     digits = 2 if reach > 0.02 else 4

@@ -1,8 +1,8 @@
 """Figures 2 to 11 of Broder, Najork, Wiener (2003), and figures for the open questions of its section 7.
 
-They are drawn from a synthetic trace of the link-locality model, or from a
-user's trace (`crawler lab cache TRACE --figures DIR`). The paper's traces are a
-crawl of 33 days with 500 threads, and two short ones with 100 and 20 threads.
+They are drawn from a synthetic trace of the link-locality model, or from a user's trace (`crawler lab cache
+TRACE --figures DIR`). The paper's traces are of a crawl of 33 days with 500 threads, and of two short crawls
+with 100 and 20 threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ LINE = {"lw": 1.3, "ms": 4, "markerfacecolor": "none"}
 
 
 class Material:
-    """Traces and simulation results, cached so that figures with the same curves share the work.
+    """Traces and simulation results; they are cached, so figures with the same curves share the work.
 
     Args:
         traces: traces by number of threads; figures 2 to 5, 10 and 11 use the first. If empty, traces are synthetic.
@@ -68,7 +68,10 @@ class Material:
         return self._traces[threads]
 
     def stream(self, threads: int, kind: str) -> Stream:
-        """Return the full trace or its cross sub-trace; only the result of the last call stays in memory."""
+        """Return the full trace, or only its links to other processes ("cross").
+
+        Only the last result stays in memory.
+        """
         if (threads, kind) not in self._streams:
             self._streams = {(threads, kind): Stream(self.trace(threads).words(kind), kind)}
         return self._streams[threads, kind]
@@ -111,7 +114,7 @@ Given = Options | Material
 
 
 def material(source: Given) -> Material:
-    """Return the given material; without it, make synthetic material by the options."""
+    """Return the given material; without any, make synthetic material as the options say."""
     if isinstance(source, Material):
         return source
     return _synthetic(LINKS_QUICK if source.quick else LINKS, source.seed)
@@ -190,7 +193,7 @@ def relative_miss_rates(stuff: Material, kind: str, number: int) -> Drawing:
 
 
 def by_threads(stuff: Material, kind: str, number: int, *, per_thread: bool) -> Drawing:
-    """Draw Figures 6 to 9: miss rate of CLOCK over cache size, in all or per thread, by number of threads."""
+    """Draw Figures 6 to 9: miss rate of CLOCK over the cache size (total or per thread), by number of threads."""
     what = "cache size per thread" if per_thread else "cache size"
     figure, axes = _axes(f"Miss rate of CLOCK over {what}, {_kind(kind)}", f"Broder et al., Figure {number}")
     rows: list[list[object]] = []
@@ -241,7 +244,7 @@ def over_time(stuff: Material, kind: str, number: int) -> Drawing:
 
 
 def contenders(stuff: Material, kind: str = "full") -> Drawing:
-    """Draw the miss rates of newer policies and of the shipped table, relative to CLOCK over an array."""
+    """Draw the miss rates of newer policies and of the crawler's own cache, relative to a CLOCK over an array."""
     threads = stuff.threads[0]
     policies = ["MIN", "LRU", "RANDOM", *CONTENDERS]
     ideal = stuff.rates(threads, kind, "CLOCK")
@@ -294,7 +297,7 @@ def crawl_orders(stuff: Material, kind: str = "full") -> Drawing:
 
 
 def caches_a_thread(stuff: Material, kind: str = "full") -> Drawing:
-    """Draw the answer to the second question of section 7: a global cache against one cache per thread."""
+    """Draw the answer to the second question of section 7: a global cache compared with one cache per thread."""
     threads = stuff.threads[0]
     trace = stuff.trace(threads)
     bits = [b for b in BITS if 1 << b >= threads]
@@ -415,7 +418,7 @@ DRAWINGS = {
 
 
 def write(name: str, drawing: Drawing, folder: Path, command: str, seed: int) -> None:
-    """Write a drawing as NAME.png and NAME.csv; both contain seed and command."""
+    """Write a drawing as NAME.png and NAME.csv; both files contain the seed and the command."""
     comments = (f"command: {command}", f"seed: {seed}", f"figure {name}: {drawing.caption}")
     pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))
     save(drawing.figure, folder / f"{name}.png", command, drawing.caption, seed)

@@ -4,12 +4,11 @@
     crawler lab figures all --quick
     crawler lab figures azar-2 --format pdf
 
-Figures ncis-3 to ncis-14 are from Busa-Fekete et al. (2025), azar-1 and azar-2 from
-Azar et al. (2018), and broder-2 to broder-11 from Broder, Najork, Wiener
-(2003), with four more on the same traces. The figure `estimators` compares naive, batch and
-running estimates of signal quality. Seed and command are in the caption, in the PNG's
-metadata and in the first lines of the CSV. --quick makes few, short runs; otherwise runs have the sizes that the papers
-use, unless the caption says something else.
+Figures ncis-3 to ncis-14 are from Busa-Fekete et al. (2025), azar-1 and azar-2 from Azar et al. (2018), and
+broder-2 to broder-11 from Broder, Najork, Wiener (2003), with four more on the same traces. The figure
+`estimators` compares naive, batch and running estimates of signal quality. The seed and the command are in
+the caption, in the metadata of the PNG and in the first lines of the CSV. With --quick, there are few, short
+runs; without it, the runs have the sizes that the papers use, unless the caption says something else.
 
 A figure is a function (Options) -> Drawing; `FIGURES` lists them all.
 """
@@ -36,7 +35,7 @@ _SCATTER = "crawler.lab.figures.rates"
 _AZAR = "crawler.lab.figures.azar"
 _BIAS = "crawler.lab.figures.bias"
 _BRODER = "crawler.lab.figures.broder"
-# Name of a figure -> (module, function) that draws it.
+# Maps the name of a figure to (module, function) that draws it.
 FIGURES = {
     "ncis-3": (_NCIS, "without_signals"),
     "ncis-4": (_NCIS, "perfect_signals"),
@@ -60,7 +59,7 @@ FIGURES = {
     "link-locality": (_BRODER, "broder_locality"),
 }
 
-# Colours by policy, chosen so that colour-blind readers can tell them apart (Okabe and Ito).
+# The colour of each policy; colour-blind readers can distinguish these colours (Okabe and Ito).
 COLOURS = {
     "baseline": "#000000",
     "optimum": "#999999",
@@ -176,7 +175,7 @@ def draw(
 
 
 def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> tuple[Any, Any]:
-    """Return a figure of a size in inches, and its axes; no window system is needed."""
+    """Return a figure of the given size in inches, and its axes; this needs no window system."""
     require("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -195,7 +194,7 @@ def save(
     *,
     dpi: int = picture_format.DPI,
 ) -> None:
-    """Write a PNG or PDF (by `path`) with a caption line below it; command, caption and seed are in its metadata."""
+    """Write a PNG or PDF (by the suffix of `path`) with a caption; its metadata holds command, caption and seed."""
     note = f"{caption}  [{command}{'' if seed is None else f'; seed {seed}'}]"
     columns = int(figure.get_figwidth() * 19)
     figure.supxlabel(textwrap.fill(note, columns), fontsize=7, x=0.01, ha="left", color="#444444")
@@ -214,7 +213,7 @@ def save(
 def rate_map(
     axes: Any, change_rate: np.ndarray, importance: np.ndarray, rates: np.ndarray, level: float
 ) -> None:
-    """Draw pages by change rate and importance, coloured by rate; crosses: never crawled; line: the border."""
+    """Draw pages by change rate and importance, coloured by crawl rate; crosses: never crawled; line: the border."""
     crawled = rates > 0.0
     wide = _spread(importance) or _spread(change_rate)
     scale = "log" if wide else None
@@ -242,7 +241,7 @@ def _spread(values: np.ndarray) -> bool:
 def grouped_bars(
     axes: Any, groups: list[str], series: dict[str, list[tuple[float, float]]], labels: Callable[[str], str]
 ) -> None:
-    """Draw for each group bars side by side, each a (height, standard error), in the colours of the policies."""
+    """Draw the bars of each group side by side, in the colours of the policies; a bar is (height, standard error)."""
     width = 0.8 / len(series)
     for k, (name, values) in enumerate(series.items()):
         places = np.arange(len(groups)) + (k - (len(series) - 1) / 2) * width

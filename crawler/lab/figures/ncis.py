@@ -34,10 +34,13 @@ def _horizon(options: Options) -> float:
 def _sweep(
     options: Options, sizes: tuple[int, ...], names: list[str], signals: str, usual: int, **setting: Any
 ) -> dict[int, list[dict[str, SimulationResult]]]:
-    """Run all policies at all sizes on the same instances; sizes of 5,000 pages or more get a fifth of the instances."""
+    """Run all policies at all sizes on the same instances.
+
+    For 5,000 pages or more, only a fifth of the instances is run.
+    """
     found = {}
     counts = {size: options.count(usual if size < 5000 else max(2, usual // 5)) for size in sizes}
-    # roughly proportional to the time taken
+    # roughly proportional to the time that the runs take
     work = np.cumsum([0.0] + [counts[size] * (500.0 + size) for size in sizes])
     shares = (work / work[-1]).tolist()
 
@@ -81,7 +84,7 @@ def _accuracy_table(
 
 
 def _two_panels(rows: list[list[object]], base: str, title: str) -> Any:
-    """Draw accuracy over the number of pages on the left, the difference from `base` on the right, with error bars."""
+    """Draw accuracy (left) and its difference from `base` (right) over the number of pages, with error bars."""
     figure, (left, right) = sheet(10.0, 4.6, 1, 2)
     sizes = sorted({int(row[0]) for row in rows})  # type: ignore[call-overload]
     names = list(dict.fromkeys(str(row[1]) for row in rows))
@@ -168,7 +171,7 @@ def perfect_signals(options: Options) -> Drawing:
 
 
 def noisy_signals(options: Options) -> Drawing:
-    """Draw Figure 6: false signals. With little bandwidth, it is worse to believe all signals than to ignore them."""
+    """Draw Figure 6: false signals. If bandwidth is scarce, believing all signals is worse than ignoring them."""
     return _accuracy_figure(
         options,
         (100, 200, 500, 750, 1000, 10000),
@@ -181,7 +184,7 @@ def noisy_signals(options: Options) -> Drawing:
 
 
 def delayed_signals(options: Options) -> Drawing:
-    """Draw Figure 11: delayed signals, and the remedy of dropping those that arrive right after a crawl."""
+    """Draw Figure 11: delayed signals, and the remedy, which is to drop signals that arrive right after a crawl."""
     sizes = (100, 200, 500, 750, 1000)
     first = msgspec.structs.replace(options, report=part(options.report, 0.0, 0.67))
     second = msgspec.structs.replace(options, report=part(options.report, 0.67, 1.0))
@@ -189,7 +192,7 @@ def delayed_signals(options: Options) -> Drawing:
     prompt = _sweep(second, sizes, ["ncis"], "noisy", 60)
     for (
         size
-    ) in sizes:  # the two bounds: a baseline without signals, and NCIS without delay, on the same instances
+    ) in sizes:  # the two bounds, on the same instances: a baseline without signals, and NCIS without delay
         for here, there in zip(late[size], prompt[size], strict=True):
             here["prompt"] = there["ncis"]
     columns, rows = _accuracy_table(late, "prompt")

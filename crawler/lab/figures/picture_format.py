@@ -3,7 +3,7 @@
 import argparse
 
 FORMATS = ("png", "pdf")
-DPI, DPI_MAX = 130, 1200  # pixels per inch, for screens; the limit bounds the memory that a picture takes
+DPI, DPI_MAX = 130, 1200  # pixels per inch, for screens; DPI_MAX limits the memory that a picture takes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

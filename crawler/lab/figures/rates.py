@@ -35,7 +35,7 @@ def _runs(
 
 
 def _pooled(runs: list[tuple[Pages, dict[str, SimulationResult]]], name: str) -> tuple[np.ndarray, ...]:
-    """Return for all pages of all instances: baseline rate, the policy's rate, recall and change rate."""
+    """Return the baseline rate, the policy's rate, recall and change rate of all pages of all instances."""
     return (
         np.concatenate([results["baseline"].rates for _, results in runs]),
         np.concatenate([results[name].rates for _, results in runs]),
@@ -63,7 +63,7 @@ def _grid(
     shades: list[tuple[str, int]],
     title: str,
 ) -> Any:
-    """Draw a row of panels per size: for each shade (label, column of `_pooled`) one panel per policy."""
+    """Draw a row of panels per size, with one panel for each policy and shade (label, column of `_pooled`)."""
     columns = len(names) * len(shades)
     figure, grid = sheet(3.1 * columns + 0.6, 3.1 * len(found) + 0.9, len(found), columns, squeeze=False)
     for row, (size, runs) in zip(grid, found.items(), strict=True):

@@ -11,7 +11,7 @@ from crawler.lab.living.calibration import Calibration
 
 EXACT = "ncis-exact"
 POLICIES = (*RIVALS, *SHIPPED, EXACT)
-# The policies that read signals; other policies play each arm as if it had no signals.
+# The policies that read signals; to the other policies, each arm is an arm without signals.
 LISTENING = {"believe", EXACT, *(name for name in SHIPPED if name not in DEAF)}
 
 

@@ -1,7 +1,8 @@
-"""The crawler's estimators without its schedule: computes all values once a day and takes the greatest first.
+"""A policy with the crawler's estimators but no schedule: it computes all values once a day.
 
-It computes slowly and exactly what `Schedule` approximates with deadlines. If the scores of the
-two differ, the schedule is at fault; if this policy scores badly, the estimators are at fault.
+It fetches the pages with the greatest values. It computes slowly and exactly the order that `Schedule`
+approximates with deadlines. If the scores of the two differ, the schedule is at fault; if this policy scores
+badly, the estimators are at fault.
 """
 
 import numpy as np
@@ -19,7 +20,7 @@ PRECISION_MAX = 0.999999
 
 
 class Exact(Ranked):
-    """NCIS by `Learning`, or GREEDY for pages without signals; values are recomputed daily."""
+    """NCIS with parameters from `Learning`, or GREEDY for pages without signals; values are recomputed daily."""
 
     def __init__(self, world: World, rate: float, kind: str = "ncis", neighbourhood: bool = True) -> None:
         super().__init__(world, rate)
@@ -125,7 +126,10 @@ class Exact(Ranked):
         return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)
 
     def _told(self, elapsed: np.ndarray, reliable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return k and T of each page with the changes that trusted sources have announced since its last crawl."""
+        """Return k and T of each page.
+
+        They include the changes that trusted sources have announced since the last crawl.
+        """
         quality = self._learning.quality
         seen = np.array([quality.share_watched(site) for site in range(len(self._until))])
         true = np.array([quality.precision(site, 0) for site in range(len(self._until))])

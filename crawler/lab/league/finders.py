@@ -11,7 +11,8 @@
     ncis-tenth    like ncis, but new URLs get a tenth of the fetches
     ncis-free, proto-free   births are announced and no hub is needed: the upper bound
 
-A new URL has the value mu/Delta, an upper bound that no known page of its site exceeds by much, so new URLs go first.
+New URLs go first, because a new URL has the value mu/Delta, and hardly any known page of its site exceeds
+this value.
 """
 
 from collections import deque
@@ -30,17 +31,21 @@ from crawler.lab.league.shipped import SHIPPED, Shipped
 from crawler.lab.league.world import DAY, Policy
 from crawler.lab.refresh.crawl_value import crawl_values
 
-EXPLORE = 0.05  # share of a prototype's fetches that go to the node unvisited longest
+EXPLORE = 0.05  # share of a prototype's fetches that go to the node with the oldest copy
 HUB_SHARE = 0.2
 TENTH = 0.1
 WEIGHTS = (0, 1, 3, 10)
 HALF_LIFE = 90 * DAY
-PRIOR_DAYS = 60.0  # weight of theta's prior: for a hub its site's theta, for a site the crawl's
+# weight of the prior of theta; a hub's prior is the theta of its site, a site's prior is that of the crawl
+PRIOR_DAYS = 60.0
 FREE = ("ncis-free", "proto-free")
 
 
 class NewFirst:
-    """Adds to any policy a first-in first-out queue of new URLs, which gets up to a given share of the fetches."""
+    """Adds a first-in first-out queue of new URLs to any policy.
+
+    Up to a given share of the fetches goes to the queue.
+    """
 
     def __init__(self, policy: Policy, share: float = 1.0) -> None:
         self.policy = policy
@@ -62,7 +67,8 @@ class NewFirst:
 
     def claim_next(self, now: float) -> int:
         self._credit = min(self._credit + self._share, 1.0)
-        if self._new and self._credit > 1.0 - 1e-9:  # summed as floats, ten tenths are less than 1
+        # the tolerance is needed because ten tenths, summed as floats, are less than 1
+        if self._new and self._credit > 1.0 - 1e-9:
             self._credit -= 1.0
             return self._new.popleft()
         node = self.policy.claim_next(now)
@@ -70,7 +76,7 @@ class NewFirst:
 
 
 class Crediting(Shipped):
-    """The shipped schedule; if it has the method `credit_hub`, it is told which pages have shown new pages."""
+    """The crawler's schedule; if it has the method `credit_hub`, it learns which pages have shown new pages."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
         show = getattr(self.schedule, "credit_hub", None)
@@ -79,7 +85,10 @@ class Crediting(Shipped):
 
 
 class Prototype(rivals.Ranked):
-    """GREEDY with rates pooled by site, plus D; a hub's theta is shrunk to its site's theta, and that to the crawl's."""
+    """GREEDY with rates pooled by site, plus D.
+
+    Theta of a hub is shrunk to theta of its site, and that of a site to theta of the crawl.
+    """
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)  # type: ignore[arg-type]
@@ -92,7 +101,8 @@ class Prototype(rivals.Ranked):
         for _ in world.sites:
             self._rates.add_site()
         self._changes, self._watched = np.zeros(size, np.float32), np.zeros(size, np.float32)
-        # The number of new pages, and the seconds up to the last fetch.
+        # for each node, the number of new pages that it has shown, and the seconds watched up to its last
+        # fetch
         self._found, self._asked = (np.zeros(size), np.zeros(size))
         self._explore = 0.0
 
@@ -124,7 +134,7 @@ class Prototype(rivals.Ranked):
         super()._rank(now)
 
     def theta(self, tau: np.ndarray) -> np.ndarray:
-        """Return theta, the new pages per second of each hub, and 0 for pages, (n,); older observations weigh less."""
+        """Return theta, (n,): the new pages per second of each hub, 0 for pages; older observations weigh less."""
         prior, hubs, sites = PRIOR_DAYS * DAY, self._hubs, self._where[self._hubs]
         left = np.exp2(-tau / HALF_LIFE)
         found, asked = self._found * left, self._asked * left
@@ -142,7 +152,7 @@ class Prototype(rivals.Ranked):
 
 
 class ExactHubs(Exact):
-    """The crawler's estimators without its schedule, plus D for every node; theta is from `freshness/discovery.py`."""
+    """The policy `Exact`, plus D for every node; theta is from `freshness/discovery.py`."""
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)  # type: ignore[arg-type]
@@ -185,7 +195,7 @@ class ExactHubs(Exact):
 
 
 class Fifth(Prototype):
-    """Spends a fixed share of the fetches on hubs, the longest unvisited first, and the rest on pages, by value."""
+    """Spends a fixed share of the fetches on hubs, the oldest copies first, and the rest on pages, by value."""
 
     def __init__(self, world: LivingWorld, rate: float) -> None:
         super().__init__(world, rate, 0.0)

@@ -1,14 +1,14 @@
 """Makes page histories from the log of a git clone: `GitLog` reads the output of the git command `LOG`.
 
-Only the main line counts (`--first-parent`): a change is dated when it reaches the main line,
-and a merge is one publication. A file is a page from the commit that adds it to the commit that deletes it;
-a rename is a deletion and an addition. A change of the mode alone is not a change, and anything but a
-plain file (a link, a submodule) is not a page. A commit that touches a page is a publication
-of the site.
+Only the main line counts (`--first-parent`): the date of a change is the date on which it reaches the main
+line, and a merge is one publication. A file is a page from the commit that adds the file to the commit that
+deletes it; a rename is a deletion and an addition. If only the mode of a file changes, the page has not
+changed. Only plain files are pages, not links or submodules. A commit that touches a page is a publication of
+the site.
 
-Committers' clocks may be wrong, so times are adjusted to rise along the main line and never to
-exceed the last commit's time. Paths are bytes, as in git; only their hashes and the numbers of
-their directories are kept.
+Committers' clocks may be wrong, so times are adjusted: they never fall along the main line, and never exceed
+the time of the last commit. Paths are bytes, as in git; only their hashes and the numbers of their
+directories are kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from crawler.errors import UsageError
 from crawler.lab.league.histories import ROWS_MAX, TIME_MAX, SiteHistory
 
 COMMIT = b"\x1e"  # the character with which the line of a commit starts
-# The git arguments that print the log that `GitLog` reads; pathspecs follow.
+# The arguments of the git command that prints the log for `GitLog`; pathspecs are appended.
 LOG = (
     "log",
     "--first-parent",
@@ -43,7 +43,7 @@ LINES_MAX = 1 << 30
 
 
 def split(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the parts of a stream that NULs separate; the stream arrives in chunks."""
+    """Yield the parts of a stream, which are separated by NULs; the stream arrives in chunks."""
     rest = b""
     for chunk in chunks:
         parts = (rest + chunk).split(b"\0")
@@ -70,7 +70,7 @@ class GitLog:
         self._published: list[int] = []
         self._living: dict[bytes, int] = {}
         self._folders: dict[bytes, int] = {}
-        self._rows: dict[bytes, int] = {}  # by path: rows of this commit whose sizes may still follow
+        self._rows: dict[bytes, int] = {}  # path -> row of this commit, whose sizes may still follow
 
     def read(self, parts: Iterable[bytes]) -> None:
         """Read the parts of a log.
@@ -95,7 +95,7 @@ class GitLog:
         self._rows.clear()
 
     def _touch(self, words: list[bytes], path: bytes) -> None:
-        """Record one file of a commit: `:mode mode id id status`."""
+        """Record the change of one file by a commit; `words` are `:mode mode id id status`."""
         if len(words) < 5 or not path or not self._now:
             raise UsageError("git log printed a line that is not the change of a file")
         _, mode, before, after, _ = words[:5]
@@ -131,7 +131,10 @@ class GitLog:
             self._published.append(self._now)
 
     def _size(self, part: bytes) -> None:
-        """Record `added TAB removed TAB path`; a binary file has dashes, and its size stays unknown."""
+        """Record a line `added TAB removed TAB path`.
+
+        A binary file has dashes instead of numbers; its size stays unknown.
+        """
         words = part.split(b"\t", 2)
         row = self._rows.get(words[2]) if len(words) == 3 else None
         if row is not None and words[0].isdigit() and words[1].isdigit():

@@ -3,21 +3,22 @@
     World --grow(rule)--> LivingWorld --play(finder, rate)--> LivingResult
 
 The histories are those of the league, including births. All pages and hubs that exist at the start are
-crawled at time 0. A page born later becomes known when a hub that shows it is fetched, and its own first
-fetch is paid from the budget. A page that is never found counts as stale. Hubs are made by rule:
+crawled at time 0. A page born later becomes known when a hub that shows the page is fetched. The first fetch
+of the page counts against the budget. A page that is never found counts as stale. Hubs are made by rule:
 
     dir      each directory has a listing of its live pages; a root lists the directories
     map      one list of all live pages per site
     newest   a front page with the 20 newest pages and the directories, and the listings of `dir`
     news     no history: a simulated news site whose sections each show their 20 newest articles
 
-A hub changes when its list changes. The freshness of hubs is reported, but is not in the score. The score is that of the
-league: the share of page time in which copies are current, weighted by importance, from day 292 on. For pages born in
-that time, the delay from birth to copy and the share that was never fetched are reported. Fetches are spread evenly over
-the time; hubs, new pages and refreshes share one budget.
+A hub changes when its list changes. The freshness of hubs is reported, but does not count in the score. The
+score is that of the league: the share of page time in which copies are current, weighted by importance, from
+day 292 on. For pages born in that time, the delay from birth to copy and the share that was never fetched are
+reported. Fetches are spread evenly over the time; hubs, new pages and refreshes share one budget.
 
-When the first fetch of a URL is done, the hub that showed it first gets the credit: 1 if the URL was a page, 0 if it
-was gone. A hub's first copy earns no credit, because the age of the links in it is unknown.
+After the first fetch of a URL, the hub that was the first to show the URL gets the credit: 1 if the URL was a
+page, 0 if the page was gone. The links in the first copy of a hub earn no credit, because their age is
+unknown.
 """
 
 from bisect import bisect_right
@@ -40,7 +41,10 @@ NEWS_RATE = 16.0  # fetches per day at the budget 1x
 
 
 class Hub(msgspec.Struct, frozen=True):
-    """The nodes that a hub shows, as (birth, node) in the order of birth; only the newest `most` that exist (0: all)."""
+    """The nodes that a hub shows, as (birth, node) in order of birth.
+
+    If `most` is not 0, the hub shows only the newest `most` of the nodes that exist.
+    """
 
     births: tuple[tuple[float, int], ...]
     most: int = 0
@@ -65,7 +69,7 @@ class LivingWorld(msgspec.Struct, frozen=True):
     change_rate: float  # changes of pages per second: the unit of budgets
 
     def gap(self, rate: float) -> float:
-        """Return 0: the living league has no politeness."""
+        """Return 0, because there is no politeness in the living league."""
         return 0.0
 
     def is_hub(self, node: int) -> bool:
@@ -79,7 +83,7 @@ class LivingWorld(msgspec.Struct, frozen=True):
 
 
 class Finder(Policy, Protocol):
-    """A policy that receives reports of URLs that it has never fetched; `claim_next` may return one of them.
+    """A policy that is informed of URLs that it has never fetched; `claim_next` may return one of these URLs.
 
     After such a claim, the caller calls `add` if the URL is a page, or `miss` if it is gone.
     """
@@ -88,17 +92,22 @@ class Finder(Policy, Protocol):
         """Note that the URL of a page has become known."""
 
     def miss(self, node: int, now: float) -> None:
-        """Note that a URL that was taken for the first time is not a page."""
+        """Note that the URL taken is gone; it was never fetched before."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
-        """Note how many of the URLs that the hub was the first to show became pages."""
+        """Note the first fetch of a URL that the hub was the first to show.
+
+        `found` is 1 if the URL was a page, and 0 if it was gone.
+        """
 
 
 class LivingResult(msgspec.Struct, frozen=True):
     """The result of a game after the warm-up.
 
-    current, there: seconds by node (n,). delays: seconds from birth to copy of the fetched pages that were born after
-    the warm-up. born: the number of pages born after the warm-up. hub_fetches: the part of `fetches` that went to hubs.
+    `current` and `there` are the seconds, by node (n,), in which the copy was current and in which the node
+    existed. `delays` are the seconds from birth to copy of the fetched pages that were born after the
+    warm-up, and `born` is the number of all pages born after it. `hub_fetches` is the number of `fetches`
+    that went to hubs.
     """
 
     current: np.ndarray
@@ -112,7 +121,7 @@ class LivingResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: LivingWorld) -> tuple[np.ndarray, np.ndarray]:
-        """Return for each site the weighted page time in which copies were current, and all page time; without hubs."""
+        """Return, by site, the weighted page time in which copies were current, and all page time; without hubs."""
         pages = slice(0, world.pages)
         weight, count = world.importance[pages], len(world.sites)
         current, there = (
@@ -161,7 +170,7 @@ def grow(world: World, rule: str) -> LivingWorld:
 
 
 class _Made:
-    """Hubs under construction, numbered after the pages."""
+    """The hubs made so far, which are numbered after the pages."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -184,7 +193,8 @@ class _Made:
     def world(self, rule: str) -> LivingWorld:
         base, count = self._world, len(self._hubs)
         shown = {node for hub in self._hubs for _, node in hub.births + hub.always}
-        # Nothing links to a root, so it exists from the start; a listing exists from its first page on.
+        # No hub shows a root, so a root exists from the start; a listing exists from the birth of its first
+        # page on.
         born = [
             min(hub.births)[0] if len(base) + number in shown else 0.0
             for number, hub in enumerate(self._hubs)
@@ -221,10 +231,10 @@ def _changes_of(hub: Hub, world: World) -> list[float]:
 
 
 def news(seed: int) -> LivingWorld:
-    """Return a simulated news site: 600 static pages; 10 sections, each with its 20 newest of 4.2 articles a day.
+    """Return a simulated news site: 600 static pages, 4.2 articles a day, and 10 sections that show their 20 newest.
 
-    The activity of the sections is log-normal. The budget at 1x is 16 fetches a day;
-    fetching each article once takes a quarter of it.
+    The activity of the sections is log-normal. The budget at 1x is 16 fetches a day; to fetch each article
+    once takes a quarter of this budget.
     """
     rng = np.random.default_rng(seed)
     horizon = NEWS_DAYS * DAY
@@ -274,7 +284,7 @@ def play(
     told: bool = False,
     calibration: Calibration | None = None,
 ) -> LivingResult:
-    """Let the finder spend `rate` fetches per second; if `told`, every birth is announced and hubs are not fetched."""
+    """Let the policy spend `rate` fetches per second; if `told`, births are announced and hubs are not fetched."""
     size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
     ends = np.minimum(world.died, horizon).tolist()
     born, died = world.born.tolist(), world.died.tolist()
@@ -282,7 +292,8 @@ def play(
     last, seen = [0.0] * size, [0] * size
     current, via = [0.0] * size, [-1] * size
     delays: list[float] = []
-    shown = [0] * len(world.hubs)  # for each hub: the number of births among its nodes before its last fetch
+    # for each hub, the number of its nodes that were born before its last fetch
+    shown = [0] * len(world.hubs)
     listed = [0] * len(world.hubs)
     coming = sorted((at, node) for node, at in enumerate(born[: world.pages]) if at > 0.0) if told else []
     fetches = hub_fetches = new_fetches = gone = idle = met = 0
@@ -293,7 +304,7 @@ def play(
         current[node] += max(0.0, min(stale, until, ends[node]) - max(last[node], warm))
 
     def keep(node: int, now: float) -> bool:
-        """Take a copy of the node; return whether the node has changed since the last copy."""
+        """Make a copy of the node; return whether the node has changed since the last copy."""
         if had[node]:
             bank(node, now)
         place = bisect_right(world.changes[node], now, seen[node])
@@ -302,7 +313,10 @@ def play(
         return changed
 
     def show(node: int, first: bool, now: float) -> None:
-        """Tell the policy of the unknown pages that the hub shows; pages in the first copy of a hub give no credit."""
+        """Inform the policy of the unknown pages that the hub shows.
+
+        Pages in the first copy of a hub earn no credit.
+        """
         number = node - world.pages
         hub = world.hubs[number]
         begin, shown[number] = shown[number], bisect_right(hub.births, (now, size))

@@ -1,6 +1,7 @@
-"""Rows and tables of the living league: scores with their errors, delays from birth to copy, fetches of hubs.
+"""Rows and tables of the living league: scores with their errors, delays from birth to copy, and fetches of hubs.
 
-Errors are computed as in `scores.py`: a jackknife over sites; differences to the first policy are paired by site.
+Errors are computed as in `scores.py`: a jackknife over sites; differences from the first policy are paired by
+site.
 """
 
 from collections.abc import Sequence
@@ -25,11 +26,11 @@ class LivingGame(msgspec.Struct, frozen=True):
 
 
 class LivingRow(msgspec.Struct, frozen=True):
-    """A line of the table. The difference is between this policy and the first policy of the same rule and budget.
+    """A line of the table. `difference` is the score minus that of the first policy with the same rule and budget.
 
-    hubs_fresh: share of the hubs' time in which their copies were current. delay_*: days from birth to copy of the
-    fetched pages that were born after the warm-up. never: the share of such pages that were never fetched. *_share:
-    shares of the fetches.
+    hubs_fresh: the share of the hubs' time in which their copies were current. delay_*: days from birth to
+    copy of the fetched pages that were born after the warm-up. never: the share of all pages born after the
+    warm-up that were never fetched. *_share: shares of the fetches.
     """
 
     rule: str

@@ -10,9 +10,9 @@
     oracle         GREEDY with each page's true long-run rate
     clairvoyant    knows all changes: fetches the stale page whose copy will last longest
 
-After each fetch, a rule decides when the page is due again. The page due first is fetched,
-even before it is due, so all policies spend the same budget. Only `believe` reads signals.
-`oracle` and `clairvoyant` know what no crawler can know and serve as references.
+After each fetch, a rule decides when the page is due again. The page that is due first is fetched next, even
+if it is not due yet, so all policies spend the same budget. Only `believe` reads signals. `oracle` and
+`clairvoyant` know what no crawler can know; they serve as references.
 """
 
 import heapq
@@ -31,7 +31,7 @@ NEVER = float("inf")
 
 
 class Silent:
-    """A policy that ignores signals; pages that may be fetched are in one queue, or in one queue per site."""
+    """A policy that ignores signals. Sites may be blocked, and must then have separate queues (`_apart`)."""
 
     def __init__(self, world: World, rate: float) -> None:
         self._site = world.site.tolist()
@@ -59,11 +59,11 @@ class DueFirst(Silent):
         self._queues: list[list[tuple[float, int]]] = [
             [] for _ in range(len(world.sites) if self._apart else 1)
         ]
-        self._key = [NEVER] * len(world)  # by page: its queue key; a queue entry with another key is stale
+        self._key = [NEVER] * len(world)  # page -> its queue key; a queue entry with another key is stale
         self._taken = NEVER  # the queue key of the page taken last
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
-        """Return when a page fetched at `now` is due again; `changed` None: this was its first fetch."""
+        """Return the time at which a page fetched at `now` is due again; `changed` is None after its first fetch."""
         raise NotImplementedError
 
     def add(self, page: int, now: float) -> None:
@@ -85,7 +85,7 @@ class DueFirst(Silent):
         return page
 
     def drop(self, page: int) -> None:
-        """Take the page out of its queue until a later call puts it back."""
+        """Remove the page from its queue, until a later call puts it back."""
         self._key[page] = NEVER
 
     def _put(self, page: int, key: float) -> None:
@@ -94,21 +94,21 @@ class DueFirst(Silent):
             heapq.heappush(self._queues[self._site[page] if self._apart else 0], (key, page))
 
     def _clean(self, queue: list[tuple[float, int]]) -> bool:
-        """Drop stale entries from the top of the queue; return whether a page is left."""
+        """Drop stale entries from the top of the queue; return whether the queue still has a page."""
         while queue and self._key[queue[0][1]] != queue[0][0]:
             heapq.heappop(queue)
         return bool(queue)
 
 
 class RoundRobin(DueFirst):
-    """Takes the page fetched longest ago."""
+    """Takes the page whose last fetch is the longest ago."""
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
         return now
 
 
 class Believe(DueFirst):
-    """Believes every signal: takes signalled pages first, in the order of their last fetch; otherwise round robin."""
+    """Believes every signal: signalled pages go first, by their last fetch, then the others by round robin."""
 
     SIGNALLED = 1e12  # seconds subtracted from the keys of signalled pages, so that they come first
 
@@ -131,9 +131,9 @@ class Believe(DueFirst):
 class Nutch(DueFirst):
     """Nutch 1.x, `AdaptiveFetchSchedule.setFetchSchedule`, with the defaults of nutch-default.xml.
 
-    interval *= 1 + .4 if unmodified, 1 - .2 if modified; delta = now - last
-    modification seen; interval = max(interval, delta); next fetch at
-    now - .3 delta + interval; the interval is between a minute and a year.
+    The interval is multiplied by 1 + .4 if the page is unmodified, by 1 - .2 if it is modified. Let delta be
+    the time since the last modification seen; the interval is at least delta, and between a minute and a
+    year. The next fetch is at now - .3 delta + interval.
     """
 
     FIRST, LEAST, MOST = 30 * DAY, MINUTE, 365 * DAY
@@ -160,8 +160,8 @@ class Nutch(DueFirst):
 class StormCrawler(DueFirst):
     """StormCrawler, `AdaptiveScheduler.schedule`, with its defaults.
 
-    Changed: interval = .5 interval + .5 minimum. Unchanged: 1.5 interval, at
-    most two weeks. The first interval is a day, the minimum an hour.
+    After a change, the interval becomes .5 interval + .5 minimum; without a change, it is multiplied by 1.5,
+    up to two weeks. The first interval is a day, the minimum an hour.
     """
 
     FIRST, LEAST, MOST = 1440 * MINUTE, 60 * MINUTE, 20160 * MINUTE
@@ -210,16 +210,15 @@ def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
 
 
 class Cho(DueFirst):
-    """Visits pages at the rates that are optimal for the estimated change rates; they are computed every 30 days.
+    """Visits pages at the rates that are optimal for the estimated change rates; both are computed every 30 days.
 
-    A page is due one interval after its last fetch, at least a day. A page without
-    a second fetch has no estimate and goes first. A page that was never seen to
-    change has rate 0, as in the published estimate; such pages get the remaining
-    fetches, the longest unvisited first, when no other page is due.
+    A page is due one interval after its last fetch; intervals are at least a day. A page that was fetched
+    only once has no estimate and goes first. A page that was never seen to change has rate 0, as in the
+    published estimate; when no other page is due, such pages are fetched, the one with the oldest copy first.
     """
 
     SOLVED_EVERY = 30 * DAY
-    UNKNOWN = 1e12  # seconds subtracted from the key of a page without an estimate
+    UNKNOWN = 1e12  # seconds subtracted from the key of a page without an estimate, so that it comes first
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
@@ -327,7 +326,7 @@ class Ranked(Silent):
 
 
 class Oracle(Ranked):
-    """GREEDY with the true rate: the number of the page's changes divided by the time for which it existed."""
+    """GREEDY with the true rate of each page: the number of its changes divided by the time it existed."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
@@ -340,7 +339,7 @@ class Oracle(Ranked):
 
 
 class Clairvoyant(Silent):
-    """Takes the stale page with the most weighted time until its next change or end; no page if none is stale."""
+    """Takes the stale page whose new copy will be current for the longest weighted time; no page if none is stale."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)

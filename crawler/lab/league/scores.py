@@ -1,13 +1,14 @@
-"""Scores of the league with their standard errors: a jackknife over sites, policies paired by site.
+"""Scores of the league with their standard errors, by a jackknife over sites; policies are paired by site.
 
 A score is a ratio of sums over sites: the weighted page time in which copies were current, divided by page
-time. Leaving out one of the S sites changes the score. With the S values t_s found that way,
+time. Leaving out one of the S sites changes the score. With the S values t_s that are found in this way, the
+error is
 
     error^2 = (S - 1)/S sum (t_s - mean t)^2                     (Quenouille 1956; Tukey 1958)
 
-The sample is the set of sites, so the error tells how much the score could differ for other
-sites. Two policies play the same sites, so the error of the difference of their scores is computed from the
-differences t_s - t'_s. It is much smaller than the error of either score.
+The sample is the set of sites, so the error shows how much the score could differ for other sites. Two
+policies play the same sites, so the error of the difference of their scores is computed from the differences
+t_s - t'_s. This error is much smaller than the errors of the two scores.
 """
 
 import math
@@ -18,7 +19,7 @@ import numpy as np
 
 
 class Game(msgspec.Struct, frozen=True):
-    """One policy in one arm with one budget: by site, weighted current time and page time, (sites,) each; counts."""
+    """A policy in an arm with a budget: weighted current time and page time of each site, (sites,), and counts."""
 
     arm: str
     policy: str
@@ -35,7 +36,7 @@ class Game(msgspec.Struct, frozen=True):
         return float(self.current.sum() / self.there.sum())
 
     def without(self) -> np.ndarray:
-        """Return for each site the score without it, (sites,)."""
+        """Return, for each site, the score without the site, (sites,)."""
         there = self.there.sum() - self.there
         return np.divide(
             self.current.sum() - self.current, there, out=np.full(len(there), self.score), where=there > 0.0
@@ -43,7 +44,7 @@ class Game(msgspec.Struct, frozen=True):
 
 
 def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
-    """Return (arm, budget, most fetches) for games with too few fetches or changes: several policies score the same."""
+    """Return (arm, budget, most fetches) of games with so few fetches or changes that all scores are equal."""
     met: dict[tuple[str, float], list[Game]] = {}
     for game in games:
         met.setdefault((game.arm, game.budget), []).append(game)
@@ -63,7 +64,7 @@ def error_of(without: np.ndarray) -> float:
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A line of the table. The difference is between this policy and the first policy of the same arm and budget."""
+    """A line of the table. `difference` is the score minus that of the first policy with the same arm and budget."""
 
     arm: str
     policy: str
@@ -82,7 +83,10 @@ COLUMNS = list(Row.__struct_fields__)
 
 
 def rows_of(games: Sequence[Game]) -> list[Row]:
-    """Return one row per game, in order; each is compared with the first policy of its arm and budget."""
+    """Return one row per game, in the order of the games.
+
+    Each game is compared with the first policy of its arm and budget.
+    """
     first: dict[tuple[str, float], Game] = {}
     rows = []
     for game in games:
@@ -112,7 +116,10 @@ def by_place(rows: Sequence[Row]) -> Mapping[tuple[str, str, float], Row]:
 def tables(
     rows: Sequence[Row], policies: Sequence[str], arms: Sequence[str], budgets: Sequence[float]
 ) -> str:
-    """Return a block of text per arm: per policy one line with score and error for each budget, then the differences."""
+    """Return a block of text per arm.
+
+    A line shows a policy's score and error for each budget, and then the differences.
+    """
     found = by_place(rows)
     width = max(map(len, policies)) + 2
     lines = []

@@ -1,8 +1,9 @@
 """The crawler's own refresh frontier as a policy of the league, on a virtual clock.
 
-A site of the world is a host of the schedule, and directories of the site are its directories. The adapter does what the
-crawl does around the schedule: it drops a signal dated before the page's last fetch, removes
-a page that is gone (by the rules of the league's world), and blocks a host for politeness.
+A site of the world becomes a host of the schedule, and directories of the site become directories of the
+host. The adapter does what a crawl does before and after it calls the schedule: it drops a signal dated
+before the page's last fetch, removes a page that is gone (by the rules of the league's world), and blocks a
+host for politeness.
 """
 
 import math
@@ -15,7 +16,7 @@ from crawler.freshness.recalibration import Recalibration
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
 from crawler.frontier.refresh.settings import PageView
 
-# Name in the league -> differences from the default settings.
+# Maps the name in the league to the differences from the default settings.
 SHIPPED: dict[str, dict[str, object]] = {
     "ncis": {},
     "greedy": {"policy": "greedy"},
@@ -48,7 +49,7 @@ class PolicyView(Protocol):
 
 
 class Shipped:
-    """Drives a `Schedule`; the page numbers of the world serve as fingerprints.
+    """Runs a `Schedule`; the page numbers of the world are the fingerprints.
 
     Args:
         judged: compare the stated freshness of each page taken with the result of its fetch, as a crawl does.
@@ -58,7 +59,7 @@ class Shipped:
         self.schedule = Schedule(settings)
         self.schedule.rate = rate
         self._judged = judged
-        self._asked: dict[int, PageView] = {}  # pages in flight, with their state before the fetch
+        self._asked: dict[int, PageView] = {}  # the state before the fetch of each page that is being fetched
         self._recalibration = Recalibration()
         size = len(world)
         self._site, self._directory = world.site.tolist(), world.directory.tolist()
@@ -80,7 +81,7 @@ class Shipped:
             self.schedule.signals.note_change(self._number[page], now, self._sources[self._site[page]])
 
     def peek(self, now: float) -> None:
-        """Look for the next page without taking it, as a crawl does after every event."""
+        """Look for the next page without taking the page, as a crawl does after every event."""
         self.schedule.peek(now)
 
     def claim_next(self, now: float) -> int:
@@ -110,7 +111,7 @@ class Shipped:
         del self._page[number]
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """Return two estimates of P[the page's copy is current]: the schedule's own, and the one shown to users.
+        """Return two estimates of P[the copy is current]: the schedule's own, and the one for users.
 
         Both are nan for a page that is not in the schedule.
         """

@@ -2,14 +2,12 @@
 
     histories --build--> World --play(policy, rate)--> Outcome: how long each page was current
 
-The last 1461 days of each site are shifted to a common start. A site shows 100
-pages, those with the smallest hashes. Pages that exist at the start are
-crawled at time 0. A new page is found and fetched at its birth, outside the
-budget. A deleted page leaves the score at once, and the policy's queue when a
-fetch finds it gone. Fetches are spread evenly over the time. Signals are read
-at the end of each day, free of charge; if a page has several signals in a
-day, it is signalled once, with the latest date. Budgets are multiples of the
-rate of all changes; several changes of a page in a day count as one.
+The last 1461 days of each site are shifted to a common start. A site shows 100 pages, those with the smallest
+hashes. Pages that exist at the start are crawled at time 0. A new page is found and fetched at its birth,
+outside the budget. A deleted page no longer counts in the score; it stays in the policy's queue until a fetch
+finds it gone. Fetches are spread evenly over the time. Signals are read at the end of each day, free of
+charge; if a page has several signals in a day, only the one with the latest date is read. Budgets are
+multiples of the rate of all changes; several changes of a page in a day count as one.
 
 Arms vary the signals, the changes that count, the importance or the politeness:
 
@@ -23,8 +21,8 @@ Arms vary the signals, the changes that count, the importance or the politeness:
     zipf        importance 1/(rank + 10), random ranks; no signals
     polite      the request rate of a site is at most 1.5 times the mean over sites; no signals
 
-The score is the share of page time in which copies are current, weighted by importance, from day 292 on. The first fifth
-of the time is left out because all copies start fresh.
+The score is the share of page time in which copies are current, weighted by importance, from day 292 on. The
+first fifth of the time does not count, because all copies are fresh at the start.
 """
 
 from bisect import bisect_right
@@ -43,32 +41,32 @@ DAY = 86_400.0
 DAYS = 1461
 PAGES_A_SITE = 100
 WARMUP = 0.2
-LARGE = 10  # number of lines; a feed announces only changes of more lines
-MINOR = 2  # number of lines; changes of at most this size do not count in the arm `minor`
+LARGE = 10  # a feed announces only changes of more than this number of lines
+MINOR = 2  # in the arm `minor`, changes of at most this number of lines do not count
 UNKNOWN_TOLD = 0.35  # share of the changes of unknown size that a feed announces
 POLITE = 1.5  # limit on the request rate of a site, as a multiple of the mean over sites
 ZIPF_OFFSET = 10.0
 
 ARMS = ("none", "honest", "lying", "feed", "directory", "mixed", "minor", "zipf", "polite")
 KINDS = ("honest", "lying", "feed", "directory", "none")  # the kinds of sites in the arm `mixed`
-TOLD = ("honest", "lying", "feed", "directory", "mixed")  # arms that differ from `none` only by signals
+TOLD = ("honest", "lying", "feed", "directory", "mixed")  # arms that differ from `none` only in their signals
 SOURCES = {"honest": "sitemap", "lying": "sitemap", "feed": "feed", "directory": "sitemap"}
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """The signals of all sources in one day: the signalled pages in ascending order, and the date given for each page."""
+    """The signals of all sources in a day: the signalled pages, in ascending order, and the date given for each."""
 
     pages: np.ndarray
     at: np.ndarray
 
 
 class World(msgspec.Struct, frozen=True):
-    """n pages; times in seconds from the common start.
+    """A world of n pages; times are in seconds from the common start.
 
-    `born` 0: exists at the start; `died` infinite: never deleted. `changes[k]` are the
-    sorted times at which page k changed. `signals[d]` are read at the end of
-    day d; `sources[site]` is the source of a site's signals. `site` and `directory`
-    number the pages' sites and directories over the whole world.
+    `born` is 0 for a page that exists at the start; `died` is infinite for a page that is never deleted.
+    `changes[k]` are the sorted times at which page k changed. `signals[d]` are read at the end of day d;
+    `sources[site]` is the source of a site's signals. `site` and `directory` are the numbers of each page's
+    site and directory; directories are numbered over all sites.
     """
 
     arm: str
@@ -89,11 +87,14 @@ class World(msgspec.Struct, frozen=True):
 
     @property
     def change_rate(self) -> float:
-        """The changes per second of all pages together, counting at most one per page and day: the unit of budgets."""
+        """The changes per second of all pages together; it is the unit of budgets.
+
+        Several changes of a page in a day count as one.
+        """
         return sum(len({at // DAY for at in times}) for times in self.changes) / self.horizon
 
     def gap(self, rate: float) -> float:
-        """Return the seconds that a site must be left alone after a fetch; 0 outside the arm `polite`."""
+        """Return the seconds for which a site must rest after a fetch; 0, except in the arm `polite`."""
         return len(self.sites) / (POLITE * rate) if self.arm == "polite" else 0.0
 
     def __len__(self) -> int:
@@ -105,10 +106,10 @@ class World(msgspec.Struct, frozen=True):
 
 
 class Policy(Protocol):
-    """A player of the league: decides which page is fetched next.
+    """A player of the league, which decides which page is fetched next.
 
     `claim_next` may return -1 to skip a fetch, and must not return a page of a blocked site.
-    After `claim_next` the caller calls `record_outcome`, or `remove` if the page was gone.
+    After `claim_next`, the caller calls `record_outcome`, or `remove` if the page was gone.
     """
 
     def add(self, page: int, now: float) -> None:
@@ -121,17 +122,17 @@ class Policy(Protocol):
         """Return the page to fetch now, or -1."""
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
-        """Record the fetch of the page taken; `changed`: the page has changed since the fetch before."""
+        """Record the fetch of the page taken; `changed` is True if the page has changed since the previous fetch."""
 
     def remove(self, page: int, now: float) -> None:
-        """Remove the page taken, which is gone."""
+        """Remove the page taken, because it is gone."""
 
     def block(self, site: int, until: float) -> None:
         """Take no page of the site before `until`."""
 
 
 class GameResult(msgspec.Struct, frozen=True):
-    """By page (n,): the seconds after the warm-up in which its copy was current, and in which it existed. Fetches."""
+    """The seconds after the warm-up in which each page's copy was current, and in which the page existed; counts."""
 
     current: np.ndarray
     there: np.ndarray
@@ -141,7 +142,7 @@ class GameResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: World) -> tuple[np.ndarray, np.ndarray]:
-        """Return by site the weighted page time in which copies were current, and all page time; (sites,) each."""
+        """Return, by site, the weighted page time in which copies were current, and all page time; (sites,) each."""
         count = len(world.sites)
         weighted = [
             np.bincount(world.site, weights=world.importance * values, minlength=count)
@@ -174,19 +175,19 @@ def build(
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """One site's share of the world, its pages numbered from 0."""
+    """The part of the world that is one site; its pages are numbered from 0."""
 
     directory: np.ndarray
     born: np.ndarray
     died: np.ndarray
     changes: list[list[float]]
-    told_at: np.ndarray  # the date of each signal; `told_of` holds its page
+    told_at: np.ndarray  # the date of each signal; `told_of` holds the page of each signal
     told_of: np.ndarray
     source: str
 
 
 def _kinds(names: list[str], arm: str) -> list[str]:
-    """Return for each site the kind of its signals; in the arm `mixed`, all kinds are about equally frequent."""
+    """Return the kind of each site's signals; in the arm `mixed`, all kinds are about equally frequent."""
     if arm != "mixed":
         return [arm if arm in SOURCES else "none"] * len(names)
     order = sorted(range(len(names)), key=lambda k: (crc32(names[k].encode()), k))
@@ -244,7 +245,7 @@ def _last_of_days(at: np.ndarray) -> np.ndarray:
 def _told_of_directories(
     history: SiteHistory, chosen: np.ndarray, start: int, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times and pages of signals: each change of a page signals all chosen pages of its directory."""
+    """Return the times and pages of signals; each change of a page signals all chosen pages of its directory."""
     moved = np.unique(np.stack([history.time[counts] - start, history.dir[history.page[counts]]]), axis=1)
     told = [
         (at, page)
@@ -281,7 +282,7 @@ def _joined(kept: list[tuple[str, _Part]], arm: str, days: int, seed: int) -> Wo
 
 
 def _by_day(parts: list[tuple[_Part, int]], days: int) -> list[Heard]:
-    """Return the signals read at the end of each day, with the latest date of each page."""
+    """Return the signals that are read at the end of each day: for each page, the one with the latest date."""
     at = np.concatenate([part.told_at for part, _ in parts])
     pages = np.concatenate([part.told_of + first for part, first in parts])
     day = np.minimum(at // DAY, days - 1).astype(np.int64)
@@ -307,7 +308,7 @@ def play(world: World, policy: Policy, rate: float, calibration: Calibration | N
     current = np.zeros(size)
     last = world.born.tolist()
     ends = np.minimum(world.died, horizon).tolist()
-    next_change = [0] * size  # for page k: the number of its changes before its last fetch
+    next_change = [0] * size  # the number of each page's changes before its last fetch
     births = sorted((at, page) for page, at in enumerate(world.born.tolist()))
     nobody = (float("inf"), -1)
     born, day, gap = 0, 0, world.gap(rate)

@@ -1,10 +1,12 @@
-"""Calibration: compares stated probabilities that copies are current with the truth, by decile of the statement.
+"""Calibration: compares stated probabilities that copies are current with the truth, by decile of the probability.
 
-At instants spread over a run, an even sample of pages is drawn. For each page the schedule
-states how likely its copy is current: its own estimate (`said`), and the estimate that users see,
-corrected by `freshness/recalibration.py` (`told`). The world knows whether each copy was current.
+At instants spread over a run, an even sample of pages is drawn. For each page, there are two statements of
+the probability that its copy is current: the schedule's own estimate (`said`), and the estimate that users
+see (`told`), which is corrected by `freshness/recalibration.py`. The world knows whether each copy was
+current.
 
-A policy states both by `fresh(page, now) -> (said, told)`, nan for an unknown page; `Shipped` has this method.
+A policy states both with the method `fresh(page, now) -> (said, told)`, which `Shipped` has; they are nan for
+an unknown page.
 """
 
 from bisect import bisect_right
@@ -18,14 +20,14 @@ DECILES = 10
 LOOKS = 40  # samples per run
 SAMPLE = 500  # pages per sample
 KINDS = ("said", "told")
-LEAST_SHARE = 0.01  # a decile with a smaller share of the copies does not count as the worst
+LEAST_SHARE = 0.01  # a decile with a smaller share of the copies is ignored in the search for the worst
 
 
 class Stating(Protocol):
     """A policy that states how likely copies are current."""
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """Return two estimates of P[the page's copy is current]: the schedule's own, and the one shown to users."""
+        """Return two estimates of P[the copy is current]: the schedule's own, and the one for users."""
 
 
 class Decile(msgspec.Struct, frozen=True):
@@ -61,11 +63,11 @@ class Calibration:
     ) -> None:
         self._policy, self._changes, self._died = policy, changes, died
         self._next, self._step = begin, (end - begin) / LOOKS
-        # by decile: copies, their stated probabilities, current copies
+        # for each decile: the number of copies, the sum of stated probabilities, the number of current copies
         self.sums = np.zeros((len(KINDS), DECILES, 3))
 
     def sample(self, seen: Sequence[int], now: float) -> None:
-        """If a sample is due, compare stated probabilities with the truth; page k's copy includes `seen[k]` changes."""
+        """Compare stated probabilities with the truth if a sample is due; page k's copy has `seen[k]` changes."""
         if now < self._next:
             return
         self._next += self._step
@@ -90,14 +92,14 @@ def deciles(sums: Iterable[np.ndarray]) -> list[Decile]:
 
 
 def worst(rows: Iterable[Decile], kind: str) -> float:
-    """Return the largest error of a decile with at least a hundredth of the copies; 0 without such deciles."""
+    """Return the largest error of a decile with at least a hundredth of the copies; 0 if there is no such decile."""
     own = [row for row in rows if row.kind == kind]
     least = LEAST_SHARE * sum(row.copies for row in own)
     return max((abs(row.off) for row in own if row.copies >= least), default=0.0)
 
 
 def table(rows: Iterable[Decile]) -> str:
-    """Return a line per decile (copies, stated probability, truth, difference), then each kind's largest difference."""
+    """Return a line per decile (copies, stated probability, truth, difference), then each kind's worst difference."""
     rows = list(rows)
     lines = [f"{'stated by':<10} {'decile':>6} {'copies':>9} {'stated':>7} {'true':>7} {'off':>7}"]
     lines += [

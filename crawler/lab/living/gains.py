@@ -2,9 +2,8 @@
 
     gain = (policy - uniform) / (true - uniform)
 
-`true` is NCIS with the world's own parameters. All policies play worlds of the same
-seeds, so differences are paired by seed. The gain is a ratio of means; its error is a
-jackknife over seeds.
+`true` is NCIS with the world's own parameters. All policies play worlds drawn from the same seeds, so
+differences are paired by seed. The gain is a ratio of means; its error is a jackknife over seeds.
 """
 
 import math
@@ -16,15 +15,15 @@ import numpy as np
 from crawler.lab.league.scores import error_of
 from crawler.lab.living.playing import TRUE, UNIFORM, WorldRun
 
-ERRORS = 2.0  # a policy may be below uniform, or below the aim, by at most this many standard errors
+ERRORS = 2.0  # number of standard errors by which a policy may be below uniform, or below the aim
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """The gain of a policy in a world; values that need two seeds are nan if only one was played.
+    """The gain of a policy in a world; errors, which need two seeds, are nan if only one seed was played.
 
     possible: freshness of `true` minus freshness of uniform. difference: freshness of the policy minus freshness of
     uniform.
-    largest, span: means over seeds of the values in `WorldRun`.
+    largest, span: the means over seeds of these fields of `WorldRun`.
     """
 
     world: str
@@ -54,7 +53,10 @@ COLUMNS = list(Gain.__struct_fields__)
 
 
 def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
-    """Return one row per policy of `runs` (name -> one run per seed), which must include `UNIFORM` and `TRUE`."""
+    """Return one row per policy.
+
+    `runs` maps the name of a policy to one run per seed; it must include `UNIFORM` and `TRUE`.
+    """
     fresh = {name: np.array([run.freshness for run in several]) for name, several in runs.items()}
     possible = fresh[TRUE] - fresh[UNIFORM]
     rows = []
@@ -80,7 +82,7 @@ def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
 
 
 def table(rows: Sequence[Gain]) -> str:
-    """Return one line per row: freshness, difference to uniform, gain, errors, and shares of the largest host."""
+    """Return one line per row: freshness, difference from uniform, gain, errors, shares of the most fetched host."""
     width = max(map(len, (row.world for row in rows)), default=5) + 1
     own = max(map(len, (row.policy for row in rows)), default=6) + 1
     lines = [
@@ -97,7 +99,7 @@ def table(rows: Sequence[Gain]) -> str:
 
 
 def _without(values: np.ndarray) -> np.ndarray:
-    """Return for each value the mean of the other values; a single value is returned unchanged."""
+    """Return, for each value, the mean of the other values; a single value is returned unchanged."""
     return (values.sum() - values) / (len(values) - 1) if len(values) > 1 else values
 
 

@@ -4,8 +4,8 @@ Events of the same instant are processed in this order: signals, answers, the fe
 The first pass over all pages is the same for every policy. A copy is current from its
 fetch to the page's next change. Freshness is the exact integral over the time of every page, not a sample.
 
-The policy `true` is the shipped schedule with each page's true rate, recall and noise instead of the learned
-values.
+The policy `true` is the crawler's schedule, with the true rate, recall and noise of each page instead of
+learned values.
 """
 
 from bisect import bisect_right
@@ -25,7 +25,7 @@ from crawler.lab.living.worlds import DrawnWorld
 UNIFORM, TRUE = "round-robin", "true"
 PLAYERS = (UNIFORM, *(name for name in rivals.RIVALS if name in ("nutch", "stormcrawler")), *SHIPPED, TRUE)
 STATING = (*SHIPPED, TRUE)  # the policies that state how likely a copy is current
-SPANS = 20  # number of equal parts of the counted time; in each, the share of the fetches is computed for each host
+SPANS = 20  # number of equal parts of the counted time; the hosts' shares of the fetches are computed in each
 
 
 class TrueRates(Shipped):
@@ -50,7 +50,7 @@ class TrueRates(Shipped):
 
 
 def make(name: str, world: DrawnWorld, *, judged: bool = False) -> Policy:
-    """Return the policy `name`, ready to play the world; `judged` as in `Shipped`."""
+    """Return the policy `name`, ready to play the world; `judged` means the same as in `Shipped`."""
     if name == TRUE:
         return TrueRates(world, world.spec.rate, judged=judged)
     if name in SHIPPED:
@@ -103,7 +103,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
         rest(page, now)
 
     def rest(page: int, now: float) -> None:
-        """Process an answer: its host now rests, and the policy looks for the next page, as a crawl does."""
+        """Let the host of an answer rest; let the policy look for the next page, as a crawl does."""
         if spec.rest:
             policy.block(sites[page], now + spec.rest / rate)
             if look := getattr(policy, "peek", None):
@@ -158,7 +158,11 @@ def run_of(
     horizon: float,
     idle: int = 0,
 ) -> WorldRun:
-    """Return the result of a run: `current` is the seconds per page since `begin`, `at` and `site` are the fetches."""
+    """Return the result of a run.
+
+    `current` holds the seconds of each page since `begin`; `at` and `site` are the times and hosts of the
+    fetches.
+    """
     span = np.minimum((at - begin) / (horizon - begin) * SPANS, SPANS - 1).astype(np.int64)
     hosts = np.zeros((SPANS, len(world.sites)), dtype=np.int64)
     np.add.at(hosts, (span, site), 1)

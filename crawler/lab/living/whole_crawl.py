@@ -1,9 +1,9 @@
-"""Crawls a drawn world with one whole shipped process (schedule, front, commits) on the virtual clock of `lab/cluster`.
+"""Crawls a drawn world with a whole process of the crawler (schedule, front, commits), on the clock of `lab/cluster`.
 
-The web changes `speed` times as fast as the clock, and `refresh.speed` tells the crawl so, as in
-`lab/changing/gain.py`: days of the world take seconds, at `RATE` requests per second. Pages are found through one
-index page per host. Freshness comes from the web's log: a copy is the last complete answer,
-or one that a 304 confirmed.
+The web changes `speed` times as fast as the clock, and the setting `refresh.speed` tells the crawl this
+factor, as in `lab/changing/gain.py`. So days of the world take seconds, at `RATE` requests per second. Pages
+are found through one index page per host. Freshness is computed from the web's log; the copy of a page is the
+last complete answer, or one that a 304 confirmed.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ from crawler.lab.living.worlds import DrawnWorld
 RATE = 30.0  # requests per second of the virtual clock
 LATENCY = 0.005  # seconds until an answer arrives
 INDEX_IMPORTANCE = 1e-3
-# Name -> differences from the shipped refresh settings.
+# Maps a name to the differences from the default refresh settings.
 CRAWLS: dict[str, dict[str, Any]] = {
     "crawl": {},
     "crawl-pooled": {"neighbourhood": False},
@@ -31,7 +31,11 @@ CRAWLS: dict[str, dict[str, Any]] = {
 
 
 class DrawnWeb(SyntheticWeb):
-    """A drawn world as a web of pages like `/d3/p17.html`; `/` lists a host's pages, and on the first host all hosts."""
+    """A drawn world as a web.
+
+    Pages have paths like `/d3/p17.html`. The path `/` lists the pages of a host; on the first host, it also
+    lists all hosts.
+    """
 
     def __init__(self, world: DrawnWorld, speed: float) -> None:
         self.world, self.speed, self.start = world, speed, START
@@ -131,7 +135,7 @@ def _weights(web: DrawnWeb) -> str:
 
 
 def _judged(web: DrawnWeb, rows: list[WebAsk], length: float) -> WorldRun:
-    """Return freshness and the hosts' shares of the fetches, computed from the log, in the world's time."""
+    """Return freshness and the hosts' shares of the fetches; both are computed from the log, in the world's time."""
     world = web.world
     horizon = length * web.speed
     begin = world.spec.warm_up * horizon

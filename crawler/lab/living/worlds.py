@@ -19,9 +19,8 @@ arrive at once. Their quality is the same for all pages, or differs within a hos
     uneven     half of the pages of every host are honest; the others signal none of their changes
                and send three false signals per change
 
-`visits` is the budget of a world in fetches per change. At the start every page is
-fetched once, in random order; then the policy decides. Freshness is measured
-from `warm_up` on. Times are in seconds.
+`visits` is the budget of a world, in fetches per change. At the start, every page is fetched once, in random
+order; then the policy decides. Freshness is measured from `warm_up` on. Times are in seconds.
 """
 
 import math
@@ -35,13 +34,15 @@ HOUR = 3600.0
 MONTH, YEAR = 30 * DAY, 365 * DAY
 WEEK = 7 * DAY
 WORK_BEGIN, WORK_END, WORK_DAYS = 9 * HOUR, 17 * HOUR, 5
-BURST, BURST_SPAN = 5.0, 0.25  # mean changes per burst; its length as a share of the mean gap between changes
-SHARED, JOINS = 0.5, 0.5  # share of changes made with the directory; probability that a page joins its events
+# mean changes per burst; length of a burst, as a share of the mean gap between changes
+BURST, BURST_SPAN = 5.0, 0.25
+# share of changes that are events of the directory; probability that a page joins an event
+SHARED, JOINS = 0.5, 0.5
 PARETO_SHAPE = 1.5
 DIRECTORY_PAGES = 10
 PROCESSES = ("poisson", "bursty", "together", "seasonal")
 IMPORTANCES = ("equal", "zipf", "pareto")
-# Kind of signals -> (recall, false signals per change) for pages with even numbers, and for odd ones.
+# Maps a kind of signals to (recall, false signals per change), for pages with even and with odd numbers.
 SIGNALS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "none": ((0.0, 0.0), (0.0, 0.0)),
     "honest": ((0.95, 0.05), (0.95, 0.05)),
@@ -52,7 +53,7 @@ CHANGES_MAX = 20_000_000
 
 
 class HostKind(msgspec.Struct, frozen=True):
-    """A host: `every` is the mean time between two changes of a page, `spread` the sigma of the log of its rate."""
+    """A host; `every`: mean time between two changes of a page, `spread`: sigma of the log of the rates."""
 
     pages: int
     every: float
@@ -70,9 +71,10 @@ class WorldSpec(msgspec.Struct, frozen=True):
     visits: fetches per change.
     rounds: mean fetches per page over the whole time.
     polite: the request rate of a host is at most 1.5 times its equal share of the whole rate.
-    latency: the number of further fetches that start before the answer to a fetch arrives; until then its host is busy.
-    rest: the time for which a host must not be asked after an answer, in units of the time between two fetches. With a
-        rest, the policy also looks for the next page after every event, as a crawl does.
+    latency: the number of further fetches that start before the answer to a fetch arrives; until then, the
+        host is busy.
+    rest: the time after an answer in which the host must not be fetched, in units of the time between two
+        fetches. With a rest, the policy also looks for the next page after every event, as a crawl does.
     warm_up: the share of the time that is not measured.
     """
 
@@ -116,7 +118,7 @@ class WorldSpec(msgspec.Struct, frozen=True):
 
 
 class DrawnWorld(msgspec.Struct, frozen=True):
-    """A drawn world of n pages, with the attributes that the league's policies read; times in seconds from the start.
+    """A drawn world of n pages, with the attributes that the league's policies read; times: seconds from the start.
 
     `changes[k]` are the sorted instants at which page k changes. `told_at[j]` is the
     instant of a signal about page `told_of[j]`. `order` is the order of the first fetches.
@@ -142,7 +144,7 @@ class DrawnWorld(msgspec.Struct, frozen=True):
         return self.spec.fetches / self.spec.rate
 
     def gap(self, rate: float) -> float:
-        """Return the seconds that a host must be left alone after a fetch; 0 if the world is not polite."""
+        """Return the seconds for which a host must rest after a fetch; 0 if the world is not polite."""
         return len(self.sites) / (POLITE * rate) if self.spec.polite else 0.0
 
     def __len__(self) -> int:
@@ -156,7 +158,7 @@ class DrawnWorld(msgspec.Struct, frozen=True):
 
 
 def draw(spec: WorldSpec, seed: int) -> DrawnWorld:
-    """Draw the world of a seed; equal arguments draw equal worlds."""
+    """Draw the world of a seed; equal arguments yield equal worlds."""
     horizon = spec.fetches / spec.rate
     if not spec.change_rate * horizon < CHANGES_MAX:
         raise ValueError(f"{spec.name}: more than {CHANGES_MAX:,} changes; use fewer rounds or more visits")
@@ -197,7 +199,10 @@ def draw(spec: WorldSpec, seed: int) -> DrawnWorld:
 
 
 def _rates(rng: np.random.Generator, host: HostKind, directory: np.ndarray) -> np.ndarray:
-    """Return each page's changes per second (n,); their mean is the host's. With `together`, a directory has one rate."""
+    """Return each page's changes per second (n,).
+
+    Their mean is the change rate of the host. With `together`, all pages of a directory have the same rate.
+    """
     drawn = rng.lognormal(0.0, host.spread, host.pages)
     if host.process == "together":
         drawn = drawn[np.searchsorted(directory, directory)]
@@ -213,7 +218,7 @@ def _importance(rng: np.random.Generator, kind: str, size: int) -> np.ndarray:
 def _poisson(
     rng: np.random.Generator, rate: np.ndarray, _directory: np.ndarray, horizon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw events at these rates; return their instants and the row of each event, in the order of rows."""
+    """Draw events at these rates; return the instant and the row of each event, in the order of rows."""
     counts = rng.poisson(rate * horizon)
     return rng.random(counts.sum()) * horizon, np.repeat(np.arange(len(rate)), counts)
 
@@ -245,7 +250,7 @@ def _together(
 def _seasonal(
     rng: np.random.Generator, rate: np.ndarray, directory: np.ndarray, horizon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw changes on a clock that runs only in working hours, and map them to the working hours of the weeks."""
+    """Draw changes on a clock that runs only in working hours, and map them to the working hours of real weeks."""
     worked = WORK_DAYS * (WORK_END - WORK_BEGIN)
     at, of = _poisson(rng, rate * WEEK / worked, directory, horizon * worked / WEEK)
     week, within = np.divmod(at, worked)
@@ -257,7 +262,7 @@ _CHANGES = {"poisson": _poisson, "bursty": _bursty, "together": _together, "seas
 
 
 def _quality(spec: WorldSpec, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the recall of each page's signals (n,), and their rate of false signals (n,)."""
+    """Return the recall of each page's signals (n,), and the rate of each page's false signals (n,)."""
     recalls, noises = np.array(SIGNALS[spec.signals]).T
     odd = np.arange(len(rate)) % 2
     return recalls[odd], noises[odd] * rate
@@ -288,7 +293,8 @@ def _hosts(count: int, pages: int, every: float, process: str = "poisson") -> tu
 def _list() -> dict[str, WorldSpec]:
     """Return all worlds by name."""
     times = {"hour": HOUR, "day": DAY, "month": MONTH, "year": YEAR}
-    # A budget far above one visit per change needs many rounds; a budget below that needs as many as the others.
+    # A budget far above one visit per change needs many rounds; smaller budgets need as many as one visit per
+    # change.
     rounds = {0.1: 40.0, 0.3: 40.0, 1.0: 40.0, 3.0: 60.0, 10.0: 100.0, 100.0: 300.0}
     found = [
         WorldSpec("issue", _hosts(4, 100, DAY), visits=1.5, rounds=15.0, warm_up=0.5),

@@ -1,8 +1,8 @@
-"""Link graphs: pages on hosts, with the texts of their links, read from folders of HTML or generated.
+"""Link graphs of pages on hosts, with the texts of the links; they are read from folders of HTML, or generated.
 
-A folder of documentation is read in the same way as the crawler reads pages (`extract/`). Each subfolder
-is a host and each file a page. Links to missing files are left out, as are absolute links
-between hosts, because the original addresses are unknown. The first page of a host is the page with the shortest path.
+A folder of documentation is read in the same way as the crawler reads pages (`extract/`). Each subfolder is a
+host and each file a page. Links to missing files are left out. So are absolute links between hosts, because
+the original addresses of the hosts are unknown. The first page of a host is the page with the shortest path.
 Each first page links to eight other first pages, like the hubs of the speed bench.
 """
 
@@ -26,7 +26,7 @@ PAGES_LEAST = 8  # a host must have at least this number of pages
 
 
 class LinkGraph(msgspec.Struct):
-    """Pages 0 .. n - 1: `urls`, `titles`, `links` as (page, anchor text), and the `first` page of each host."""
+    """A graph of pages 0 .. n - 1; `links` are pairs (page, anchor text), `first` is the first page of each host."""
 
     urls: list[str]
     titles: list[str]
@@ -46,7 +46,10 @@ class LinkGraph(msgspec.Struct):
 
 
 def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDArray[np.float64]:
-    """Return the PageRank of all pages, (n,), with a mean of 1; a page without links gives equally to all pages."""
+    """Return the PageRank of all pages, (n,), with a mean of 1.
+
+    A page without links shares its rank among all pages.
+    """
     count = len(graph.urls)
     source = np.array([page for page, links in enumerate(graph.links) for _ in links], np.intp)
     target = np.array([other for links in graph.links for other, _ in links], np.intp)
@@ -60,7 +63,7 @@ def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDAr
 
 
 def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
-    """Read the graph of a documentation folder: per host the `pages_max` pages that are nearest to its first page.
+    """Read the graph of a documentation folder; read the `pages_max` pages of each host nearest to its first page.
 
     Raises:
         UsageError: no host has `PAGES_LEAST` pages.
@@ -89,7 +92,7 @@ def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
 
 
 def _host(folder: Path, base: str, pages_max: int) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Yield (URL, title, anchor texts by URL) of the pages of a host, breadth-first from its first page."""
+    """Yield (URL, title, anchor texts by URL) for each page of a host, breadth-first from its first page."""
     files = {
         base + path.relative_to(folder).as_posix(): path for path in folder.rglob("*.htm*") if path.is_file()
     }

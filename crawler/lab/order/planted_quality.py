@@ -1,4 +1,4 @@
-"""Quality planted on a link graph, which a crawl should find early.
+"""Quality that is planted on a link graph, for a crawl to find early.
 
     rank     PageRank x a log-normal factor (sigma 1): pages to which many links lead are good
     topic    one page in `TOPIC` belongs to a topic; topic pages are worth 1, others .01. The topic spreads along
@@ -27,7 +27,7 @@ SAID, SAID_WRONGLY = 0.7, 0.02
 
 
 class Planted(msgspec.Struct):
-    """The `quality` of each page, (n,), and the (page, target) pairs of links whose anchor contains the topic's word."""
+    """The `quality` of each page, (n,), and the links (page, target) whose anchors contain the topic's word."""
 
     quality: NDArray[np.float64]
     said: frozenset[tuple[int, int]] = frozenset()

@@ -1,11 +1,11 @@
-"""Crawls a link graph with the shipped frontier and the shipped scores, on a virtual clock.
+"""Crawls a link graph with the crawler's own frontier and scores, on a virtual clock.
 
     take ─► an answer after `TOOK` seconds ─► settle ─► links: scores, worths, the frontier
                                                          (new: add; news of a known URL: improve)
 
-The crawl is polite: one request at a time per host, a gap after each request, and a limit on the rate
-of the whole crawl. Parts of a process that do not affect the order are left out: network, parser
-and disk. A set replaces the DUE, and each link reaches it at once.
+The crawl is polite: a host receives one request at a time, with a gap after each, and the rate of the whole
+crawl is limited. Parts of a process that do not affect the order are left out: network, parser and disk. A
+set replaces the DUE; each link reaches the set at once.
 """
 
 import heapq
@@ -33,7 +33,7 @@ BITS = 16  # the table of link scores has 2^BITS entries
 
 
 class _Known:
-    """Scores by URL for the oracle and for PageRank; they are known in advance, which no crawler could do."""
+    """Scores by URL for the oracle and for PageRank; no crawler could know these scores in advance."""
 
     def __init__(self, values: np.ndarray, graph: LinkGraph) -> None:
         scale = 1.0 / max(values.max(), 1e-300)
@@ -82,10 +82,10 @@ class _NoRobots:
 def walk(
     graph: LinkGraph, planted: Planted, name: str, *, rate: float, seed: int, weights: str = ""
 ) -> list[int]:
-    """Return the pages in the order in which a crawl fetches them; `weights` is the weights file of the order `words`.
+    """Return the pages in the order in which a crawl fetches them; `weights` is the path of the weights of `words`.
 
-    `name` is a shipped order, "oracle" (the quality itself) or "pagerank" (PageRank of the whole graph). `rate` is
-    in pages per second; 0: no limit.
+    `name` is an order of the crawler, "oracle" (the quality itself) or "pagerank" (PageRank of the whole
+    graph). `rate` is in pages per second; 0 means no limit.
     """
     return _Walk(graph, planted, name, rate, seed, weights).run()
 
@@ -178,7 +178,7 @@ class _Walk:
         self._frontier.release(decision, now)
 
     def _links(self, source: LinkSource, targets: Sequence[int], texts: Sequence[str], depth: int) -> None:
-        """Score a page's links; add new URLs to the frontier and improve known ones."""
+        """Score a page's links; add new URLs to the frontier, and improve the scores of known URLs."""
         links = [Link(target + 1, self._graph.urls[target], depth) for target in targets]
         new = [place for place, target in enumerate(targets) if target not in self._seen]
         self._seen.update(targets)
@@ -214,6 +214,6 @@ class _Walk:
 
 
 def found_after(pages: Sequence[int], quality: np.ndarray, shares: Sequence[float]) -> list[float]:
-    """Return for each of `shares` the share of the quality that is found in that share of all pages."""
+    """Return, for each of `shares`, the share of the quality that is found after that share of all pages."""
     gathered = np.concatenate([[0.0], np.cumsum(quality[np.array(pages, np.intp)])])
     return [float(gathered[round(share * len(pages))]) for share in shares]

@@ -1,4 +1,4 @@
-"""Crawl values by name, for one page (`PageParameters`) or many (`Pages`), with intervals, fresh times and thresholds.
+"""Crawl values by name, of a page (`PageParameters`) or many (`Pages`), with intervals, fresh times, thresholds.
 
     greedy    V_GREEDY: ignores signals; uses only mu and Delta
     cis       GREEDY-CIS: trusts every signal; gamma as observed
@@ -7,9 +7,9 @@
     approx-J  the first J terms of V (both sums truncated), a value below V
     cis+      cis for pages with precision > 0.7 and recall > 0.6, greedy for the other pages
 
-`freshness/value_kernel.py` (compiled) contains the formulas, their theory and their limits, but does not check its
-arguments; this module does. Elapsed times and signals must be numbers from 0 to infinity, and levels must not be nan;
-otherwise the functions raise ValueError.
+`freshness/value_kernel.py`, which is compiled, contains the formulas, their theory and their limits. It does
+not check its arguments; this module checks them. Elapsed times and signals must be numbers from 0 to
+infinity, and levels must not be nan; otherwise the functions raise ValueError.
 """
 
 import math
@@ -59,7 +59,7 @@ def kind_of(name: str) -> tuple[int, int]:
 
 
 def parameters_of(page: PageParameters, *, by: str = "ncis") -> Parameters:
-    """Return the page's parameters in the form that the compiled kernel takes."""
+    """Return the page's parameters in the form that the compiled kernel needs."""
     parameters = Parameters()
     parameters.assign(
         *kind_of(by),
@@ -87,12 +87,12 @@ def _level(level: float) -> float:
 
 
 def crawl_value(page: PageParameters, elapsed: float, signals: float = 0, *, by: str = "ncis") -> float:
-    """Return the value of crawling `page` now, `elapsed` after its last crawl, if `signals` have come since then."""
+    """Return the value of crawling `page` now, `elapsed` after its last crawl, with `signals` received since then."""
     return parameters_of(page, by=by).value(_state("elapsed", elapsed), _state("signals", signals))
 
 
 def threshold(page: PageParameters, level: float, *, by: str = "ncis") -> float:
-    """Return the effective elapsed time at which the crawl value reaches `level`: the inverse of V.
+    """Return the effective elapsed time at which the crawl value reaches `level`; this is the inverse of V.
 
     The result is infinite if the value stays below `level`. For a page with silent_rate 0, whose value
     increases only with signals, the result is a number of signals.
@@ -103,23 +103,23 @@ def threshold(page: PageParameters, level: float, *, by: str = "ncis") -> float:
 def wait(page: PageParameters, level: float, signals: float = 0, *, by: str = "ncis") -> float:
     """Return the time since the last crawl at which the value reaches `level` with these `signals`.
 
-    The result is 0 if the signals alone suffice, and infinite if no time does.
+    The result is 0 if the signals alone suffice, and infinite if the value never reaches `level`.
     """
     return parameters_of(page, by=by).wait(_level(level), _state("signals", signals), 0.0, 1e-15)
 
 
 def expected_interval(page: PageParameters, at: float) -> float:
-    """Return psi: the mean time between crawls of a page crawled at the threshold `at`."""
+    """Return psi, the mean time between crawls of a page that is crawled at the threshold `at`."""
     return parameters_of(page).interval(_state("threshold", at))
 
 
 def expected_fresh_time(page: PageParameters, at: float) -> float:
-    """Return w: the mean time for which the copy stays fresh between crawls at the threshold `at`."""
+    """Return w, the mean time for which a copy stays fresh between crawls at the threshold `at`."""
     return parameters_of(page).fresh_time(_state("threshold", at))
 
 
 def crawl_rate(page: PageParameters, at: float) -> float:
-    """Return f = 1/psi: crawls per unit of time at the threshold `at`.
+    """Return f = 1/psi, the crawls per unit of time at the threshold `at`.
 
     The rate is 0 if `at` is infinite, unless signals are certain.
     """
@@ -150,7 +150,7 @@ def crawl_values(
     by: str = "ncis",
     out: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the value of each page, (m,), from `elapsed` (m,) and `signals` (m,); `out`, if given, receives them."""
+    """Return the values of all pages, (m,), from `elapsed` (m,) and `signals` (m,); write them to `out`, if given."""
     size = len(pages)
     out = np.empty(size) if out is None else out
     times, heard = _column("elapsed", elapsed, size), _column("signals", signals, size)
@@ -166,7 +166,7 @@ def thresholds(
     guesses: np.ndarray | float = 0.0,
     tolerance: float = 1e-14,
 ) -> np.ndarray:
-    """Return the `threshold` of each page, (m,); `guesses` are thresholds for a nearby level, 0 where unknown."""
+    """Return the `threshold` of each page, (m,); `guesses` are thresholds at a nearby level, or 0 if unknown."""
     out = np.empty(len(pages))
     near = _column("guesses", guesses, len(pages))
     fill_thresholds(Columns(*kind_of(by), pages), _level(level), near, tolerance, out)

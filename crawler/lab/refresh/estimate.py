@@ -1,11 +1,11 @@
-"""The papers' estimators: the change rate and signal quality of a page from its own crawls alone.
+"""The papers' estimators, which use only a page's own crawls to estimate its change rate and signal quality.
 
-They serve the figures of the papers and the simulator. The crawl's own estimators pool
+The figures of the papers and the simulator use them. The crawl's own estimators pool
 pages (`freshness/change_rates.py`, `freshness/signal_quality.py`), because a single page
 is crawled too seldom for a good estimate.
 
-Each crawl ends an interval with three observations: `elapsed` tau since the previous
-crawl, the number of `signals` n in it, and whether the page had `changed`. The model is
+Each crawl ends an interval. It yields three observations: the time tau since the previous crawl (`elapsed`),
+the number n of `signals` in the interval, and whether the page has `changed`. The model is
 
     P[unchanged] = exp(-x),  x = alpha tau + b n
 
@@ -17,19 +17,19 @@ so alpha (`silent_rate`) and b (`signal_weight`) maximise the concave
 The observed rate gamma of all signals then yields nu = gamma exp(-b),
 Delta = alpha + gamma - nu, precision = 1 - exp(-b), recall = (gamma - nu)/Delta.
 
-`fit` takes all intervals. `RunningEstimate` keeps a page in constant memory:
-unchanged intervals enter only by their sums, which is exact; changed ones are
-kept as at most `points_max` weighted points (tau, n). When there is one too many,
-the two closest points are merged into one with the same score. The result equals that of `fit`
-until the limit is exceeded, and stays close to it afterwards (the tests measure how close).
+`fit` uses all intervals. `RunningEstimate` needs constant memory per page. Of the unchanged intervals, it
+keeps only the sums, which loses nothing. The changed intervals are kept as at most `POINTS_MAX` weighted
+points (tau, n); when there are more, the two closest points are merged into one with the same score. The
+result equals that of `fit` until the limit is exceeded, and stays close to it afterwards; the tests measure
+the difference.
 
 If all intervals are changed, the maximum is at infinity; if no interval is changed, it is at 0. A `Prior`
-adds pseudo-intervals and bounds. `KOLOBOV` is the prior of the public code of Kolobov et
-al.: one changed and one unchanged interval of half a day, and rates between 0.0005 and 7
-per day; we add the same for b: one signal with a change and one signal without. Under this prior every page starts at
-1.39 changes per day. It must not be used to crawl pages that change less often: a page once seen to be slow would outrank
-all pages that have not been fetched twice. `naive_quality` counts signals and changes by interval; it is biased upward,
-and exists only to show that.
+adds pseudo-intervals and bounds. `KOLOBOV` is the prior of the public code of Kolobov et al.: one changed and
+one unchanged interval of half a day, and rates between 0.0005 and 7 per day. We add the same for b: one
+signal with a change, and one signal without. With this prior, the first estimate for every page is 1.39
+changes per day. The prior must not be used to crawl pages that change less often: a page that was once seen
+to change slowly would outrank all pages that have not been fetched twice. `naive_quality` counts signals and
+changes by interval; its result is biased upward, and it exists only to show this bias.
 """
 
 import math
@@ -47,9 +47,9 @@ _UNDERFLOW = 700.0  # for x above this, exp(-x) is negligible compared with 1; e
 class Prior(msgspec.Struct, frozen=True):
     """Pseudo-intervals and bounds, in the caller's unit of time.
 
-    The prior adds `interval_weight` changed and as many unchanged intervals of length `interval` without
-    signals. It also adds `signal_weight` changed and as many unchanged intervals with one signal and no time,
-    which pulls b to ln 2. `rate_min` and `rate_max` bound alpha.
+    The prior adds `interval_weight` changed intervals of length `interval` without signals, and as many
+    unchanged ones. It also adds `signal_weight` changed intervals of length 0 with one signal, and as many
+    unchanged ones, which pulls b towards ln 2. `rate_min` and `rate_max` bound alpha.
     """
 
     interval: float = 0.5
@@ -64,7 +64,7 @@ NO_PRIOR = Prior(interval_weight=0.0, signal_weight=0.0, rate_min=0.0, rate_max=
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Estimated parameters; `*_error` are standard errors, infinite if nothing is known.
+    """Estimated parameters; `*_error` are standard errors, which are infinite if nothing is known.
 
     The errors are derived from the curvature of the likelihood at its maximum,
     including the prior.
@@ -102,7 +102,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return PageParameters(importance, self.change_rate, self.recall, self.false_rate)
 
 
-# The score and the information of changed intervals at (alpha, b), as five sums.
+# Five sums over the changed intervals: the score (two) and the information (three) at (alpha, b).
 Curvature = tuple[float, float, float, float, float]
 
 
@@ -147,10 +147,9 @@ def _maximise(
 ) -> tuple[float, float, Curvature]:
     """Maximise the likelihood within bounds by Newton's method; return alpha and b, and the curvature there.
 
-    A step is halved while the slope at its end is about as steep downhill as
-    it was uphill at its start, which ensures progress on a concave function.
-    A parameter shrinks at most tenfold per step, because the likelihood is defined
-    only for x > 0. Usually 6 steps suffice; 60 is the limit.
+    A step is halved while the slope at its end is nearly as steep downhill as the slope at its start was
+    uphill; this ensures progress on a concave function. A parameter shrinks at most tenfold per step, because
+    the likelihood is defined only for x > 0. Usually 6 steps suffice; 60 is the limit.
     """
     low, high = bounds
     alpha, b = min(max(start[0], low, 1e-12), high), start[1]
@@ -160,7 +159,7 @@ def _maximise(
         step1, step2 = _newton_step(
             s1, s2, sums, _pinned(alpha, s1, low, high), _pinned(b, s2, 0.0, SIGNAL_WEIGHT_MAX)
         )
-        if sums[2] == 0.0 and s1 < 0.0:  # no interval changed: the maximum is at the lower bound
+        if sums[2] == 0.0 and s1 < 0.0:  # if no interval changed, the maximum is at the lower bound
             step1 = -alpha
         if sums[4] == 0.0 and s2 < 0.0:
             step2 = -b
@@ -184,19 +183,19 @@ def _maximise(
 
 
 def _pinned(value: float, score: float, low: float, high: float) -> bool:
-    """Return whether a parameter is at a bound and the score pushes it outwards."""
+    """Return whether a parameter is at a bound, and the score would move it beyond the bound."""
     return (value <= low and score <= 0.0) or (value >= high and score >= 0.0)
 
 
 def _newton_step(s1: float, s2: float, sums: Curvature, fix1: bool, fix2: bool) -> tuple[float, float]:
-    """Solve H step = score for the free parameters; a flat direction gets no step."""
+    """Solve H step = score for the free parameters; in a flat direction, the step is 0."""
     _, _, h11, h12, h22 = sums
     if fix1 or h11 <= 0.0:
         return 0.0, (s2 / h22 if h22 > 0.0 and not fix2 else 0.0)
     if fix2 or h22 <= 0.0:
         return s1 / h11, 0.0
     determinant = h11 * h22 - h12 * h12
-    if determinant <= 1e-12 * h11 * h22:  # time and signals are proportional: move along their sum
+    if determinant <= 1e-12 * h11 * h22:  # time and signals are proportional, so move along their sum
         scale = (s1 * h11 + s2 * h12) / (h11 * h11 + h12 * h12 + 1e-300)
         return scale, scale * h12 / h11
     return (s1 * h22 - s2 * h12) / determinant, (s2 * h11 - s1 * h12) / determinant
@@ -280,14 +279,14 @@ def _estimate(
 def _merge(left: list[float], right: list[float], alpha: float, b: float) -> list[float]:
     """Merge two points into one that has their total weight and, at (alpha, b), their total score.
 
-    The mean of the two points would have too high a likelihood (which is concave in x), and the estimate would
-    drift; keeping the score prevents this. (tau, n) is parallel to
-    the score, and its x solves the equation weight * x / expm1(x) = sum of this term over both points.
+    The likelihood is concave in x, so the mean of the two points would have too high a likelihood, and the
+    estimate would drift. Keeping the score prevents this drift. The point (tau, n) is parallel to the score,
+    and its x is such that weight * x / expm1(x) equals the sum of this term over the two points.
     """
     s1, s2, _, _, _ = _curvature_of_points((left, right), alpha, b)
     weight = left[2] + right[2]
     share = (alpha * s1 + b * s2) / weight
-    if not 1e-6 < share < 1.0:  # the rates are at a bound, or the changes were certain, so any point is right
+    if not 1e-6 < share < 1.0:  # the rates are at a bound, or the changes were certain: any point is correct
         mean = [(p * left[2] + q * right[2]) / weight for p, q in zip(left[:2], right[:2], strict=True)]
         return [*mean, weight]
     scale = math.expm1(_solve_share(share)) / weight
@@ -310,8 +309,8 @@ class RunningEstimate:
     """The running estimate of one page in constant memory.
 
     A changed interval adds a point (tau, n, weight 1). When there are more
-    than `POINTS_MAX` points, the pair whose merging changes the likelihood least
-    is merged.
+    than `POINTS_MAX` points, two points are merged: those whose merging changes
+    the likelihood least.
     """
 
     POINTS_MAX = 8
@@ -350,7 +349,7 @@ class RunningEstimate:
                 self._merge_closest()
 
     def _merge_closest(self) -> None:
-        """Merge the two points whose merging costs least: weight times the squared relative distance in x."""
+        """Merge the two points with the least cost, which is weight times the squared relative distance in x."""
         self.estimate()  # the merge keeps the score at the best current estimate of the rates
         points, alpha, b = self._points, self._alpha, self._b
         best, pair = math.inf, (0, 1)
@@ -398,7 +397,7 @@ class RunningEstimate:
 
 
 def naive_quality(signals: np.ndarray, changed: np.ndarray) -> tuple[float, float]:
-    """Return precision and recall, counted by interval (the paper's Appendix E); biased upward, nan if undefined."""
+    """Return precision and recall, counted by interval (the paper's Appendix E): biased upward, nan if undefined."""
     told = np.asarray(signals) > 0
     z = np.asarray(changed, dtype=bool)
     both = float((told & z).sum())

@@ -1,30 +1,29 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Algorithm 1 of Busa-Fekete et al. exactly: at each tick crawl the page with the greatest value.
+"""Algorithm 1 of Busa-Fekete et al., computed exactly: at each tick, it crawls the page with the greatest value.
 
-This is the reference for cheaper schedulers, and the scheduler that the simulator uses most. So it avoids evaluating
-all m values at each tick, without changing the choice. It keeps a `level` below the recent winners. A page can only win
-after its value has crossed the level; the crossing time is known in advance and changes only when the page itself is
-crawled or gets a signal:
+This scheduler is the reference for cheaper ones, and the simulator uses it most. It therefore avoids
+evaluating all m values at each tick, without changing the choice. It keeps a `level` below the recent
+winners. A page can win only after its value has crossed the level. The crossing time is known in advance, and
+changes only when the page itself is crawled or receives a signal:
 
     waiting      heap by crossing time
     candidates   pages that have crossed; each with bounds of its value, and with its
                  slope and interval, at the instant when it crossed or was last evaluated
 
-At a tick the pages that have crossed join the candidates. V only grows, and as
+At each tick, the pages that have crossed join the candidates. V never falls between crawls, and because
 V' = mu alpha exp(-alpha iota) psi(iota) and psi' <= 1,
 
     V(iota + s) <= V + mu alpha exp(-alpha iota) int_0^s (psi + u) exp(-alpha u) du,
 
-so a candidate is evaluated again only if that bound (with the first terms of
-the exponential) exceeds the best known value; a signal is a step s = beta. Most
-candidates are not even examined: every `_STRIDE` ticks they are sorted by the value
-they can reach until the next sorting. A tick examines only the candidates that can
-exceed the best known value, and those that have crossed or got a signal since the
-sorting. If the winner is below the level, the level was too high: it is lowered, all
-crossings are computed again, and the tick is repeated. When scanning candidates costs more than computing all crossings,
-the level is raised to just below recent winners. Among equal values the smallest page number wins. The scheduler works
-for every value of `KINDS`.
+A candidate is therefore evaluated again only if this bound (with the first terms of the exponential) exceeds
+the best known value. A signal counts as a step s = beta. Most candidates are not even examined. Every
+`_STRIDE` ticks, the candidates are sorted by the value that they can reach until the next sorting. A tick
+examines only the candidates that can exceed the best known value, and those that have crossed or received a
+signal since the sorting. If the winner is below the level, the level was too high: it is lowered, all
+crossings are computed again, and the tick is repeated. When scanning candidates costs more than computing all
+crossings, the level is raised to just below recent winners. Among equal values the smallest page number wins.
+The scheduler works for every value of `KINDS`.
 
 Cython pure-Python mode (see `freshness/value_kernel.py`).
 """
@@ -51,11 +50,13 @@ CERTAIN = cython.declare(cython.Py_ssize_t, CERTAIN_FORM)
 SIGNALS_ONLY = cython.declare(cython.Py_ssize_t, SIGNALS_ONLY_FORM)
 INFINITY = cython.declare(cython.double, float("inf"))
 
-# margin on bounds, so that rounding does not hide an equal value
+# factor on bounds, so that an equal value is not missed because of rounding
 _BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)
 _STRIDE = cython.declare(cython.double, 64.0)  # ticks between two sortings of the candidates
-_RECENT = cython.declare(cython.Py_ssize_t, 256)  # the most crossings and signals between two sortings
-# The level is raised after sorting this many candidates per page, which costs as much as recomputing all crossings.
+# largest number of crossings and signals between two sortings
+_RECENT = cython.declare(cython.Py_ssize_t, 256)
+# The level is raised after this many candidates per page were sorted; that costs as much as recomputing all
+# crossings.
 _PATIENCE = cython.declare(cython.double, 20.0)
 
 # The columns of a page's row, which is one cache line.
@@ -136,7 +137,7 @@ class ExactGreedy:
 
     @cython.ccall
     def note_change(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Record a change-indicating signal for the page."""
+        """Record a signal that the page has changed."""
         if self._of(number).form == GREEDY or now - self.last[number] < self.discard_window:
             return
         self.counts[number] += 1
@@ -184,7 +185,10 @@ class ExactGreedy:
 
     @cython.cfunc
     def _best(self, now: cython.double) -> cython.Py_ssize_t:
-        """Return the candidate with the greatest value, or -1; evaluate only candidates whose bound reaches it."""
+        """Return the candidate with the greatest value, or -1.
+
+        Only candidates whose bounds reach that value are evaluated.
+        """
         k: cython.Py_ssize_t
         if not now <= self.until:
             self._sort(now)
@@ -215,7 +219,10 @@ class ExactGreedy:
     def _better(
         self, i: cython.Py_ssize_t, best: cython.Py_ssize_t, known: cython.double, now: cython.double
     ) -> cython.Py_ssize_t:
-        """Return the better one of candidate `i` and `best`, which is a candidate with a known value, or -1."""
+        """Return the better of the candidates `i` and `best`.
+
+        The value of `best` is known; `best` may be -1, which means none.
+        """
         top: cython.double = self.rows[best, LOW] if best >= 0 else -1.0
         if self.place[i] < 0 or self._bound(i, now) * _BIT_MORE < max(known, top):
             return best
@@ -226,7 +233,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _sort(self, now: cython.double) -> cython.void:
-        """Sort the candidates by the values they can reach in the next ticks, greatest first."""
+        """Sort the candidates by the values that they can reach in the next ticks, greatest first."""
         k: cython.Py_ssize_t
         tick: cython.double = now - self.previous
         self.until = now + _STRIDE * tick if tick < INFINITY else now
@@ -246,7 +253,7 @@ class ExactGreedy:
     @cython.inline
     @cython.exceptval(check=False)
     def _note(self, i: cython.Py_ssize_t) -> cython.void:
-        """Note that the value which the candidate can reach has changed since the last sorting."""
+        """Note that the value that the candidate can reach has changed since the last sorting."""
         if self.recents == _RECENT:
             self.until = -INFINITY
             return
@@ -289,7 +296,7 @@ class ExactGreedy:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _decay(self, i: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.double:
-        """Return alpha, with which the value grows after `n` signals; 0 if the value is at its maximum."""
+        """Return alpha, the rate at which the value grows after `n` signals; 0 if the value is at its maximum."""
         page: Parameters = self._of(i)
         if page.form == SIGNALS_ONLY or page.form == CERTAIN and n > 0:
             return 0.0
@@ -298,7 +305,7 @@ class ExactGreedy:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _interval(self, i: cython.Py_ssize_t, at: cython.double) -> cython.double:
-        """Return psi at the threshold `at`; if the value does not depend on time, return `at` itself, which is larger."""
+        """Return psi at the threshold `at`, or an upper bound, `at` itself, if the value does not depend on time."""
         page: Parameters = self._of(i)
         return at if page.form == SIGNALS_ONLY or at == INFINITY else page.interval(at)
 
@@ -318,7 +325,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _place(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Compute the page's threshold for a value just below the level, and put the page into the heap."""
+        """Compute the threshold at which the page's value is just below the level, and put the page into the heap."""
         page: Parameters = self._of(i)
         self.thresholds[i] = page.threshold(self.level * (1.0 - 1e-4), self.thresholds[i], 1e-6)
         at: cython.double = self.thresholds[i]
@@ -340,7 +347,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _join(self, i: cython.Py_ssize_t, crossed: cython.double) -> cython.void:
-        """Add the page to the candidates; its value must have been at most the level at the instant `crossed`."""
+        """Add the page to the candidates; at the instant `crossed`, its value must have been at most the level."""
         self.place[i] = self.crossed
         self.candidates[self.crossed] = i
         self.crossed += 1

@@ -2,8 +2,8 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """A heap of page numbers whose keys can be changed in place.
 
-Each node has four children: this halves the depth of a binary heap, and the four keys
-share a cache line. Among equal keys the smallest number comes first, so runs are
+Each node has four children. The heap is therefore half as deep as a binary heap, and the keys of the four
+children share a cache line. Of equal keys, the one with the smallest number comes first, so runs are
 reproducible. Invariant: the pair (key, item) of a node is at most the pair of each of its children, and
 place[items[k]] = k. An operation costs O(log n); memory is 16 bytes per item.
 
@@ -16,7 +16,7 @@ import numpy as np
 
 @cython.cclass
 class IndexedHeap:
-    """A heap of items 0 .. capacity - 1, each in the heap at most once."""
+    """A heap of items 0 .. capacity - 1; each item is in the heap at most once."""
 
     def __init__(self, capacity: int) -> None:
         self.size = 0

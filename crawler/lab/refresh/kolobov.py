@@ -10,9 +10,9 @@ some 18 million URLs) is a folder of tab-separated files:
     urlid_offset_history.txt         URL_ID, offset, [[days since last crawl, changed 0/1], ...]
     urlid_chrate_compl_obs_hist.txt  URL_ID, change rate per day, for the pages whose sitemaps were trusted
 
-The command keeps a uniform sample of the URLs. The change rate is the maximum-likelihood
-estimate from the history with the prior of the public code; trusted pages, which are
-marked `labelled`, have the given rate. Rates are per day.
+The command keeps a uniform sample of the URLs. The change rate is the maximum-likelihood estimate from the
+history, with the prior of the public code. Trusted pages are marked `labelled` and have the change rate that
+the data set gives. Rates are per day.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _sample(path: Path, size: int, rng: np.random.Generator) -> dict[str, float]:
-    """Draw `size` lines of the importance file uniformly (reservoir sampling); return URL_ID -> importance."""
+    """Draw `size` lines of the importance file uniformly (reservoir sampling); return a dict URL_ID -> importance."""
     kept: list[tuple[str, float]] = []
     for number, fields in _lines(path):
         place = number - 1 if number <= size else int(rng.integers(number))
@@ -88,7 +88,7 @@ def _sample(path: Path, size: int, rng: np.random.Generator) -> dict[str, float]
 
 
 def _wanted(path: Path, keys: dict[str, float], column: int) -> Iterator[tuple[str, str]]:
-    """Yield (URL_ID, field `column`) of the lines whose URL_ID is among `keys`."""
+    """Yield URL_ID and the field number `column` of each line whose URL_ID is among `keys`."""
     for number, fields in _lines(path):
         if fields[0] in keys:
             if len(fields) <= column:

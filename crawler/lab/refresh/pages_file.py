@@ -17,11 +17,11 @@ from crawler.errors import UsageError
 from crawler.freshness.params import Pages
 
 ROWS_MAX = 20_000_000  # maximum number of pages; arrays of this size take 1.3 GB
-SIZE_MAX = 1e30  # the largest rate or importance: ratios of two such numbers are still finite
+SIZE_MAX = 1e30  # the largest rate or importance; the ratio of two such numbers is still finite
 
 
 class PagesFile(msgspec.Struct, frozen=True):
-    """The contents of a pages file: names (m,), parameters, and which pages are labelled (m,) bool."""
+    """The contents of a pages file: names (m,), parameters, and `labelled` (m,), True for labelled pages."""
 
     names: list[str]
     pages: Pages
@@ -68,7 +68,7 @@ def _parse(path: Path, lines: Iterable[str]) -> PagesFile:
 
 
 def _without_comments(lines: Iterable[str], place: list[int]) -> Iterator[str]:
-    """Yield the lines that do not begin with #; keep in `place[0]` the number of the last line read."""
+    """Yield the lines that do not begin with #; store the number of the last line read in `place[0]`."""
     for number, line in enumerate(lines, start=1):
         if not line.startswith("#"):
             place[0] = number
@@ -94,7 +94,7 @@ def _numbers(row: dict[str, str]) -> tuple[float, float, float, float, float]:
 
 
 def _number(row: dict[str, str], column: str, most: float = SIZE_MAX, default: str = "") -> float:
-    """Return a number in 0 .. `most`; if it is not 0, it must be at least 1 / SIZE_MAX."""
+    """Parse and return a number from 0 to `most`; unless it is 0, it must be at least 1 / SIZE_MAX."""
     text = row.get(column) or default
     try:
         value = float(text)
@@ -124,5 +124,5 @@ def write_rows(
 
 
 def _cell(value: object) -> object:
-    """Format numbers with ten digits, more than a simulation's precision, so that all machines write the same."""
+    """Format floats with ten digits, more than a simulation's precision, so that all machines write the same text."""
     return f"{value:.10g}" if isinstance(value, float | np.floating) else value

@@ -1,4 +1,4 @@
-"""Refresh rates: the optima of Azar et al. (2018), of Busa-Fekete et al., and simpler rules.
+"""Refresh rates: the optima of Azar et al. (2018) and of Busa-Fekete et al., and the rates of simpler rules.
 
     optimal_probabilities   Algorithm 1: one page per time slot, drawn at random    F1
     optimal_rates           Algorithm 2: Poisson refreshes                          F2
@@ -42,7 +42,7 @@ def even_freshness(importance: np.ndarray, change_rate: np.ndarray, rates: np.nd
 
 
 def optimal_rates(importance: np.ndarray, change_rate: np.ndarray, bandwidth: float) -> np.ndarray:
-    """Return the rates that maximise F2 (Algorithm 2). O(m log m), exact."""
+    """Return the rates that maximise F2 (Algorithm 2); the result is exact and takes O(m log m)."""
     root = np.sqrt(importance * change_rate)
     out = np.zeros(len(importance))
     r, s = float(root.sum()), float(change_rate.sum())
@@ -76,9 +76,9 @@ def optimal_probabilities(importance: np.ndarray, change_rate: np.ndarray) -> np
 class Optimum(msgspec.Struct, frozen=True):
     """A continuous optimum: `level` is the value of one more crawl per unit of time.
 
-    `thresholds` hold iota of each page (inf: never crawled; for a page with
-    silent_rate 0 a number of signals); `accuracy` is the share of requests
-    served fresh.
+    `thresholds` holds iota of each page. It is infinite for a page that is never crawled, and a number of
+    signals for a page with silent_rate 0. `accuracy` is the share of requests that are answered with a fresh
+    copy.
     """
 
     level: float
@@ -87,15 +87,17 @@ class Optimum(msgspec.Struct, frozen=True):
     accuracy: float
 
 
-SAMPLE_MAX = 10_000  # a sample of this many pages yields the level of all pages to a few hundredths
-SLOW_MAX = 3  # a bracket that has not halved after this many steps is bisected
+# a sample of this many pages yields the level of all pages with an error of a few hundredths
+SAMPLE_MAX = 10_000
+SLOW_MAX = 3  # if a bracket is not halved after this many steps, it is bisected
 
 
 def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
     """Return Theorem 1's optimum: the level at which the pages' crawl rates sum to `bandwidth`.
 
-    If a page has certain signals or never changes silently, the sum may jump over the bandwidth at some level. The
-    solutions on both sides of the jump are then mixed: such a page is crawled only after a share of its signals.
+    If the signals of a page are certain, or if the page never changes silently, the sum of the rates may jump
+    over the bandwidth at some level. The solutions on both sides of the jump are then mixed: such a page is
+    crawled only after a share of its signals.
     """
     return _bisect(pages, bandwidth, "ncis")
 
@@ -106,10 +108,10 @@ def deterministic_optimum(importance: np.ndarray, change_rate: np.ndarray, bandw
 
 
 def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
-    """Find the level at which the rates sum to the bandwidth: regula falsi (Illinois), or bisection where it is slow.
+    """Find the level where the rates sum to the bandwidth, by regula falsi (Illinois) or, if that is slow, bisection.
 
-    The sum of the rates decreases with the level but may jump; then the bracket shrinks around the jump until its
-    ends differ only by rounding.
+    The sum of the rates decreases as the level rises, but it may jump over the bandwidth. The bracket then
+    shrinks around the jump until the ends of the bracket differ only by rounding.
     """
     low, high, lack = _near(pages, bandwidth, by)
     excess, guesses = -1.0, thresholds(pages, low, by=by)
@@ -141,7 +143,7 @@ def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
 
 
 def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]:
-    """From a sample of many pages, return a starting level, an upper bound, and the shortfall of the rates there."""
+    """Estimate from a sample, if there are many pages; return a starting level, an upper bound, and its shortfall."""
     top = float(np.where(pages.change_rate > 0.0, pages.ceiling, 0.0).max(initial=0.0))
     if len(pages) > 2 * SAMPLE_MAX:
         guess = sample_level(pages, bandwidth, SAMPLE_MAX, by)
@@ -154,20 +156,20 @@ def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]
 
 
 def sample_level(pages: Pages, bandwidth: float, most: int, by: str = "ncis") -> float:
-    """Return the optimal level of an even sample of about `most` pages with their share of the bandwidth."""
+    """Return the optimal level for an even sample of about `most` pages, with the sample's share of the bandwidth."""
     sample = pages.select(np.arange(0, len(pages), max(1, len(pages) // most)))
     return _bisect(sample, bandwidth * len(sample) / len(pages), by).level
 
 
 def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:
-    """Return crawls per unit of time at thresholds; 0 for infinite thresholds."""
+    """Return the crawls of each page per unit of time at its threshold; 0 for infinite thresholds."""
     intervals = expected_intervals(pages, at)
     never = np.isinf(at)
     return np.where(never, 0.0, 1.0 / np.where(never, 1.0, intervals))
 
 
 def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, guesses: np.ndarray) -> Optimum:
-    """Mix two levels that differ only by rounding, so that the rates sum to the bandwidth; return the mix."""
+    """Mix the solutions of two levels that differ only by rounding, so that the rates sum to the bandwidth."""
     below, above = (thresholds(pages, level, by=by, guesses=guesses) for level in (low, high))
     more, fewer = _rates(pages, below), _rates(pages, above)
     spread = more.sum() - fewer.sum()
@@ -178,7 +180,8 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
     ]
     accuracy = (share * gains[0] + (1.0 - share) * gains[1]) / pages.importance.sum()
     rates = share * more + (1.0 - share) * fewer
-    # Just below the maximum of a value, the rate may jump between two adjacent levels.
+    # Just below the maximum of a value, the rate may jump between two adjacent levels, so the rates are
+    # scaled.
     if bandwidth > 0.0 and rates.sum() > 0.0:
         rates *= bandwidth / rates.sum()
     return Optimum(low, below, rates, float(accuracy))
@@ -204,12 +207,13 @@ def uniform(size: int, bandwidth: float) -> np.ndarray:
 
 
 def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) -> Iterator[int]:
-    """Yield pages without end; page k is yielded in a share `rates[k]` of the steps (Algorithm 3).
+    """Yield pages forever, page k in a share `rates[k]` of the steps (Algorithm 3).
 
-    After t steps every page has been chosen t rates[k] times, within 1. Job j of page k may run from step
-    floor((j-1)/rate) + 1 on and must run by ceil(j/rate). The released job with the earliest deadline runs: two heaps,
-    O(log m) per step. Rates are divided by their sum; Fractions stay exact. Among equal deadlines the smallest page
-    number comes first. Pages of rate 0 are never chosen.
+    After t steps, page k has been chosen t rates[k] times, with an error of at most 1. Job j of page k may
+    run from step floor((j-1)/rate) + 1 on, and must run by step ceil(j/rate). Of the jobs that may run, the
+    one with the earliest deadline runs; two heaps find it in O(log m) per step. Rates are divided by their
+    sum; Fractions stay exact. Of equal deadlines, the one with the smallest page number comes first. Pages of
+    rate 0 are never chosen.
     """
     total = sum(rates)
     shares = [(rate / total, k) for k, rate in enumerate(rates) if rate > 0]
@@ -222,7 +226,7 @@ def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) ->
         while waiting and waiting[0][0] <= step:
             _, k, share, job = heapq.heappop(waiting)
             heapq.heappush(ready, (_ceil(job / share), k, share, job))
-        if not ready:  # a step can be without a job only because float rates are rounded
+        if not ready:  # a step lacks a job only if float rates were rounded
             step = waiting[0][0] - 1
             continue
         _, k, share, job = heapq.heappop(ready)

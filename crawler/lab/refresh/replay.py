@@ -2,13 +2,11 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Plays a schedule against the events of a run and computes its exact expected accuracy.
 
-Between two events of a page its probability of being fresh is g exp(-alpha t), where
-t is the time since the last crawl. g is 1 after a crawl; each emitted signal multiplies
-it by q = nu/gamma (the probability that the signal was false); a certain change sets it
-to 0. The integral of mu P[fresh] is therefore summed in closed form: no requests and no
-changes are drawn, and for a policy without signals the result is exact. This holds for
-any scheduler that cannot see which signals are true, with any delay between emission and
-arrival.
+Between two events of a page, the probability that the page is fresh is g exp(-alpha t), where t is the time
+since the last crawl. After a crawl, g is 1. Each emitted signal multiplies g by q = nu/gamma, the probability
+that the signal is false. A certain change sets g to 0. The integral of mu P[fresh] is therefore summed in
+closed form: no requests and no changes are drawn, and for a policy without signals, the result is exact. This
+holds for any scheduler that cannot see which signals are true, with any delay between emission and arrival.
 
 An event is (time, page, what), where `what` is a sum of EMITTED, ARRIVED and CHANGED.
 Cython pure-Python mode (see `freshness/value_kernel.py`).
@@ -20,7 +18,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, expm1
 
-EMITTED = 1  # a signal was emitted: multiply freshness by q
+EMITTED = 1  # a signal was emitted, which multiplies freshness by q
 ARRIVED = 2  # the signal reached the scheduler
 CHANGED = 4  # the page has certainly changed
 
@@ -87,7 +85,7 @@ class Replay:
 
     @cython.ccall
     def event(self, i: cython.Py_ssize_t, now: cython.double, what: cython.int) -> cython.void:
-        """Apply an event: a signal that was emitted, or a change of the page."""
+        """Apply an event, which is an emitted signal or a change of the page; arrivals change nothing here."""
         if what & (_EMITTED | _CHANGED):
             self._account(i, now)
             self.fresh[i] = 0.0 if what & _CHANGED else self.fresh[i] * self.q[i]
@@ -112,10 +110,10 @@ class Replay:
         learner: Any = None,
         luck: cython.const[cython.double][::1] = None,
     ) -> None:
-        """Crawl one page at each tick; events up to and including a tick are applied first.
+        """Crawl one page at each tick; events up to and including the tick are applied first.
 
-        If given, `learner.crawled(page, elapsed, signals, changed, now)` receives the
-        result of each crawl, which `luck`, (ticks,) uniform, decides.
+        If `learner` is given, `learner.crawled(page, elapsed, signals, changed, now)` receives the result
+        of each crawl. The uniform numbers `luck`, (ticks,), decide whether the page has changed.
         """
         k: cython.Py_ssize_t = 0
         j: cython.Py_ssize_t

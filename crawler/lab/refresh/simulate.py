@@ -1,18 +1,17 @@
-"""The refresh simulator: runs any policy by name on drawn pages and events; policies share the draws.
+"""The refresh simulator: runs policies by name on drawn pages and events, which are the same for all policies.
 
-Conventions (those of Busa-Fekete et al., section 6): ticks are at j/R; at t = 0 all
-pages are fresh and just crawled; signals up to a tick are seen before the choice;
-a page chosen at t is fresh at t. Standard pages: importance and change
-rate ~ U[0, 1], recall ~ Beta(0.25, 0.25), false rate ~ U(0.1, 0.6), R = 100,
-T = 1000. Accuracy is not sampled from requests but integrated exactly between
-events (`replay.py`). It is reported for the whole run and without the first fifth,
-because the fresh start raises it a little.
+Conventions are those of Busa-Fekete et al., section 6. Ticks are at j/R. At t = 0, all pages are fresh and
+just crawled. A policy sees the signals up to a tick before it chooses a page; a page chosen at t is fresh at
+t. Standard pages: importance and change rate ~ U[0, 1], recall ~ Beta(0.25, 0.25), false rate ~ U(0.1, 0.6),
+R = 100, T = 1000. Accuracy is not sampled from requests but integrated exactly between events (`replay.py`).
+It is reported for the whole run, and also without the first fifth, because the fresh start raises accuracy a
+little.
 
-Policies: the values of `crawl_value.py` by exact greedy choice (greedy,
-cis, cis-nu0, ncis, approx-J, cis+), `ncis-d` (drops signals within 5 ticks after a
-crawl), `lds` (Algorithm 3 on the optimal rates), `azar` (Algorithm 3 on the rates of
-Algorithm 2), `random` (pages drawn in proportion to the optimal rates); and without a schedule
-`baseline` and `optimum`, the continuous optima without and with signals.
+There are these policies. greedy, cis, cis-nu0, ncis, approx-J and cis+ choose the page with the greatest
+value of that name (`crawl_value.py`). `ncis-d` is ncis, but drops signals within 5 ticks after a crawl. `lds`
+is Algorithm 3 on the optimal rates, and `azar` is Algorithm 3 on the rates of Algorithm 2. `random` draws
+pages in proportion to the optimal rates. `baseline` and `optimum` have no schedule; they are the continuous
+optima without and with signals.
 
 A run may depart from the model: signals may be delayed, the bandwidth may change,
 policies may assume wrong parameters or learn them as they crawl, and changes may come in
@@ -38,7 +37,7 @@ DISCARD_TICKS = 5.0  # T_DELAY = 5/R (their Appendix C)
 WARMUP = 0.2
 SIGNALS = ("none", "perfect", "noisy")
 CHANGES = ("poisson", "bursty", "periodic")
-EVENTS_MAX = 200_000_000  # the most events per run; they take 5 GB
+EVENTS_MAX = 200_000_000  # the most events per run; so many events take 5 GB
 BURST = 5.0  # mean number of changes in a burst
 POLICIES = (
     "baseline",
@@ -58,7 +57,7 @@ POLICIES = (
 
 
 def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") -> Pages:
-    """Draw the pages of the paper's experiments; `signals` is none, perfect (no false ones) or noisy."""
+    """Draw the pages of the paper's experiments; `signals` is none, perfect (no false signals) or noisy."""
     importance, change_rate = rng.random(size), rng.random(size)
     recall = rng.beta(0.25, 0.25, size) if signals != "none" else np.zeros(size)
     false_rate = rng.uniform(0.1, 0.6, size) if signals == "noisy" else np.zeros(size)
@@ -68,10 +67,10 @@ def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") 
 def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray | None = None) -> Pages:
     """Draw pages like the data of Kolobov et al. (2019), with signals as in Busa-Fekete et al., Figure 1.
 
-    Change rates are log-normal with median 0.1 per day and sigma 1.3, within 0.0005 and 7; precision ~ Beta(1.3, 2.83),
-    recall ~ Beta(1.3, 3.75). 5 % of the pages are labelled and have 26.4 % of the importance; their precision and
-    recall come from the highest 5 % of the distributions, the values of the other pages from the rest. The `labelled`
-    pages (m,) are drawn unless given.
+    Change rates are log-normal with median 0.1 per day and sigma 1.3, within 0.0005 and 7; precision ~
+    Beta(1.3, 2.83), recall ~ Beta(1.3, 3.75). 5 % of the pages are labelled, and have 26.4 % of the
+    importance. The precision and recall of labelled pages are drawn from the highest 5 % of the
+    distributions, those of the other pages from the rest. `labelled` (m,) is drawn, unless it is given.
     """
     change_rate = np.clip(0.1 * np.exp(1.3 * rng.standard_normal(size)), 0.0005, 7.0)
     labelled = rng.random(size) < 0.05 if labelled is None else labelled
@@ -84,7 +83,7 @@ def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray |
 
 
 def _split_sample(rng: np.random.Generator, labelled: np.ndarray, a: float, b: float) -> np.ndarray:
-    """Draw from Beta(a, b): for labelled pages from its upper 5 %, for the others from the rest."""
+    """Draw from Beta(a, b): for labelled pages from its upper 5 %, for the other pages from the rest."""
     pool = np.sort(rng.beta(a, b, 200_000))
     cut = int(0.95 * len(pool))
     low, high = rng.integers(0, cut, len(labelled)), rng.integers(cut, len(pool), len(labelled))
@@ -143,7 +142,10 @@ class ExperimentSetting(msgspec.Struct, frozen=True):
 
 
 class Events(msgspec.Struct, frozen=True):
-    """One drawn run: events in order of time, and the parameters with which accuracy is computed between them."""
+    """The events of a drawn run, in order of time.
+
+    `silent_rate` and `doubt` are the parameters with which accuracy is computed between events.
+    """
 
     times: np.ndarray
     pages: np.ndarray
@@ -153,7 +155,7 @@ class Events(msgspec.Struct, frozen=True):
 
 
 def draw_events(rng: np.random.Generator, pages: Pages, setting: ExperimentSetting) -> Events:
-    """Draw signals and, if they are not Poisson, changes until the horizon.
+    """Draw signals until the horizon; also draw changes, if the changes are not a Poisson process.
 
     Raises:
         UsageError: there would be more than EVENTS_MAX events.
@@ -202,11 +204,10 @@ def _poisson_times(
 def _change_times(
     rng: np.random.Generator, rates: np.ndarray, setting: ExperimentSetting
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw changes that are not Poisson but have the same rates; return their instants and page numbers.
+    """Draw changes with these rates that are bursty or periodic; return their instants and page numbers.
 
-    bursty: bursts of BURST changes on average, spread over a quarter of the
-    mean time between changes. periodic: evenly spaced with a random phase and
-    10 % jitter.
+    Bursty changes come in bursts of BURST changes on average, spread over a quarter of the mean time between
+    changes. Periodic changes are evenly spaced, with a random phase and 10 % jitter.
     """
     if setting.changes == "bursty":
         starts, pages = _poisson_times(rng, rates / BURST, setting.horizon)
@@ -249,7 +250,7 @@ class Learner:
 
     @classmethod
     def first_belief(cls, pages: Pages, prior: Prior) -> Pages:
-        """Return the initial parameters: every page has the parameters of the prior, and its known importance."""
+        """Return the initial parameters: each page has the change rate of the prior, and its own importance."""
         start = RunningEstimate(prior).estimate(signal_rate=0.0)
         return Pages(pages.importance, np.full(len(pages), start.change_rate))
 
@@ -293,7 +294,7 @@ def _draws(rates: np.ndarray, rng: np.random.Generator) -> Iterator[int]:
 
 
 class SimulationResult(msgspec.Struct, frozen=True):
-    """The result of a policy on one instance: crawl rates; accuracy of the whole run, after the warm-up and per bin."""
+    """The result of a policy on an instance: accuracy in the whole run, after the warm-up, per bin; crawl rates."""
 
     accuracy: float
     settled: float
@@ -309,7 +310,10 @@ def simulate(
     rng: np.random.Generator,
     believed: Pages | None = None,
 ) -> SimulationResult:
-    """Run the policy `name` on one instance; it assumes the parameters `believed` (default: the true ones)."""
+    """Run the policy `name` on an instance.
+
+    The policy assumes the parameters `believed`; by default, they are the true ones.
+    """
     check_policy(name)
     if name in ("baseline", "optimum"):
         return _continuous(name, pages, setting)
@@ -330,7 +334,7 @@ def simulate(
 
 
 def _continuous(name: str, pages: Pages, setting: ExperimentSetting) -> SimulationResult:
-    """Return the continuous optimum, computed per span if the bandwidth changes."""
+    """Return the continuous optimum; if the bandwidth changes, there is one optimum for each span."""
     edges = np.linspace(0.0, setting.horizon, setting.bins, endpoint=False)
     begins = np.array([begin for begin, _ in setting.bandwidth])
     optima = []
@@ -356,8 +360,8 @@ def experiment(
 ) -> list[dict[str, SimulationResult]]:
     """Run all policies on the same drawn instances; return one dict of results per instance.
 
-    Instance k uses its own generator, seeded with (seed, k), so more instances extend
-    an experiment without changing it.
+    Instance k uses its own generator, seeded with (seed, k), so further instances do not change the first
+    ones.
     """
     for name in names:
         check_policy(name)
@@ -378,7 +382,7 @@ def experiment(
 
 
 def mean_and_error(values: np.ndarray | list[float]) -> tuple[float, float]:
-    """Return the mean and its standard error, which is 0 for a single value."""
+    """Return the mean and the standard error of the mean, which is 0 for a single value."""
     data = np.asarray(values, dtype=np.float64)
     error = float(data.std(ddof=1) / np.sqrt(len(data))) if len(data) > 1 else 0.0
     return float(data.mean()), error

@@ -1,4 +1,4 @@
-"""Test traces, which the crawl writes and the lab reads; some traces are torn, renamed, truncated or imported."""
+"""Test traces, which the crawl writes and the lab reads, including torn, renamed, truncated and imported traces."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,10 @@ def test_a_trace_round_trips_with_repeats_order_and_cross_bits(tmp_path: Path) -
 
 
 def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Path) -> None:
-    """The secret seed of the crawl could be computed from fingerprints. Two traces share no names either."""
+    """The secret seed of the crawl could be computed from fingerprints.
+
+    Two traces must not have common names, either.
+    """
     fingerprints = np.arange(1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for name in ("a", "b"):
         written(tmp_path / name, [(fingerprints[1], fingerprints.tolist(), [False] * 1000)])
@@ -56,7 +59,7 @@ def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Pa
 
 
 def test_names_are_stable_after_eviction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache of names is bounded; after eviction, the key gives the same name again."""
+    """The cache of names is bounded. After a name was evicted, the key yields the same name again."""
     monkeypatch.setattr("crawler.urls.trace._NAMES_MAX", 3)
     rounds = [*range(10), *range(10)]
     written(tmp_path / "t", [(1, rounds, [False] * 20)])

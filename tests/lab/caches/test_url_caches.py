@@ -1,4 +1,4 @@
-"""Test replacement policies against plain models of them, and properties that every policy must have."""
+"""Test that replacement policies agree with simple models and have the properties required of every policy."""
 
 from collections import OrderedDict, deque
 
@@ -55,7 +55,7 @@ def sieve_by_list(items: list[int], size: int) -> int:
     """Implement SIEVE with a list, newest item first, as in the figure of its paper."""
     queue: list[int] = []
     marked: set[int] = set()
-    hand = -1  # the hand is counted from the oldest item, which is the last
+    hand = -1  # the place of the hand; -1 means the oldest item, which is the last in the list
     missed = 0
     for item in items:
         if item in queue:
@@ -79,7 +79,7 @@ def s3fifo_by_deques(items: list[int], size: int) -> int:
     small_size = max(1, size // 10)
     small: deque[int] = deque()
     main: deque[int] = deque()
-    # the items evicted last from the small queue; if an item was evicted twice, the last eviction counts
+    # the items that the small queue evicted last; if an item was evicted twice, only the second time counts
     ghosts: deque[int] = deque()
     uses: dict[int, int] = {}
     missed = 0
@@ -134,7 +134,7 @@ def stream_of(items: list[int]) -> Stream:
 
 @st.composite
 def many_requests(draw: st.DrawFn) -> list[int]:
-    """Draw mostly long lists with many repeats; the lists of Hypothesis itself are mostly short."""
+    """Draw mostly long lists with many repeats, because lists drawn by Hypothesis itself are mostly short."""
     generator = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     items = generator.integers(draw(st.integers(1, 25)), size=draw(st.integers(1, 150)))
     hot = generator.random(len(items)) < draw(st.sampled_from([0.0, 0.3, 0.8]))
@@ -216,9 +216,9 @@ def test_the_shipped_table_is_within_two_percent_of_clock(crawl: Stream) -> None
 
 
 def test_a_scan_does_not_harm_the_contenders() -> None:
-    """A small set is requested again and again between scans of new URLs.
+    """A small set of URLs is requested again and again between scans of new URLs.
 
-    LRU keeps nothing of the set; the other policies keep most of it.
+    LRU keeps no URL of the set between scans; the other policies keep most of them.
     """
     hot = np.arange(40)
     rounds = [np.concatenate([hot, hot, 1000 + 70 * k + np.arange(70)]) for k in range(200)]
@@ -240,7 +240,7 @@ def shape(bits: range, threads: int) -> NDArray[np.float64]:
 
 
 def test_the_synthetic_crawl_has_the_papers_shape() -> None:
-    """With a fifth of the threads of figure 2, the miss rate is 67 to 73 % on the plateau, then falls, then stays low."""
+    """The miss rate is 67 to 73 % on the plateau, falls, then stays low; there are a fifth of figure 2's threads."""
     rates = shape(range(22), 100)
     assert (rates[:11] > 0.67).all() and (rates[:11] < 0.73).all()
     assert rates[12] > 0.6 and 0.19 < rates[17] < 0.26

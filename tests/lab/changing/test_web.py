@@ -55,7 +55,7 @@ def test_gaps_between_bursty_changes_vary_more(process: str, low: float, high: f
 
 
 def test_pages_of_a_directory_change_together() -> None:
-    """Two pages of one directory change at the same instant far more often than pages of two directories."""
+    """Pages of one directory change at the same instant far more often than pages of different directories."""
     web = _web(process="together", pages=100, directories=10)
     sets = [set(times) for times in web.changes]
     same = sum(len(sets[0] & sets[k]) for k in range(1, 10))
@@ -169,7 +169,7 @@ def _conditions(web: ChangingWeb, page: int, now: float) -> dict[str, str]:
     ],
 )
 def test_correct_and_lying_validators(validators: str, before: int, after: int) -> None:
-    """A page is requested conditionally before and after a change."""
+    """A page is requested conditionally, once before and once after it changes."""
     web = _web(validators=validators)
     page = max(range(20), key=lambda k: len(web.changes[k]))
     change = web.changes[page][0]
@@ -209,7 +209,7 @@ def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
 def test_new_articles_are_listed() -> None:
     """An article does not exist before its birth.
 
-    Then its hub lists the article among the newest 20, and the archive lists it permanently.
+    After its birth, its hub lists it among the newest 20, and the archive lists it permanently.
     """
     web = _web(pages=4, directories=2, articles=60, hubs=2, rate=0.0, feed=True)
     born = sorted((at, page) for page, at in enumerate(web.born) if at > START)
@@ -269,7 +269,7 @@ def test_a_page_never_sent_is_not_current() -> None:
 
 
 def test_the_same_pages_play_in_the_league() -> None:
-    """Policies with known parameters can be judged on the changes that a crawl met."""
+    """The changes that a crawl saw can be replayed to policies with known parameters."""
     web = _web(pages=40, horizon=300 * DAY)
     world = web.world()
     rate = 3 * world.change_rate

@@ -1,7 +1,7 @@
-"""Bugs that can be planted in the shipped code, one for each rule of `storage/README.md` and `splitter/README.md`.
+"""Bugs that can be planted in the crawler's code, one for each rule of `storage/README.md` and `splitter/README.md`.
 
-`python -m tests.lab.cluster.planted [BUG ...]` prints, for each bug, the first seed
-that finds it and the judge's rules that it breaks.
+`python -m tests.lab.cluster.planted [BUG ...]` prints, for each bug, the first seed that finds the bug, and
+the judge's rules that the bug breaks.
 """
 
 import os
@@ -49,8 +49,8 @@ SETTINGS = ClusterSettings(web=WebSpec(hosts=12, pages=150), count=8, within=60.
 class Plant(msgspec.Struct, frozen=True):
     """A bug that can be planted.
 
-    `rule` is the rule that it breaks, `patches` returns its patches (object, name, replacement), and `settings` are the
-    changes to `SETTINGS` with which it can be found.
+    `rule` is the rule that the bug breaks. `patches` returns the patches (object, name, replacement) that
+    make the bug. `settings` are the changes to `SETTINGS` with which the bug can be found.
     """
 
     rule: str
@@ -187,7 +187,7 @@ def _outbox_in_memory() -> list[tuple[Any, str, Any]]:
 
 
 def _sent_is_gone() -> list[tuple[Any, str, Any]]:
-    """Bug: entries leave the outbox when they are sent instead of when their owner has received them."""
+    """Bug: entries leave the outbox when they are sent, and not when their owner has received them."""
     take = Spool.take_unsent
 
     def take_and_retire(self: Spool, bytes_max: int = 1 << 62) -> Any:
@@ -200,7 +200,7 @@ def _sent_is_gone() -> list[tuple[Any, str, Any]]:
 
 
 def _applied_twice() -> list[tuple[Any, str, Any]]:
-    """Bug: a peer that reconnects need not wait until the entries it sent are durable, so it sends them twice."""
+    """Bug: a peer that reconnects does not wait until the entries it sent are durable, so it sends them again."""
     greet = Inbox.greet
 
     def greet_at_once(self: Inbox, peer: str, epoch: bytes) -> int | None:
@@ -251,7 +251,7 @@ def _copies_let_in() -> list[tuple[Any, str, Any]]:
 
 
 def _whole_rate() -> list[tuple[Any, str, Any]]:
-    """Bug: a process that hears no peer uses the whole rate."""
+    """Bug: a process that receives nothing from its peers uses the whole rate."""
     share = Coordination.share
 
     def share_of_heard(self: Coordination, now: float) -> float:
@@ -274,7 +274,7 @@ def _end_forgotten() -> list[tuple[Any, str, Any]]:
 
 
 def _own_first() -> list[tuple[Any, str, Any]]:
-    """Bug: a process receives no entry while its own wait to be sent, so two processes can wait for each other."""
+    """Bug: a process receives no entries while its own entries wait, so two processes can wait for each other."""
     take = PeerExchange._take
 
     def take_if_sent(self: PeerExchange) -> None:
@@ -298,7 +298,7 @@ def _uncounted() -> list[tuple[Any, str, Any]]:
 
 
 def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
-    """Bug: the change of a flush is computed before queued changes on which it depends."""
+    """Bug: the change of a flush is computed before the queued changes on which it depends."""
     add = commit.CommitPoint.add
 
     def add_made(self: commit.CommitPoint, change: Any) -> None:
@@ -338,7 +338,7 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
 
 
 def _tail_trusted() -> list[tuple[Any, str, Any]]:
-    """Bug: a process takes entries for its own that the peer received from a copy of it under the same numbers."""
+    """Bug: a process takes entries for its own that a copy of it has sent to the peer under the same numbers."""
     greet = Spool.greet
 
     def unchecked(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -351,7 +351,7 @@ def _tail_trusted() -> list[tuple[Any, str, Any]]:
 
 
 def _loss_not_told() -> list[tuple[Any, str, Any]]:
-    """Bug: the loss of confirmed links is not reported to the peer that lost them; its queue just starts over."""
+    """Bug: the loss of confirmed links is not reported to the peer that lost them; its queue starts again instead."""
     greet = Spool.greet
 
     def silent(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -365,7 +365,7 @@ def _loss_not_told() -> list[tuple[Any, str, Any]]:
 
 
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:
-    """Bug: links that are not committed yet are dropped as seen if their fingerprint is divisible by 50."""
+    """Bug: uncommitted links count as seen and are dropped, if their fingerprint is divisible by 50."""
     misses = Seen.misses
 
     def some(self: Seen, fingerprints: Any) -> list[int]:
@@ -517,7 +517,7 @@ def run(settings: ClusterSettings) -> RunVerdict:
 def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, RunVerdict] | None:
     """Return the first seed that finds the bug, and the verdict of its run; None if no seed finds it.
 
-    The shipped code must break no rule with that seed.
+    With that seed, the code without the bug must break no rule.
     """
     for seed in seeds:
         settings = settings_of(PLANTS[name], seed)

@@ -34,7 +34,7 @@ HOUR = 3600.0
 
 
 def _limits_not_kept() -> Patches:
-    """Bug: the stored end of a crawl is trusted although the limits have changed."""
+    """Bug: the stored end of a crawl is trusted, even if the limits have changed since then."""
     extent = PeerExchange._extent
     return [(PeerExchange, "_extent", lambda self: msgspec.structs.replace(extent(self), limits=""))]
 
@@ -57,7 +57,10 @@ def _depth_unlimited() -> Patches:
 
 
 def _depth_of_the_page() -> Patches:
-    """Bug: links of every second page get the depth of the page itself; if all links did, no depth limit would apply."""
+    """Bug: links of every second page have the depth of the page itself.
+
+    If the links of all pages had it, no depth limit would apply.
+    """
     context = link_policy.LinkContext
 
     def flat(depth: int = 0, via: int = 0, *rest: Any, **more: Any) -> Any:
@@ -86,7 +89,7 @@ def _blocks_in_memory() -> Patches:
 
 
 def _erasure_is_small() -> Patches:
-    """Bug: the size of an erasure is read, although an erasure has no size."""
+    """Bug: the code reads the size of an erasure, which has no size."""
     return [(commit_loop, "Rewriting", Mock)]
 
 
@@ -109,7 +112,7 @@ def _redirects_count_twice() -> Patches:
 
 
 def _hop_with(deeper: int, more: int) -> Any:
-    """Patch `LinkContext` so that the target of a redirect has another depth and another number of hops."""
+    """Return a patched `LinkContext` that adds to the depth and the number of hops of a redirect's target."""
     context = link_policy.LinkContext
 
     def made(depth: int = 0, via: int = 0, redirects: int = 0, *rest: Any, **other: Any) -> Any:
@@ -121,7 +124,7 @@ def _hop_with(deeper: int, more: int) -> Any:
 
 
 def _wrong_place() -> Patches:
-    """Bug: every seventh capture is recorded at the place of the capture before it."""
+    """Bug: every seventh capture is recorded at the place of the previous capture."""
     append, last = SegmentWriter.append, list[Any]()
 
     def behind(self: SegmentWriter, members: Any, now: float) -> Any:
@@ -133,7 +136,7 @@ def _wrong_place() -> Patches:
 
 
 def _wrong_original() -> Patches:
-    """Bug: a revisit refers to the response that was stored last, whatever its payload."""
+    """Bug: a revisit refers to the response that was stored last, even if its payload differs."""
     choose, met = PageCache._choose_kind, list[Original]()
 
     def choose_last(self: PageCache, capturing: Any, previous: Any) -> None:
@@ -181,7 +184,7 @@ def _signals_ignored() -> Patches:
 
 
 def _notices_ignored() -> Patches:
-    """Bug: signals of the page server and of Python are answered, but never reach the commit queue."""
+    """Bug: signals from the page server and the Python API are answered, but never reach the commit queue."""
 
     async def nothing(self: LiveServices, raw_urls: Any, source: str) -> Signalled:
         return Signalled()

@@ -109,7 +109,7 @@ def test_the_older_of_two_processes_of_one_name_must_stop_in_time(
 ) -> None:
     """A network partition extends the time after which the older process must have stopped.
 
-    Each machine keeps its own gaps between requests; the loss of links with a copy breaks no rule.
+    The gaps of each machine are judged separately; the loss of links breaks no rule if a process has a copy.
     """
 
     def change(cluster: Cluster) -> None:

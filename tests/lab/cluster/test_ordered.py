@@ -23,11 +23,11 @@ SETTINGS = ClusterSettings(
 def test_faults_break_no_rule_while_urls_are_moved(
     monkeypatch: pytest.MonkeyPatch, order: str, processes: int, seed: int
 ) -> None:
-    """After a URL was moved, an outdated host record once let the queue begin after that URL, which was lost."""
+    """Once, after a URL was moved, an outdated host record made the queue begin after it, so the URL was lost."""
     moved, move = [], Intake._move
 
     def counted(self: Intake, *arguments: Any) -> None:
-        moved.append(1)  # an id, because no object of the world may be kept
+        moved.append(1)  # a number, because no object of the world may be kept alive
         move(self, *arguments)
 
     monkeypatch.setattr(Intake, "_move", counted)

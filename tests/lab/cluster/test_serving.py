@@ -64,7 +64,10 @@ def test_answers_as_http(status: int) -> None:
 
 
 def test_a_web_over_tls_compresses_and_closes_connections(tmp_path: Path) -> None:
-    """The body is as in the model; each answer closes its connection, so three requests take three handshakes."""
+    """The body equals that of the model.
+
+    Each answer closes its connection, so three requests need three handshakes.
+    """
     import aiohttp
 
     make_chain(tmp_path, [f"IP:{address(0)}"])

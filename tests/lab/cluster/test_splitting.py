@@ -1,4 +1,4 @@
-"""Test links between processes whose connections break: each is applied once at its owner, and the crawl ends.
+"""Test links between processes whose connections break: each link is applied once at its owner, and the crawl ends.
 
 The judge finds lost links; if a link is applied twice or never, the crawl does not end.
 """
@@ -71,7 +71,7 @@ def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ..
 
 @pytest.mark.parametrize("seed", [3, 5, 10])
 def test_a_process_that_returns_after_the_end_ends_too(seed: int) -> None:
-    """The process was killed or cut off when the others found that no work was left."""
+    """When the other processes find that no work is left, the process is dead or cut off."""
     faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
     cluster, verdict = run(
         msgspec.structs.replace(QUIET, seed=seed, faults=faults, count=20, within=60.0, tree=ONE_WINDOW)
@@ -81,7 +81,10 @@ def test_a_process_that_returns_after_the_end_ends_too(seed: int) -> None:
 
 
 def test_an_end_known_under_other_limits_is_not_recalled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The power fails when all processes know the end; limits are raised; one process starts after `silence_max`."""
+    """When all processes know the end, the power fails and limits are raised.
+
+    One process starts again only after `silence_max`.
+    """
     web = msgspec.structs.replace(WEB, hosts=4, pages=40, zipf=2.0, sitemaps=0.0)
     tree = {"crawl": {"pages_per_host": 6, "depth": 6}}
     monkeypatch.setattr(fault_plan, "first_limit", lambda seed, plan: 6)
@@ -140,7 +143,7 @@ def test_a_suspended_process_does_not_slow_the_others(monkeypatch: pytest.Monkey
     ]
     assert asked[1] > 10 and asked[0] > 0.6 * asked[1], (
         asked
-    )  # only the links that p2 would have found are missing
+    )  # only requests for the links that p2 would have found are missing
     assert not any(10.0 < row.at - START < 35.0 for row in stopped.log.rows if row.machine == "p2")
 
 

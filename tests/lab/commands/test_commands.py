@@ -179,7 +179,7 @@ def test_every_figure_has_a_function() -> None:
 
 
 def test_accuracy_and_rate_figures_draw_from_small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The drawing code works on tiny runs: each policy has rows, each panel one title."""
+    """The drawing code works on tiny runs: each policy has rows, and each panel has one title."""
     from crawler.lab.figures import ncis, rates
 
     monkeypatch.setattr(ncis, "SIZES", (4, 8))
@@ -210,7 +210,10 @@ def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.Mon
 
 
 def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first line comes after two seconds, the next ten seconds later; progress of a part counts by its share."""
+    """The first line is printed after two seconds, the next ten seconds later.
+
+    The progress of a part counts by the share of the part in the whole work.
+    """
     early = VirtualClock()
     soon = progress_line.ProgressLine("soon", early)
     for _ in range(14):

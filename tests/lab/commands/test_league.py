@@ -55,7 +55,7 @@ def test_several_processes_yield_the_same_results(capsys: pytest.CaptureFixture[
 
 
 def test_equal_scores_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No page changes within ten days, so every policy keeps all pages fresh, and equal scores prove nothing."""
+    """No page changes within ten days, so all policies have the same score, and the command reports this."""
     write(tmp_path / "made.npz", history([(0, 1.0, 1, 0), (1, 99.5, 1, 0)]))
     words = "--policies round-robin,nutch --arms none --budgets 1 --days 10 --processes 1"
     main("lab", ["league", "--data", str(tmp_path), *words.split()])

@@ -1,4 +1,4 @@
-"""Test the options of `lab cluster` and `lab web` that shape the synthetic web by real data."""
+"""Test the options of `lab cluster` and `lab web` that model the synthetic web on real data."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Test page histories from git: the parser reads recorded logs, and a repository that the test makes."""
+"""Test page histories from git: the parser reads recorded logs and the log of a repository that the test makes."""
 
 import os
 import shutil
@@ -109,7 +109,8 @@ def test_parts_do_not_depend_on_how_the_stream_is_split(size: int) -> None:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Make five days of a small site.
 
-    The days contain births, edits, a rename and a death of pages, a merged branch, and a file that is not a page.
+    In these days, pages are born, edited, renamed and deleted, a branch is merged, and one file is not a
+    page.
     """
     if shutil.which("git") is None:
         pytest.skip("no git")

@@ -50,7 +50,7 @@ class Scripted:
 
     def __getattr__(self, name: str) -> Any:
         def note(*args: Any) -> None:
-            # position of the instant in the arguments
+            # the position of `now` in the arguments of each method
             place = 1 if name == "record_outcome" else len(args) - 1
             self.told.append(
                 (name, *(round(arg / DAY, 1) if k == place else arg for k, arg in enumerate(args)))
@@ -82,7 +82,7 @@ def test_a_page_becomes_known_when_its_listing_is_fetched() -> None:
 
 
 def test_a_new_directory_is_found_by_the_root_which_gets_the_credit() -> None:
-    """A listing gets no credit for pages in its first copy, but for pages that appear in a later copy."""
+    """A listing gets credit for pages that appear in later copies, but not for pages in its first copy."""
     found = living_world("dir", [[], [], []], born={1: 3.0, 2: 9.0}, directory=[0, 1, 1])
     listing, root = 4, 5
     assert found.born[listing] == 3 * DAY and found.changes[root] == [3 * DAY]
@@ -196,7 +196,7 @@ def test_valued_hubs_show_births_sooner_but_not_sooner_than_announced_births() -
 
 
 def test_new_urls_get_their_share_of_the_fetches() -> None:
-    """With a share of a tenth, 5 new URLs are fetched within 50 fetches; without a share they come first."""
+    """With a share of a tenth, 5 new URLs are fetched within 50 fetches; with a share of 1, they come first."""
     base = living_world("map", [[], []])
     for share, places in ((1.0, [0, 1, 2, 3, 4]), (0.1, [9, 19, 29, 39, 49])):
         policy = NewFirst(Scripted([0] * 60), share)  # type: ignore[arg-type]

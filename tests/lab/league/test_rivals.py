@@ -89,7 +89,7 @@ def test_estimated_rate(visits: int, unchanged: int, watched: float, rate: float
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 1.0])
 def test_the_estimate_is_nearly_unbiased(ratio: float) -> None:
-    """As claimed in section 5.3 of the paper, the mean over the binomial of 50 visits is within 1 % of the truth."""
+    """The mean over the binomial of 50 visits is within 1 % of the truth, as section 5.3 of the paper claims."""
     visits, quiet = 50, math.exp(-ratio)
     mean = sum(
         math.comb(visits, k) * quiet**k * (1 - quiet) ** (visits - k) * estimated_rate(visits, k, visits)

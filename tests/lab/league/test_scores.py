@@ -22,7 +22,7 @@ def test_the_jackknife_of_equal_sites_is_the_error_of_the_mean() -> None:
 
 
 def test_the_jackknife_of_a_ratio_computed_by_hand() -> None:
-    """For the sites (1 of 2), (3 of 4) and (0 of 1), leaving out one at a time gives 3/5, 1/3 and 4/6."""
+    """The sites score 1 of 2, 3 of 4 and 0 of 1; leaving out one site at a time yields 3/5, 1/3 and 4/6."""
     game = _game([1.0, 3.0, 0.0], [2.0, 4.0, 1.0])
     left = [3 / 5, 1 / 3, 4 / 6]
     assert game.score == pytest.approx(4 / 7)
@@ -44,7 +44,7 @@ def test_the_jackknife_agrees_with_the_spread_of_many_draws() -> None:
 
 
 def test_policies_are_paired() -> None:
-    """If one policy scores .01 more than another on every site, the difference has no error, however sites vary."""
+    """If one policy scores .01 more than another on every site, the difference has no error, even if sites vary."""
     values = np.random.default_rng(3).random(20) * 0.9
     games = [_game(values.tolist(), [1.0] * 20), _game((values + 0.01).tolist(), [1.0] * 20, "b")]
     rows = rows_of(games)

@@ -1,4 +1,4 @@
-"""Test the world of the league: signals, changes and budgets of each arm; a second computation gives the same score."""
+"""Test the world of the league: signals, changes and budgets of each arm, and the score by a second computation."""
 
 import math
 
@@ -178,7 +178,7 @@ def test_births_reach_the_policy_at_once_and_signals_at_the_end_of_the_day() -> 
 
 @pytest.mark.parametrize("name", list(RIVALS))
 def test_gaps_of_polite_sites_are_kept(name: str) -> None:
-    """Under any policy, no site is fetched again sooner than 1/1.5 of its mean gap, and all sites keep being fetched."""
+    """Under any policy, no site is fetched again before 1/1.5 of its mean gap has passed, and fetches do not stop."""
     found = worlds.build(histories.read_folder(EXCERPT), "polite", pages=10)
     rate = 3 * found.change_rate
     gap = found.gap(rate)

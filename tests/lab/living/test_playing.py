@@ -49,7 +49,7 @@ def test_every_policy_spends_its_budget(name: str) -> None:
 
 
 def test_a_busy_host_is_not_fetched() -> None:
-    """Two hosts answer only after the time of three fetches, so both hosts are busy a third of the time."""
+    """Answers arrive after the time of three fetches; two hosts then leave a third of the fetches unused."""
     world = draw(small(latency=3), 1)
     assert played("ncis", world).idle == pytest.approx((world.spec.fetches - len(world)) / 3, abs=2)
 
@@ -78,7 +78,7 @@ def test_true_parameters_gain_over_uniform() -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_learning_never_loses_to_uniform(name: str) -> None:
-    """A learning schedule never scores lower than uniform by more than the error of the comparison."""
+    """A learning schedule never scores lower than uniform by more than twice the error of the difference."""
     runs = {
         policy: [played(policy, draw(WORLDS[name], seed)) for seed in SEEDS]
         for policy in (UNIFORM, TRUE, "ncis")

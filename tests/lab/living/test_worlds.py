@@ -24,7 +24,10 @@ def spec(process: str = "poisson", **more: object) -> WorldSpec:
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_pages_change_as_often_as_their_rates_say(process: str) -> None:
-    """The number of changes, about 48,000, matches the rates, also for the fast and for the slow half of the pages."""
+    """The number of changes, about 48,000, matches the rates.
+
+    So do the numbers for the fast and for the slow half of the pages.
+    """
     world = draw(spec(process, visits=0.5), 1)
     counts = np.array([len(times) for times in world.changes])
     expected = world.rates * world.horizon
@@ -49,7 +52,7 @@ def test_seasonal_changes_come_in_working_hours() -> None:
 
 
 def test_pages_of_a_directory_change_together() -> None:
-    """Pages of one directory often change at the same instant, pages of two directories never."""
+    """Two pages of one directory often change at the same instant, two pages of different directories never."""
     world = draw(spec("together"), 1)
     shared: dict[float, set[int]] = {}
     for page, times in enumerate(world.changes):

@@ -1,4 +1,4 @@
-"""Test that the shipped frontier crawls link graphs completely and politely, and better if its order knows more."""
+"""Test that the crawler's frontier crawls link graphs completely and politely, and better if its order knows more."""
 
 import random
 from pathlib import Path

@@ -51,7 +51,7 @@ def test_arrays_give_the_golden_values_too(key: str) -> None:
 
 
 def test_golden_intervals_and_fresh_times() -> None:
-    """psi, w and f are evaluated at the effective elapsed time of a state; if no change is silent, at n signals."""
+    """psi, w and f are evaluated at a state's effective elapsed time or, if no change is silent, at n signals."""
     checked = 0
     for state in GOLDEN["states"]:
         if state["psi"] is None:
@@ -313,7 +313,7 @@ def test_monte_carlo_of_the_threshold_process() -> None:
 def test_many_signals_without_silent_changes_have_a_threshold() -> None:
     """The value V_n of a page with silent rate 0 approaches its maximum only after 1e5 signals.
 
-    A threshold was once infinite below that maximum, so that the deadline queue retried forever.
+    Once, a threshold below that maximum was infinite, so the deadline queue retried forever.
     """
     page = PageParameters(1e-5, 1e-5, 1.0, 0.5)
     n = cv.threshold(page, 0.98)
@@ -323,7 +323,7 @@ def test_many_signals_without_silent_changes_have_a_threshold() -> None:
 
 @pytest.mark.parametrize("recall", [0.3, 0.7, 0.9])
 def test_the_closed_form_of_many_terms_continues_the_sum(recall: float) -> None:
-    """psi and w are continuous where the closed form takes over: slopes on both sides equal V' and psi'."""
+    """psi and w are continuous where the closed form replaces the sum: slopes on both sides equal V' and psi'."""
     page = PageParameters(1.0, 0.4, recall, 0.3)
     c = page.signal_rate * page.signal_time
     at = page.signal_time * (30.0 + 2.0 * c * c)

@@ -1,4 +1,4 @@
-"""Test the estimators: golden values, edge cases, bias, and the running form against the batch form."""
+"""Test the estimators: golden values, edge cases, bias, and the agreement of running and batch estimates."""
 
 import json
 import math
@@ -47,7 +47,7 @@ def test_golden_estimates(record: dict) -> None:
 
 
 def test_estimates_lie_within_their_standard_errors() -> None:
-    """For 200 pages, the mean squared standardised error is 1 within four of its own standard errors."""
+    """For 200 pages, the mean of the squared standardised errors is within four standard errors of 1."""
     rng, alpha, b, gamma = np.random.default_rng(3), 0.08, 0.9, 0.3
     true = {"silent_rate": alpha, "signal_weight": b}
     squares: dict[str, list[float]] = {name: [] for name in true}
@@ -68,7 +68,7 @@ def test_naive_estimates_are_biased_and_the_likelihood_is_not() -> None:
 
 
 def test_long_histories_converge() -> None:
-    """The steps of Newton's method were once damped so much that they were tiny for a sharp likelihood."""
+    """Once, the steps of Newton's method were damped so much that they were tiny for a sharp likelihood."""
     rng = np.random.default_rng(12)
     tau, n, z = _intervals(rng, 80_000, 0.06, 3.0, 0.2, 0.8)
     got = fit(tau, n, z)

@@ -1,4 +1,4 @@
-"""Test the exact greedy scheduler against brute force: both choose the same page at every tick."""
+"""Test that the exact greedy scheduler and brute force choose the same page at every tick."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Test the heap against a dict, with `_check` after every operation."""
+"""Test that the heap agrees with a dict; `_check` is called after every operation."""
 
 import math
 

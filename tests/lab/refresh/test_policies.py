@@ -1,4 +1,4 @@
-"""Test optimal rates and schedules: golden values, optimality, and the promise of Algorithm 3."""
+"""Test optimal rates and schedules: golden values, optimality, and the error bound of Algorithm 3."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Test the accounting of a run against closed forms, bins, and a Monte Carlo simulation."""
+"""Test the accounting of a run: it agrees with closed forms, sums of bins, and a Monte Carlo simulation."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Test the simulator: policies reach the expected accuracy on small instances; deviations from the model work."""
+"""Test the simulator: policies reach the expected accuracy on small instances; departures from the model work."""
 
 import numpy as np
 import pytest

@@ -38,7 +38,7 @@ def audit(
     report: Say = ignore,
     progress: Callable[[int], None] = lambda n: None,
 ) -> Audit:
-    """Return the audit of the crawl in the directory `path`, running or not."""
+    """Return the audit of the crawl in the directory `path`; the crawl may be running."""
     with opened(path) as crawled:
         auditor = Auditor(listed_max)
         for known in _all_known(crawled):

@@ -18,13 +18,13 @@ from crawler.urls.canonical import resolve
 
 
 class Unfollowed(NamedTuple):
-    """A link that was not followed: the page that contains it, and whether nofollow applies to the whole page."""
+    """A link that was not followed: the page with the link, and whether nofollow applies to the whole page."""
 
     page: str
     whole_page: bool
 
     def sentence(self) -> str:
-        """Return the verdict of `crawler why`."""
+        """Return the sentence that `crawler why` prints about this link."""
         if self.whole_page:
             return f"Never fetched: {self.page} says nofollow for all of its links."
         return (
@@ -67,6 +67,6 @@ class _Search:
 
 
 def _written_part(url: str) -> bytes:
-    """Return the last part of a URL's path that every page spells in the same way; b"" if there is none."""
+    """Return the last part of a URL's path that all pages spell in the same way; b"" if there is no such part."""
     last = url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return last.encode() if last.replace("-", "").replace("_", "").replace(".", "").isalnum() else b""

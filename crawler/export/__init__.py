@@ -8,5 +8,5 @@
 
 An export sends no request to a running process and takes none of its locks, so it never
 delays a crawl. It contains everything that was committed when it began.
-`crawler/pages/formats` has the formats, `crawler/audit` the report for webmasters.
+The formats are in `crawler/pages/formats`, and the report for webmasters is in `crawler/audit`.
 """

@@ -36,7 +36,7 @@ class Done(NamedTuple):
 
 
 def read_known(folders: Sequence[Path], known: Known) -> StoredPage | None:
-    """Return the newest copy of a page; None if no copy shows its content.
+    """Return the newest copy of a page; None if that copy does not show the page's content.
 
     Raises:
         DamageError: the copy cannot be read.
@@ -67,7 +67,7 @@ def may_have_text(content_type: str) -> bool:
 
 
 def is_tame(utf8: bytes, config: ExtractConfig) -> bool:
-    """Return whether the page may be parsed: the guard's quick check allows that, or else a check of all tags does."""
+    """Return whether the page may be parsed, according to the guard's quick check or else a check of all tags."""
     if judge(utf8, config) is Judgement.SAFE:
         tags, end_tags, _ = survey(utf8)
         if tags - 2 * end_tags <= text.UNCLOSED_TAGS_MAX:
@@ -96,7 +96,7 @@ class RowWork:
         self._main_content = main_content
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
-        """Return each row, with its content fields filled if there is content."""
+        """Return each row; if its page has content, the content fields are filled."""
         problems: list[str] = []
         for known in piece:
             if self._reads:
@@ -177,7 +177,7 @@ class MirrorWork:
         self._fingerprint = fingerprint
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
-        """Fill the files that `places` lists for these pages."""
+        """Write the files that `places` lists for these pages."""
         done = Done([], [])
         for known in piece:
             path = self._places.of(int(known.row["id"], 16))

@@ -1,4 +1,4 @@
-"""The discovery frontier: gives out every new URL once, politely, in an order that is fair to all hosts.
+"""The discovery frontier: it gives out every new URL once, politely, and in an order that is fair to all hosts.
 
     enqueue --> queues on disk --> front of hosts --> claim_next --> fetch --> record_outcome --> stage --> release
                 (discovery/)       (hosts/)                                    (outcome_policy.py)       |
@@ -24,9 +24,9 @@ in another. Rules for the caller:
 * Write batches in the order of the calls that filled them (`enqueue`, `record_outcome` for
   decisions that are staged, `retire`, `flush`), with one first-in, first-out commit queue. The
   counts in the host records depend on this order.
-* Call `committed(batch, now)` after each batch is written. Only then are its entries
-  read back. A host whose whole queue is in memory is given out earlier, because its
-  result is committed after the batch anyway.
+* Call `committed(batch, now)` after each batch is written. The entries of a batch are read back only after
+  this call. A host whose whole queue is in memory may be given out earlier, because the results of its URLs
+  are committed after the batch anyway.
 
 Host-wide waits delay the host: the politeness gap, the address, robots.txt, the back-off and
 the commit of a failure. A retry delays only its URL. `next_wakeup` returns the next instant at
@@ -163,8 +163,8 @@ class Frontier:
     def flush(self, batch: Batch, now: float) -> None:
         """Write all unstored state into the batch, for a clean stop.
 
-        A fetch task that still holds its host was interrupted: its URL stays in the
-        queue, and the host waits its politeness gap as after any other request.
+        A fetch task that still holds its host was interrupted: its URL stays in the queue, and the host waits
+        for its politeness gap, as after any other request.
         """
         for host in self._outstanding.held.values():
             self._hosts.gap[host.slot] = gap = self._gap_behind(host)
@@ -240,10 +240,10 @@ class Frontier:
         return self.claims.dry(now)
 
     def finished(self, now: float) -> str:
-        """Return why a finite crawl is over, or "" if it is not.
+        """Return the reason why a finite crawl is over, or "" if it is not over.
 
-        "done": only hosts that are blocked or given up remain;
-        "patience": all remaining URLs have to wait longer than the patience.
+        "done" means that only hosts that are blocked or given up remain, "patience" that all remaining URLs
+        have to wait longer than the patience.
         """
         return self.claims.finished(now)
 

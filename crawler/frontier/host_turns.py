@@ -92,7 +92,7 @@ class HostTurns:
         return self._request(host, task, authority, now)
 
     def _request(self, host: FrontHost, task: TaskKind, authority: str, now: float) -> FetchTask | None:
-        """If the host passes the gates, return its request, or the look-up that the request needs first; else None."""
+        """If the host passes the gates, return its request, or the look-up needed before the request; else None."""
         gates = self._gates
         if gates.resolving and not (host.addresses and now < host.expires):
             return self._outstanding.acquire(host, TaskKind.RESOLVE) if gates.look_ups.ask(host) else None

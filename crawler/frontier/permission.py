@@ -1,8 +1,8 @@
-"""Permission to fetch a URL: withdrawals, robots.txt and the user's overrides, and the crawl delay they ask for.
+"""Permission to fetch a URL: withdrawals, robots.txt, the user's overrides, and the crawl delay that is required.
 
-A canonical URL consists of its authority (`https://host:port`) and its target (path and
-query). A withdrawn URL is denied without asking robots.txt. robots.txt is not consulted
-where the policy is `ignore`, either for the crawl or for the URL (`[[override]]`).
+A canonical URL consists of its authority (`https://host:port`) and its target (path and query). A withdrawn
+URL is denied without consulting robots.txt. robots.txt is not consulted if its policy is `ignore`, either for
+the whole crawl or for this URL (`[[override]]`).
 """
 
 from collections.abc import Callable

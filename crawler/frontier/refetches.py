@@ -1,4 +1,4 @@
-"""Refetches of known pages: their hosts enter the front as the hosts of new URLs do.
+"""Refetches of known pages: their hosts enter the front in the same way as the hosts of new URLs.
 
     schedule ─► peek ─► its host is free ─► acquire ─► turn ─► fetch task ─► outcome
                   │                                      └─► drop: robots.txt is pending, or the host left
@@ -63,7 +63,7 @@ class Refetches:
         return self._portion is not None and self._portion.endless
 
     def go_on(self, now: float) -> bool:
-        """Return whether known pages are fetched now; a crawl that ends with discovery stops refetching then."""
+        """Return whether known pages are fetched now; a crawl that ends with discovery stops refetching at that time."""
         if self._portion is None or self._portion.endless:
             return self._portion is not None
         instant = self._bench.next_event(now) if self._gates.registry.todo else None

@@ -67,7 +67,7 @@ class DispatchGates:
         self._waiters_max = config.frontier.address_waiters_max
 
     def open(self, now: float) -> None:
-        """Open after the registry; if the crawl has run before, every address waits its gap once."""
+        """Open the parts after the registry; if the crawl has run before, every address waits for its gap once."""
         if len(self.hosts):
             self.addresses.open(now)
 
@@ -81,7 +81,7 @@ class DispatchGates:
         return max(self.hosts.ready[slot], self.visits.free_at(self.hosts.key[slot], now))
 
     def call_others(self, now: float) -> None:
-        """Wake the hosts that wait for a fetch slot in the share of hosts that are not prompt."""
+        """Wake hosts that are not prompt and wait for a fetch slot, as far as their share has free slots."""
         self.shares.look(now)
         while (host := self.shares.next_waiting()) is not None:
             self.bench.wake(host, now)
@@ -119,7 +119,7 @@ class DispatchGates:
         return 0.0
 
     def release_address(self, host: FrontHost, ended: float, now: float) -> None:
-        """Free the host's request slot at the address, if it had one, after its request ended at `ended`."""
+        """Free the request slot that the host may hold at an address; the host's request ended at `ended`."""
         if host.address is not None:
             self.bench.release_address(host.address, ended, now)
             host.address = None

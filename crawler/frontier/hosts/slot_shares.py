@@ -1,12 +1,12 @@
-"""Shares of the fetch slots: hosts that answer quickly always find one.
+"""Shares of the fetch slots: hosts that answer quickly always find a free slot.
 
     prompt   the last page held its slot for at most `PROMPT_MAX`: any slot
     others   new hosts, slow hosts, hosts that did not answer: `untried_share` of the slots
 
-Without this rule, a few hundred hosts that hang, or send one byte per second, would hold
-all slots for as long as a fetch may take. A quick robots.txt does not make a host prompt: the
-page after it may be endless. A prompt host that holds a slot longer than `PROMPT_MAX`,
-during the transfer or while we process the page, counts as one of the others.
+Without this rule, a few hundred hosts that hang, or send one byte per second, would hold all slots for as
+long as a fetch may take. A quick robots.txt does not make a host prompt: the page after it may be endless. If
+a prompt host holds a slot for longer than `PROMPT_MAX`, because of the transfer or because the page is being
+processed, it counts as one of the others.
 
 If the share of the others is full, further hosts of that kind wait in a queue. For each waiting host, one slot is
 reclaimed:
@@ -43,7 +43,7 @@ class SlotShares:
         self._others: dict[int, float] = {}  # the same for hosts that are not prompt
         self._had: dict[
             int, float
-        ] = {}  # host slot -> seconds for which its running task held fetch slots before
+        ] = {}  # host slot -> seconds for which its running task has held earlier fetch slots
         self._yielding: set[int] = set()  # hosts that are not prompt and whose fetch slot was reclaimed
         self._line: deque[FrontHost] = deque()
         self._called: set[int] = set()  # host slots taken from the queue whose turn has not come yet
@@ -70,7 +70,7 @@ class SlotShares:
         return True
 
     def reacquire(self, slot: int, now: float) -> None:
-        """Take a fetch slot again after a pause, without queueing, because other fetch tasks wait for this one."""
+        """Take a fetch slot again after a pause; do not queue, because other fetch tasks wait for this one."""
         (self._prompt if self.is_prompt(slot) else self._others)[slot] = now
 
     def release(self, slot: int, now: float) -> None:
@@ -87,7 +87,7 @@ class SlotShares:
         self._had.pop(slot, None)
 
     def look(self, now: float) -> None:
-        """From now on, count prompt hosts that have held their fetch slots for too long among the others."""
+        """From now on, count prompt hosts that have held their fetch slots for too long as hosts that are not prompt."""
         while self._prompt:
             slot, since = next(iter(self._prompt.items()))
             if now < since + PROMPT_MAX:
@@ -95,9 +95,9 @@ class SlotShares:
             self._others[slot] = self._prompt.pop(slot)
 
     def must_yield(self, slot: int, now: float, *, full: bool = False) -> bool:
-        """Return whether the host must end its request because another needs the fetch slot; True is remembered.
+        """Return whether the host must end its request because another host needs the fetch slot; remember True.
 
-        `full`: nearly all fetch slots are taken.
+        `full` is True if nearly all fetch slots are taken.
         """
         answers = self._hosts.flags[slot] & (HostFlag.LATE | HostFlag.PROMPT)
         if not self.is_wanted(slot, now, self._crowded_timeout if answers else PROMPT_MAX, full=full):
@@ -128,7 +128,7 @@ class SlotShares:
         return host
 
     def note_arrival(self, slot: int) -> None:
-        """Note that the turn of a host taken from the queue has come."""
+        """Note that a host taken from the queue now has its turn."""
         self._called.discard(slot)
 
     def record_outcome(self, slot: int, fetch: Fetch, now: float, task: TaskKind = TaskKind.PAGE) -> None:

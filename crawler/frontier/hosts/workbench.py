@@ -58,9 +58,9 @@ TURN_MIN = 3  # number of fetch tasks before a late host may leave: a look-up, r
 class Workbench:
     """The front, the heap, the back queue and the calendar.
 
-    `load(slot)` returns the object of a host that enters the front, or None if it cannot enter now; `unload(host)` is
-    called for a host that leaves. `stay`, in seconds: see above. `first_come` is the share of the turns that go to
-    the host that has waited longest; 1.0 without an order.
+    `load(slot)` returns the object of a host that enters the front, or None if it cannot enter now;
+    `unload(host)` is called for a host that leaves. The module docstring describes `stay`, in seconds.
+    `first_come` is the share of the turns that go to the host that has waited longest; 1.0 without an order.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Workbench:
         self._tick = 0
         self.admits = front_max  # number of hosts that may enter the front now; set by `look_ups`
         self.admitting_others = True  # whether hosts that are not prompt may enter too
-        self._look_at = 0.0  # the instant until which no host can be removed from the full front
+        self._look_at = 0.0  # until this instant, no host can be removed from a full front
         self._load = load
         self._unload = unload
         self._front_max = max(2, front_max)
@@ -107,7 +107,7 @@ class Workbench:
     def wanted(self, now: float) -> int:
         """Return the number of outside hosts that would be requested soon; 0 while a front host is ready.
 
-        Ready front hosts go first, because their connections are open.
+        Ready hosts of the front go first, because their connections are already open.
         """
         if (self._heap and self._heap[0][0] <= now) or (self._by_class and self._due):
             return 0
@@ -164,7 +164,7 @@ class Workbench:
         return self.has_room() or (self.admits > 0 and self._make_room(now) and self.has_room())
 
     def wait_at(self, host: FrontHost, address: Address, now: float) -> None:
-        """Queue the host for its address: last, or first if the address has just released it."""
+        """Put the host into the queue of its address, at the end, or at the front if the address has just released it."""
         host.waiting = True
         address.wait(host, first=host.called_by is address)
         self.call_next(address, now)
@@ -186,7 +186,7 @@ class Workbench:
         self.call_next(address, now)
 
     def pop(self, now: float) -> FrontHost | None:
-        """Remove and return the next ready host, whose plan ends; None if there is none."""
+        """Remove and return the next ready host, and end its plan; None if there is none."""
         self._expire(now)
         if self._by_class:
             self._admit_better(now)
@@ -232,7 +232,7 @@ class Workbench:
         return min(instants) if instants else None
 
     def waits_for(self) -> str:
-        """Return the reason for the present wait: "address" if an address's gap ends first, else "host"."""
+        """Return the reason for the present wait: "address" if the gap of an address ends first, else "host"."""
         self._skip_stale(self._heap)
         return "address" if self._heap and isinstance(self._heap[0][2], Address) else "host"
 
@@ -251,7 +251,7 @@ class Workbench:
         return host.served >= self._turn_max and self.back.holds(others=self.admitting_others)
 
     def _is_late(self, host: FrontHost, now: float) -> bool:
-        """Return whether hosts in the back queue should go before a due host, because it has had a turn and came late."""
+        """Return whether hosts in the back queue go before a due host because that host has had a turn and came late."""
         return (
             now > host.wake + self._stay
             and host.served >= TURN_MIN
@@ -271,9 +271,9 @@ class Workbench:
                 self.back.append(slot)
 
     def first(self, now: float) -> tuple[int, int]:
-        """Return (slot, order) of the next host, best class first; the order is a lower bound of its first URL's.
+        """Return (slot, order) of the next host, best class first; its first URL has this order or a greater one.
 
-        Returns (NOWHERE, NO_ORDER) if no host is ready.
+        The result is (NOWHERE, NO_ORDER) if no host is ready.
         """
         self._expire(now)
         found = [(NO_ORDER, NOWHERE)]

@@ -1,7 +1,7 @@
 """Moves queues, host records and refresh states with their buckets when a crawl is resharded.
 
-`storage/reshard.py` moves most of the data. This module moves the rest: the new refresh level
-is the geometric mean of the old levels, so deadlines hardly change.
+`storage/reshard.py` moves most of the data. This module moves the rest. The new refresh level is the
+geometric mean of the old levels, so deadlines hardly change.
 """
 
 import math

@@ -80,7 +80,7 @@ def _routes(web: Web) -> dict[str, Route]:
     return site | {"/": _page("start", *links, "/dead", "/private/x")}
 
 
-# The subjects that each check must find: paths, or the text that pages share.
+# For each check, the subjects of the findings that it must report: paths, or a text that several pages share.
 PLANTED = {
     "dead_links": {"/dead"},
     "external_dead_links": {"other.localhost/dead"},

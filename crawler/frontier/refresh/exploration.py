@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Exploration: a share of the fetches goes to the pages longest unvisited, whatever their values.
+"""Exploration: a share of the fetches goes to the pages not visited for the longest time, whatever their values.
 
 A hand moves around the table. At each turn it examines the next HAND_ROWS pages and makes the oldest of
 them due. A host explores at most one page at a time.
@@ -45,7 +45,7 @@ class Exploration:
 
     @cython.cfunc
     def _turn(self, now: cython.double) -> cython.void:
-        """Make the page longest unvisited among the next HAND_ROWS pages due."""
+        """Among the next HAND_ROWS pages, make the page due that has not been visited for the longest time."""
         _step: cython.Py_ssize_t
         page: cython.int
         oldest: cython.int = -1

@@ -174,7 +174,7 @@ def test_the_state_of_a_hub_is_restored() -> None:
 
 
 def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
-    """Of 200 pages, 100 are gone.
+    """100 of the 200 pages are gone.
 
     If the gone pages were fetched every 16 days, the longest wait, they would take a quarter of one fetch per hour.
     """

@@ -1,8 +1,8 @@
 """Compare an audit with that of an earlier crawl: it finds new, gone and changed pages, and new and repaired findings.
 
-The earlier crawl is a crawl directory, or a file that `report --format json` has written; a file has no
-pages, so only findings are compared. Two findings are the same if they have the same check and the same
-subject. Only listed findings can be compared, so both audits list up to `COMPARED_MAX` for each check. A
+The earlier crawl is a crawl directory, or a file that `report --format json` has written; a file contains no
+pages, so only findings are compared with it. Two findings are the same if they have the same check and the
+same subject. Only listed findings can be compared, so both audits list up to `COMPARED_MAX` for each check. A
 comparison needs about 200 bytes of memory per page.
 """
 

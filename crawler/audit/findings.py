@@ -20,7 +20,7 @@ from crawler.audit.hreflang import ReturnLinks
 from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, LinkFlag, Outcome, PageState
 
-LISTED_MAX = 1000  # listed findings per section, by default
+LISTED_MAX = 1000  # default number of findings that are listed per section
 # URLs of unreachable servers that are remembered one by one; further ones are only counted
 UNREACHABLE_MAX = 100_000
 _HOPS_MAX = 50  # maximum length of a redirect chain
@@ -350,7 +350,7 @@ class Auditor:
             self._add("duplicate_contents", Finding(urls[0], str(count), tuple(urls[1:]), count))
 
     def _judge_translations(self) -> None:
-        """Add the pages whose translations do not link back to them."""
+        """Add findings for the pages whose translations do not link back to them."""
         for page, translations in self._translations.missing(self._found.__contains__):
             if page in self._found:
                 urls = tuple(self._found[each][0] for each in translations[:SOURCES_MAX])
@@ -374,12 +374,12 @@ class Auditor:
                 self._add("not_in_sitemap", _found_on(url, via))
 
     def _judge_target(self, name: str, url: str, fingerprint: int, target: str) -> None:
-        """Add a page that refers to a URL which is not an indexable page."""
+        """Add a finding for a page that refers to a URL which is not an indexable page."""
         if why := self._why_not(fingerprint):
             self._add(name, Finding(url, why, (target,), 1))
 
     def _why_not(self, fingerprint: int) -> str:
-        """Return the reason why a URL is not an indexable page; "" if it is one, or if the URL is unknown."""
+        """Return the reason why a URL is not an indexable page; "" if it is indexable, or if the URL is unknown."""
         if fingerprint in self._dead:
             return self._dead[fingerprint][1]
         if fingerprint in self._redirects:

@@ -1,4 +1,4 @@
-"""Find the stored page whose link to a URL was not followed because of `nofollow`, for `crawler why`.
+"""For `crawler why`, finds a stored page whose link to a URL was not followed because of `nofollow`.
 
 A crawl does not store such links, so the stored pages are searched. Only pages whose bytes contain the last
 part of the URL are parsed.
@@ -56,7 +56,7 @@ class _Search:
             if stored is None or self._part not in stored.content:
                 return None
             found = self._pages.read(stored, known.flags)
-        except DamageError:  # the report and `crawler check` name pages that cannot be read
+        except DamageError:  # not reported here: the report and `crawler check` name unreadable pages
             return None
         if found is None or not (found.nofollow or self._crawled.config.robots.nofollow_links):
             return None

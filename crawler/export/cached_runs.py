@@ -1,4 +1,4 @@
-"""Starts a run that uses the stored answers of earlier runs (`--cached`), and removes runs that only repeat others.
+"""Starts a run that uses stored answers of earlier runs (`--cached`), and removes runs that only repeat other runs.
 
 Each run with `--cached` is a crawl of its own, marked with the file DIR/cached. The next such run moves that
 crawl to DIR.N. Then it removes every marked crawl whose answers are all in other crawls as well. So only the

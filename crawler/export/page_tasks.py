@@ -160,7 +160,7 @@ class LinkWork:
 
 
 class MirrorWork:
-    """Writes the files of a mirror with rewritten links; the value for a page whose file is written is 1."""
+    """Writes the files of a mirror with rewritten links; the returned value is 1 for each page whose file is written."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class MirrorWork:
         return done
 
     def _pieces(self, known: Known, path: str) -> Iterable[bytes] | None:
-        """Return the content of a page's file, in pieces (one piece for types with links); None if no copy shows it."""
+        """Return the content of a page's file in pieces (one piece for types with links); None if no copy shows it."""
         kind = known.capture.content_type if known.capture is not None else ""
         if is_html(kind) or kind == _SVG or is_css(kind):
             page = read_known(self._folders, known)
@@ -210,7 +210,8 @@ class MirrorWork:
     @staticmethod
     def _html(page: StoredPage, content: bytes, xhtml: bool, linker: MapUrl) -> bytes:
         _, encoding = to_utf8(content, page.header_charset)
-        # A file has no HTTP header, so an encoding that only the header names must be written into the page.
+        # A file has no HTTP header, so if only the header names the encoding, the encoding must be written
+        # into the page.
         if not xhtml and not content.isascii() and to_utf8(content)[1] != encoding:
             content = mirror.with_charset(content, encoding)
         return rewrite_html(content, encoding, page.capture.url, linker, xhtml=xhtml)

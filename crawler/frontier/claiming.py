@@ -86,7 +86,7 @@ class Claims:
         return self._bench.waits_for() if has_work else "empty"
 
     def _next_fetch_task(self, now: float) -> FetchTask | None:
-        """Take the next fetch task from the side whose turn it is; if that side has none, take one from the other."""
+        """Take the next fetch task from the side whose turn it is, or from the other side if the first has none."""
         share, turns = self._refetches.share, self._turns
         if share is None:
             return turns.of_front(now)

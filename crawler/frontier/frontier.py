@@ -4,14 +4,13 @@
                 (discovery/)       (hosts/)                                    (outcome_policy.py)       |
                                                                                                       commit
 
-From `claim_next` on, a fetch task holds its host and, if it makes a request, an address and
-one of the `concurrency` fetch slots. When the request ends, `record_outcome` decides what
-happens to the URL and the host. The decision carries the store keys to write, and `stage`
-puts them into the batch of the commit group. If the URL is done, its host is free after
-`record_outcome`; otherwise the host is free after `release`, which follows the commit. The
-fetch slot is held until `release`, or until the task is aside or slow (`outstanding.py`), so a
-crash repeats a bounded number of requests (`frontier/README.md`, "Invariants"). Politeness gaps are
-measured from `record_outcome`.
+From `claim_next` on, a fetch task holds its host and, if it makes a request, an address and one of the
+`concurrency` fetch slots. When the request ends, `record_outcome` decides what happens to the URL and the
+host. The decision carries the store keys to write, and `stage` puts them into the batch of the commit group.
+If the URL is done, its host is free after `record_outcome`; otherwise the host is free after `release`, which
+follows the commit. The fetch slot is held until `release`, or until the task steps aside or becomes slow
+(`outstanding.py`), so a crash repeats a bounded number of requests (`frontier/README.md`, "Invariants").
+Politeness gaps are measured from `record_outcome`.
 
 The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
 `outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),
@@ -155,8 +154,8 @@ class Frontier:
         hosts = self._hosts
         idle = (hosts.array("todo") > 0) & (hosts.array("place") == HostState.IDLE)
         slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
-        # Shuffled, because otherwise the hosts of one domain would follow one another; numpy's own shuffle needs another
-        # import.
+        # The hosts are shuffled, because otherwise the hosts of one domain would follow one another; numpy's
+        # own shuffle needs another import.
         keys = np.frombuffer(self._rng.randbytes(8 * len(slots)), np.uint64)
         self._bench.schedule_many(slots[np.argsort(keys)], now)
 

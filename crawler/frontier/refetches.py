@@ -94,14 +94,14 @@ class Refetches:
             yield host
 
     def _host_of(self, refetch: Refetch, claims: RefetchClaims, now: float) -> FrontHost | None:
-        """Return the page's host in the front if it is free; otherwise block the page in the schedule and return None."""
+        """Return the page's host in the front if the host is free; otherwise block it in the schedule and return None."""
         name = entries.split_url(refetch.url)[0]
         slot = self._gates.registry.slot_beside(name, refetch.fingerprint)
         host = self._bench.front.get(slot)
         ready = self._gates.free_at(slot, now)
         outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
-            claims.shut(refetch)  # until the host is unblocked, enters the front or is free
+            claims.shut(refetch)  # it stays shut until the host is unblocked, enters the front or is free
         elif ready > now:
             claims.block(refetch, ready)
         elif host is not None and (host.waiting or host.refetch):

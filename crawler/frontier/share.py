@@ -84,7 +84,7 @@ class Share:
         return Side.REFRESH if known > new else Side.DISCOVERY
 
     def spend(self, side: Side, *, contended: bool) -> None:
-        """Count a fetch of `side`; only fetches for which both sides had work (`contended`) change the credit."""
+        """Count a fetch of `side`; it changes the credit only if both sides had work (`contended`)."""
         if not contended:
             return
         if self.auto:

@@ -32,7 +32,7 @@ def by(requests: list[Request], field: str) -> dict[str, list[Request]]:
 def judge(
     requests: list[Request], *, delay: float = 1.0, factor: float = 10.0, address_gap: float = 0.5
 ) -> None:
-    """Assert from the server's log that no requests overlap and no gap is too short, by host and by address."""
+    """Assert, from the server's log, that for each host and address no requests overlap and no gap is too short."""
     for group in by(requests, "host").values():
         for one, two in zip(group, group[1:], strict=False):
             # RESET: the process was killed during this request
@@ -278,7 +278,7 @@ def test_overrides_change_the_gap_of_a_part_of_the_web() -> None:
 
 
 class Robots(OpenRobots):
-    """A robots cache that requires a fetch of robots.txt, denies `/no` and waits for unreachable hosts.
+    """A robots cache that requires a fetch of each robots.txt, denies `/no`, and lets unreachable hosts wait.
 
     The Crawl-delay of the robots.txt is 5 s.
     """
@@ -664,7 +664,7 @@ def test_a_host_that_failed_waits_for_its_commit() -> None:
 def test_retiring_does_not_scan_tombstones_for_parked_entries(
     parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan for parked entries that finds none would read all tombstones in its range: 160 ms for a million URLs."""
+    """A scan for parked entries, if there are none, would read all tombstones in its range: 160 ms for a million URLs."""
     crawl = Crawl(config(crawl={"depth": 2}))
     batch = crawl.store.batch()
     links = [link(f"https://a.org/{n}", depth=3 if parked and not n else 1) for n in range(8)]
@@ -810,7 +810,10 @@ def _with_fetch_tasks(crawl: Crawl, *hosts: str) -> dict[str, FetchTask]:
 
 
 def test_a_task_waiting_for_a_hop_frees_fetch_slot_and_address() -> None:
-    """Two fetch tasks wait for hops, so a third may start in their two slots; the hops continue when a slot is free."""
+    """While two fetch tasks wait for hops, a third task may use one of their two slots.
+
+    The hops continue when a slot is free.
+    """
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=2)
     fetch_tasks = _with_fetch_tasks(crawl, "a.org", "b.org", "c.org")
     frontier, now = crawl.frontier, crawl.now + 5.0
@@ -1134,7 +1137,7 @@ def test_why_slow_is_a_share_of_the_time() -> None:
 
 
 def test_sitemaps_of_a_robots_txt_do_not_hold_the_pages_of_their_host() -> None:
-    """The 500 Sitemap lines of a robots.txt were once all fetched before the second page."""
+    """All 500 sitemaps named in a robots.txt were once fetched before the second page of the host."""
     crawl = Crawl(config())
     maps = [link(f"https://a.org/{n}.xml", flags=LinkFlag.SITEMAP) for n in range(500)]
     crawl.add([link("https://a.org/"), *maps])

@@ -6,8 +6,8 @@
     order = class (8 bits) | depth (16 bits) | sequence (40 bits)
 
 A scan of one host's keys therefore returns its URLs by class (`orders/classes.py`; 0 is first, 128 the
-default), then breadth-first, then in order of arrival. Retries and parking keep the order; but if a better
-link to a URL is found before its first try, the class of its entry may change. The first `MAPS_FIRST`
+default), then breadth-first, then in order of arrival. Retries and parking do not change the order; but if a
+better link to a URL is found before its first try, the class of its entry may change. The first `MAPS_FIRST`
 sitemaps that a robots.txt names are fetched before the pages. The others are ordered as if they were at depth
 2, 3, ..., so they take turns with deeper and deeper pages (`levels_of`).
 
@@ -22,9 +22,9 @@ Nearly all entries consist of only these three parts and use a short form:
 
     tail | via 8 | low 48 bits of the fingerprint      little-endian; the bucket is in the key
 
-The others are MessagePack arrays. The first byte of such an array is greater than any
-first byte of a tail. At 10 URLs per host, LevelDB uses 42 bytes per short entry and 48 per
-array: 13 for the key, the rest compressed text.
+The others are MessagePack arrays. The first byte of such an array is greater than any first byte of a tail.
+At 10 URLs per host, LevelDB uses 42 bytes per short entry and 48 bytes per array; 13 of these are for the
+key, the rest is compressed text.
 """
 
 import struct
@@ -64,7 +64,7 @@ class Todo(msgspec.Struct, gc=False, array_like=True):
 
 _ARRAY_MIN = 0x80  # the lowest first byte of a MessagePack array; tails begin with "/", ":" or "h"
 _NUMBERS = struct.Struct("<QQ")
-_NUMBERS_BYTES = 14  # excludes the top 16 bits of the fingerprint
+_NUMBERS_BYTES = 14  # these bytes leave out the top 16 bits of the fingerprint
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Todo)

@@ -175,7 +175,7 @@ class Intake:
                 self._bench.improved(slot)
 
     def _push(self, host: FrontHost, order: int, entry: Todo) -> None:
-        """Add an entry to a host of the front, in memory if all earlier entries of its queue are in memory."""
+        """Add an entry to a host of the front; keep it in memory if all earlier entries of the queue are in memory."""
         was_first = host.first_order()
         host.push(order, entry)
         if len(host.queue) > self._read_ahead:
@@ -346,8 +346,8 @@ class Intake:
     ) -> tuple[int, bytes]:
         """Do one step of `retire`: examine `RETIRED_AT_ONCE` entries from the key `begin` on.
 
-        Parked entries come first, if there are any: a search for them after the whole queue was deleted
-        would scan its tombstones, 0.16 us per entry.
+        If there are parked entries, they are examined first: after the whole queue has been deleted, a search
+        for parked entries would scan the tombstones of the queue, which takes 0.16 us per entry.
 
         Returns:
             (number of deleted entries, the key to continue from; b"" at the end).

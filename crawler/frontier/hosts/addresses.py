@@ -190,7 +190,7 @@ class Addresses(Generic[Host]):
         address.ready = max(address.ready, ended) + self._interval_of_rate(address)
 
     def _forget(self, now: float) -> None:
-        """Drop addresses that are not in use, the oldest first, until three quarters of the maximum remain."""
+        """Drop addresses that are not in use, oldest first, until three quarters of the maximum number remain."""
         surplus = len(self._addresses) - self._entries_max * 3 // 4
         idle = [
             name

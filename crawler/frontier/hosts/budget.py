@@ -87,7 +87,7 @@ class Budget:
         self._domains = domains
 
     def describe(self) -> str:
-        """Return all settings that decide what is parked, as text; if it changes, parked URLs are checked again."""
+        """Return all settings that decide what is parked, as text; if the text changes, parked URLs are checked again."""
         tables = [
             (table.match, table.pages, table.depth, table.pages_per_domain)
             for table in self._overrides.tables

@@ -88,7 +88,7 @@ class DispatchGates:
         self.bench.admitting_others = not self.shares
 
     def acquire_address(self, host: FrontHost, now: float) -> bool:
-        """Take a request slot at the first of the host's addresses that has one; otherwise queue the host for one."""
+        """Take a request slot at the first of the host's addresses with a free slot; if none has one, queue the host."""
         if not self.addresses.counted or not self.resolving:
             return True
         address, instant = self.addresses.choose(host.addresses, host.domain, now)

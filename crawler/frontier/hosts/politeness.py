@@ -82,7 +82,7 @@ class HostPoliteness:
         return max(self.config.delay, self._hosts.gap[slot])
 
     def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
-        """Note the end of a request that is not for a URL of the host's queue; it can only lengthen the wait."""
+        """Note the end of a request that is not for a URL of the host's queue; this can only lengthen the host's wait."""
         hosts = self._hosts
         wait = max(self._gap(slot, took, 0.0, NO_OVERRIDE), min(retry_after, self.config.retry_after_max))
         hosts.ready[slot] = max(hosts.ready[slot], now + wait)

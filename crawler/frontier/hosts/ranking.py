@@ -4,8 +4,9 @@ All hosts, including those outside the front, are ranked by the columns of the h
 ms for 100,000 hosts. Only the names of hosts that are shown are read. A rank is a single number, so that the
 lists of several processes can be merged.
 
-A host fails if its latest requests failed, whether for a page, its robots.txt or its address; if it was given up or
-refused too often; or if the scheme and port tried last could not be connected to (`Authorities.troubled`).
+A host fails in three cases: its latest requests failed, whether for a page, its robots.txt or its address; it
+was given up or refused too often; or the scheme and port that were tried last could not be connected to
+(`Authorities.troubled`).
 """
 
 from collections.abc import Iterable, Mapping

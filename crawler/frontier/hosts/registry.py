@@ -1,8 +1,9 @@
 """The registry of hosts and domains, and their records in the store.
 
 The registry connects the host table, the domain table and the budget with their stored form: there is one
-record per host under `h/`, and `m/frontier` has the crawl-wide numbers. Records that change outside a commit
-(a host leaves the front, the user blocks one) are collected in `notes` and written with the next batch.
+record per host under `h/`, and `m/frontier` has the crawl-wide numbers. Some records change outside a commit,
+for example when a host leaves the front or the user blocks a host. They are collected in `notes` and written
+with the next batch.
 """
 
 from collections.abc import Callable, Mapping

@@ -11,10 +11,11 @@ processed, it counts as one of the others.
 If the share of the others is full, further hosts of that kind wait in a queue. For each waiting host, one slot is
 reclaimed:
 
-1. from a host that has held it for `PROMPT_MAX`; its request continues without a slot
+1. from a host that has held its slot for `PROMPT_MAX`; the request of this host continues without a slot
    (`frontier/outstanding.py`);
-2. if too many requests continue without a slot, from a host that has held it for `PROMPT_MAX` and
-   never answered, or for `crowded_timeout` if it answered before; its request ends.
+2. if too many requests continue without a slot, from a host that never answered and has held its slot for
+   `PROMPT_MAX`, or from a host that answered before and has held it for `crowded_timeout`; the request of this
+   host ends.
 
 While nearly all slots are taken, each slot beyond the others' share is reclaimed too.
 """
@@ -132,7 +133,7 @@ class SlotShares:
         self._called.discard(slot)
 
     def record_outcome(self, slot: int, fetch: Fetch, now: float, task: TaskKind = TaskKind.PAGE) -> None:
-        """Free the fetch slot after the host's request; record whether the host answered, and whether promptly."""
+        """Free the fetch slot after the host's request; record whether the host answered, and whether it was prompt."""
         self.release(slot, now)
         took = max(fetch.took, self._had.pop(slot, 0.0))
         was_prompt = self.is_prompt(slot)

@@ -1,10 +1,9 @@
 """The host table: the state of every host, as columns of numbers.
 
-A Python object per host costs several hundred bytes; a crawl knows a million hosts and
-sends requests to a few hundred at a time. A host is therefore a *slot*, an index into
-columns (a struct of arrays), found by its 64-bit host key through an open-addressing
-index of 4-byte slots. Names are not kept here: they are in the store (`h/`), and
-the host objects of the front hold theirs.
+A Python object per host costs several hundred bytes; a crawl knows a million hosts and sends requests to a
+few hundred at a time. A host is therefore a *slot*, an index into columns (a struct of arrays), found by its
+64-bit host key through an open-addressing index of 4-byte slots. Names are not kept in the table: all names
+are in the store (`h/`), and the host objects of the front have their own names.
 
     key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (64 bytes)
 
@@ -13,7 +12,7 @@ and then also sees rows that are added later. Reading one number costs 25 ns and
 Whole columns are read as copies (`array`, `gather`) and written by the table (`put`): a view of their memory
 would become stale or prevent growth, so the table never returns one.
 
-`place` names the structure that holds the host, so that a host is in exactly one
+`place` names the structure that holds the host, so that a host is in exactly one structure
 (`workbench.py`). `flags` are mainly the reasons why the host may not be requested at all. `link`
 chains hosts in the back queue and in the calendar.
 

@@ -153,7 +153,7 @@ class ClassedBackQueue:
             self.append(slot)
 
     def improved(self, slot: int) -> None:
-        """Move a host whose first URL has a better class to the chain of that class; the host keeps its arrival number.
+        """Move a host whose first URL now has a better class to the chain of this class; keep its arrival number.
 
         The host goes to the end of that chain.
         """
@@ -176,7 +176,7 @@ class ClassedBackQueue:
         return slot
 
     def _best(self, others: bool) -> _Kind:
-        """Return the kind with the best class; if both have it, return the kind whose first host has waited longer."""
+        """Return the kind with the best class; if the classes are equal, the kind whose first host has waited longer."""
         prompt, rest = self._prompt, self._others
         if not (others and rest.count):
             return prompt

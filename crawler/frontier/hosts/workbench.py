@@ -19,21 +19,21 @@ in flight. All other hosts are numbers in the host table:
   then holds the address.
 * The front is filled on demand: a host enters from the back queue only when no
   front host is ready. When the front is full, hosts without work leave first, then
-  those that wait longest. A host whose gap ends within `stay` seconds remains:
-  its connection stays open that long, and a host whose robots.txt has just been
-  fetched would otherwise go to the end of the back queue before its first page.
+  those that wait longest. A host whose gap ends within `stay` seconds remains,
+  because its connection stays open that long. Otherwise, a host whose robots.txt has just
+  been fetched would go to the end of the back queue before its first page.
 * A host leaves after `turn_max` requests if other hosts are in the back queue,
-  so a host with endless links starves no other host. The hosts waiting for one
-  address take up at most `waiters_max` entries of the front.
+  so a host with endless links starves no other host. At most
+  `waiters_max` hosts of the front wait for any one address.
 * Under an order (`orders/`), ready hosts in the front and in the back queue have
   their turns by the class of their best URL; a share of the turns, `first_come`, goes
-  to the host that has waited longest (`turns.py`). While the front has room, a host that
-  is better than all its ready hosts enters. Hosts that wait for an address are served
-  in order of arrival.
+  to the host that has waited longest (`turns.py`). While the front has room, a host
+  whose class is better than those of all ready hosts of the front enters. Hosts that wait
+  for an address are served in order of arrival.
 * If there are more ready hosts than the rate or the machine can serve, the front would
-  keep the others out forever. Therefore a host whose turn comes `stay` seconds after its
-  ready time, so that its connection is lost anyway, goes to the end of the back queue,
-  and the first host there enters.
+  keep the others out forever. Therefore, if the turn of a host comes `stay` seconds after
+  its ready time, when its connection is lost anyway, the host goes to the end of the back
+  queue, and the first host there enters.
 """
 
 import heapq
@@ -155,7 +155,7 @@ class Workbench:
             self.wake(host, host.wake)
 
     def sleep(self, host: FrontHost) -> None:
-        """Cancel the host's plan, because the host has nothing to do or waits for an event instead of an instant."""
+        """Cancel the host's plan, because the host has nothing to do, or waits for an event and not for an instant."""
         self._look_at = 0.0
         host.tick = NO_PLAN
 
@@ -202,7 +202,7 @@ class Workbench:
         return host
 
     def pop_chosen(self, now: float) -> FrontHost | None:
-        """Remove and return the next ready host that had a known page to fetch when it was planned, or None."""
+        """Remove and return the next ready host that had a known page to fetch when it was planned; None if none."""
         while self._chosen and self._chosen[0][0] <= now:
             _, tick, host = heapq.heappop(self._chosen)
             if isinstance(host, FrontHost) and host.tick == tick:
@@ -217,7 +217,7 @@ class Workbench:
         return self._chosen[0][0] if self._chosen else math.inf
 
     def next_event(self, now: float) -> float | None:
-        """Return the earliest instant at which `pop` may return a host, or None."""
+        """Return the earliest instant at which `pop` may return a host; None if there is none."""
         if self._may_admit() and (self.has_room() or now >= self._look_at):
             return now
         if self._by_class and self._due:

@@ -69,7 +69,7 @@ _KINDS = {"ncis": 3, "greedy": 0, "cis": 1}
 
 @cython.cclass
 class Deadlines:
-    """Values and deadlines of pages under their policy; `page` holds the parameters of the page assigned last."""
+    """Computes values and deadlines of pages under a policy; `page` holds the parameters of the page assigned last."""
 
     def __init__(
         self, tables: Tables, controller: LevelController, learning: Learning, settings: Settings
@@ -315,7 +315,10 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _again(self, crawled: cython.double, host: cython.int, now: cython.double) -> cython.double:
-        """Return when to check `page`, not worth a crawl now, again: sooner if crawled long ago or near the level."""
+        """Return when to check `page` again, which is not worth a crawl now.
+
+        The check is sooner if the page was crawled long ago or its value is near the level.
+        """
         above: cython.double = RATIO_MAX
         if self.page.ceiling > 0.0:
             above = min(

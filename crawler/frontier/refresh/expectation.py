@@ -63,7 +63,7 @@ class _Arm(msgspec.Struct):
 
 
 class Expectation:
-    """Collects the results of refreshes and describes the state of a schedule; `speed`: as in `Refresh`."""
+    """Collects the results of refreshes and describes the state of a schedule; `speed` is that of `Refresh`."""
 
     def __init__(self, schedule: Schedule | Arms, speed: float) -> None:
         self._schedule = schedule
@@ -133,7 +133,7 @@ class Expectation:
         return found
 
     def _gain_of_more(self, weights: np.ndarray) -> dict[str, float]:
-        """Return the gain in freshness if the rate rose by `MORE_RATE`; {} if the level is not a gain in freshness."""
+        """Return the gain in freshness from a rate higher by `MORE_RATE`; {} if the level is not a gain in freshness."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
         whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0
@@ -189,7 +189,7 @@ class Expectation:
 
 
 def fresh_part(staleness: float) -> float:
-    """Return the expected share of an interval before its first change, given that there was at least one.
+    """Return the expected share of an interval before the first change, given that there was at least one change.
 
     For a Poisson process, the result is 1/x - 1/(e^x - 1), where x = `staleness` is the expected number of
     changes: one half if changes are rare, 1/x if there are many.

@@ -49,7 +49,7 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(-2, check=True)
     def make(self, page: cython.int, watched: cython.double) -> cython.int:
-        """Return the row of a page, adding one if needed; a new row starts with `watched` seconds watched."""
+        """Return the row of a page; add a row if the page has none, with a watched time of `watched` seconds."""
         row: cython.int = self.row_of(page)
         if row >= 0:
             return row

@@ -59,7 +59,7 @@ class Portion:
         self.set_rate(rate)
 
     def set_rate(self, rate: float) -> None:
-        """Set the refresh rate of an endless crawl to the whole rate of this process; a rate of 0 changes nothing."""
+        """In an endless crawl, use the whole rate of this process for refreshes; a rate of 0 changes nothing."""
         if self.endless and rate:
             self._schedule.rate = self._clock.ours(rate)
 

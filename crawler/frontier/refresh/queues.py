@@ -13,9 +13,9 @@ whose level is above the common level goes first as soon as it may be requested.
 delay its turn, and the delay would raise this level further.
 
 *Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. When an entry reaches
-the top, it is checked: its offset and its value are recomputed. If its key was too early, the entry is put
-back with the correct key, and the next entry is checked. Even a page that is worth the level is taken only
-with a correct key; otherwise the host with the largest offset would always go first.
+the top, it is checked: its offset and its value are recomputed. If the key of the entry was too early, the
+entry is put back with the correct key, and the next entry is checked. Even a page that is worth the level is
+taken only with a correct key; otherwise the host with the largest offset would always go first.
 
 *Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is
 its key (`Deadlines.due_by_worth`). The order therefore follows Algorithm 1 even while many pages are due, for

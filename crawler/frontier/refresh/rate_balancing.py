@@ -12,8 +12,8 @@ are added or moved by `reshard`, the weights change immediately; the learned til
 if everything that it could request must wait. It is treated as if its level were far below the mean. A silent
 process keeps its last weight, because it may still run.
 
-The step is small compared with the time in which levels follow a rate, which is the mean
-time between two crawls of a page.
+The step is small, because levels follow a change of the rate only slowly, within about the mean time between
+two crawls of a page.
 """
 
 import math

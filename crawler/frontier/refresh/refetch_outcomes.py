@@ -4,7 +4,8 @@
     record_refresh    a page was refetched: changed, unchanged, or postponed
     credit_hub        a page was fetched whose URL a refetch of the hub had shown: the hub gets the credit
 
-Decisions are made in the order of the commit queue, so the stored state never contradicts the records of pages.
+Decisions are made in the order of the commit queue; therefore, the stored state never contradicts the records
+of pages.
 """
 
 from collections.abc import Callable, Iterable
@@ -157,7 +158,7 @@ class RefetchOutcomes:
         now: float,
         batch: Batch,
     ) -> None:
-        """Record a refetch at `now` of a page with the record `before`; its host may be requested from `until` on."""
+        """Record a refetch, at `now`, of a page with the record `before`; its host may be requested from `until` on."""
         fingerprint, then = fetch_task.fingerprint, self._clock.at(now)
         changed = result is RefreshOutcome.CHANGED
         if self._validators.answered(fingerprint, fetch_task.host, before, after, changed, now, batch):

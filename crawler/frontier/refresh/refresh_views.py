@@ -38,7 +38,7 @@ class RefreshViews:
         self._news = news
 
     def probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
-        """Return the probability that a page's copy of `fetched_at` is current; None if the page is not known.
+        """Return the probability that a page's copy, made at `fetched_at`, is current; None if the page is not known.
 
         The result depends only on the age of that copy and the page's change rate, not on a later answer that
         is not committed yet.

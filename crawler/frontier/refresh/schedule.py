@@ -372,7 +372,7 @@ class Schedule:
         self._flights.begin(page, now)
 
     def give_back(self, page: int, now: float, ready: float = 0.0) -> None:
-        """End the flight of a page that was not fetched: it is due as before, and its host is free from `ready` on."""
+        """End the flight of a page that was not fetched: the page is due as before, and its host is free from `ready` on."""
         self._flights.cancel(page, now, ready)
 
     def record_outcome(self, page: int, now: float, result: int, ready: float = 0.0) -> None:

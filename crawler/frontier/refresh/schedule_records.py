@@ -22,7 +22,7 @@ else:
 
 @cython.cclass
 class Records:
-    """The learned state of a schedule as plain numbers, without deadlines, which are computed from it."""
+    """The learned state of a schedule as plain numbers; deadlines are not included, because they are computed from it."""
 
     def __init__(self, tables: Tables, learning: Learning, flights: Flights) -> None:
         self.tables, self.learning, self.flights = tables, learning, flights

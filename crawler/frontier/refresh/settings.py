@@ -81,7 +81,7 @@ class RefreshOutcome(IntEnum):
 
 
 class PageView(msgspec.Struct, frozen=True):
-    """The schedule's knowledge of a page; `signals` by source, `rate` in changes per time, `fresh` a probability.
+    """All that the schedule knows of a page: `signals` by source, `rate` in changes per time, `fresh` a probability.
 
     `stands_for` is the time since the last crawl of its host, divided by the mean of that time.
     """
@@ -107,7 +107,7 @@ class PageView(msgspec.Struct, frozen=True):
 
 
 class HostView(msgspec.Struct, frozen=True):
-    """The schedule's knowledge of a host; `boost` is its level divided by the common one."""
+    """The schedule's knowledge of a host; `boost` is its level divided by the common level."""
 
     key: int
     pages: int

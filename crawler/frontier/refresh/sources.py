@@ -79,7 +79,7 @@ class Readings:
         self._sums: dict[int, _Sums] = {}
 
     def begin(self, source: int, pages: int, rate: float, level: float) -> float:
-        """Start the sums of a source read for the first time that lists `pages` pages; return its reading interval.
+        """Start the sums of a source that is read for the first time and lists `pages` pages; return the reading interval.
 
         `rate` is the change rate of the site's pages; `level` refers to pages of importance 1.
         """
@@ -157,7 +157,7 @@ class Readings:
 
 
 def ages(interval: float, least: float, most: float) -> tuple[float, float]:
-    """Return (min_age, max_age), within the bounds, for a page that is to be read every `interval` or more often."""
+    """Return (min_age, max_age), within the bounds, for a page that should be read every `interval` or more often."""
     if interval == math.inf:
         return least, most
     octaves = min(max(math.log2(max(interval, 1.0) / DAY), -8.0), 16.0)

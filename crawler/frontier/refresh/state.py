@@ -81,7 +81,7 @@ def stage_recalibration(recalibration: Recalibration, batch: Batch) -> None:
 
 
 def stored_recalibration(store: KeyValue) -> Recalibration:
-    """Return the stored correction of P[fresh]; an initial one, without effect, if none was ever stored."""
+    """Return the stored correction of P[fresh]; if none was ever stored, return an initial correction without effect."""
     value = store.get(keys.REFRESH_HAZARD)
     if value is None:
         return Recalibration()
@@ -198,7 +198,7 @@ def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now
 
 
 def _page_rows(chunk: list[tuple[bytes, bytes]]) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Return the fingerprints and rows of stored records of pages, and the places of the longer records among them.
+    """Return the fingerprints and rows of stored records of pages, and the positions of the longer records among them.
 
     Versions and checksums are compared by column; this takes a third of the time that calls of `unseal` would
     take.

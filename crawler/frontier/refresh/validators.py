@@ -29,11 +29,12 @@ hosts. A pattern is still trusted after one lie, but not after two lies without 
                                  compressing server does not recognize them)
     both trusted                 both are sent: the server uses the ETag (RFC 9110 13.2.2)
 
-If two validators were sent, the one that stayed the same explains a false 304, and the other is not charged.
-If both changed, a change found after n answers 304 existed at the last of them with probability
-q / (q + (1-q) L), where q is the share of lies and L the likelihood of the same answers from an honest server:
-1/(n+1), because the change may have come later; 2/((m+1)(m+2)) after m answers 304 of a pattern that never
-showed a change; a tenth of that if the new answer's date is older than the 304, and 0 if it is newer.
+If two validators were sent and only one of them stayed the same, this one explains a false 304, and the other
+is not charged. If both changed, a change found after n answers 304 existed at the last of them with
+probability q / (q + (1-q) L), where q is the share of lies and L the likelihood of the same answers from an
+honest server. L is 1/(n+1), because the change may have happened later. For a pattern that never showed a
+change, L is at most 2/((m+1)(m+2)) after m answers 304. A tenth of L is used if the date of the new answer is
+older than the 304; if it is newer, the probability is 0.
 
 To find lies, some requests are *plain*, that is, without conditions. At the usual share of lies, the request
 after `same_answers_max` answers 304 in a row is plain. With more proofs, this number of answers grows up to
@@ -330,7 +331,7 @@ class Validators:
     def _lie_chance(
         self, host: _Host, kind: ValidatorKind, pattern: str, before: PageRecord, after: PageRecord
     ) -> float:
-        """Return the probability that a change found by a plain request after 304 answers existed at the last one."""
+        """Return the probability that a change found by a plain request after 304 answers existed at the last of them."""
         share, cell = self._lie_share(host, kind, pattern), self._trust(host, kind, pattern)
         honest = 1.0 / (before.not_modified + 1.0)
         if not cell.shown:
@@ -368,7 +369,7 @@ class Validators:
         page.times += 1
 
     def _forgive(self, fingerprint: int, page: _Page, shown: Iterable[ValidatorKind]) -> None:
-        """Clear the page's doubt after a full answer, and the lies of validators that have shown a change."""
+        """After a full answer, clear the doubt about the page, and the lies of validators that have shown a change."""
         page.doubted = ("", "")
         for kind in shown:
             page.kinds &= ~(1 << kind)

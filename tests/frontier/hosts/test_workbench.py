@@ -150,7 +150,7 @@ def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
 
 
 def test_hosts_with_open_connections_stay_in_the_front() -> None:
-    """Eight hosts take turns and are ready after 1 s, so each is served eight intervals minus 1 s late.
+    """Eight hosts take turns, and each is ready again after 1 s: each is served late by eight intervals minus 1 s.
 
     `stay` is 35 s.
     """

@@ -260,7 +260,7 @@ def test_pages_of_a_changing_directory_are_due_earlier() -> None:
         schedule.record_outcome(
             page, now, RefreshOutcome.CHANGED if page % 4 == 2 else RefreshOutcome.UNCHANGED
         )
-    assert order.count(2) >= 8  # if only the rates counted, each of the four directories would get six fetches
+    assert order.count(2) >= 8  # if only the rate counted, each of the four directories would get six fetches
     schedule._check()
 
 

@@ -176,7 +176,8 @@ def test_the_state_of_a_hub_is_restored() -> None:
 def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
     """100 of the 200 pages are gone.
 
-    If the gone pages were fetched every 16 days, the longest wait, they would take a quarter of one fetch per hour.
+    If these pages were fetched every 16 days, which is the longest wait, they would take a quarter
+    of the fetches at a rate of one per hour.
     """
     rate = 24.0 / DAY
     made = Schedule(Settings(explore=0.0, gone_age=DAY))

@@ -435,7 +435,7 @@ def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float
 
 
 def test_very_noisy_signals_have_nearly_no_effect() -> None:
-    """The value was once a sum of only 100,000 terms of the series, which is far too low at this noise."""
+    """The value was once the sum of only the first 100,000 terms of the series, which is far too low at this noise."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)
     value = schedule.overview.page(

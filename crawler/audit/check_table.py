@@ -1,7 +1,7 @@
-"""The checks of `crawler report`: one row each, with its severity, its meaning and the remedy.
+"""The checks of `crawler report`: one row per check, with its severity, its meaning and the remedy.
 
-The report, the page, `--fail-on` and the table of `audit/README.md` are made from these rows. Names are stable:
-they are keys of the JSON report and, with dashes, words that `--fail-on` accepts.
+The report, the HTML page, `--fail-on` and the table in `audit/README.md` are all made from these rows. Names
+are stable: they are keys of the JSON report and, with dashes, words that `--fail-on` accepts.
 """
 
 from collections.abc import Iterable

@@ -34,7 +34,7 @@ class ComparedPage(NamedTuple):
 
 
 def row_of(name: str) -> Check:
-    """Return the row of a check, or of a section of a comparison."""
+    """Return the row of the table of checks for a check, or for a section of a comparison."""
     if name in CHECKS:
         return CHECKS[name]
     if name in _PAGES:

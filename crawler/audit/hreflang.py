@@ -43,7 +43,7 @@ def is_code(text: str) -> bool:
 
 
 class ReturnLinks:
-    """The hreflang links of all pages as pairs (page, translation) of fingerprints."""
+    """Collects the hreflang links of all pages, as pairs of fingerprints (page, translation)."""
 
     def __init__(self) -> None:
         self._pages, self._translations = array("Q"), array("Q")

@@ -43,7 +43,7 @@ class Crawled(NamedTuple):
 
     @property
     def fingerprint(self) -> Callable[[str], int]:
-        """Return a function from a request form to its fingerprint."""
+        """Return a function that maps the request form of a URL to its fingerprint."""
         return self.fingerprinter.fingerprint
 
     def disallowed(self) -> Callable[[str], bool] | None:

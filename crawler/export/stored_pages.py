@@ -1,4 +1,4 @@
-"""Read stored pages again as the crawl read them when they were fetched.
+"""Reads stored pages again, in the same way as the crawl read them after their fetch.
 
 The rows, links and titles of exports, the report, the Python API and recovery all read pages with this
 module. The rules (`extract/page_rules.py`) and the parser with its limits (`extract/parser_process.py`) are

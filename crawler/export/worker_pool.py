@@ -74,7 +74,7 @@ class WorkerPool(Generic[Piece, Result]):
         self._idle.clear()
 
     def results(self, pieces: Iterable[Piece]) -> Iterator[Result]:
-        """Yield the result of each piece in order; work stays at most a few pieces ahead of the caller.
+        """Yield the result of each piece in order; the workers stay at most a few pieces ahead of the caller.
 
         Raises:
             CrawlerError: a process ended while it worked on a piece, and so did the one that repeated it carefully.
@@ -118,7 +118,7 @@ class WorkerPool(Generic[Piece, Result]):
             self._replace(child)
 
     def _wait(self) -> None:
-        """Receive the results that have arrived from busy processes, at least one."""
+        """Receive the results that have arrived from busy processes; wait until there is at least one."""
         by_link = {child.link: child for child in self._busy}
         ready, _, _ = select.select(list(by_link), [], [])
         for link in ready:

@@ -231,7 +231,7 @@ class Export:
         return (known for known in found if test(known.row))
 
     def _with_freshness(self, crawled: Crawled, found: Iterator[Known]) -> Iterator[Known]:
-        """Yield the rows; add the probability that their copies are current, if a schedule knows it."""
+        """Yield the rows; if a schedule knows the page, add the probability that its copy is current."""
         now, schedules = self._request.now, crawled.schedules(self._request.now)
         for known in found:
             schedule, record = schedules[known.archive], known.row

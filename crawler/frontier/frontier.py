@@ -192,7 +192,7 @@ class Frontier:
         return self._outstanding.requests
 
     def limit_requests(self, requests_max: int) -> None:
-        """Set the maximum number of requests in flight, at most `concurrency`, until the next call."""
+        """Set the maximum number of requests in flight (at most `concurrency`); it applies until the next call."""
         self._outstanding.requests_max = min(requests_max, self._outstanding.concurrency)
 
     def claim_next(self, now: float) -> FetchTask | None:
@@ -223,7 +223,7 @@ class Frontier:
         self._outcomes.release(decision, now)
 
     def _gap_behind(self, host: FrontHost) -> float:
-        """Return the politeness gap in seconds after an interrupted request."""
+        """Return the politeness gap, in seconds, that follows an interrupted request."""
         gap = max(self._gates.politeness.config.delay, self._hosts.gap[host.slot])
         url = host.asked_url()
         return max(gap, self._permission.delay(url, host.name)) if url else gap

@@ -1,7 +1,7 @@
-"""The redirect hops of a fetch task, on its own host or on another: requests outside the queues.
+"""Handles the redirect hops of a fetch task, on its own host or another host; they are requests outside the queues.
 
-Politeness applies to them as to any other request (`hosts/borrowed_hosts.py`). A fetch task
-that waits long for a hop releases its fetch slot meanwhile (`outstanding.py`).
+Politeness applies to them as to any other request (`hosts/borrowed_hosts.py`). While a fetch task waits long
+for a hop, it gives up its fetch slot (`outstanding.py`).
 """
 
 from crawler.frontier.discovery import entries

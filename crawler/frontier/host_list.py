@@ -41,9 +41,10 @@ class HostList:
     ) -> Generator[None, None, dict[str, Any]]:
         """Return {"hosts": all, "matched", "failing", "unsearched", "rows": [...]}, best rank first.
 
-        A row is a `HostStatus` with its `rank`. `search` is a part of a host's name and `cause` a cause of
-        failures. `unsearched` is the number of hosts that the search did not examine. This method is a
-        generator; it yields after each portion of the work, so that other tasks can run.
+        A row is a `HostStatus` with its `rank`. If given, `search` is a part of the names of the listed
+        hosts, and `cause` is the cause of their failures. `unsearched` is the number of hosts that the search
+        did not examine. This method is a generator; it yields after each portion of the work, so that other
+        tasks can run.
         """
         hosts, troubled = self._registry.hosts, self._authorities.troubled
         among = None if not cause else ranking.with_cause(hosts, troubled, cause)

@@ -217,7 +217,7 @@ class OutcomePolicy:
         return self._with_record(host, decision)
 
     def _host_failed(self, host: FrontHost, decision: Decision, struck: bool) -> Decision:
-        """Let the host wait; if its URL got a strike, the host's other URLs go first."""
+        """Let the host wait; if the URL of the task got a strike, the host's other URLs go first."""
         assert host.busy is not None, host
         order, entry = item = host.busy
         host.busy = None

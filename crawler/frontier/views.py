@@ -1,8 +1,8 @@
 """Read-only views of the frontier: counters, the status of hosts, and what the crawl waits for.
 
 A host may be free while every URL in its queue waits: for a robots.txt that could not be fetched, for the end
-of the wait of its scheme and port, or for its next try. In that case the host's state, cause and next try are
-those of its first URL.
+of the wait of its scheme and port, or for its next try. In that case, the state, cause and next try that are
+shown for the host are those of its first URL.
 """
 
 import itertools
@@ -178,7 +178,7 @@ class FrontierViews:
         return {}
 
     def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
-        """Yield the status of up to `limit` hosts, hosts of the front first."""
+        """Yield the status of up to `limit` hosts; hosts of the front come first."""
         for host in list(self._bench.front.values())[:limit]:
             yield self.describe(host.slot, host.name, now)
         others = (self._registry.hosts.array("place") != HostState.FRONT).nonzero()[0]
@@ -234,7 +234,7 @@ class FrontierViews:
         return self._registry.hosts.cursor[slot] if front is None else front.cursor()
 
     def _first_wait(self, slot: int, name: str, now: float) -> UrlWait | None:
-        """If all of a host's URLs wait, return what the first of them waits for, else None."""
+        """If all URLs of a host wait, return what the first of them waits for; otherwise return None."""
         waits: list[UrlWait] = []
         for n, (until, entry) in enumerate(self._first_entries(slot)):
             wait = self._url_wait(name, entries.join_url(name, entry.tail), until, now)

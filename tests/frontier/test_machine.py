@@ -405,7 +405,7 @@ class FewHosts(FrontierMachine):
 
 
 class Ordered(FrontierMachine):
-    """Links have classes, and better links to waiting URLs are added; a crash loses unwritten links.
+    """Links have classes, and better links to waiting URLs are added. A crash loses the links that are not written yet.
 
     `places` holds the classes of waiting URLs, `durable_places` the stored classes.
     A URL that was tried once, or is in flight, keeps its class.

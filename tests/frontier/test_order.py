@@ -134,7 +134,7 @@ def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
 
 
 def test_a_url_retired_by_an_unwritten_batch_is_not_restored() -> None:
-    """The store still contains the retired URL: moving the URL would restore it without counting it."""
+    """The store still contains the retired URL: a move of the URL would restore it without counting it."""
     crawl = Crawl(config(order=ORDER))
     crawl.frontier.pauses.pause()
     crawl.add([scored(f"https://a.org/{n}", 50) for n in range(3)])

@@ -1,4 +1,4 @@
-"""Queue entries in the store: for each host, one range of ordered keys.
+"""Queue entries in the store: each host has one range of ordered keys.
 
     t/ + bucket 2 + host 6 + order 8   ->  encoded Todo         to do
     p/ + bucket 2 + host 6 + order 8   ->  encoded Todo         parked: beyond a budget or the depth
@@ -15,8 +15,8 @@ LevelDB leaves a tombstone for each deleted entry, and a scan from the queue's f
 When 10,000 URLs were popped by seeking the prefix, each URL took 291 us, with a rising trend; with a cursor,
 each took 4.4 us. Scans therefore start at the host's `cursor`, and read 32 to 64 entries at once.
 
-The stored URL omits the parts that the host's name implies: `/a?b` for `https://NAME/a?b`,
-`h/a` for http, `:8443/a` with a port.
+The stored URL omits the parts that the host's name implies: it is `/a?b` for `https://NAME/a?b`, `h/a` for
+http, and `:8443/a` if the URL has a port.
 
 Nearly all entries consist of only these three parts and use a short form:
 

@@ -127,9 +127,9 @@ class Intake:
     def improve(self, links: Sequence[Link], batch: Batch, now: float) -> int:
         """Move waiting URLs to the class of their link if it is better; return the number of URLs moved.
 
-        A class must be better by at least `order.raise_classes`. A URL is not moved if it is in flight, was
-        tried before, is parked or done, or has a priority set by the user. A URL that is not queued yet will
-        be queued with the better class.
+        A URL is moved only if the class is better by at least `order.raise_classes`. A URL is not moved if it
+        is in flight, was tried before, is parked or done, or has a priority set by the user. A URL that is
+        not queued yet will be queued with the better class.
         """
         touched: dict[int, str] = {}
         moved, registry = 0, self._registry

@@ -1,4 +1,4 @@
-"""Limits on the requests to one IP address, shared by all hosts on it.
+"""Limits the requests to one IP address; all hosts on the address share these limits.
 
 An address gets one request at a time. After each request, its hosts wait for the gap of the address, which is
 half the minimum host gap, times the number of processes. An address with at least `shared_address_domains`

@@ -1,4 +1,4 @@
-"""Authorities that cannot be connected to: only the authority waits, not its whole host.
+"""If an authority cannot be connected to, only this authority waits, not its whole host.
 
 Anybody may link to a dead port, for example to `http://host:1/`. A failure before any answer (connection,
 TLS, robots.txt) is charged to that scheme and port, that is, to the authority. The waits of a failing

@@ -1,8 +1,8 @@
-"""Requests to hosts outside their queues: the redirect hops of robots.txt and of same-key chains.
+"""Makes hosts available for requests outside their queues: redirect hops of robots.txt and of same-key chains.
 
-Politeness applies to them as to any other request. A borrowed host is busy until it has been given back and
-its gap is over. During this time, the frontier gives out no task for it. A caller that finds the host busy
-tries again later.
+Politeness applies to these requests as to any other request. A borrowed host is busy until it has been given
+back and its gap is over. During this time, the frontier gives out no task for it. A caller that finds the
+host busy tries again later.
 """
 
 from crawler.frontier.hosts.addresses import Address, Addresses

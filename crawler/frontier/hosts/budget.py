@@ -1,9 +1,8 @@
 """Budgets and the maximum depth, which decide whether a URL is parked.
 
-A URL beyond the depth or a budget is never dropped: its entry is stored under `p/`
-instead of `t/`, counted by rule, and moved to the queue when the limit is raised
-(`frontier/README.md`, "Budgets"). With the scopes host, domain and prefix there are
-no limits by default, except for sitemaps.
+A URL beyond the depth or a budget is never dropped: its entry is stored under `p/` instead of `t/`, counted
+by rule, and moved to the queue when the limit is raised (`frontier/README.md`, "Budgets"). By default, the
+scopes host, domain and prefix have no limits except on sitemaps.
 
     depth             number of links from a seed
     pages_per_host    URLs accepted to one host's queue

@@ -63,7 +63,7 @@ class DispatchGates:
             registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
         )
         self.visits = BorrowedHosts(registry, self.politeness, self.addresses, self.bench)
-        self.resolving = not config.fetch.proxy  # a proxy resolves names itself, without look-ups here
+        self.resolving = not config.fetch.proxy  # a proxy resolves names itself, so no look-ups are made here
         self._waiters_max = config.frontier.address_waiters_max
 
     def open(self, now: float) -> None:

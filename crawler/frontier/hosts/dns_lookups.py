@@ -2,9 +2,9 @@
 
 A look-up needs no fetch slot, so look-ups continue while all slots are taken. The workbench admits only as
 many hosts as can be looked up soon; further hosts would fill the front while they wait. With a rate limit, it
-admits as many as the rate can request in a few seconds. Otherwise all look-ups would finish before the first
-page: new hosts are due immediately, so their robots.txt would be fetched before the pages of hosts whose
-robots.txt is already known.
+admits only as many hosts as can be requested at this rate in a few seconds. Otherwise all look-ups would
+finish before the first page: new hosts are due immediately, so their robots.txt would be fetched before the
+pages of hosts whose robots.txt is already known.
 """
 
 import math

@@ -184,7 +184,7 @@ class FrontHost:
         return False
 
     def spill(self, keep: int) -> None:
-        """Drop all but the first `keep` entries of the queue, and all entries beyond them, from memory."""
+        """From memory, drop all entries of the queue except the first `keep`, and all entries beyond them."""
         self.queue.sort()
         self.read_to = min(self.read_to, self.queue[keep][0])
         self.queue = [item for item in self.queue if item[0] < self.read_to]
@@ -207,7 +207,7 @@ class FrontHost:
         return self.queue[0][0] if self.queue else self.read_to
 
     def cursor(self) -> int:
-        """Return an order such that no entry of the host's queue has a smaller one."""
+        """Return an order that is not greater than the order of any entry in the host's queue."""
         first = self.read_to
         if self.queue:
             first = min(first, self.queue[0][0])

@@ -1,4 +1,4 @@
-"""The order in which hosts are listed: busiest, failing, longest wait or largest first.
+"""Ranks hosts for lists: the busiest, the failing, those with the longest wait or the largest come first.
 
 All hosts, including those outside the front, are ranked by the columns of the host table: O(n) with numpy, 10
 ms for 100,000 hosts. Only the names of hosts that are shown are read. A rank is a single number, so that the

@@ -1,4 +1,4 @@
-"""The rate of the whole process: starts are spaced evenly.
+"""Limits the rate of the whole process: the starts of requests are spaced evenly.
 
 Starts that are late by up to 100 ms are made up for, but no more, so no burst follows a pause: any window of
 length T contains at most rate * (T + 100 ms) + 1 starts. With a shorter allowance, the actual rate would fall

@@ -177,7 +177,7 @@ class Registry:
     def _new_host(self, key: int, name: str) -> int:
         slot = self.hosts.insert(key)
         if self.unclean_at:
-            # a request that no record mentions may have been made to the host
+            # perhaps a request was made to the host that no record mentions
             self.hosts.ready[slot] = self.unclean_at + self._delay
         domain_key = self.domain_key(name)
         domain = self.domains.find(domain_key)

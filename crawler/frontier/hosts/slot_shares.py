@@ -17,7 +17,7 @@ reclaimed:
    `PROMPT_MAX`, or from a host that answered before and has held it for `crowded_timeout`; the request of this
    host ends.
 
-While nearly all slots are taken, each slot beyond the others' share is reclaimed too.
+While nearly all slots are taken, each slot that the others hold beyond their share is reclaimed, too.
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ class SlotShares:
         ] = {}  # host slot -> seconds for which its running task has held earlier fetch slots
         self._yielding: set[int] = set()  # hosts that are not prompt and whose fetch slot was reclaimed
         self._line: deque[FrontHost] = deque()
-        self._called: set[int] = set()  # host slots taken from the queue whose turn has not come yet
+        self._called: set[int] = set()  # slots of hosts taken from the queue that wait for their turn
 
     def __len__(self) -> int:
         """Return the number of hosts in the queue."""

@@ -57,7 +57,7 @@ class DueFront:
         self._line: deque[Plan] = deque()
 
     def __len__(self) -> int:
-        """Return the number of plans held, including stale ones; 0 if none is valid."""
+        """Return the number of plans held, including stale plans; 0 if no plan is valid."""
         self._skip()
         return len(self._best) and max(len(self._best), len(self._line))
 

@@ -170,7 +170,7 @@ class Workbench:
         self.call_next(address, now)
 
     def call_next(self, address: Address, now: float) -> None:
-        """Plan that the address releases its next waiting host as soon as a request may start there."""
+        """Plan the release of the next host that waits at the address, for when a request may start there."""
         instant = self._addresses.start_at(address) if address.waiting else None
         if instant is None:
             return

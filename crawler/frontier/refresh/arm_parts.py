@@ -31,7 +31,7 @@ class ArmNumbers:
         return self.schedules[arm], number, arm
 
     def joined(self, number: int, arm: int) -> int:
-        """Return the number of a page over all arms; -1 stays -1."""
+        """Return the number that a page has over all arms; -1 stays -1."""
         return number * len(self.schedules) + arm if number >= 0 else -1
 
     def last_asking(self, host: int) -> Schedule:

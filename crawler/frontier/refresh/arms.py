@@ -152,7 +152,7 @@ class Arms:
     # -- the choice
 
     def peek(self, now: float) -> int:
-        """Return the best page of the arm furthest behind that can offer one; -1 if no arm can."""
+        """Return the best page of the arm furthest behind that can offer a page; -1 if no arm can."""
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].peek(now)
             if number >= 0:
@@ -233,7 +233,7 @@ class Arms:
 
     @property
     def revisit(self) -> float:
-        """The mean revisit interval of the first arm; the others have similar shares of pages and rate."""
+        """The mean revisit interval of the first arm; the other arms have similar shares of the pages and of the rate."""
         return self.schedules[0].revisit
 
     @revisit.setter

@@ -51,7 +51,7 @@ class Births:
             self._born[int.from_bytes(key[2:], "big")] = born
 
     def tell(self, fingerprint: int, born: float, batch: Batch) -> None:
-        """Store a date for a URL that has no record; do nothing if the URL already has a date."""
+        """Store the publication date of a URL that has no record; do nothing if the URL already has a date."""
         if fingerprint in self._born:
             return
         self._born[fingerprint] = born

@@ -89,7 +89,7 @@ class ChangeIntake:
             del self._delays[next(iter(self._delays))]
 
     def stage(self, batch: Batch) -> None:
-        """Put the state touched by signals since the last batch into `batch`."""
+        """Put the state that signals have changed since the last batch into `batch`."""
         if touched := self._schedule.signals.pop_touched():
             state.stage_signalled(self._schedule, touched, batch)
 

@@ -191,7 +191,8 @@ class Deadlines:
     def pace(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return nu theta: the importance of new pages that a hub would show per unit of time; 0 for other pages.
 
-        A new page is worth `new_page_weight` mean pages of its host, times the host's restraint.
+        The importance of a new page is that of `new_page_weight` mean pages of its host, times the host's
+        restraint.
         """
         row: cython.int = self.tables.hubs.row_of(page)
         if row < 0 or self._new_page_weight <= 0.0:
@@ -351,7 +352,7 @@ class Deadlines:
             due = self._again(crawled, host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
-            if excess < 0.0:  # a quiet neighbourhood may become active, and no offset would show that
+            if excess < 0.0:  # if a quiet neighbourhood becomes active, no offset shows it
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
 

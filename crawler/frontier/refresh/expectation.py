@@ -112,7 +112,7 @@ class Expectation:
         }
 
     def _renewed(self, then: float) -> list[PageView]:
-        """Return the sample, taken again if it is too old or empty."""
+        """Return the sample; take a new sample if it is too old or empty."""
         if then - self._sampled_at > SAMPLE_AGE * self._speed or not self._sample:
             self._sample = self._sampled(then)
             self._sampled_at = then

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Pages in flight: from the moment they are taken until their result is processed.
+"""Pages in flight: from the moment when a page is taken until its result is processed.
 
     begin ──► in flight ──┬─► finish   changed or unchanged: learned, a new deadline; failed or gone: postponed
                           └─► cancel   not fetched: due as before
@@ -217,7 +217,7 @@ class Flights:
         failed: cython.bint,
         now: cython.double,
     ) -> cython.void:
-        """Postpone a page that failed or is away; the wait doubles each time.
+        """Postpone a page that is away or whose fetch failed; the wait doubles each time.
 
         Few of the pages that are away come back: 0.4 % in each doubling of the time since they disappeared.
         Their waits are therefore so long that together they get at most `_GONE_SHARE` of the fetches.

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Hubs: pages that have shown new pages, with the number of pages found.
+"""Hubs are pages that have shown new pages; this module counts the pages found through each hub.
 
 Any page may become a hub, but few pages do. With its first credit, a page gets a row here, with the number of
 new pages found through the hub and the time for which the hub was watched, both with exponential decay
@@ -82,7 +82,7 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(check=False)
     def crawled(self, page: cython.int, elapsed: cython.double) -> cython.void:
-        """Record a crawl of a page `elapsed` seconds after its last one."""
+        """Record a crawl of a page, `elapsed` seconds after its last crawl."""
         row: cython.int = self.row_of(page)
         if row >= 0:
             left: cython.double = faded(1.0, elapsed, _DAY)

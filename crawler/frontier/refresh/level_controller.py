@@ -7,7 +7,7 @@ bandwidth, and falls. If a page is taken late, the level is too low, and rises. 
 had to wait for its host: a host that was busy until this instant and is rarely idle makes pages late by
 itself.
 
-*A host's own level* is `boost` times the common one. It exceeds the common level only while the host is
+*A host's own level* is `boost` times the common level. It exceeds the common level only while the host is
 rarely idle: politeness keeps a saturated host from fetching its due pages in time, and under the common level
 they would be taken round robin. The level of a host follows the values of the pages that are fetched from it:
 it rises in small steps and falls at once.

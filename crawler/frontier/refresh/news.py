@@ -75,7 +75,7 @@ def kind_of(hub: PageRecord, *, is_feed: bool) -> str:
 
 
 def _instant(date: str) -> float | None:
-    """Return the instant of an HTTP date; None if it is not one."""
+    """Return the instant that an HTTP date names; None if the text is not an HTTP date."""
     try:
         return parse_date(date).timestamp() if date else None
     except (ValueError, OverflowError, TypeError):

@@ -73,7 +73,7 @@ class Overview:
 
     @property
     def sweeping(self) -> bool:
-        """True while keys are recomputed after the level has moved; `peek` and `work` continue it."""
+        """True while keys are recomputed after a move of the level; `peek` and `work` continue this sweep."""
         return self.queues.swept < self.tables.pages.rows
 
     @property
@@ -216,7 +216,7 @@ class Overview:
         }
 
     def hubs(self, now: float) -> dict[str, float]:
-        """Return the number of hubs, and the estimated number of existing pages that have not been found."""
+        """Return the number of hubs, and an estimate of the number of pages that exist but have not been found."""
         pages = self.tables.hubs.pages()
         step = max(1, len(pages) // _HUB_SAMPLE)
         unfound = sum(self.hub(page, now)["unfound"] for page in pages[::step].tolist())

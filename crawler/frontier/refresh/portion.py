@@ -28,8 +28,9 @@ def share_of(config: RefreshConfig) -> float | Literal["auto"]:
 class Portion:
     """Sets the rate of a schedule.
 
-    `known` is this process's part of the total rate for known pages. `busy` is the share of the time in which the
-    rate held this process back. `endless` says that the purpose of the crawl is to refresh known pages.
+    `known` is the part of the total rate that this process has for known pages. `busy` is the share of the
+    time in which the rate held this process back. `endless` says that the purpose of the crawl is to refresh
+    known pages.
 
     Args:
         rate: fetches per second of this process, all for refresh; 0 = not known.

@@ -22,8 +22,8 @@ its key (`Deadlines.due_by_worth`). The order therefore follows Algorithm 1 even
 example after a restart, a pause, or a jump of the level.
 
 *Bounded work.* A look corrects at most CHECKS_MAX keys and releases at most RELEASES_MAX waiting hosts and
-pages; the next look continues. After the level has moved far, a sweep recomputes the keys of all pages,
-a few at a time.
+pages; the next look continues. After a large move of the level, a sweep recomputes the keys of all pages, a
+few at a time.
 """
 
 import cython
@@ -171,7 +171,7 @@ class Queues:
 
     @cython.cfunc
     def sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Recompute keys, row by row, after the level has moved far from the level of most keys."""
+        """Recompute keys, row by row, after the level has moved far from the level at which most keys were computed."""
         _step: cython.Py_ssize_t
         if self.swept >= self.tables.pages.rows:
             if self.swept_level <= 0.0:

@@ -38,7 +38,7 @@ class LevelReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Balance:
-    """The state of one process: its smoothed level and its tilt; `name` is its key in the reports."""
+    """The state of one process: its smoothed level and its tilt; `name` is the key of the process in the reports."""
 
     def __init__(self, name: str, tilt: float = 1.0) -> None:
         self.name = name

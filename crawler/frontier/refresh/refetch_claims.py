@@ -49,7 +49,7 @@ class RefetchClaims:
         return None
 
     def _first_requested(self, now: float) -> Refetch | None:
-        """Return the first of the next `AHEAD_LOOKS` requested pages with a host that may be requested."""
+        """Return the first of the next `AHEAD_LOOKS` requested pages that is on a host which may be requested."""
         then = self._clock.at(now)
         for _ in range(min(AHEAD_LOOKS, len(self._ahead))):
             fingerprint = self._ahead[0]
@@ -104,7 +104,7 @@ class RefetchClaims:
     # -- under way
 
     def acquire(self, refetch: Refetch, now: float) -> None:
-        """Mark the page as under way, and its host as busy, until its outcome is recorded or `give_back`."""
+        """Mark the page as under way and its host as busy, until the outcome is recorded or `give_back` is called."""
         then = self._clock.at(now)
         self.held[refetch.fingerprint] = self._schedule.overview.page(refetch.page, then)
         self._schedule.acquire(refetch.page, then)

@@ -64,7 +64,7 @@ else:
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-# bulk signals processed, and keys recomputed, by one call of `work`
+# number of bulk signals processed, and of keys recomputed, by one call of `work`
 _WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)
 _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys recomputed per look while a sweep lasts
 # After so many fetches, the measured rate is precise enough for a first level.
@@ -232,7 +232,7 @@ class Schedule:
         return len(numbers)
 
     def remove(self, page: int) -> None:
-        """Remove a page; it may be in flight (then its host stays busy until `record_outcome`)."""
+        """Remove a page; if the page is in flight, its host stays busy until `record_outcome`."""
         self._flights.remove(page)
 
     def find(self, fingerprint: int) -> int:
@@ -372,7 +372,7 @@ class Schedule:
         self._flights.begin(page, now)
 
     def give_back(self, page: int, now: float, ready: float = 0.0) -> None:
-        """End the flight of a page that was not fetched: the page is due as before, and its host is free from `ready` on."""
+        """End the flight of a page that was not fetched: it remains due, and its host is free from `ready` on."""
         self._flights.cancel(page, now, ready)
 
     def record_outcome(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
@@ -403,7 +403,7 @@ class Schedule:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def next_wakeup(self, now: cython.double) -> cython.double:
-        """Return when the next page may be due, possibly in the past; infinite if never. Fetching earlier is allowed."""
+        """Return when the next page may be due, perhaps in the past; infinite if never. Fetching earlier is allowed."""
         found: cython.double = _INFINITY
         if self.signals.waiting:
             return now

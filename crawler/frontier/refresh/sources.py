@@ -16,10 +16,10 @@ time. Therefore
     interval   sqrt(2 L/s), where the price equals the loss by delay
     worth it   sqrt(2 L s) < sum of b: otherwise the source is a page like any other
 
-The sums include every page that a source listed, even if a crawl had already seen the change. In a time t, a
-page is listed D t/p times on average, so each listing counts p/(D t). If a source lists only few of the
-changes, the sums therefore count only these changes. The recall that the schedule measures has no effect on
-the interval; it is low if a source is read late. The sums decay with each reading.
+The sums include every page that a source listed, even if a crawl had already seen the listed change. In a
+time t, a page is listed D t/p times on average, so each listing counts p/(D t). If a source lists only few of
+the changes, the sums therefore count only these changes. The recall that the schedule measures has no effect
+on the interval; it is low if a source is read late. The sums decay with each reading.
 
 Intervals are in plain time, not on the neighbourhood's clock, which would read a source many times in the
 days of a burst, and rarely otherwise. Nothing is learned about a site from the changes of a source, because a
@@ -79,7 +79,7 @@ class Readings:
         self._sums: dict[int, _Sums] = {}
 
     def begin(self, source: int, pages: int, rate: float, level: float) -> float:
-        """Start the sums of a source that is read for the first time and lists `pages` pages; return the reading interval.
+        """Start the sums of a source read for the first time, which lists `pages` pages; return the reading interval.
 
         `rate` is the change rate of the site's pages; `level` refers to pages of importance 1.
         """
@@ -142,7 +142,7 @@ class Readings:
             yield source
 
     def stage(self, source: int, batch: Batch) -> None:
-        """Put the sums of a source into a batch; does nothing if there are none."""
+        """Put the sums of a source into a batch; do nothing if there are none."""
         if (sums := self._sums.get(source)) is not None:
             record = _RECORD.pack(sums.span, sums.slope, sums.gain)
             batch.put(keys.READINGS + source.to_bytes(8, "big"), seal(record))

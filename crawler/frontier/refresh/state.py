@@ -180,7 +180,7 @@ def _site_numbers(payload: bytes) -> np.ndarray:
 
 
 def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now: float) -> float:
-    """Add the pages of stored records; return how far the latest of their crawls is in the future."""
+    """Add the pages of stored records; return the time by which the latest of their crawls is in the future."""
     fingerprints, rows, longer = _page_rows(chunk)
     leads = np.maximum(rows["crawled"] - now, 0.0)
     watched_for = np.maximum(rows["watched"] - leads, 0.0)

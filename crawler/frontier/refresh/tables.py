@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The tables of the schedule: one row per page, directory and host, each with its owner.
+"""The tables of the schedule: one row per page, directory and host, each row with its owner.
 
     pages        fingerprint, last crawl, k, T, signals since, trust in signals, state; owner: a directory
     directories  key, number of pages; owner: a host
@@ -181,7 +181,7 @@ class Tables:
 
     @cython.cfunc
     def grow(self) -> cython.void:
-        """Lengthen the columns of pages, including those optional columns that exist."""
+        """Lengthen the columns of pages, including the optional columns that have been created."""
         rows = self.pages.rows
         columns = self._columns
         self.rows, self.crawled, self.states = _empty(PAGE_KIND), _empty(F8), _empty(U1)

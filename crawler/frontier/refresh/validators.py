@@ -1,8 +1,9 @@
 """Makes requests conditional on those validators that can be trusted (RFC 9110 13.1); some servers lie.
 
-A known page is requested with the ETag and Last-Modified of its copy, unchanged. A 304 saves the body; a
-false 304 keeps a stale copy. Validators are therefore trusted only as far as they have proved correct. Trust
-is learned for each combination of three properties, which depend on the program that serves a URL:
+A known page is requested with the unchanged ETag and Last-Modified of its copy. An answer of 304 saves the
+transfer of the body; after a false 304, a stale copy is kept. Validators are therefore trusted only as far as
+they have proved correct. Trust is learned for each combination of three properties, which depend on the
+program that serves a URL:
 
     host
     kind      strong ETag, weak ETag, Last-Modified
@@ -38,9 +39,10 @@ older than the 304; if it is newer, the probability is 0.
 
 To find lies, some requests are *plain*, that is, without conditions. At the usual share of lies, the request
 after `same_answers_max` answers 304 in a row is plain. With more proofs, this number of answers grows up to
-fourfold; with more lies, it shrinks. A signal divides that number by `same_answers_max`. A 304 with
-validators that differ from those of the copy is followed by a plain request. As long as a pattern has never
-shown a change, its requests number `check_every` x 1, 2, 4, 8 and so on are plain.
+fourfold; with more lies, it shrinks. After a change signal for a page, the number is divided by
+`same_answers_max`. A 304 with validators that differ from those of the copy is followed by a plain request.
+As long as a pattern has never shown a change, its requests number `check_every` x 1, 2, 4, 8 and so on are
+plain.
 
 Counts are stored by host (`b/`) and survive a restart, which matters for crawls that run once a day. A
 restart loses the states of single pages; the next check of a page restores its state.
@@ -392,7 +394,7 @@ class Validators:
         return site if cell is None else cell.lie_share(site)
 
     def _trust(self, host: _Host, kind: ValidatorKind, pattern: str) -> Trust:
-        """Return the counts of a (kind, pattern), adding them if there is room."""
+        """Return the counts of a (kind, pattern); add new counts if there is room."""
         found = host.cells.get((kind, pattern))
         if found is None and sum(each is kind for each, _ in host.cells) >= PATTERNS_MAX - 1:
             pattern = ANY

@@ -1,4 +1,4 @@
-"""Test the host table against a dict; test its stored form and its size."""
+"""Compare the host table with a dict, and test its stored form and its size."""
 
 import random
 
@@ -203,7 +203,7 @@ def fill(table: KeyedTable) -> None:
 
 @pytest.mark.parametrize("name", ["key", *HostTable.columns])
 def test_a_column_held_while_the_table_grows_sees_the_new_row(name: str) -> None:
-    """Code that fetched a column before a call that grew the table once raised IndexError afterwards."""
+    """Code once raised IndexError if it had fetched a column before a call that made the table grow."""
     table = HostTable(capacity=2)
     column = getattr(table, name)
     for _ in range(3):

@@ -24,7 +24,7 @@ class Model:
         self.ready: dict[int, float] = {}
 
     def values(self, now: float) -> dict[int, float]:
-        """Map each page whose host may be requested to its value."""
+        """Return the value of each page whose host may be requested."""
         return {
             number: crawl_value(page, now - last, signals)
             for number, (page, last, signals, host) in self.pages.items()

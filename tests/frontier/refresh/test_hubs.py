@@ -96,7 +96,7 @@ def test_endless_new_pages_take_at_most_half_of_a_hosts_refreshes() -> None:
 
 @pytest.mark.parametrize("weight", [1.0, 3.0, 10.0])
 def test_no_hub_is_long_overdue(weight: float) -> None:
-    """The busiest of ten hubs shows forty times as many new pages as the quietest.
+    """The busiest of ten hubs shows forty times as many new pages as the quietest hub.
 
     A hub is due when its value D reaches the level.
     """

@@ -55,7 +55,7 @@ def test_invalid_reports_are_ignored() -> None:
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_portions_of_all_sum_to_the_rate(share: float, new: float, known: float) -> None:
-    """If neither of two processes has work for discovery, refresh gets the whole rate, and vice versa."""
+    """If neither of two processes has work for discovery, refresh gets the whole rate; the reverse is also true."""
     for work in (False, True):
         for pages in (False, True):
             total = 0.0

@@ -13,7 +13,7 @@ sitemaps that a robots.txt names are fetched before the pages. The others are or
 
 LevelDB leaves a tombstone for each deleted entry, and a scan from the queue's first key reads all tombstones.
 When 10,000 URLs were popped by seeking the prefix, each URL took 291 us, with a rising trend; with a cursor,
-each took 4.4 us. Scans therefore start at the host's `cursor`, and read 32 to 64 entries at once.
+each took 4.4 us. Scans therefore start at the host's `cursor`, and read `frontier.read_ahead` entries at once.
 
 The stored URL omits the parts that the host's name implies: it is `/a?b` for `https://NAME/a?b`, `h/a` for
 http, and `:8443/a` if the URL has a port.

@@ -1,8 +1,8 @@
 """The workbench: decides which host may be requested next.
 
 Like the workbench of BUbiNG and the back queues of Mercator, it holds a small
-*front* of hosts as Python objects, about four times as many as there are fetches
-in flight. All other hosts are numbers in the host table:
+*front* of hosts as Python objects, at most 12 times as many (`frontier.front_factor`) as
+there are fetch slots. All other hosts are numbers in the host table:
 
     IDLE ---new URLs---> BACK ---its turn---> FRONT ---nothing left---> IDLE
                           ^  \\____________     |

@@ -1,7 +1,7 @@
-"""The checks of `crawler report`: one row each, with its severity, its meaning and the remedy.
+"""The checks of `crawler report`: one row per check, with its severity, its meaning and the remedy.
 
-The report, the page, `--fail-on` and the table of `audit/README.md` are made from these rows. Names are stable:
-they are keys of the JSON and words of `--fail-on` (there with dashes).
+The report, the HTML page, `--fail-on` and the table in `audit/README.md` are all made from these rows. Names
+are stable: they are keys of the JSON report and, with dashes, words that `--fail-on` accepts.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ THIN_WORDS = 200  # a page with fewer words outside of navigation and footer is 
 
 
 class Severity(StrEnum):
-    """How bad a finding is; the values are words of `--fail-on`."""
+    """The severity of a finding; the values are words that `--fail-on` accepts."""
 
     ERROR = "error"  # visitors or search engines cannot use the page
     WARNING = "warning"  # the site loses visitors, time or ranking
@@ -27,7 +27,11 @@ class Severity(StrEnum):
 
 
 class Check(NamedTuple):
-    """A row of the table. `value` and `others` name the columns of a finding ("" = none); `arrow` precedes the others."""
+    """A row of the table.
+
+    `value` and `others` are the headings of these two columns of a finding; "" means that there is no such
+    column. `arrow` is printed before each of the others.
+    """
 
     title: str
     severity: Severity
@@ -175,12 +179,12 @@ CHECKS = {
 
 
 def word(name: str) -> str:
-    """Return the word of `--fail-on` for a check."""
+    """Return the word that names a check in `--fail-on`."""
     return name.replace("_", "-")
 
 
 def named(words: Iterable[str]) -> frozenset[str]:
-    """Return the checks that words of `--fail-on` name: a check, or a severity for all checks that are at least as bad.
+    """Return the checks that the words of `--fail-on` name. A severity names all checks that are at least as bad.
 
     Raises:
         UsageError: a word names neither.

@@ -38,7 +38,7 @@ def audit(
     report: Say = ignore,
     progress: Callable[[int], None] = lambda n: None,
 ) -> Audit:
-    """Return the audit of the crawl in the directory `path`, running or not."""
+    """Return the audit of the crawl in the directory `path`; the crawl may be running."""
     with opened(path) as crawled:
         auditor = Auditor(listed_max)
         for known in _all_known(crawled):
@@ -63,7 +63,7 @@ def audit(
 
 
 def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
-    """Compare the audit of the crawl in `path` with an earlier crawl (a directory or a JSON report), and add the result.
+    """Compare the audit with an earlier crawl (a directory or a JSON report), and add the result to the audit.
 
     Raises:
         UsageError: the file is not a report.
@@ -145,7 +145,7 @@ def _listed(crawled: Crawled, known: Known) -> list[tuple[int, str]]:
 
 
 class PageReader:
-    """Reads the facts of stored pages that the audit needs; `wanted` are the relevant link targets (sorted)."""
+    """Reads the facts of stored pages for the audit; `wanted` are the fingerprints (sorted) of the relevant links."""
 
     def __init__(
         self, config: Config, folders: Sequence[Path], fingerprint: Callable[[str], int], wanted: np.ndarray

@@ -1,8 +1,9 @@
-"""Compare an audit with that of an earlier crawl: pages that are new, gone or changed; findings new or repaired.
+"""Compare an audit with that of an earlier crawl: it finds new, gone and changed pages, and new and repaired findings.
 
-The earlier crawl is a crawl directory, or a file that `report --format json` has written; a file has no pages,
-so only findings are compared. Findings are the same if check and subject are the same. Only listed findings can be
-compared, so both audits list up to `COMPARED_MAX` for each check. About 200 bytes of memory per page.
+The earlier crawl is a crawl directory, or a file that `report --format json` has written; a file contains no
+pages, so only findings are compared with it. Two findings are the same if they have the same check and the
+same subject. Only listed findings can be compared, so both audits list up to `COMPARED_MAX` for each check. A
+comparison needs about 200 bytes of memory per page.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +34,7 @@ class ComparedPage(NamedTuple):
 
 
 def row_of(name: str) -> Check:
-    """Return the row of a check, or of a section of a comparison."""
+    """Return the row of the table of checks for a check, or for a section of a comparison."""
     if name in CHECKS:
         return CHECKS[name]
     if name in _PAGES:
@@ -81,7 +82,7 @@ def trim(audit: Audit, listed_max: int) -> None:
 
 
 def failing(audit: Audit, checks: Iterable[str], new: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield (section, number of findings) for each of `checks` with findings and each of `new` with new findings."""
+    """Yield (section, number of findings) for `checks` that have findings and for `new` checks that have new ones."""
     for name in checks:
         if name in audit.sections:
             yield name, audit.sections[name].total
@@ -91,7 +92,7 @@ def failing(audit: Audit, checks: Iterable[str], new: Iterable[str]) -> Iterator
 
 
 def decode(text: bytes) -> Audit:
-    """Return the audit in a file that `report --format json` has written.
+    """Return the audit that a file written by `report --format json` contains.
 
     Raises:
         msgspec.MsgspecError: the file is not such a report.

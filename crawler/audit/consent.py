@@ -1,4 +1,4 @@
-"""`crawler report --consent`: the number of stored pages by host, use and answer."""
+"""`crawler report --consent` counts the stored pages by host, use and answer."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ _HOST_WIDTH = 40
 
 
 def summary(path: Path) -> list[Row]:
-    """Return one row per host, those with the most pages first. The crawl may be running.
+    """Return one row per host; hosts with the most pages come first. The crawl may be running.
 
     Raises:
         DirectoryError: there is no crawl, or nothing has been crawled yet.
@@ -32,7 +32,7 @@ def summary(path: Path) -> list[Row]:
 
 
 def text(rows: Sequence[Row], limit: int) -> str:
-    """Return a table: for each host and use, the pages that allow it, refuse it, and say nothing."""
+    """Return a table: for each host and use, the number of pages that allow it, refuse it, or do not mention it."""
     if not rows:
         return "no page is stored yet\n"
     lines = [f"{'host':<{_HOST_WIDTH}} {'pages':>9}" + "".join(f" {_name(use):>21}" for use in USES)]

@@ -1,8 +1,8 @@
 """Collects facts about a site, record by record and page by page, and then judges them.
 
-`Auditor.record` notes the record of a URL, `waiting` a URL that was not fetched, `sitemap` the URLs of a
-sitemap, and `page` a stored page; `audit` returns the result. A *section* holds the findings of one check
-(`check_table.py`): their number, and the first of them.
+`Auditor.record` notes the record of a URL, `Auditor.waiting` notes a URL that was not fetched,
+`Auditor.sitemap` the URLs of a sitemap, and `Auditor.page` a stored page. `Auditor.audit` then returns the
+result. A *section* holds the findings of one check (`check_table.py`): their number, and the first of them.
 """
 
 import heapq
@@ -20,7 +20,7 @@ from crawler.audit.hreflang import ReturnLinks
 from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, LinkFlag, Outcome, PageState
 
-LISTED_MAX = 1000  # listed findings per section, by default
+LISTED_MAX = 1000  # default number of findings that are listed per section
 # URLs of unreachable servers that are remembered one by one; further ones are only counted
 UNREACHABLE_MAX = 100_000
 _HOPS_MAX = 50  # maximum length of a redirect chain
@@ -43,12 +43,12 @@ _OUTCOMES = {
     Outcome.RESET: "connection closed",
     Outcome.TRUNCATED: "answer cut short",
 }
-# A description of each cause for which a host was given up (`frontier/hosts/politeness.py`).
+# A description of each cause for giving up a host (`frontier/hosts/politeness.py`).
 _CAUSES = {"no_answer": "no answer for days", "refusals": "refuses all requests"}
 
 
 class Section(msgspec.Struct):
-    """All findings of one kind; the first of them are listed."""
+    """All findings of one kind: their number, and a list of the first of them."""
 
     total: int = 0
     listed: list[Finding] = []
@@ -75,7 +75,7 @@ class Audit(msgspec.Struct):
 
 
 class Repeated:
-    """Groups of URLs that share a key; a key that occurs once takes 8 bytes of hash and a reference."""
+    """Groups of URLs that share a key; for a key that occurs only once, an 8-byte hash and a reference are stored."""
 
     def __init__(self) -> None:
         self._first: dict[int, str] = {}
@@ -94,7 +94,7 @@ class Repeated:
             self.repeated[key] = 2, [first, url]
 
     def ranked(self) -> list[tuple[str, int, list[str]]]:
-        """Return (key, number of URLs, the first of them) of the keys that several URLs share, the most first."""
+        """Return (key, number of URLs, first URLs) for each key of several URLs; the keys with most URLs come first."""
         ranked = sorted(self.repeated.items(), key=lambda item: -item[1][0])
         return [(key, count, urls) for key, (count, urls) in ranked]
 
@@ -241,12 +241,12 @@ class Auditor:
         self._dead_external |= ended
 
     def page(self, page: PageFacts) -> None:
-        """Note a stored HTML page; its `links` are the `wanted` ones."""
+        """Note a stored HTML page; its `links` are only links to `wanted` URLs."""
         for name, finding in page.findings:
             self._add(name, finding)
         # Share the string object that is already stored, to save memory.
         url, *_ = self._found.get(page.fingerprint, (page.url,))
-        if page.canonical is None:  # a page that names another as canonical repeats it on purpose
+        if page.canonical is None:  # a page that names another page as canonical repeats that page on purpose
             for text, groups in ((page.title, self._titles), (page.description, self._descriptions)):
                 if text:
                     groups.add(text, url)
@@ -264,7 +264,7 @@ class Auditor:
     # -- result
 
     def audit(self) -> Audit:
-        """Return the report on everything that was noted."""
+        """Return the report on all URLs and pages that were noted."""
         self.wanted()
         self._judge_dead("dead_links", self._dead)
         self._judge_dead("external_dead_links", self._dead_external)
@@ -304,7 +304,7 @@ class Auditor:
             section.listed.append(finding)
 
     def _judge_dead(self, name: str, dead: Mapping[int, _Dead]) -> None:
-        """Add the dead URLs, those with the most incoming links first."""
+        """Add the dead URLs; those with the most incoming links come first."""
         ranked = sorted(dead.items(), key=lambda item: -self._sources.get(item[0], (0, []))[0])
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
@@ -329,7 +329,7 @@ class Auditor:
                 self._add("redirected_links", Finding(url, way[-1], tuple(sources), count))
 
     def _way(self, fingerprint: int, target_url: str) -> tuple[list[str], list[int]]:
-        """Return the URLs through which a redirect leads, and the fingerprints of the loop at its end, if any."""
+        """Return the URLs that redirects visit, and the fingerprints of the loop in which they end, if any."""
         way = [target_url]
         met = [fingerprint]
         at = self._redirects[fingerprint][1]
@@ -350,7 +350,7 @@ class Auditor:
             self._add("duplicate_contents", Finding(urls[0], str(count), tuple(urls[1:]), count))
 
     def _judge_translations(self) -> None:
-        """Add the pages whose translations do not link back to them."""
+        """Add findings for the pages whose translations do not link back to them."""
         for page, translations in self._translations.missing(self._found.__contains__):
             if page in self._found:
                 urls = tuple(self._found[each][0] for each in translations[:SOURCES_MAX])
@@ -374,12 +374,12 @@ class Auditor:
                 self._add("not_in_sitemap", _found_on(url, via))
 
     def _judge_target(self, name: str, url: str, fingerprint: int, target: str) -> None:
-        """Add a page that refers to a URL which is not an indexable page."""
+        """Add a finding for a page that refers to a URL which is not an indexable page."""
         if why := self._why_not(fingerprint):
             self._add(name, Finding(url, why, (target,), 1))
 
     def _why_not(self, fingerprint: int) -> str:
-        """Return the reason why a URL is not an indexable page; "" if it is one, or if the URL is unknown."""
+        """Return the reason why a URL is not an indexable page; "" if it is indexable, or if the URL is unknown."""
         if fingerprint in self._dead:
             return self._dead[fingerprint][1]
         if fingerprint in self._redirects:

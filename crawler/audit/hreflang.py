@@ -1,7 +1,7 @@
 """Checks the language codes and return links of `<link rel=alternate hreflang>`.
 
-A code is a language of ISO 639-1, with a script of four letters and a region of ISO 3166-1 if they matter, or
-x-default. A link counts only if the other page links back. The links of all pages are kept as pairs of
+A code is x-default, or a language of ISO 639-1, optionally followed by a script of four letters and a region
+of ISO 3166-1. A link counts only if the other page links back. The links of all pages are kept as pairs of
 fingerprints, 16 bytes each, and compared at the end.
 """
 
@@ -43,7 +43,7 @@ def is_code(text: str) -> bool:
 
 
 class ReturnLinks:
-    """The hreflang links of all pages as pairs (page, translation) of fingerprints."""
+    """Collects the hreflang links of all pages, as pairs of fingerprints (page, translation)."""
 
     def __init__(self) -> None:
         self._pages, self._translations = array("Q"), array("Q")
@@ -56,7 +56,7 @@ class ReturnLinks:
                 self._translations.append(each)
 
     def missing(self, is_page: Callable[[int], bool]) -> Iterator[tuple[int, list[int]]]:
-        """Yield each page with its translations that do not link back; `is_page` says which translations count."""
+        """Yield each page with its translations that do not link back; `is_page` tells which translations are checked."""
         links = np.unique(np.array([self._pages, self._translations], np.uint64).T, axis=0)
         back = np.ascontiguousarray(links[:, ::-1])
         pairs = [("page", np.uint64), ("translation", np.uint64)]

@@ -1,4 +1,4 @@
-"""Renders an audit as one HTML page without scripts or requests, for light and dark, wide and narrow screens."""
+"""Renders an audit as one HTML page, without scripts or requests, for light and dark mode and any screen width."""
 
 from collections.abc import Mapping
 from html import escape

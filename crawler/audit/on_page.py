@@ -1,4 +1,4 @@
-"""The checks that need only the page itself, and the facts that it contributes to the checks of the whole site. Pure."""
+"""The checks that need only the page itself, and the facts that the checks of the whole site need from a page. Pure."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ _NOT_FOUND = re.compile(
 class Finding(msgspec.Struct, frozen=True):
     """One line of a section: a URL (or a title), a value, and related URLs.
 
-    `count` is the number of related URLs, of which the first are listed.
+    `count` is the number of all related URLs; only the first of them are listed.
     """
 
     subject: str
@@ -37,8 +37,9 @@ class Finding(msgspec.Struct, frozen=True):
 class PageFacts(msgspec.Struct):
     """The facts of a stored page that the checks of the whole site need, and the findings on the page alone.
 
-    `links` are fingerprints (uint64) of the links that matter; `canonical` is the (fingerprint, URL) of the
-    only canonical link if it leads elsewhere; `alternates` are the (fingerprint, URL) of its translations.
+    `links` are the fingerprints (uint64) of the page's links to URLs in `Auditor.wanted`. `canonical`
+    is the (fingerprint, URL) of the page's only canonical link if it leads to another page. `alternates` are
+    the (fingerprint, URL) pairs of the page's translations.
     """
 
     fingerprint: int
@@ -114,6 +115,6 @@ def _listed(url: str, others: list[str]) -> Finding:
 
 
 def _resolved(base: str, raw_urls: list[str]) -> list[str]:
-    """Return the canonical forms of raw URLs, each once, in order."""
+    """Return the canonical forms of raw URLs, in order and without duplicates."""
     urls = (resolve(base, raw_url) for raw_url in raw_urls)
     return list(dict.fromkeys(url for url in urls if url is not None))

@@ -1,4 +1,4 @@
-"""Find the stored page whose link to a URL was not followed because of `nofollow`, for `crawler why`.
+"""For `crawler why`, finds a stored page whose link to a URL was not followed because of `nofollow`.
 
 A crawl does not store such links, so the stored pages are searched. Only pages whose bytes contain the last
 part of the URL are parsed.
@@ -18,13 +18,13 @@ from crawler.urls.canonical import resolve
 
 
 class Unfollowed(NamedTuple):
-    """A link that was not followed: the page that contains it, and whether nofollow applies to the whole page."""
+    """A link that was not followed: the page with the link, and whether nofollow applies to the whole page."""
 
     page: str
     whole_page: bool
 
     def sentence(self) -> str:
-        """Return the verdict of `crawler why`."""
+        """Return the sentence that `crawler why` prints about this link."""
         if self.whole_page:
             return f"Never fetched: {self.page} says nofollow for all of its links."
         return (
@@ -56,7 +56,7 @@ class _Search:
             if stored is None or self._part not in stored.content:
                 return None
             found = self._pages.read(stored, known.flags)
-        except DamageError:  # the report and `crawler check` name pages that cannot be read
+        except DamageError:  # not reported here: the report and `crawler check` name unreadable pages
             return None
         if found is None or not (found.nofollow or self._crawled.config.robots.nofollow_links):
             return None
@@ -67,6 +67,6 @@ class _Search:
 
 
 def _written_part(url: str) -> bytes:
-    """Return the last part of a URL's path that every page spells in the same way; b"" if there is none."""
+    """Return the last part of a URL's path that all pages spell in the same way; b"" if there is no such part."""
     last = url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return last.encode() if last.replace("-", "").replace("_", "").replace(".", "").isalnum() else b""

@@ -7,6 +7,6 @@
     writing       one export from beginning to end
 
 An export sends no request to a running process and takes none of its locks, so it never
-delays a crawl. It contains everything that was committed when it began.
-`crawler/pages/formats` has the formats, `crawler/audit` the report for webmasters.
+delays a crawl. An export contains everything that was committed when the export began.
+The formats are in `crawler/pages/formats`, and the report for webmasters is in `crawler/audit`.
 """

@@ -1,4 +1,4 @@
-"""Opens the archives of a crawl for reading; each shows one committed state, even if processes have the stores open."""
+"""Opens the archives of a crawl, each in one committed state, even while processes have the stores open."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-LATER_SAID_MAX = 1000  # limit on the number of copies withheld by a later refusal that are reported
+LATER_SAID_MAX = 1000  # copies withheld because of a later refusal; at most so many are reported
 # number of robots.txt files in memory; a few suffice, since captures are read host by host
 _ROBOTS_MAX = 1000
 
@@ -43,11 +43,11 @@ class Crawled(NamedTuple):
 
     @property
     def fingerprint(self) -> Callable[[str], int]:
-        """Return a function from a request form to its fingerprint."""
+        """Return a function that maps the request form of a URL to its fingerprint."""
         return self.fingerprinter.fingerprint
 
     def disallowed(self) -> Callable[[str], bool] | None:
-        """Return a function that tells whether a URL's copies are withheld (`serve.on_disallow`); None if never."""
+        """Return a function that tells whether a URL's copies are withheld (`serve.on_disallow`), or None if none are."""
         config = self.config
         if config.serve.on_disallow != "withhold":
             return None
@@ -81,7 +81,7 @@ class Crawled(NamedTuple):
         return decide
 
     def schedules(self, now: float) -> list[Refresh | None]:
-        """Return the freshness estimator of each archive at `now`; None if nothing was ever refreshed there."""
+        """Return the freshness estimator of each archive at `now`; None if an archive has no refreshed pages."""
         return [
             stored_view(
                 archive.store,
@@ -98,7 +98,7 @@ class Crawled(NamedTuple):
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Crawled]:
-    """Open the crawl in a directory, using copies of its stores that are deleted at the end.
+    """Open the crawl in a directory through copies of its stores; the copies are deleted at the end.
 
     Raises:
         DirectoryError: there is no crawl, or nothing has been crawled yet.
@@ -132,7 +132,7 @@ def opened(path: Path) -> Iterator[Crawled]:
 
 @contextlib.contextmanager
 def _store_copy(process: Path) -> Iterator[KeyValue]:
-    """Yield a copy of the store of one process, in the same folder if possible, since links need one file system."""
+    """Yield a copy of one process's store, in the same folder if possible: hard links need one file system."""
     with private_folder(process) as folder:
         copy = folder / "store"
         snapshot(process / "store", copy)

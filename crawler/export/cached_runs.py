@@ -1,9 +1,9 @@
-"""Starts a run that uses the stored answers of earlier runs (`--cached`), and removes runs that only repeat others.
+"""Starts a run that uses stored answers of earlier runs (`--cached`), and removes runs that only repeat other runs.
 
-Each run with `--cached` is a crawl of its own, marked with the file DIR/cached. The next such run moves it to
-DIR.N, and then removes every marked crawl whose answers are all in other crawls as well. So what stays is the
-crawl that made the requests, and at most the few runs that added answers. A crawl without the mark is
-never removed.
+Each run with `--cached` is a crawl of its own, marked with the file DIR/cached. The next such run moves that
+crawl to DIR.N. Then it removes every marked crawl whose answers are all in other crawls as well. So only the
+crawl that made the requests remains, and the few runs that added answers. A crawl without the mark is never
+removed.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _BEING_REMOVED = ".removed"
 
 
 class CachedStart(NamedTuple):
-    """Where the existing crawl is now, None if it is gone or there was none; the crawls whose answers are used."""
+    """The present place of the existing crawl (None if there is none now), and the crawls whose answers are used."""
 
     aside: Path | None
     answers_from: list[str]
@@ -49,7 +49,7 @@ def start_cached(directory: CrawlDirectory) -> CachedStart:
 
 
 def _repeats(path: str, others: Sequence[str]) -> bool:
-    """Return whether each answer of a crawl is also in one of the others, or they have a newer one."""
+    """Return whether the other crawls have, for each answer of a crawl, the same answer or a newer one."""
     try:
         with contextlib.ExitStack() as held:
             crawled = held.enter_context(opened(Path(path)))
@@ -66,7 +66,7 @@ def _repeats(path: str, others: Sequence[str]) -> bool:
 
 
 def _has(crawled: Crawled, url: str, fetched_at: float) -> bool:
-    """Return whether a crawl has an answer for a URL that is at least as new."""
+    """Return whether a crawl has an answer for a URL that was fetched at `fetched_at` or later."""
     fingerprint = crawled.fingerprint(url)
     for archive in crawled.archives:
         capture = archive.newest_capture(fingerprint, archive.record(fingerprint))
@@ -76,7 +76,7 @@ def _has(crawled: Crawled, url: str, fetched_at: float) -> bool:
 
 
 def _remove(directory: CrawlDirectory) -> bool:
-    """Delete a crawl; return False if a process uses it. A crawl that is half deleted has another name."""
+    """Delete a crawl; return False if a process uses it. The crawl is renamed before it is deleted."""
     try:
         with contextlib.ExitStack() as held:
             for name in directory.process_names():

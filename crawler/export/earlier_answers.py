@@ -1,4 +1,4 @@
-"""The stored answers of earlier crawls, for a crawl that uses them again (`crawl.answers_from`)."""
+"""Provides the stored answers of earlier crawls, for a crawl that uses them again (`crawl.answers_from`)."""
 
 import contextlib
 import logging

@@ -36,7 +36,7 @@ class Done(NamedTuple):
 
 
 def read_known(folders: Sequence[Path], known: Known) -> StoredPage | None:
-    """Return the newest copy of a page; None if no copy shows its content.
+    """Return the newest copy of a page; None if that copy does not show the page's content.
 
     Raises:
         DamageError: the copy cannot be read.
@@ -67,7 +67,7 @@ def may_have_text(content_type: str) -> bool:
 
 
 def is_tame(utf8: bytes, config: ExtractConfig) -> bool:
-    """Return whether the page may be parsed: the guard's quick check allows that, or else a check of all tags does."""
+    """Return whether the page may be parsed, according to the guard's quick check or else a check of all tags."""
     if judge(utf8, config) is Judgement.SAFE:
         tags, end_tags, _ = survey(utf8)
         if tags - 2 * end_tags <= text.UNCLOSED_TAGS_MAX:
@@ -96,7 +96,7 @@ class RowWork:
         self._main_content = main_content
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
-        """Return each row, with its content fields filled if there is content."""
+        """Return each row; if its page has content, the content fields are filled."""
         problems: list[str] = []
         for known in piece:
             if self._reads:
@@ -160,7 +160,7 @@ class LinkWork:
 
 
 class MirrorWork:
-    """Writes the files of a mirror with rewritten links; the value for a page whose file is written is 1."""
+    """Writes the files of a mirror with rewritten links; the returned value is 1 for each page whose file is written."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class MirrorWork:
         self._fingerprint = fingerprint
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
-        """Fill the files that `places` lists for these pages."""
+        """Write the files that `places` lists for these pages."""
         done = Done([], [])
         for known in piece:
             path = self._places.of(int(known.row["id"], 16))
@@ -190,7 +190,7 @@ class MirrorWork:
         return done
 
     def _pieces(self, known: Known, path: str) -> Iterable[bytes] | None:
-        """Return the content of a page's file, in pieces (one piece for types with links); None if no copy shows it."""
+        """Return the content of a page's file in pieces (one piece for types with links); None if no copy shows it."""
         kind = known.capture.content_type if known.capture is not None else ""
         if is_html(kind) or kind == _SVG or is_css(kind):
             page = read_known(self._folders, known)
@@ -210,7 +210,8 @@ class MirrorWork:
     @staticmethod
     def _html(page: StoredPage, content: bytes, xhtml: bool, linker: MapUrl) -> bytes:
         _, encoding = to_utf8(content, page.header_charset)
-        # A file has no HTTP header, so an encoding that only the header names must be written into the page.
+        # A file has no HTTP header, so if only the header names the encoding, the encoding must be written
+        # into the page.
         if not xhtml and not content.isascii() and to_utf8(content)[1] != encoding:
             content = mirror.with_charset(content, encoding)
         return rewrite_html(content, encoding, page.capture.url, linker, xhtml=xhtml)

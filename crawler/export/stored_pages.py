@@ -1,8 +1,8 @@
-"""Read stored pages again as the crawl read them when they were fetched.
+"""Reads stored pages again, in the same way as the crawl read them after their fetch.
 
-Rows, links and titles of exports, the report, the Python API and recovery read pages here. The rules
-(`extract/page_rules.py`) and the parser with its limits (`extract/parser_process.py`) are those of the
-fetch loop, so the results agree with each other and with pages.jsonl.
+The rows, links and titles of exports, the report, the Python API and recovery all read pages with this
+module. The rules (`extract/page_rules.py`) and the parser with its limits (`extract/parser_process.py`) are
+the same as in the fetch loop, so all results agree with each other and with pages.jsonl.
 """
 
 from crawler.config import Config
@@ -41,19 +41,19 @@ class StoredPages:
         if not _is_read(page, flags, content):
             return None
         found = self._parser.extract(content, self._context(page), careful=careful)
-        if flags & _REQUISITE:  # the answer is that of a frame, whose links are not links of the page
+        if flags & _REQUISITE:  # the answer belongs to a frame, whose links are not links of the page
             found.hrefs, found.refresh = [], ""
         return found
 
     def title(self, page: StoredPage, flags: int = 0, *, careful: bool = False) -> str:
-        """Return the title that `read` finds; "" if there is none."""
+        """Return the title of a stored page, as `read` finds it; "" if there is none."""
         content = page.content
         if not _is_read(page, flags, content):
             return ""
         return self._parser.title(content, self._context(page), careful=careful)
 
     def links(self, page: StoredPage, flags: int = 0, *, careful: bool = False) -> list[str]:
-        """Return the canonical URLs that a stored page links to, unique, in order."""
+        """Return the canonical URLs to which a stored page links, in order and without duplicates."""
         found = self.read(page, flags, careful=careful)
         if found is None:
             return []
@@ -62,7 +62,7 @@ class StoredPages:
         return list(dict.fromkeys(url for url in urls if url is not None))
 
     def header_links(self, page: StoredPage) -> list[tuple[str, frozenset[str]]]:
-        """Return (raw URL, relation types in lower case) of the fields `Link` of a stored page's header."""
+        """Return (raw URL, relation types in lower case) for each link in the `Link` header fields of a stored page."""
         return list(link_headers(self._context(page).link_values))
 
     def close(self) -> None:

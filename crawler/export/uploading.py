@@ -1,8 +1,8 @@
 """Exports to object storage: an export is written to a temporary place, then copied file by file.
 
-An object is created only if its name is free; an existing object with equal content is kept. So an export that was
-killed is completed by running it again, and one export never overwrites another. A folder's list of
-files, `NAME/manifest.json`, is written last: where it exists, the export is complete.
+An object is created only if its name is free; an existing object with equal content is kept. So a killed
+export can be completed by running it again, and one export never overwrites another. A folder's list of
+files, `NAME/manifest.json`, is written last: if it exists, the export is complete.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ def _upload(store: ObjectStore, name: str, path: Path, report: Say) -> Uploaded:
 
 
 def output_place(output: str | None, report: Say) -> contextlib.AbstractContextManager[Path | None]:
-    """Return a context that gives the local path to write: that of `output`, or a temporary one if it is a URL."""
+    """Return a context that gives the local path to write: `output` itself, or a temporary path if `output` is a URL."""
     if output is not None and is_url(output):
         return uploaded(output, report)
     return contextlib.nullcontext(Path(output).absolute() if output is not None else None)

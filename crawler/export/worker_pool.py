@@ -1,10 +1,9 @@
 """Shares the work on many pieces among processes; returns the results in the order of the pieces.
 
-The processes are forked when there is more than one piece, so the work may be any
-callable with any state. Each process has one piece at a time. If one ends (a crash in a
-parser's C code, lack of memory, a kill), no other is affected: a new process replaces
-it and repeats its piece in the careful way. All of them end when this process ends, for any
-reason.
+The processes are forked when there is more than one piece, so the work may be any callable with any state.
+Each process has one piece at a time. A process may end because of a crash in a parser's C code, lack of
+memory or a kill. The other processes are not affected: a new process replaces the one that ended and repeats
+its piece in the careful way. All worker processes end when this process ends, for any reason.
 """
 
 import itertools
@@ -28,7 +27,7 @@ Item = TypeVar("Item")
 Work = Callable[[Piece, bool], Result]
 
 PROCESSES_MAX = 8  # more processes would only wait for this process, which distributes the pieces
-_AHEAD = 3  # pieces per process that may be finished or in progress before the caller takes their results
+_AHEAD = 3  # limit per process of pieces that are in progress, or finished but not yet taken by the caller
 _LENGTH = struct.Struct(">Q")
 
 
@@ -56,7 +55,7 @@ class _Task(Generic[Piece, Result]):
 
 
 class WorkerPool(Generic[Piece, Result]):
-    """A context manager with `count` processes that do `work`; if `count` is below 2, the calling process does it."""
+    """A context manager with `count` processes that do `work`; if `count` is below 2, the caller does the work."""
 
     def __init__(self, work: Work[Piece, Result], count: int) -> None:
         self._work = work
@@ -75,7 +74,7 @@ class WorkerPool(Generic[Piece, Result]):
         self._idle.clear()
 
     def results(self, pieces: Iterable[Piece]) -> Iterator[Result]:
-        """Yield the result of each piece in order; work stays at most a few pieces ahead of the caller.
+        """Yield the result of each piece in order; the workers stay at most a few pieces ahead of the caller.
 
         Raises:
             CrawlerError: a process ended while it worked on a piece, and so did the one that repeated it carefully.
@@ -119,7 +118,7 @@ class WorkerPool(Generic[Piece, Result]):
             self._replace(child)
 
     def _wait(self) -> None:
-        """Receive the results that have arrived from busy processes, at least one."""
+        """Receive the results that have arrived from busy processes; wait until there is at least one."""
         by_link = {child.link: child for child in self._busy}
         ready, _, _ = select.select(list(by_link), [], [])
         for link in ready:

@@ -1,4 +1,4 @@
-"""Runs one export from beginning to end; the table `FORMATS` says how each format is written."""
+"""Runs one export from beginning to end; the table `FORMATS` defines how each format is written."""
 
 import contextlib
 import itertools
@@ -38,13 +38,12 @@ _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
 class ExportRequest(msgspec.Struct):
     """The options of an export.
 
-    `fields` names the columns of a row, in order ("" = all); `where` selects rows, or
-    pages if the format is text, links or mirror. `allow` names a use, such as "train-ai": only copies
-    that may be used for it are written; `unknown` overrides `consent.unknown`. With `static`, pages that a browser
-    showed are exported as the server sent them. `part_bytes` makes `output` a
-    folder of files of about that size. `processes` is the number of processes that share
-    the work on pages. `replace` lets a mirror replace an existing one. `now` is the time
-    for which `fresh` is computed.
+    `fields` names the columns of a row, in order ("" = all); `where` selects rows, or pages if the format is
+    text, links or mirror. `allow` names a use, such as "train-ai": only copies that may be used for that
+    purpose are written. `unknown` overrides `consent.unknown`. With `static`, pages that a browser showed are
+    exported as the server sent them. `part_bytes` makes `output` a folder of files of about that size.
+    `processes` is the number of processes that share the work on pages. `replace` lets a mirror replace an
+    existing one. `now` is the time for which `fresh` is computed.
     """
 
     format: str
@@ -140,7 +139,7 @@ class Export:
             return self._writer.write(self, crawled)
 
     def _reads_pages(self) -> bool:
-        """Return whether the WARC files are read, besides the stores."""
+        """Return whether the export reads the WARC files besides the stores."""
         if self._writer.rows:
             return bool(CONTENT_FIELDS & ({*self._fields} | self._where_fields()))
         return self._writer.reads
@@ -154,7 +153,7 @@ class Export:
         return itertools.chain.from_iterable(chunk.pieces for chunk in chunks)
 
     def _receipt_of(self) -> ReceiptOf | None:
-        """Return a function that reads whole receipts if captures whose records hold them may be left out."""
+        """Return a function that reads whole receipts; None if no captures, and so no receipts, are left out."""
         return receipt_block if self._select.refused is not None else None
 
     def _cdxj(self, crawled: Crawled) -> Iterator[bytes]:
@@ -221,7 +220,7 @@ class Export:
             return dataset.write_rows(rows, request.format, file, self._fields)
 
     def _known(self, crawled: Crawled) -> Iterator[Known]:
-        """Yield the rows that `where` selects, judged by their stored fields only."""
+        """Yield the rows that `where` selects; yield all rows if `where` can only judge their content."""
         want_via = "via" in self._fields or "via" in self._where_fields()
         found = known_rows(crawled.archives, self._select, want_via=want_via, consent_of=consent_columns)
         if "fresh" in self._fields or "fresh" in self._where_fields():
@@ -232,7 +231,7 @@ class Export:
         return (known for known in found if test(known.row))
 
     def _with_freshness(self, crawled: Crawled, found: Iterator[Known]) -> Iterator[Known]:
-        """Yield the rows; add the probability that their copies are current, if a schedule knows it."""
+        """Yield the rows; if a schedule knows the page, add the probability that its copy is current."""
         now, schedules = self._request.now, crawled.schedules(self._request.now)
         for known in found:
             schedule, record = schedules[known.archive], known.row
@@ -246,7 +245,7 @@ class Export:
     def _content(
         self, crawled: Crawled, known: Iterable[Known], fields: Iterable[str]
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows; add the fields read from their pages, and the URL of which a page is a copy."""
+        """Yield the rows; add the fields read from their pages, and the URL that a duplicate page repeats."""
         names = {*fields} | self._where_fields()
         work = RowWork(crawled.config, _folders(crawled), [*names], main_content=self._request.main_content)
         originals = Originals() if "duplicate_of" in names else None
@@ -268,7 +267,7 @@ class Export:
                 self._progress(self._count)
                 yield from done.values
 
-    # -- formats that are not a single stream
+    # -- formats that consist of more than one stream
 
     def _wacz(self, crawled: Crawled) -> int:
         assert self._request.output is not None
@@ -329,9 +328,10 @@ class Export:
 class Writer(NamedTuple):
     """A format: its description, and how an export of it is written.
 
-    `to_path`: the output must be a path, not standard output. `copies`: --allow selects its copies. `rows`: it supports
-    --fields and --part-size. `selects`: --where selects its pages; `by_content`: and may use fields of the content.
-    `reads`: writing it needs the WARC files as well as the stores. `prepare` raises a UsageError if a library is missing.
+    With `to_path`, the output must be a path, not standard output. With `copies`, the option --allow selects
+    copies. With `rows`, the format supports --fields and --part-size. With `selects`, the option --where
+    selects pages; with `by_content`, --where may also use fields of the content. With `reads`, an export
+    needs the WARC files as well as the stores. `prepare` raises a UsageError if a library is missing.
     """
 
     about: str
@@ -346,7 +346,7 @@ class Writer(NamedTuple):
 
 
 def _lines(made: Callable[[Export, Crawled], Iterable[bytes]]) -> Callable[[Export, Crawled], int]:
-    """Return a function that writes a format made of one stream."""
+    """Return a function that writes a format consisting of one stream."""
     return lambda export, crawled: export._write_lines(made(export, crawled))
 
 
@@ -381,7 +381,7 @@ FORMATS = {
 
 
 def renew_mirror(path: Path, folder: Path, *, processes: int, report: Say = ignore) -> str:
-    """Replace the mirror in `folder` by a new one of the crawl; return the file to open first.
+    """Replace the mirror in `folder` with a new mirror of the crawl; return the file to open first.
 
     Raises:
         StoreError: the disk failed; the old mirror is unchanged.
@@ -394,7 +394,7 @@ def renew_mirror(path: Path, folder: Path, *, processes: int, report: Say = igno
 
 
 def chosen_fields(text: str) -> tuple[str, ...]:
-    """Return the fields that a comma-separated list names; all if it is empty.
+    """Return the fields that a comma-separated list names; all fields if the list is empty.
 
     Raises:
         UsageError: a field does not exist.

@@ -1,1 +1,1 @@
-"""The frontier: to-do URLs on disk, a polite queue per host, and the choice of what to fetch next."""
+"""The frontier: it keeps the URLs to fetch on disk, has a polite queue for each host, and chooses what to fetch next."""

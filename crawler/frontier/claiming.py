@@ -28,8 +28,9 @@ _REFRESH = LinkFlag.REFRESH
 class Claims:
     """Gives out fetch tasks.
 
-    `patience` is the number of seconds that a finite crawl waits for its last hosts. `waited` measures the time
-    in which there was no fetch task to give out; `taken_at` is the instant of the last try.
+    `patience` is the number of seconds that a finite crawl waits for its last hosts. `waited` measures the
+    time during which there was no fetch task to give out. `taken_at` is the instant of the last try to take
+    one.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Claims:
         return self._bench.waits_for() if has_work else "empty"
 
     def _next_fetch_task(self, now: float) -> FetchTask | None:
-        """Take the next fetch task from the side whose turn it is; if that side has none, take one from the other."""
+        """Take the next fetch task from the side whose turn it is, or from the other side if the first has none."""
         share, turns = self._refetches.share, self._turns
         if share is None:
             return turns.of_front(now)
@@ -121,8 +122,8 @@ class Claims:
     def best_waiting(self, now: float) -> float:
         """Return the importance, 0 to 1, of the next URL among the hosts that are ready; 0.0 if there is none.
 
-        With an order: the importance of the best class among those hosts, in O(log n). Breadth-first:
-        `order.depth_decay` to the power of the depth of the next host's first URL.
+        Under an order, this is the importance of the best class among those hosts, found in O(log n). In a
+        breadth-first crawl, it is `order.depth_decay` to the power of the depth of the next host's first URL.
         """
         if self._pauses:
             return 0.0
@@ -145,10 +146,10 @@ class Claims:
         return instant is None or instant > now
 
     def finished(self, now: float) -> str:
-        """Return why a finite crawl is over, or "" if it is not.
+        """Return the reason why a finite crawl is over, or "" if it is not over.
 
-        "done": only hosts that are blocked or given up remain;
-        "patience": all remaining URLs have to wait longer than the patience.
+        "done" means that only hosts that are blocked or given up remain, "patience" that all remaining URLs
+        have to wait longer than the patience.
         """
         if self._refetches.are_endless:
             return ""

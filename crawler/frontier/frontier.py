@@ -1,17 +1,16 @@
-"""The discovery frontier: gives out every new URL once, politely, in an order that is fair to all hosts.
+"""The discovery frontier: it gives out every new URL once, politely, and in an order that is fair to all hosts.
 
     enqueue --> queues on disk --> front of hosts --> claim_next --> fetch --> record_outcome --> stage --> release
                 (discovery/)       (hosts/)                                    (outcome_policy.py)       |
                                                                                                       commit
 
-From `claim_next` on, a fetch task holds its host and, if it makes a request, an address and
-one of the `concurrency` fetch slots. When the request ends, `record_outcome` decides what
-happens to the URL and the host. The decision carries the store keys to write, and `stage`
-puts them into the batch of the commit group. If the URL is done, its host is free after
-`record_outcome`; otherwise the host is free after `release`, which follows the commit. The
-fetch slot is held until `release`, or until the task is aside or slow (`outstanding.py`), so a
-crash repeats a bounded number of requests (`frontier/README.md`, "Invariants"). Politeness gaps are
-measured from `record_outcome`.
+From `claim_next` on, a fetch task holds its host and, if it makes a request, an address and one of the
+`concurrency` fetch slots. When the request ends, `record_outcome` decides what happens to the URL and the
+host. The decision carries the store keys to write, and `stage` puts them into the batch of the commit group.
+If the URL is done, its host is free after `record_outcome`; otherwise the host is free after `release`, which
+follows the commit. The fetch slot is held until `release`, or until the task steps aside or becomes slow
+(`outstanding.py`), so a crash repeats a bounded number of requests (`frontier/README.md`, "Invariants").
+Politeness gaps are measured from `record_outcome`.
 
 The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
 `outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),
@@ -24,9 +23,9 @@ in another. Rules for the caller:
 * Write batches in the order of the calls that filled them (`enqueue`, `record_outcome` for
   decisions that are staged, `retire`, `flush`), with one first-in, first-out commit queue. The
   counts in the host records depend on this order.
-* Call `committed(batch, now)` after each batch is written. Only then are its entries
-  read back. A host whose whole queue is in memory is given out earlier, because its
-  result is committed after the batch anyway.
+* Call `committed(batch, now)` after each batch is written. The entries of a batch are read back only after
+  this call. A host whose whole queue is in memory may be given out earlier, because the results of its URLs
+  are committed after the batch anyway.
 
 Host-wide waits delay the host: the politeness gap, the address, robots.txt, the back-off and
 the commit of a failure. A retry delays only its URL. `next_wakeup` returns the next instant at
@@ -155,16 +154,16 @@ class Frontier:
         hosts = self._hosts
         idle = (hosts.array("todo") > 0) & (hosts.array("place") == HostState.IDLE)
         slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
-        # Shuffled, because otherwise the hosts of one domain would follow one another; numpy's own shuffle needs another
-        # import.
+        # The hosts are shuffled, because otherwise the hosts of one domain would follow one another; numpy's
+        # own shuffle needs another import.
         keys = np.frombuffer(self._rng.randbytes(8 * len(slots)), np.uint64)
         self._bench.schedule_many(slots[np.argsort(keys)], now)
 
     def flush(self, batch: Batch, now: float) -> None:
         """Write all unstored state into the batch, for a clean stop.
 
-        A fetch task that still holds its host was interrupted: its URL stays in the
-        queue, and the host waits its politeness gap as after any other request.
+        A fetch task that still holds its host was interrupted: its URL stays in the queue, and the host waits
+        for its politeness gap, as after any other request.
         """
         for host in self._outstanding.held.values():
             self._hosts.gap[host.slot] = gap = self._gap_behind(host)
@@ -193,7 +192,7 @@ class Frontier:
         return self._outstanding.requests
 
     def limit_requests(self, requests_max: int) -> None:
-        """Set the maximum number of requests in flight, at most `concurrency`, until the next call."""
+        """Set the maximum number of requests in flight (at most `concurrency`); it applies until the next call."""
         self._outstanding.requests_max = min(requests_max, self._outstanding.concurrency)
 
     def claim_next(self, now: float) -> FetchTask | None:
@@ -224,7 +223,7 @@ class Frontier:
         self._outcomes.release(decision, now)
 
     def _gap_behind(self, host: FrontHost) -> float:
-        """Return the politeness gap in seconds after an interrupted request."""
+        """Return the politeness gap, in seconds, that follows an interrupted request."""
         gap = max(self._gates.politeness.config.delay, self._hosts.gap[host.slot])
         url = host.asked_url()
         return max(gap, self._permission.delay(url, host.name)) if url else gap
@@ -240,10 +239,10 @@ class Frontier:
         return self.claims.dry(now)
 
     def finished(self, now: float) -> str:
-        """Return why a finite crawl is over, or "" if it is not.
+        """Return the reason why a finite crawl is over, or "" if it is not over.
 
-        "done": only hosts that are blocked or given up remain;
-        "patience": all remaining URLs have to wait longer than the patience.
+        "done" means that only hosts that are blocked or given up remain, "patience" that all remaining URLs
+        have to wait longer than the patience.
         """
         return self.claims.finished(now)
 

@@ -1,7 +1,7 @@
-"""The redirect hops of a fetch task, on its own host or on another: requests outside the queues.
+"""Handles the redirect hops of a fetch task, on its own host or another host; they are requests outside the queues.
 
-Politeness applies to them as to any other request (`hosts/borrowed_hosts.py`). A fetch task
-that waits long for a hop releases its fetch slot meanwhile (`outstanding.py`).
+Politeness applies to them as to any other request (`hosts/borrowed_hosts.py`). While a fetch task waits long
+for a hop, it gives up its fetch slot (`outstanding.py`).
 """
 
 from crawler.frontier.discovery import entries
@@ -14,7 +14,7 @@ from crawler.robots.cache import Verdict, VerdictKind
 
 
 class Hops:
-    """Lends hosts to fetch tasks for redirect hops."""
+    """Lends hosts to fetch tasks for the hops of redirects."""
 
     def __init__(self, gates: DispatchGates, outstanding: Outstanding, permission: Permission) -> None:
         self._gates = gates
@@ -24,9 +24,9 @@ class Hops:
     def borrow(
         self, hostname: str, now: float, fetch_task: FetchTask | None = None, address: str = ""
     ) -> float:
-        """Request a host (and address) for a redirect hop; return 0.0 if it is granted, else the time of the next try.
+        """Request a host (and address) for a redirect hop; return 0.0 if granted, else the time of the next try.
 
-        With `fetch_task`, the hop may go to the fetch task's own host. That host is held
+        If `fetch_task` is given, the hop may lead to the fetch task's own host. That host is held
         already, so only the gap after `give_back` applies. A fetch task that has stepped
         aside also takes a fetch slot again.
         """
@@ -52,7 +52,7 @@ class Hops:
         return self._gates.visits.borrow(hostname, now, address)
 
     def step_aside(self, fetch_task: FetchTask, now: float) -> None:
-        """Free the fetch slot and the address of a fetch task that waits for a hop, until `borrow` grants both again."""
+        """Free the fetch slot and address of a fetch task that waits for a hop; later, `borrow` takes both again."""
         if self._outstanding.step_aside(fetch_task.host):
             host = self._outstanding.held[fetch_task.host]
             self._gates.shares.release(host.slot, now)
@@ -75,7 +75,7 @@ class Hops:
         self._gates.visits.give_back(hostname, now, took, retry_after)
 
     def may_ask(self, url: str, now: float) -> bool:
-        """Return whether the robots.txt rules known so far allow a redirect to the URL to be followed."""
+        """Return whether a redirect to the URL may be followed, according to the robots.txt rules known so far."""
         return self.verdict(url, now).kind is VerdictKind.ALLOWED
 
     def verdict(self, url: str, now: float) -> Verdict:

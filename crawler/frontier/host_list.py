@@ -1,8 +1,8 @@
 """The list of hosts: ranks, filters and searches all hosts, and describes only the first ones.
 
-Names are in the store, so a search reads them from there: at most `SEARCHED_MAX` names, and `SEARCHED_AT_ONCE` names
-between two pauses (about 5 ms). The ranks take 40 bytes of memory per host; the descriptions of the listed hosts come
-on top.
+Names are not in memory, so a search reads them from the store. It reads at most `SEARCHED_MAX` names, and
+`SEARCHED_AT_ONCE` names between two pauses, which takes about 5 ms. The ranks take 40 bytes of memory per
+host; the descriptions of the listed hosts need further memory.
 """
 
 from collections.abc import Generator
@@ -26,7 +26,7 @@ _LISTED_AT_ONCE = 50  # hosts described between two pauses
 
 
 class HostList:
-    """Lists the hosts of a frontier in an order of `ranking.ORDERS`."""
+    """Lists the hosts of a frontier in one of the orders in `ranking.ORDERS`."""
 
     def __init__(
         self, store: KeyValue, gates: DispatchGates, authorities: Authorities, views: FrontierViews
@@ -41,9 +41,10 @@ class HostList:
     ) -> Generator[None, None, dict[str, Any]]:
         """Return {"hosts": all, "matched", "failing", "unsearched", "rows": [...]}, best rank first.
 
-        A row is a `HostStatus` with its `rank`. `search` is a part of a host's name and `cause` a cause of failures.
-        `unsearched` is the number of hosts that the search did not examine. This is a generator that yields between
-        portions of the work.
+        A row is a `HostStatus` with its `rank`. If given, `search` is a part of the names of the listed
+        hosts, and `cause` is the cause of their failures. `unsearched` is the number of hosts that the search
+        did not examine. This method is a generator; it yields after each portion of the work, so that other
+        tasks can run.
         """
         hosts, troubled = self._registry.hosts, self._authorities.troubled
         among = None if not cause else ranking.with_cause(hosts, troubled, cause)

@@ -1,4 +1,4 @@
-"""The turn of a ready host: the host gives out a fetch task, or is scheduled to wait.
+"""Handles the turn of a ready host: the host gives out a fetch task, or is scheduled to wait.
 
 known page, or first entry of the queue
   ─► robots.txt      allowed, denied, to be fetched first, or pending: then the next entry
@@ -18,7 +18,7 @@ from crawler.frontier.refetches import Refetches
 from crawler.records import FetchTask, TaskKind
 from crawler.robots.cache import VerdictKind
 
-LOOKS_MAX = 256  # entries of a host examined per turn; each may need a robots.txt check
+LOOKS_MAX = 256  # number of entries of a host examined per turn; each may need a check of robots.txt
 
 _TASK_OF = {
     VerdictKind.ALLOWED: TaskKind.PAGE,
@@ -92,7 +92,7 @@ class HostTurns:
         return self._request(host, task, authority, now)
 
     def _request(self, host: FrontHost, task: TaskKind, authority: str, now: float) -> FetchTask | None:
-        """If the host passes the gates, return its request, or the look-up that the request needs first; else None."""
+        """If the host passes the gates, return its request, or the look-up needed before the request; else None."""
         gates = self._gates
         if gates.resolving and not (host.addresses and now < host.expires):
             return self._outstanding.acquire(host, TaskKind.RESOLVE) if gates.look_ups.ask(host) else None
@@ -154,7 +154,7 @@ class HostTurns:
         return _TASK_OF[verdict.kind], authority
 
     def _starts_too_soon(self, host: FrontHost, url: str, now: float) -> bool:
-        """Return whether the gap of an unrecorded request, interrupted by an unclean stop, may still run."""
+        """Return whether a gap may still run after an unrecorded request that an unclean stop interrupted."""
         unclean_at = self._gates.registry.unclean_at
         if not unclean_at:
             return False

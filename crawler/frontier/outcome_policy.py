@@ -8,13 +8,13 @@
     its authority         keeps its place; URLs of the host's      waits its gap
                           other authorities go first (`authorities.py`)
 
-A URL may fail forever on a healthy host: its page may always reset the connection, or always
-return 503. The URL gets a *strike* each time it fails on a host that was healthy before, and
-the host's other URLs go first. After two strikes, every failure of the URL counts as a strike.
-After `strikes_max` strikes, the failure is charged to the URL.
+A URL may fail forever on a healthy host: its page may reset the connection each time, or return 503 each
+time. The URL gets a *strike* each time it fails on a host that was healthy before, and the host's other URLs
+go first. After two strikes, every failure of the URL counts as a strike. After `strikes_max` strikes, the
+failure is charged to the URL.
 
-A decision is final when it is made; its writes take effect with the batch of its commit
-group. Between `decide` and the commit, the host's counts in memory are ahead of the store.
+A decision is final when it is made, but its writes take effect only with the batch of its commit group.
+Between `decide` and the commit, the host's counts in memory are ahead of the store.
 """
 
 import itertools
@@ -42,10 +42,10 @@ from crawler.records import Blame, Fetch, FetchTask, LinkFlag, Outcome, TaskKind
 from crawler.storage.kv import Batch
 
 _NO_OVERRIDE = Override()
-_DENIED_GAP = 0.01  # seconds between two denied URLs of a host, because checks take time
-_OTHERS_LOOKED_AT = 64  # entries of the host that are searched for another authority
+_DENIED_GAP = 0.01  # seconds between two denied URLs of a host; checks of URLs need time, too
+_OTHERS_LOOKED_AT = 64  # number of entries of a host in which another authority is searched
 _REFRESH = LinkFlag.REFRESH
-_SUSPECT = 2  # number of strikes from which on every failure counts as a strike
+_SUSPECT = 2  # from this number of strikes on, every failure counts as a strike
 _NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)
 
 
@@ -55,7 +55,7 @@ class End(StrEnum):
     DONE = "done"  # the URL leaves the queue; its outcome is recorded
     AGAIN = "again"  # the URL is tried again at `retry_at`
     HOST = "host"  # the host waits; the URL keeps its place
-    READY = "ready"  # no URL was involved: addresses or robots.txt were obtained
+    READY = "ready"  # the task had no URL: it obtained addresses or a robots.txt
 
 
 class Decision(msgspec.Struct, gc=False):
@@ -77,7 +77,7 @@ class Decision(msgspec.Struct, gc=False):
 
 
 def stage(decision: Decision, batch: Batch) -> None:
-    """Put a decision into the batch of its commit group; reads no other state, so any thread may call it."""
+    """Put a decision into the batch of its commit group; this needs no other state, so any thread may do it."""
     for key, value in decision.writes:
         if value is None:
             batch.delete(key)
@@ -89,7 +89,7 @@ class OutcomePolicy:
     """Decides what follows from the outcome of a fetch task.
 
     `crawl_delay` is the Crawl-delay of the fetch task's authority in seconds, 0 if it has none.
-    `indexes`: whether there is an index of waiting URLs (`discovery/waiting_index.py`).
+    `indexes` is True if there is an index of waiting URLs (`discovery/waiting_index.py`).
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class OutcomePolicy:
         return self._with_record(host, Decision(fetch_task, end, now, until))
 
     def _charges_host(self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float) -> bool:
-        """Return whether to charge the host; if not, a failure may have been charged to the task's authority."""
+        """Return whether to charge the host; return False after charging the failure to the task's authority."""
         authority = entries.split_authority(fetch_task.url)[0]
         if fetch.blame is not Blame.HOST and fetch.status:
             self._note_answer(host, authority)
@@ -152,7 +152,7 @@ class OutcomePolicy:
     def _refetched(
         self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
     ) -> Decision:
-        """Decide the end of a refetch, done or denied; the schedule, not a queue, determines the page's next fetch."""
+        """Decide the end of a refetch, done or denied; the schedule, not a queue, plans the page's next fetch."""
         until = now
         if fetch_task.kind is TaskKind.PAGE:
             override = self._overrides.for_url(fetch_task.url, host.name) if self._overrides else _NO_OVERRIDE
@@ -204,7 +204,7 @@ class OutcomePolicy:
         return self._with_record(host, decision)
 
     def _again(self, host: FrontHost, decision: Decision) -> Decision:
-        """Schedule another try of the URL after the delay of its attempt."""
+        """Schedule another try of the URL after a delay that depends on the number of attempts."""
         assert host.busy is not None, host
         order, entry = item = host.busy
         host.busy = None
@@ -217,7 +217,7 @@ class OutcomePolicy:
         return self._with_record(host, decision)
 
     def _host_failed(self, host: FrontHost, decision: Decision, struck: bool) -> Decision:
-        """Let the host wait; if its URL got a strike, the host's other URLs go first."""
+        """Let the host wait; if the URL of the task got a strike, the host's other URLs go first."""
         assert host.busy is not None, host
         order, entry = item = host.busy
         host.busy = None
@@ -231,7 +231,7 @@ class OutcomePolicy:
         return self._with_record(host, decision)
 
     def _with_record(self, host: FrontHost, decision: Decision) -> Decision:
-        """Add the host's record, and the records of hosts that changed outside a commit."""
+        """Add the record of the host to the writes, and the records of hosts that changed outside a commit."""
         registry = self._registry
         registry.hosts.cursor[host.slot] = host.cursor()
         if registry.notes:

@@ -4,10 +4,11 @@
     page, robots   hold their host and one of the `concurrency` fetch slots
     denied URL     holds its host
 
-A fetch task that waits for a redirect hop is *aside*: it frees its fetch slot and address. The task keeps its host,
-but hops of other tasks may use that host; otherwise two fetch tasks that redirect to each other's hosts would
-deadlock. A request that has held its fetch slot for a long time while other tasks need a slot is *slow*: it frees the
-slot and keeps host and address. When slow requests exceed `SLOW_SHARE` of the slots, further slow requests are ended.
+A fetch task that waits for a redirect hop is *aside*: it frees its fetch slot and address. The task keeps its
+host, but hops of other tasks may use that host; otherwise two fetch tasks that redirect to each other's hosts
+would deadlock. A request that has held its fetch slot for a long time while other tasks need a slot is
+*slow*: it frees the slot, but keeps its host and its address. When slow requests exceed `SLOW_SHARE` of the
+slots, further slow requests are ended.
 """
 
 from crawler.frontier.discovery import entries
@@ -15,15 +16,15 @@ from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.table import HostTable
 from crawler.records import FetchTask, TaskKind
 
-SLOW_SHARE = 0.5  # maximum of slow requests, as a share of the fetch slots; each is one more connection
+SLOW_SHARE = 0.5  # maximum number of slow requests, relative to the fetch slots; each is one more connection
 _WITH_PLACE = (TaskKind.PAGE, TaskKind.ROBOTS)
 
 
 class Outstanding:
     """Counts and records the fetch tasks that are taken and not yet released.
 
-    `held` maps host keys to the hosts held. `requests` is the number of fetch slots taken, of
-    `concurrency` in all; at most `requests_max` of them may be taken at present.
+    `held` maps host keys to the hosts that tasks hold. `requests` is the number of the `concurrency` fetch
+    slots that are taken; at present, at most `requests_max` slots may be taken.
     """
 
     def __init__(self, hosts: HostTable, concurrency: int) -> None:
@@ -53,7 +54,7 @@ class Outstanding:
         return 10 * self.requests >= 9 * self.concurrency
 
     def acquire(self, host: FrontHost, task: TaskKind, url: str = "") -> FetchTask:
-        """Give out a fetch task; for a page or a denied URL, it is the host's known page or else its first entry."""
+        """Give out a fetch task; a page or denied URL is the host's known page, or else the first entry of its queue."""
         assert not host.held and host.key not in self.held, host
         host.held = True
         host.served += 1
@@ -85,7 +86,7 @@ class Outstanding:
         )
 
     def _refetch(self, host: FrontHost, known: Refetch, task: TaskKind, address: str) -> FetchTask:
-        """Return the fetch task for the host's known page; its order is negative, so no queue contains it."""
+        """Return the fetch task for the host's known page; its order is negative, because it is in no queue."""
         self._refetches += 1
         host.given_out.add(-self._refetches)
         return FetchTask(
@@ -122,7 +123,7 @@ class Outstanding:
         return host_key in self._aside
 
     def step_aside(self, host_key: int) -> bool:
-        """Free the fetch slot of the host's task; return False if it is free already or too many tasks are aside."""
+        """Free the fetch slot of the host's task; return False if it has no slot or too many tasks are aside."""
         if host_key in self._aside or len(self._aside) >= self.concurrency:
             return False
         self._aside.add(host_key)
@@ -131,7 +132,7 @@ class Outstanding:
         return True
 
     def go_slow(self, host_key: int) -> bool:
-        """Free the fetch slot of a running request; return False if it is free or too many requests are slow."""
+        """Free the fetch slot of a running request; return False if it has no slot or too many requests are slow."""
         if host_key in self._aside or host_key in self._slow or len(self._slow) >= self._slow_max:
             return False
         self._slow.add(host_key)

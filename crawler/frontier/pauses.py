@@ -8,7 +8,7 @@ from crawler.storage.kv import Batch
 
 
 class Pauses:
-    """The reasons why nothing is given out, such as the user or a nearly full disk. It is false if there are none."""
+    """The reasons why no fetch task is given out, such as the user or a nearly full disk; false if empty."""
 
     def __init__(self) -> None:
         self._reasons: set[str] = set()
@@ -46,7 +46,7 @@ class HostBlocks:
         self._registry.note(slot, hostname)
 
     def unblock(self, hostname: str, now: float) -> None:
-        """Allow requests to the host again, whatever blocked it. Stored by `stage`."""
+        """Allow requests to the host again, regardless of the reason why it was blocked. Stored by `stage`."""
         slot = self._registry.slot(hostname)
         self._hosts.flags[slot] &= 0xFFFF ^ SILENCED
         self._hosts.refusals[slot] = self._hosts.cause[slot] = 0

@@ -1,8 +1,8 @@
-"""Permission to fetch a URL: withdrawals, robots.txt and the user's overrides, and the crawl delay they ask for.
+"""Permission to fetch a URL: withdrawals, robots.txt, the user's overrides, and the crawl delay that is required.
 
-A canonical URL consists of its authority (`https://host:port`) and its target (path and
-query). A withdrawn URL is denied without asking robots.txt. robots.txt is not consulted
-where the policy is `ignore`, either for the crawl or for the URL (`[[override]]`).
+A canonical URL consists of its authority (`https://host:port`) and its target (path and query). A withdrawn
+URL is denied without consulting robots.txt. robots.txt is not consulted if its policy is `ignore`, either for
+the whole crawl or for this URL (`[[override]]`).
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ class Permission:
         return self._overrides.for_url(url, name) if self._overrides else NO_OVERRIDE
 
     def delay(self, url: str, name: str) -> float:
-        """Return the delay in seconds that robots.txt or the user requires after the URL, besides the host's gap."""
+        """Return the delay in seconds that robots.txt or the user requires after the URL, beyond the gap of the host."""
         crawl_delay = self.crawl_delay(name, *entries.split_authority(url))
         return max(crawl_delay, self.override(url, name).delay or 0.0)
 

@@ -1,4 +1,4 @@
-"""Refetches of known pages: their hosts enter the front as the hosts of new URLs do.
+"""Refetches of known pages: their hosts enter the front in the same way as the hosts of new URLs.
 
     schedule ─► peek ─► its host is free ─► acquire ─► turn ─► fetch task ─► outcome
                   │                                      └─► drop: robots.txt is pending, or the host left
@@ -63,7 +63,7 @@ class Refetches:
         return self._portion is not None and self._portion.endless
 
     def go_on(self, now: float) -> bool:
-        """Return whether known pages are fetched now; a crawl that ends with discovery stops refetching then."""
+        """Return whether known pages are fetched now; a crawl that ends with discovery stops refetching at that time."""
         if self._portion is None or self._portion.endless:
             return self._portion is not None
         instant = self._bench.next_event(now) if self._gates.registry.todo else None
@@ -94,14 +94,14 @@ class Refetches:
             yield host
 
     def _host_of(self, refetch: Refetch, claims: RefetchClaims, now: float) -> FrontHost | None:
-        """Return the page's host in the front if it is free; otherwise block the page in the schedule and return None."""
+        """Return the page's host in the front if the host is free; otherwise block it in the schedule and return None."""
         name = entries.split_url(refetch.url)[0]
         slot = self._gates.registry.slot_beside(name, refetch.fingerprint)
         host = self._bench.front.get(slot)
         ready = self._gates.free_at(slot, now)
         outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
-            claims.shut(refetch)  # until the host is unblocked, enters the front or is free
+            claims.shut(refetch)  # it stays shut until the host is unblocked, enters the front or is free
         elif ready > now:
             claims.block(refetch, ready)
         elif host is not None and (host.waiting or host.refetch):

@@ -1,7 +1,7 @@
 """Moves queues, host records and refresh states with their buckets when a crawl is resharded.
 
-`storage/reshard.py` moves most of the data. This module moves the rest: the new refresh level
-is the geometric mean of the old levels, so deadlines hardly change.
+`storage/reshard.py` moves most of the data. This module moves the rest. The new refresh level is the
+geometric mean of the old levels, so deadlines hardly change.
 """
 
 import math
@@ -16,7 +16,7 @@ from crawler.storage.reshard import NewProcess, load, pack
 
 
 def move(to: NewProcess) -> None:
-    """Copy the queues of a new process and derive its crawl-wide numbers from all old processes."""
+    """Copy the queues of a new process, and derive its crawl-wide numbers from those of all old processes."""
     parked: Counter[str] = Counter()
     for _, key, value in to.copy(PARKED):
         parked[RULES[decode(key, value).rule]] += 1

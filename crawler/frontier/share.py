@@ -1,9 +1,10 @@
-"""The share of fetches between discovery and refresh while both have work.
+"""Divides the fetches between discovery and refresh while both have work.
 
-A fixed share applies to the number of fetches, not to time. An idle side saves up a claim to at most one fetch, so no
-burst follows a pause, a restart or a clock jump. `hosts/rate.py` decides when fetches start.
+A fixed share applies to the number of fetches, not to time. While a side is idle, it saves up a claim to at
+most one fetch, so no burst follows a pause, a restart or a clock jump. `hosts/rate.py` decides when fetches
+start.
 
-With the share `auto`, the next fetch goes to the side where it is worth more, measured in units of crawl value
+With the share `auto`, the next fetch goes to the side whose fetch is worth more, in units of crawl value
 (`frontier/README.md`, "One price"). Each side gets at least `LEAST` of the fetches, so that neither starves.
 """
 
@@ -17,11 +18,12 @@ _MEMORY = 64.0  # number of contended fetches over which the actual share is ave
 
 
 class UsualImportance:
-    """The mean importance of the new URLs fetched so far, by which the importance of the next one is divided.
+    """The mean importance of the new URLs fetched so far; the importance of the next new URL is divided by this mean.
 
-    The importances of known pages do not fall with depth, so that of a new URL counts relative to its like: at the
-    depth where most pages are, a new page is worth as much as a known one. One URL of importance 1 is counted in
-    advance. Therefore, far below all others, an endless frontier stays worth little, even after a restart.
+    The importances of known pages do not fall with depth, so the importance of a new URL is compared with
+    that of other new URLs: at the depth of most pages, a new page is worth as much as a known one. One URL of
+    importance 1 is counted in advance. Therefore, an endless frontier far below all other pages stays worth
+    little, even after a restart.
     """
 
     def __init__(self) -> None:
@@ -46,7 +48,7 @@ class Side(Enum):
 
 
 class Share:
-    """Gives a share `refresh` (0 to 1) of the fetches to refresh, the rest to discovery; each uses what the other leaves.
+    """Gives a share `refresh` (0 to 1) of the fetches to refresh, the rest to discovery; an idle side gives up its part.
 
     With `auto`, `refresh` is the recent actual share.
     """
@@ -82,7 +84,7 @@ class Share:
         return Side.REFRESH if known > new else Side.DISCOVERY
 
     def spend(self, side: Side, *, contended: bool) -> None:
-        """Count a fetch of `side`; only fetches for which both sides had work (`contended`) change the credit."""
+        """Count a fetch of `side`; it changes the credit only if both sides had work (`contended`)."""
         if not contended:
             return
         if self.auto:

@@ -21,7 +21,7 @@ class UnderWay:
         return self._hosts.todo[slot] > (fetch_task.kind is TaskKind.PAGE)
 
     def gap_terms(self, fetch_task: FetchTask) -> tuple[float, float]:
-        """Return (the minimum wait of the host after this task in seconds, the wait per second of answer time)."""
+        """Return (the minimum wait of the host after this task, in seconds; the wait per second of answer time)."""
         slot = self._outstanding.held[fetch_task.host].slot
         override = self._permission.override(fetch_task.url, fetch_task.hostname)
         return self._gates.politeness.gap_terms(slot, self._permission.crawl_delay_of(fetch_task), override)
@@ -29,8 +29,8 @@ class UnderWay:
     def yields(self, fetch_task: FetchTask, now: float) -> bool:
         """Return whether the fetch task's request must end now because another host needs its fetch slot.
 
-        The result is True only once. Unless too many requests are slow already, the request continues without a fetch
-        slot instead.
+        The result is True only once. While another slow request is allowed, the result is False, and the
+        request continues without a fetch slot.
         """
         slot, full = self._outstanding.held[fetch_task.host].slot, self._outstanding.is_nearly_full
         shares = self._gates.shares
@@ -41,5 +41,5 @@ class UnderWay:
 
     @property
     def look_ups_waiting(self) -> int:
-        """The number of hosts that wait until one of the look-ups under way ends."""
+        """The number of hosts that wait for one of the look-ups under way to end."""
         return self._gates.look_ups.waiting

@@ -1,7 +1,8 @@
 """Read-only views of the frontier: counters, the status of hosts, and what the crawl waits for.
 
-A host may be free while every URL in its queue waits: for a robots.txt that could not be fetched, for its scheme and
-port, or for its next try. In that case the host's state, cause and next try are those of its first URL.
+A host may be free while every URL in its queue waits: for a robots.txt that could not be fetched, for the end
+of the wait of its scheme and port, or for its next try. In that case, the state, cause and next try that are
+shown for the host are those of its first URL.
 """
 
 import itertools
@@ -25,8 +26,8 @@ from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import KeyValue
 
 EXPLAINED_AT_ONCE = 2_000
-EXPLAINED_MAX = 100_000  # entries of a queue read for one explanation
-LOOKED_AT = 16  # number of entries that are read to see whether all entries of a host outside the front wait
+EXPLAINED_MAX = 100_000  # number of entries of a queue that are read for one explanation
+LOOKED_AT = 16  # so many entries of a host outside the front are read to see whether all of its entries wait
 _SILENT_STATES = (
     (HostFlag.BLOCKED, "blocked"),
     (HostFlag.REFUSED, "refused"),
@@ -35,7 +36,7 @@ _SILENT_STATES = (
 
 
 class Waited:
-    """Measures the seconds in which no fetch task was given out, by reason.
+    """Measures the seconds during which no fetch task was given out, by reason.
 
     `host` and `address` mean waits for gaps and back-offs, `rate` waits for the rate limit of the crawl, `full`
     means that all fetch slots were taken, and `empty` that there was nothing to do.
@@ -47,7 +48,7 @@ class Waited:
         self._since = 0.0
 
     def add(self, reason: str, now: float) -> None:
-        """Set the reason for which the crawl waits from now on ("" = it does not wait)."""
+        """Set the reason why the crawl waits from now on ("" = it does not wait)."""
         self._ended = self.seconds(now)
         self._reason, self._since = reason, now
 
@@ -67,7 +68,7 @@ def shares(seconds: dict[str, float], whole: float) -> dict[str, float]:
 
 
 class UrlWait(NamedTuple):
-    """The reason why a URL waits, apart from its host: a state, its cause, the time of the next try."""
+    """The reason why a URL waits, apart from its host: a state, the cause of this state, and the time of the next try."""
 
     state: str
     cause: str
@@ -98,7 +99,7 @@ class FrontierViews:
         self._waited = waited
 
     def counters(self) -> dict[str, int]:
-        """Return the numbers of URLs to do, in flight and parked by rule; of hosts by state; of requests and look-ups."""
+        """Return the numbers of URLs (to do, in flight, parked by rule), hosts by state, requests and look-ups."""
         registry, bench = self._registry, self._bench
         busy = sum(host.busy is not None for host in bench.front.values())
         flags = registry.hosts.array("flags")
@@ -127,7 +128,7 @@ class FrontierViews:
         return self._registry.reached
 
     def explain(self, url: str, now: float) -> dict[str, Any]:
-        """Return what a URL, or else its host, waits for, as in `describe`; state "unknown" for an unknown host."""
+        """Return what a URL, or else its host, waits for, as `describe` does; state "unknown" for an unknown host."""
         name, tail = entries.split_url(url)
         slot = self._registry.find(name)
         if slot == NOWHERE:
@@ -143,7 +144,7 @@ class FrontierViews:
         return self._registry.stored_name(slot) if slot != NOWHERE and self._registry.is_stored(slot) else ""
 
     def disallowing_line(self, url: str) -> str:
-        """Return the line that forbids a URL in the robots.txt fetched last; "" if no line does, or it is not obeyed."""
+        """Return the line of the latest robots.txt that forbids a URL; "" if none does, or it is not obeyed."""
         return self._permission.disallowing_line(entries.split_url(url)[0], url)
 
     def hosts_with_work(self) -> int:
@@ -152,9 +153,9 @@ class FrontierViews:
         return int(((hosts.array("todo") > 0) & ((hosts.array("flags") & SILENCED) == 0)).sum())
 
     def entry(self, url: str) -> Generator[None, None, dict[str, Any]]:
-        """Return the state of a URL in its host's queues; {} if it is not among the first `EXPLAINED_MAX` entries.
+        """Return the state of a URL in its host's queues; {} if the URL is not among the first `EXPLAINED_MAX` entries.
 
-        This is a generator that yields after every `EXPLAINED_AT_ONCE` entries, about 10 ms.
+        This method is a generator; it yields after every `EXPLAINED_AT_ONCE` entries, which take about 10 ms.
         """
         name, tail = entries.split_url(url)
         key = self._registry.host_key(name).to_bytes(8, "big")
@@ -177,7 +178,7 @@ class FrontierViews:
         return {}
 
     def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
-        """Yield the status of up to `limit` hosts, hosts of the front first."""
+        """Yield the status of up to `limit` hosts; hosts of the front come first."""
         for host in list(self._bench.front.values())[:limit]:
             yield self.describe(host.slot, host.name, now)
         others = (self._registry.hosts.array("place") != HostState.FRONT).nonzero()[0]
@@ -195,7 +196,7 @@ class FrontierViews:
         return self._described(slot, name, self._first_wait(slot, name, now), now)
 
     def _described(self, slot: int, name: str, wait: UrlWait | None, now: float) -> HostStatus:
-        """Return the status of a host; `wait` is what its URLs wait for, None if some URL does not wait."""
+        """Return the status of a host; `wait` is what its URLs wait for, or None if at least one URL does not wait."""
         hosts = self._registry.hosts
         front = self._bench.front.get(slot)
         ready = float(hosts.ready[slot])
@@ -233,7 +234,7 @@ class FrontierViews:
         return self._registry.hosts.cursor[slot] if front is None else front.cursor()
 
     def _first_wait(self, slot: int, name: str, now: float) -> UrlWait | None:
-        """If all of a host's URLs wait, return what the first of them waits for, else None."""
+        """If all URLs of a host wait, return what the first of them waits for; otherwise return None."""
         waits: list[UrlWait] = []
         for n, (until, entry) in enumerate(self._first_entries(slot)):
             wait = self._url_wait(name, entries.join_url(name, entry.tail), until, now)
@@ -243,7 +244,7 @@ class FrontierViews:
         return min(waits, key=lambda wait: wait.until, default=None)
 
     def _first_entries(self, slot: int) -> Iterator[tuple[float, entries.Todo]]:
-        """Yield (the time of the next try, the entry) for up to `LOOKED_AT` + 1 first entries of a host."""
+        """Yield (the time of the next try, the entry) for the first entries of a host, at most `LOOKED_AT` + 1."""
         front = self._bench.front.get(slot)
         if front is not None:
             queue = ((0.0, entry) for _, entry in front.queue)

@@ -1,7 +1,8 @@
-"""Lists the URLs that wait in a store, with the verdict on their servers; for readers of a crawl, running or at rest.
+"""Lists the URLs that wait in a store, with the verdicts on their servers; the crawl may be running or at rest.
 
-A server is unreachable if the latest request to the authority of the URL (`hosts/authorities.py`) or to its host
-failed, or the look-up of the host; also if the host was given up or refused too many requests.
+A server is unreachable if the latest request to the authority of the URL (`hosts/authorities.py`) or to its
+host failed, or if the look-up of the host failed. It is also unreachable if the host was given up or has
+refused too many requests.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ _FAILING_FLAGS = HostFlag.REFUSED | HostFlag.GIVEN_UP
 
 
 class WaitingUrl(NamedTuple):
-    """A URL to do; `via` is the fingerprint of the page that named it, `flags` are its `LinkFlag`s.
+    """A URL to do; `via` is the fingerprint of the page that links to it, and `flags` are its `LinkFlag`s.
 
     `failing` is None if its server works.
     """

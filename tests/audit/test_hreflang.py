@@ -22,7 +22,7 @@ def test_invalid_codes(code: str) -> None:
 
 
 def test_missing_return_links_are_found() -> None:
-    """Compare with a set of pairs, which has no repeated links, links to the page itself, or links to unknown pages."""
+    """Compare the result with a set of pairs: no repeated links, no links to the page itself or to unknown pages."""
     rng = random.Random(5)
     for _ in range(50):
         links, pairs = ReturnLinks(), set()

@@ -1,4 +1,4 @@
-"""The findings on a single page."""
+"""Test the findings on a single page."""
 
 from typing import Any
 

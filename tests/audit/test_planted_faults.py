@@ -10,8 +10,8 @@ from crawler.audit.check_table import CHECKS, Severity, named, page_table, word
 from crawler.errors import UsageError
 from tests.end_to_end.web import Route, Web, crawl, redirect, run
 
-# These two checks need slow answers and https, which this site does not have: tests/audit/test_on_page.py and
-# tests/audit/test_findings.py test them.
+# This site cannot test two checks, because they need slow answers and https. They are tested in
+# tests/audit/test_on_page.py and tests/audit/test_findings.py.
 OTHERWISE = {"slow_pages", "mixed_content"}
 WORDS = "tea " * 210
 
@@ -80,7 +80,7 @@ def _routes(web: Web) -> dict[str, Route]:
     return site | {"/": _page("start", *links, "/dead", "/private/x")}
 
 
-# The subjects that each check must find: paths, or the text that pages share.
+# For each check, the subjects of the findings that it must report: paths, or a text that several pages share.
 PLANTED = {
     "dead_links": {"/dead"},
     "external_dead_links": {"other.localhost/dead"},

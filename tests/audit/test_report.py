@@ -89,7 +89,7 @@ def test_the_output_of_why_starts_with_a_verdict(crawled: tuple[Path, Web]) -> N
 
 @pytest.mark.parametrize("spider", [(), ("--spider",)])
 def test_links_to_a_dead_server_have_a_verdict(tmp_path: Path, spider: tuple[str, ...]) -> None:
-    """The run ends by patience; the report lists URLs of a dead server, with and without a port, as dead links."""
+    """The patience ends the run; the report lists URLs of a dead server, with and without a port, as dead links."""
     with socket.socket() as silent, Web({}) as web:
         silent.bind(("127.0.0.1", 0))  # refuses connections, because the socket does not listen
         port = silent.getsockname()[1]
@@ -108,7 +108,7 @@ def test_links_to_a_dead_server_have_a_verdict(tmp_path: Path, spider: tuple[str
 
 @pytest.mark.parametrize("spider", [(), ("--spider",)])
 def test_external_links_are_checked_once_and_not_followed(tmp_path: Path, spider: tuple[str, ...]) -> None:
-    """Each external link is requested once and robots.txt is obeyed; the report tells dead links from redirects."""
+    """Each external link is requested once and robots.txt is obeyed; the report keeps dead links apart from redirects."""
     with socket.socket() as silent, Web({}) as web:
         silent.bind(("127.0.0.1", 0))
         down = f"http://down.localhost:{silent.getsockname()[1]}/"
@@ -151,7 +151,7 @@ def test_external_links_are_checked_once_and_not_followed(tmp_path: Path, spider
 
 
 def test_a_server_that_is_back_is_no_longer_unreachable(tmp_path: Path) -> None:
-    """If a server answers, its stored failures are deleted, even if an earlier run stored them."""
+    """When a server answers, its stored failures are deleted, even those that an earlier run stored."""
     with socket.socket() as silent, Web({}) as web:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Run `crawler export` with one page in each piece and a delay for each piece, so that a test can kill a process.
+"""Run `crawler export` with one page per piece of work and a delay in each piece, so that a test can kill a process.
 
 python -m tests.export.slow_export SECONDS export ...
 """

@@ -1,4 +1,4 @@
-"""Kill processes of exports: a killed worker is replaced; a killed export leaves no output."""
+"""Test that a killed worker of an export is replaced, and that a killed export leaves no output."""
 
 import os
 import select
@@ -27,7 +27,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def started(directory: Path, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Start an export of 13 pages, 0.4 s each, two at a time."""
+    """Start an export of 13 pages, each of which takes 0.4 s, with two pages at a time."""
     words = ["export", "--dir", str(directory), "--format", "jsonl", "-o", str(tmp_path / "rows.jsonl")]
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.export.slow_export", "0.4", *words, "--processes", "2"],
@@ -80,7 +80,7 @@ def test_a_killed_worker_is_replaced(
 
 
 def _urls(rows: Path) -> list[str]:
-    """Return the exported URLs; other fields may differ, because pieces of a killed worker are read in careful mode."""
+    """Return the exported URLs; other fields may differ, because a killed worker's pieces are read in careful mode."""
     return [msgspec.json.decode(line)["url"] for line in rows.read_bytes().splitlines()]
 
 
@@ -105,7 +105,7 @@ def test_a_killed_export_leaves_no_worker_and_no_output(
 def test_an_export_that_fails_leaves_no_output(
     form: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An export that fails keeps the output of an earlier export."""
+    """If an export fails, the output of an earlier export remains."""
     target = tmp_path / "made"
     words = ["export", "--dir", str(directory), "-o", str(target), "--processes", "1"]
     words += ["--format", "jsonl", "--part-size", "1k"] if form == "parts" else ["--format", form]
@@ -142,7 +142,7 @@ def test_output_to_a_device_or_link_is_written(
 
 
 def test_a_mirror_replaces_an_earlier_one(directory: Path, tmp_path: Path) -> None:
-    """A mirror that a kill left between its two renames is replaced, too."""
+    """If a kill between the two renames has left a mirror half replaced, the next run replaces it, too."""
     from crawler.export.writing import renew_mirror
 
     folder = tmp_path / "mirror"

@@ -15,7 +15,7 @@ CSS = {"Content-Type": "text/css"}
 
 
 def _references(file: Path) -> list[str]:
-    """Return all references in a file, resolved as a browser does, without fragments."""
+    """Return all references in a file, resolved as a browser resolves them, without fragments."""
     base = file.as_uri()
     if file.suffix == ".css":
         found = list(css_urls(file.read_text()))

@@ -1,4 +1,4 @@
-"""Test that all readers of stored pages agree with the crawl: log, rows, text, WACZ, report, links, Python API."""
+"""Test that all readers of stored pages agree with the crawl: the log, rows, text, WACZ, report, links and Python API."""
 
 import json
 import zipfile

@@ -52,7 +52,10 @@ def _deadly(piece: int, careful: bool) -> tuple[int, bool]:
 
 
 def test_a_piece_that_kills_its_worker_affects_no_other() -> None:
-    """All results arrive; pieces in progress at that moment are repeated in careful mode, the others run normally."""
+    """All results arrive.
+
+    Pieces in progress at the moment of the kill are repeated in careful mode; the others run normally.
+    """
     with WorkerPool(_deadly, 2) as worker_pool:
         results = list(worker_pool.results(range(100)))
         assert worker_pool.broken == 2
@@ -62,7 +65,10 @@ def test_a_piece_that_kills_its_worker_affects_no_other() -> None:
 
 
 def test_a_worker_ends_silently_if_its_parent_dies_with_an_unread_result() -> None:
-    """The connection is then reset, not closed; the worker of a killed export once ended with a traceback."""
+    """The connection is reset, not closed, if the parent dies.
+
+    The worker of a killed export once ended with a traceback.
+    """
     parent, worker = socket.socketpair()
     with WorkerPool(_square, 2) as worker_pool, ThreadPoolExecutor(1) as thread:
         code = thread.submit(worker_pool._serve, worker)

@@ -22,7 +22,7 @@ from crawler.storage.kv import MemoryStore
 
 
 class Hash:
-    """Computes host keys as the fingerprinter does: the bucket of the domain, the hash of the name."""
+    """Computes host keys in the same way as the fingerprinter: from the bucket of the domain and the hash of the name."""
 
     def host_key(self, hostname: str) -> int:
         bucket = zlib.crc32(b"b" + domain_of(hostname).encode()) & 0xFFFF
@@ -153,7 +153,7 @@ class Crawl:
         return self.clock.now()
 
     def add(self, links: Iterable[Link], *, commit_after: float | None = None) -> None:
-        """Add new URLs, committed after `commit_after` seconds."""
+        """Add new URLs, which are committed after `commit_after` seconds."""
         batch = self.store.batch()
         self.frontier.enqueue(list(links), batch, self.now)
         self._after(
@@ -180,7 +180,7 @@ class Crawl:
         return "enough"
 
     def step(self, end: float) -> bool:
-        """Give out all tasks that may start, then advance to the next event; return False if none is before `end`."""
+        """Give out all tasks that may start, then advance to the next event; return False if no event is before `end`."""
         while (fetch_task := self.frontier.claim_next(self.now)) is not None:
             self._begin(fetch_task)
         if self.checking:

@@ -1,4 +1,4 @@
-"""Test failures of one authority (scheme and port) of a host: they delay no URL of its other authorities."""
+"""Test that failures of one authority (scheme and port) of a host delay no URL of the host's other authorities."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def test_links_to_dead_ports_do_not_stop_a_host() -> None:
 def test_hundreds_of_links_to_one_dead_port_do_not_stop_a_host() -> None:
     crawl = Crawl(
         answer=dead_ports
-    )  # the crawl sets aside up to four entries of a host and reads three ahead
+    )  # the crawl sets aside up to four entries of a host, and reads up to three entries ahead
     crawl.add([link(f"http://a.org:1/{n}") for n in range(900)])
     crawl.add([link(url) for url in GOOD])
     crawl.run(30.0)
@@ -104,7 +104,7 @@ def test_ports_are_distinguished_from_ipv6_addresses() -> None:
 
 
 def test_unknown_ports_take_one_turn_in_nine_of_a_host() -> None:
-    """40 dead ports were added before 100 pages.
+    """URLs on 40 dead ports are queued before 100 pages.
 
     Once the Crawl-delay of 5 s is known, the first tries of two ports are at least eight such gaps apart.
     """

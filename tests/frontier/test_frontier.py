@@ -32,7 +32,7 @@ def by(requests: list[Request], field: str) -> dict[str, list[Request]]:
 def judge(
     requests: list[Request], *, delay: float = 1.0, factor: float = 10.0, address_gap: float = 0.5
 ) -> None:
-    """Assert from the server's log that no requests overlap and no gap is too short, by host and by address."""
+    """Assert, from the server's log, that for each host and address no requests overlap and no gap is too short."""
     for group in by(requests, "host").values():
         for one, two in zip(group, group[1:], strict=False):
             # RESET: the process was killed during this request
@@ -90,7 +90,7 @@ def test_priority_comes_before_depth() -> None:
 
 
 def test_a_smaller_order_that_comes_late_is_not_missed() -> None:
-    """The cursor moves back: some deep URLs are in memory when shallow ones arrive."""
+    """The cursor moves back when shallow URLs arrive while some deep URLs are already in memory."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/deep{n}", depth=5) for n in range(30)])
     crawl.run(requests=10)
@@ -225,7 +225,7 @@ def test_addresses_are_looked_up_again_when_they_expire() -> None:
     crawl = Crawl(config(politeness={"delay": "30 min"}, crawl={"patience": "1 h"}))
     crawl.add([link(f"https://a.org/{n}") for n in range(6)])
     crawl.run()
-    # Addresses are valid for an hour.
+    # The addresses of a host are valid for an hour.
     assert [fetch_task.kind for fetch_task in crawl.handed].count(TaskKind.RESOLVE) == 3
 
 
@@ -278,7 +278,7 @@ def test_overrides_change_the_gap_of_a_part_of_the_web() -> None:
 
 
 class Robots(OpenRobots):
-    """A robots cache that requires a fetch of robots.txt, denies `/no` and waits for unreachable hosts.
+    """A robots cache that requires a fetch of each robots.txt, denies `/no`, and lets unreachable hosts wait.
 
     The Crawl-delay of the robots.txt is 5 s.
     """
@@ -417,7 +417,10 @@ def test_a_site_that_answers_429_above_thirty_a_minute_loses_no_page() -> None:
 
 
 def test_a_url_that_kills_its_host_does_not_block_the_others() -> None:
-    """Every request for one page resets the connection: other URLs go first; the page is given up after five strikes."""
+    """Every request for one page resets the connection.
+
+    The other URLs go first, and the page is given up after five strikes.
+    """
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url.endswith("/poison"):
@@ -634,7 +637,10 @@ def test_budgets_of_a_part_of_the_web() -> None:
 
 
 def test_a_host_continues_before_its_pages_are_committed() -> None:
-    """A commit takes ten seconds: one request starts per slot, then none until the first of them is committed."""
+    """A commit takes ten seconds.
+
+    One request starts per slot, and then no further request until the first of them is committed.
+    """
     crawl = Crawl(config(politeness={"delay": 0.5, "delay_factor": 0}), concurrency=4, commit_delay=10.0)
     crawl.add([link(f"https://a.org/{n}") for n in range(10)], commit_after=0.0)
     assert crawl.run() == "done" and len(crawl.done) == 10
@@ -658,7 +664,7 @@ def test_a_host_that_failed_waits_for_its_commit() -> None:
 def test_retiring_does_not_scan_tombstones_for_parked_entries(
     parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan for parked entries that finds none would read all tombstones in its range: 160 ms for a million URLs."""
+    """A scan for parked entries, if there are none, would read all tombstones in its range: 160 ms for a million URLs."""
     crawl = Crawl(config(crawl={"depth": 2}))
     batch = crawl.store.batch()
     links = [link(f"https://a.org/{n}", depth=3 if parked and not n else 1) for n in range(8)]
@@ -686,7 +692,10 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
 
 
 def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
-    """URLs with a smaller order push the queue of the page's host out to disk; then the queue is read from disk again."""
+    """URLs with a smaller order push the rest of their host's queue out of memory.
+
+    Then the queue is read from disk again.
+    """
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url == "https://a.org/deep":
@@ -801,7 +810,10 @@ def _with_fetch_tasks(crawl: Crawl, *hosts: str) -> dict[str, FetchTask]:
 
 
 def test_a_task_waiting_for_a_hop_frees_fetch_slot_and_address() -> None:
-    """Two fetch tasks wait for hops, so a third may start in their two slots; the hops continue when a slot is free."""
+    """While two fetch tasks wait for hops, a third task may use one of their two slots.
+
+    The hops continue when a slot is free.
+    """
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=2)
     fetch_tasks = _with_fetch_tasks(crawl, "a.org", "b.org", "c.org")
     frontier, now = crawl.frontier, crawl.now + 5.0
@@ -836,7 +848,7 @@ def test_two_hosts_that_redirect_to_each_other_do_not_deadlock() -> None:
 
 
 def test_look_ups_continue_while_all_slots_are_taken_and_do_not_fill_the_front() -> None:
-    """If one look-up may run at a time, at most two hosts wait for it; no other host may enter the front."""
+    """If only one look-up may run at a time, at most two hosts wait for it, and no other host may enter the front."""
     crawl = Crawl(config(frontier={"front_factor": 50}, network={"dns_concurrency": 1}), concurrency=1)
     crawl.add([link(f"https://h{n}.org/") for n in range(3)])
     frontier, now = crawl.frontier, crawl.now
@@ -943,7 +955,10 @@ def test_why_slow_distinguishes_host_gaps_address_gaps_and_rate() -> None:
 
 
 def test_a_wait_counts_while_it_lasts() -> None:
-    """A wait was once counted only when it ended, so a process with one start per three seconds seemed mostly idle."""
+    """A wait was once counted only when it ended.
+
+    A process that started one request every three seconds therefore seemed mostly idle.
+    """
     crawl = Crawl(config(crawl={"rate": 0.3}), concurrency=4)
     crawl.add([link(f"https://h{n}.org/") for n in range(4)])
     while crawl.frontier.views.why_slow(crawl.now)["rate"] == 0.0:
@@ -991,7 +1006,10 @@ def test_a_clock_jump_stalls_no_host_and_causes_no_burst() -> None:
 
 
 def test_a_clock_that_is_set_back_does_not_delay_retries() -> None:
-    """A clock set back by one hour once delayed retries by one hour, because their stored instants were ahead of it."""
+    """Retries were once delayed by one hour when the clock was set back by one hour.
+
+    The reason was that their stored instants were ahead of the clock.
+    """
     store = MemoryStore()
     crawl = Crawl(
         store=store, answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL)
@@ -1053,7 +1071,7 @@ def test_domain_budgets_include_urls_from_before_a_restart() -> None:
 
 
 def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
-    """If it were, the queue would seem empty too early, and later entries would be ignored until the next start."""
+    """Otherwise the queue would seem empty too early, and later entries would be ignored until the next start."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/{n}") for n in range(20)])
     crawl.run(requests=3)
@@ -1067,7 +1085,7 @@ def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
 def test_new_hosts_wait_outside_while_known_ones_are_ready() -> None:
     """With one slot and twenty hosts, each host is ready before its turn comes, and connections stay open.
 
-    New hosts that are found meanwhile once went first.
+    New hosts that were found meanwhile once went before these known hosts.
     """
     crawl = Crawl(
         config(frontier={"front_factor": 50, "turn_max": 100}),
@@ -1119,7 +1137,7 @@ def test_why_slow_is_a_share_of_the_time() -> None:
 
 
 def test_sitemaps_of_a_robots_txt_do_not_hold_the_pages_of_their_host() -> None:
-    """The 500 Sitemap lines of a robots.txt were once all fetched before the second page."""
+    """All 500 sitemaps named in a robots.txt were once fetched before the second page of the host."""
     crawl = Crawl(config())
     maps = [link(f"https://a.org/{n}.xml", flags=LinkFlag.SITEMAP) for n in range(500)]
     crawl.add([link("https://a.org/"), *maps])

@@ -1,4 +1,4 @@
-"""Test redirect hops, which are in no queue: their turns, and the return of a fetch task to its host."""
+"""Test the turns of redirect hops, which are in no queue, and the return of a fetch task to its host."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,9 +1,8 @@
 """Compare a frontier with a model under random operations; the front has two to four hosts.
 
-The model is a dict from URL to its expected state; politeness is checked by the
-instants of the fetch tasks alone. Batches are written in order, but late; a crash drops
-the unwritten ones. `_check` runs after each step. At the end, all answers are good and
-every URL must be done.
+The model is a dict from URL to its expected state; politeness is checked only by the instants of the fetch
+tasks. Batches are written in order, but late; a crash drops the unwritten batches. `_check` runs after each
+step. At the end, all answers are good and every URL must be done.
 """
 
 import random
@@ -87,7 +86,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.store = MemoryStore()
         self.robots = PickyRobots()
         self.count = 0
-        self.waiting: dict[str, Any] = {}  # URL -> link, added but not done
+        self.waiting: dict[str, Any] = {}  # URL -> link, for URLs that were added but are not done
         self.uncommitted: set[str] = set()
         self.done: set[str] = set()
         self.blocked: set[str] = set()
@@ -259,7 +258,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 0.2, 60.0]))
     def crash(self, seconds: float) -> None:
-        """Lose all unwritten batches; the eliminator, which writes in the same batches, returns their URLs again."""
+        """Lose all unwritten batches; the eliminator writes in the same batches, so it returns the lost URLs again."""
         self._forget_requests()
         self.now += seconds
         again = [self.waiting[url] for url in sorted(self.uncommitted)]
@@ -274,7 +273,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self._add(again)
 
     def _forget_requests(self) -> None:
-        """Forget uncommitted requests in the model: after them only the minimum gap applies."""
+        """Forget uncommitted requests in the model: after such a request, only the minimum gap applies."""
         for fetch_task, _ in self.out:
             if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
                 self._end_request(fetch_task, Fetch("", Outcome.FETCHED, took=0.0))
@@ -394,7 +393,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
 
 class FewHosts(FrontierMachine):
-    """With few hosts, none waits in the back queue, so hosts continue before their last page is committed."""
+    """With few hosts, no host waits in the back queue, so a host continues before its last page is committed."""
 
     hosts = HOSTS[-2:]
     concurrency = 5
@@ -406,7 +405,7 @@ class FewHosts(FrontierMachine):
 
 
 class Ordered(FrontierMachine):
-    """Links have classes, and better links to waiting URLs are added; a crash loses unwritten links.
+    """Links have classes, and better links to waiting URLs are added. A crash loses the links that are not written yet.
 
     `places` holds the classes of waiting URLs, `durable_places` the stored classes.
     A URL that was tried once, or is in flight, keeps its class.
@@ -450,7 +449,7 @@ class Ordered(FrontierMachine):
 
     @rule(data=st.data())
     def improve_what_is_asked(self, data: st.DataObject) -> None:
-        """Add better links to URLs in flight and to URLs whose end is not committed yet; their classes do not change."""
+        """Add better links to URLs that are in flight or whose outcome is uncommitted; their classes do not change."""
         for _ in range(8):
             self.take()
             places = [
@@ -493,7 +492,7 @@ class Ordered(FrontierMachine):
 
 
 class OrderedFew(Ordered, FewHosts):
-    """With few hosts, queues are wholly in memory, and entries move before they are written."""
+    """With few hosts, all queues are entirely in memory, and entries move before they are written."""
 
 
 FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = Ordered.TestCase.settings = settings(

@@ -1,4 +1,7 @@
-"""Test the frontier under an order: the best class goes first within and between hosts, URLs move, `best_waiting`."""
+"""Test the frontier under an order: the best class goes first within and between hosts.
+
+URLs move to better classes, and `best_waiting` is correct.
+"""
 
 import random
 import re
@@ -131,7 +134,7 @@ def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
 
 
 def test_a_url_retired_by_an_unwritten_batch_is_not_restored() -> None:
-    """The store still contains the retired URL: moving the URL would restore it without counting it."""
+    """The store still contains the retired URL: a move of the URL would restore it without counting it."""
     crawl = Crawl(config(order=ORDER))
     crawl.frontier.pauses.pause()
     crawl.add([scored(f"https://a.org/{n}", 50) for n in range(3)])
@@ -146,7 +149,10 @@ def test_a_url_retired_by_an_unwritten_batch_is_not_restored() -> None:
 
 
 def test_the_index_is_built_with_an_order_and_dropped_without_one() -> None:
-    """A crawl directory begun without an order has no index; neither has one that was resharded or repaired."""
+    """A crawl directory begun without an order has no index.
+
+    A directory that was resharded or repaired has no index either.
+    """
     store: Any = MemoryStore()
     whole: list[bool] = []
     for round_, order in enumerate([{}, ORDER, {}, ORDER | {"raise_classes": 0}, ORDER]):
@@ -196,7 +202,7 @@ def test_without_an_order_best_waiting_falls_with_the_depth_of_the_next_hosts_fi
 
 @pytest.mark.parametrize("order", [{}, ORDER])
 def test_requests_are_polite_under_any_order(order: dict[str, Any]) -> None:
-    """Gaps are kept while better URLs are added all the time, some of them for hosts that were just requested."""
+    """The gaps are kept while better URLs are added all the time, some of them for hosts that were just requested."""
     from tests.frontier.test_frontier import judge
 
     rng = random.Random(5)

@@ -1,4 +1,4 @@
-"""Test how fetches are divided between discovery and refresh if the division depends on their values.
+"""Test the division of fetches between discovery and refresh in the case that it depends on their values.
 
 Fixed shares are tested in `refresh/test_rate_balancing.py` and `test_machine.py`.
 """
@@ -36,7 +36,7 @@ def test_a_new_url_at_the_usual_depth_counts_as_one_page() -> None:
 
 @pytest.mark.parametrize("deep", [0, 40])
 def test_an_endless_frontier_is_worth_less_the_deeper_it_is(deep: int) -> None:
-    """Each page shows one page at the next depth; `deep` is the depth at which the process was restarted."""
+    """Each page links to one page at the next depth; `deep` is the depth at which the process was restarted."""
     usual = UsualImportance()
     for depth in range(deep, deep + 50):
         usual.note(0.5**depth)

@@ -1,4 +1,4 @@
-"""Test that each wait of a host or URL is shown with its cause and next try, inside and outside the front."""
+"""Test that each wait of a host or URL is shown with its cause and next try, for hosts inside and outside the front."""
 
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +69,10 @@ def test_each_wait_has_a_cause_and_a_next_try(options: dict[str, Any], state: st
 
 
 def test_hosts_outside_the_front_report_the_same() -> None:
-    """Hosts that do not fit into the front report the same waits, also after a restart: their queue is read from disk."""
+    """Hosts that do not fit into the front report the same waits.
+
+    This is also true after a restart, when their queue is read from disk.
+    """
     store = MemoryStore()
     robots = Unreachable(1_000_300.0)
     crawl = Crawl(store=store, robots=robots, concurrency=1)

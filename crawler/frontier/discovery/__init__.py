@@ -1,1 +1,1 @@
-"""Discovery: the queues of new URLs on disk, with parking and retirement of entries."""
+"""Discovery keeps the queues of new URLs on disk, and parks and retires their entries."""

@@ -1,30 +1,30 @@
-"""Queue entries in the store: for each host, one range of ordered keys.
+"""Queue entries in the store: each host has one range of ordered keys.
 
     t/ + bucket 2 + host 6 + order 8   ->  encoded Todo         to do
     p/ + bucket 2 + host 6 + order 8   ->  encoded Todo         parked: beyond a budget or the depth
 
     order = class (8 bits) | depth (16 bits) | sequence (40 bits)
 
-A scan of one host's keys therefore returns its URLs by class (`orders/classes.py`; 0 is
-first, 128 the default), then breadth-first, then in order of arrival. Retries and parking keep
-the order; a better link may change the class of an entry that was not tried yet. Of the sitemaps that a robots.txt
-names, the first `MAPS_FIRST` come first; the others count as if they were at depth
+A scan of one host's keys therefore returns its URLs by class (`orders/classes.py`; 0 is first, 128 the
+default), then breadth-first, then in order of arrival. Retries and parking do not change the order; but if a
+better link to a URL is found before its first try, the class of its entry may change. The first `MAPS_FIRST`
+sitemaps that a robots.txt names are fetched before the pages. The others are ordered as if they were at depth
 2, 3, ..., so they take turns with deeper and deeper pages (`levels_of`).
 
-LevelDB leaves a tombstone for each deleted entry, and a scan from the queue's first key reads all of them: popping
-10,000 URLs by seeking the prefix took 291 us per URL, with a rising trend; with a cursor it took 4.4 us. Scans
-therefore start at the host's `cursor`, and read 32 to 64 entries at once.
+LevelDB leaves a tombstone for each deleted entry, and a scan from the queue's first key reads all tombstones.
+When 10,000 URLs were popped by seeking the prefix, each URL took 291 us, with a rising trend; with a cursor,
+each took 4.4 us. Scans therefore start at the host's `cursor`, and read `frontier.read_ahead` entries at once.
 
-The stored URL omits what the host's name implies: `/a?b` for `https://NAME/a?b`,
-`h/a` for http, `:8443/a` with a port.
+The stored URL omits the parts that the host's name implies: it is `/a?b` for `https://NAME/a?b`, `h/a` for
+http, and `:8443/a` if the URL has a port.
 
 Nearly all entries consist of only these three parts and use a short form:
 
     tail | via 8 | low 48 bits of the fingerprint      little-endian; the bucket is in the key
 
-The others are MessagePack arrays. The first byte of such an array is greater than any
-first byte of a tail. At 10 URLs per host, LevelDB uses 42 bytes per short entry and 48 per
-array: 13 for the key, the rest compressed text.
+The others are MessagePack arrays. The first byte of such an array is greater than any first byte of a tail.
+At 10 URLs per host, LevelDB uses 42 bytes per short entry and 48 bytes per array; 13 of these are for the
+key, the rest is compressed text.
 """
 
 import struct
@@ -36,7 +36,7 @@ from crawler.storage.kv import KeyValue, seal, unseal
 
 DEPTH_BITS = 16
 SEQUENCE_BITS = 40
-# sitemaps that a host fetches before its pages; nearly all sites name fewer in their robots.txt
+# sitemaps of a host that are fetched before its pages; nearly all sites name fewer in their robots.txt
 MAPS_FIRST = 16
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
 DEPTH_MAX = (1 << DEPTH_BITS) - 1
@@ -46,8 +46,8 @@ class Todo(msgspec.Struct, gc=False, array_like=True):
     """A URL in a host's queue; its depth is part of its order (`depth_of`).
 
     `attempt` is the number of failures charged to the URL, which is not tried again before `retry_at` (whole
-    seconds). `rule` is the index of the rule that parked it. `strikes` is the number of host failures that only this
-    URL caused. The URL is ordered as if it were `levels` deeper.
+    seconds). `rule` is the index of the rule that parked the URL. `strikes` is the number of host failures
+    that only this URL caused. The URL is ordered as if its depth were greater by `levels`.
     """
 
     tail: str
@@ -64,7 +64,7 @@ class Todo(msgspec.Struct, gc=False, array_like=True):
 
 _ARRAY_MIN = 0x80  # the lowest first byte of a MessagePack array; tails begin with "/", ":" or "h"
 _NUMBERS = struct.Struct("<QQ")
-_NUMBERS_BYTES = 14  # excludes the top 16 bits of the fingerprint
+_NUMBERS_BYTES = 14  # these bytes leave out the top 16 bits of the fingerprint
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Todo)
@@ -158,11 +158,11 @@ def record(prefix: bytes, order: int, entry: Todo) -> tuple[bytes, bytes]:
 
 
 def levels_of(maps: int) -> int:
-    """Return the number of levels by which a sitemap of depth 0 moves back if its host had `maps` sitemaps before."""
+    """Return the number of levels by which a sitemap of depth 0 moves back if its host already had `maps` sitemaps."""
     return 0 if maps < MAPS_FIRST else 1 + (maps // MAPS_FIRST).bit_length()
 
 
-# `entry_key` from the parts (TODO or PARKED, host key, order).
+# The same as `entry_key`, but from the parts (TODO or PARKED, host key, order).
 make_key = struct.Struct(">2sQQ").pack
 
 

@@ -2,8 +2,8 @@
 
 The entries of a batch are not in the store until the batch is written. Until then
 
-* a host outside the front with entries in the batch may not enter the front; if its
-  turn comes, it stays ASIDE;
+* a host that is outside the front and has entries in the batch may not enter the front; if its turn
+  arrives, it stays ASIDE;
 * a host of the front reads no more entries, unless its whole queue is in memory;
 * a host that had nothing to do enters the front immediately, with its new entries in
   memory, if the front has room; otherwise it waits outside for its turn.
@@ -120,15 +120,16 @@ class Intake:
         self._touch(touched, batch, now)
 
     def _ranked(self, place: int, link: Link) -> int:
-        """Return the class of a link, shifted by the priority that the user may have given it."""
+        """Return the class of a link, shifted by the priority if the user has set one for its URL."""
         assert self._priority is not None
         return max(0, min(place + self._priority(link) - NEUTRAL, WORST))
 
     def improve(self, links: Sequence[Link], batch: Batch, now: float) -> int:
         """Move waiting URLs to the class of their link if it is better; return the number of URLs moved.
 
-        A class must be better by at least `order.raise_classes`. URLs in flight, tried before, parked, done or given a
-        priority by the user are not moved. A URL that is not queued yet will be queued with the better class.
+        A URL is moved only if the class is better by at least `order.raise_classes`. A URL is not moved if it
+        is in flight, was tried before, is parked or done, or has a priority set by the user. A URL that is
+        not queued yet will be queued with the better class.
         """
         touched: dict[int, str] = {}
         moved, registry = 0, self._registry
@@ -174,7 +175,7 @@ class Intake:
                 self._bench.improved(slot)
 
     def _push(self, host: FrontHost, order: int, entry: Todo) -> None:
-        """Add an entry to a host of the front, in memory if all earlier entries of its queue are in memory."""
+        """Add an entry to a host of the front; keep it in memory if all earlier entries of the queue are in memory."""
         was_first = host.first_order()
         host.push(order, entry)
         if len(host.queue) > self._read_ahead:
@@ -195,7 +196,8 @@ class Intake:
     ) -> None:
         """Count a queue entry, and keep it in memory if the rest of its queue is in memory.
 
-        A host that had nothing to do and is ready now enters the front if it has fewer than `front_max` hosts.
+        A host that had nothing to do and is ready now enters the front if the front has fewer than
+        `front_max` hosts.
         """
         registry, hosts, bench = self._registry, self._registry.hosts, self._bench
         registry.budget.accept(slot, entry.flags)
@@ -256,7 +258,7 @@ class Intake:
                     self.settle_place(slot, now)
 
     def settle_place(self, slot: int, now: float) -> None:
-        """Schedule a host that is outside the front, has something to do and is in no structure."""
+        """Schedule a host outside the front that has something to do and is in no structure yet."""
         hosts = self._registry.hosts
         if hosts.place[slot] not in (HostState.IDLE, HostState.ASIDE):
             return
@@ -286,7 +288,7 @@ class Intake:
     # ---- raised limits ----
 
     def unpark(self) -> int:
-        """Queue the parked URLs that changed limits now allow; return their number. Called on opening."""
+        """Queue the parked URLs that the changed limits allow; return the number of these URLs. Called on opening."""
         registry = self._registry
         if registry.stored_limits == registry.budget.describe() or not sum(registry.parked):
             return 0
@@ -344,8 +346,8 @@ class Intake:
     ) -> tuple[int, bytes]:
         """Do one step of `retire`: examine `RETIRED_AT_ONCE` entries from the key `begin` on.
 
-        Parked entries come first, if there are any: a search for them after the whole queue was deleted
-        would scan its tombstones, 0.16 us per entry.
+        If there are parked entries, they are examined first: after the whole queue has been deleted, a search
+        for parked entries would scan the tombstones of the queue, which takes 0.16 us per entry.
 
         Returns:
             (number of deleted entries, the key to continue from; b"" at the end).

@@ -1,4 +1,4 @@
-"""Reads a part of each host's queue ahead from the store into memory, as the host's fetch tasks are given out."""
+"""Reads the next entries of each host's queue from the store into memory, as the host's fetch tasks are given out."""
 
 from math import inf
 
@@ -29,7 +29,7 @@ class Lookahead:
         self._retry_max = max(config.retry_delays, default=0.0) * (1.0 + config.retry_jitter) + 1.0
 
     def has_entry(self, host: FrontHost, now: float) -> bool:
-        """Return whether the host has an entry to try now; if not, schedule the host for the time it may have one."""
+        """Return whether the host has an entry to try now; if not, schedule the host for when it may have one."""
         host.recall(now)
         later_max, reads = self.later_max, READS_MAX
         while reads and not host.queue:
@@ -45,7 +45,7 @@ class Lookahead:
         return bool(host.queue)
 
     def _correct_count(self, host: FrontHost) -> None:
-        """Set the host's count to the length of its queue, all of which is in memory."""
+        """Set the host's count to the length of its queue; the whole queue is in memory."""
         if host.skipped:
             return
         hosts, found = self._registry.hosts, host.held_in_memory()

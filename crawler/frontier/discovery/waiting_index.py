@@ -2,15 +2,15 @@
 
     y/ + host key 8 + low 48 bits of the fingerprint  ->  order 8
 
-The index of `t/` is kept up to date by the same batches, and rebuilt from `t/` when it is incomplete (the first run
-under an order, a resharded or repaired store). Without an order there is no index. Its values are hints: after a
-look-up, check that the entry at that order belongs to the URL. LevelDB uses 25 bytes per URL for the index, besides
-55 for the entry.
+The batches that change `t/` also update this index. It is rebuilt from `t/` when it is incomplete: in the
+first run under an order, or after the store was resharded or repaired. Without an order there is no index.
+The values of the index are hints: after a look-up, check that the entry at that order belongs to the URL.
+LevelDB uses 25 bytes per URL for the index, and 55 for the entry itself.
 
-Entries in unwritten batches cannot be read back, so they are held in memory here; there are
-at most as many as the flushes under way contain. A better class for a URL that is not queued
-yet (its first link still waits in the DUE) is a *promise*: the URL will be queued with that
-class. Promises exist in memory only: a crash loses promises, never URLs.
+Entries in unwritten batches cannot be read back, so they are held in memory here; their number is limited to
+the entries of the flushes under way. A better class for a URL that is not queued yet (its first link still
+waits in the DUE) is a *promise*: the URL will be queued with that class. Promises exist in memory only: a
+crash loses promises, never URLs.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ def index_key(host_key: int, fingerprint: int) -> bytes:
 
 
 class WaitingIndex:
-    """The index described in the module docstring; `keeps` is True if there is one."""
+    """The index of waiting URLs; `keeps` is True if this crawl has one."""
 
     def __init__(self, store: KeyValue, *, keeps: bool) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class WaitingIndex:
         self._promises: dict[int, int] = {}  # fingerprint -> class
 
     def open(self) -> None:
-        """Build the index if it is wanted and incomplete; drop it if it is not wanted."""
+        """Build the index if an order needs it and it is incomplete; drop it if there is no order."""
         whole = self._store.get(WAITING_WHOLE) is not None
         if self.keeps and not whole:
             self._drop()
@@ -86,7 +86,7 @@ class WaitingIndex:
                 del self._unwritten[fingerprint]
 
     def find(self, host_key: int, fingerprint: int) -> tuple[int, Todo] | None:
-        """Return (order, entry) of a URL that waits in the host's queue; None if it does not.
+        """Return (order, entry) of a URL; None if the URL does not wait in the host's queue.
 
         A URL that is done is still found until the batch with its result is written.
         """

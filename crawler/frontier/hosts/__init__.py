@@ -1,1 +1,1 @@
-"""The hosts: when, and how often, each may be requested (table, workbench, politeness, addresses, budgets)."""
+"""Decides when, and how often, each host may be requested (table, workbench, politeness, addresses, budgets)."""

@@ -1,12 +1,11 @@
-"""Limits on the requests to one IP address, shared by all hosts on it.
+"""Limits the requests to one IP address; all hosts on the address share these limits.
 
-An address handles one request at a time, and its hosts wait for its gap after each (half
-the minimum host gap, times the number of processes). An address with at least
-`shared_address_domains` registrable domains is shared hosting: it has 16 request slots, each
-also held for the gap after its answer, and a limit of `shared_address_rate` requests per
-second. This limit grows with the square root of the number of domains: whoever serves
-a hundred times as many sites from one address has more than one small machine behind it, but a
-hundred times the requests would still be felt. If the gap is 0, addresses are not limited.
+An address gets one request at a time. After each request, its hosts wait for the gap of the address, which is
+half the minimum host gap, times the number of processes. An address with at least `shared_address_domains`
+registrable domains is shared hosting: it has 16 request slots, each of which stays held for the gap after an
+answer, and a limit of `shared_address_rate` requests per second. This limit grows with the square root of the
+number of domains: an address that serves a hundred times as many sites has more than one small machine behind
+it, but a hundred times as many requests would still be a burden. If the gap is 0, addresses are not limited.
 Durations are in seconds; instants are seconds on the process clock.
 """
 
@@ -26,11 +25,11 @@ _SKETCH_BITS = 1024
 class Address(Generic[Host]):
     """One IP address: the number of requests to it, and the hosts that wait for it.
 
-    `domains` holds the registrable domains seen on it; None once there are enough to count as shared hosting, whose
-    domains are counted by `sketch`, a bit for each value of a hash. `users`
-    is the number of front hosts resolved to it. `event` is the instant at which it will next release a waiting host,
-    0 if none is planned. `held` (only for shared hosting) lists the instants until which slots without a request are
-    held; it is None for all other addresses, because a deque takes 0.7 KiB.
+    `domains` holds the registrable domains seen on the address. Once there are enough for shared hosting, it
+    is None, and `sketch` counts the domains with one bit for each value of a hash. `event` is the instant at
+    which the address will next release a waiting host, 0 if no release is planned. `held` (only for shared
+    hosting) lists the instants until which slots without a request are held; it is None for all other
+    addresses, because a deque takes 0.7 KiB.
     """
 
     __slots__ = ("domains", "event", "held", "in_flight", "name", "ready", "sketch", "waiting")
@@ -46,7 +45,7 @@ class Address(Generic[Host]):
         self.event = 0.0
 
     def wait(self, host: Host, *, first: bool) -> None:
-        """Let a host wait, before the others if `first`."""
+        """Add a waiting host to the queue, before the others if `first`."""
         if self.waiting is None:
             self.waiting = deque()
         if first:
@@ -55,7 +54,7 @@ class Address(Generic[Host]):
             self.waiting.append(host)
 
     def add_domain(self, domain: int, shared_domains: int) -> None:
-        """Note a registrable domain; from `shared_domains` domains on, this is shared hosting."""
+        """Note a registrable domain; an address with `shared_domains` or more is shared hosting."""
         if self.domains is None:
             self.sketch |= 1 << domain % _SKETCH_BITS
             return
@@ -102,7 +101,7 @@ class Addresses(Generic[Host]):
         self._shared_interval = 1.0 / rate if rate else 0.0
 
     def open(self, now: float) -> None:
-        """After a restart, let every address wait its gap once, because earlier requests are unknown."""
+        """After a restart, let every address wait for its gap once, because earlier requests are unknown."""
         self._opened = now
 
     def __len__(self) -> int:
@@ -127,7 +126,7 @@ class Addresses(Generic[Host]):
         return address
 
     def choose(self, names: Sequence[str], domain: int, now: float) -> tuple[Address[Host], float]:
-        """Return (the address where a request may start first, the instant at which it may; infinity if unknown)."""
+        """Return (the address where a request may start earliest, the instant of this start; infinity if unknown)."""
         best: tuple[Address[Host], float] | None = None
         for name in names:
             address = self.meet(name, domain, now)
@@ -161,7 +160,7 @@ class Addresses(Generic[Host]):
         return self.gap
 
     def _interval_of_rate(self, address: Address[Host]) -> float:
-        """Return the time between two starts at shared hosting by the limit of its rate."""
+        """Return the time between two starts that the rate limit of a shared hosting address demands."""
         return self._shared_interval / max(1.0, sqrt(address.domain_count / max(1, self._shared_domains)))
 
     def turn_at(self, names: Sequence[str], host: Host, now: float) -> float:
@@ -191,7 +190,7 @@ class Addresses(Generic[Host]):
         address.ready = max(address.ready, ended) + self._interval_of_rate(address)
 
     def _forget(self, now: float) -> None:
-        """Drop addresses that are not in use, the oldest first, until three quarters of the maximum remain."""
+        """Drop addresses that are not in use, oldest first, until three quarters of the maximum number remain."""
         surplus = len(self._addresses) - self._entries_max * 3 // 4
         idle = [
             name

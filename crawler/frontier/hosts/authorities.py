@@ -1,17 +1,17 @@
-"""Authorities that cannot be connected to: only the authority waits, not its whole host.
+"""If an authority cannot be connected to, only this authority waits, not its whole host.
 
-Anybody may link to `http://host:1/`. A failure before any answer (connection, TLS,
-robots.txt) is charged to that scheme and port, which backs off as a failing host does,
-while the host's other authorities go first. Between requests to two unknown ports, a host
-has `STRANGER_GAPS` gaps for other URLs, so a thousand dead ports take one ninth of its
-turns. The failure is charged to the host only if it has no other authority to try and the
-port is the default port of the scheme.
+Anybody may link to a dead port, for example to `http://host:1/`. A failure before any answer (connection,
+TLS, robots.txt) is charged to that scheme and port, that is, to the authority. The waits of a failing
+authority grow like those of a failing host; meanwhile, the host's other authorities go first. Between
+requests to two unknown ports, a host uses `STRANGER_GAPS` gaps for its other URLs, so even a thousand dead
+ports take only one ninth of its turns. The failure is charged to the host only if it has no other authority
+to try and the port is the default port of the scheme.
 
-The latest `ENTRIES_MAX` failing authorities are kept in memory; forgetting one costs one request. The number of
-failures and the last outcome are also stored, under `z/`, for the verdicts of the report (`frontier/waiting_urls.py`);
-waits are not stored, so every run tries each authority again. `troubled` has the hosts whose latest request failed in
-this way, so that they are shown as failing although nothing is charged to them. Durations are in seconds; instants are
-seconds on the process clock.
+The `ENTRIES_MAX` authorities that failed last are kept in memory; if one is forgotten, it is requested once
+more. The number of failures and the last outcome are also stored, under `z/`, for the verdicts of the report
+(`frontier/waiting_urls.py`); waits are not stored, so every run tries each authority again. `troubled`
+contains the hosts whose latest request failed in this way. They are shown as failing although no failure is
+charged to them. Durations are in seconds; instants are seconds on the process clock.
 """
 
 import itertools
@@ -79,7 +79,7 @@ class Authorities:
     def failed(
         self, slot: int, authority: str, now: float, config: PolitenessConfig, outcome: Outcome
     ) -> int:
-        """Charge a failure to an authority of a host, which delays its next try; return the failures in a row."""
+        """Charge a failure to an authority of a host and delay its next try; return its number of failures in a row."""
         failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
         until = now + backoff(failures, config, outcome)
         self._waits[authority] = failures, until, str(outcome)
@@ -104,7 +104,7 @@ class Authorities:
 
 
 class Failing(NamedTuple):
-    """The failures in a row of an authority, and the outcome of the last one."""
+    """The number of failures in a row of an authority, and the outcome of the last failure."""
 
     tries: int
     outcome: str
@@ -133,7 +133,7 @@ def stored_failing(store: KeyValue, host_key: bytes) -> dict[str, Failing]:
 
 
 def failed_alone(task: TaskKind, fetch: Fetch, authority: str, others: Iterable[str]) -> bool:
-    """Return whether a failure is charged to `authority`, not to its host; `others`: authorities of the host's URLs."""
+    """Return whether a failure is charged to `authority`, not to its host; `others` are those of the host's URLs."""
     if fetch.blame is not Blame.HOST:
         return False
     if fetch.outcome not in _UNCONNECTED and task is not TaskKind.ROBOTS:

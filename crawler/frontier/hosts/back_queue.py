@@ -1,9 +1,9 @@
 """The back queue: ready hosts outside the front, in the order of their turns.
 
-Prompt hosts, whose last page came quickly, have a queue of their own, so they do not
-wait while the fetch slots for new and slow hosts are taken. While both kinds may enter
-the front, they enter in order of arrival, to within `BLOCK` hosts: for each `BLOCK`
-arrivals, the queue records how many are prompt.
+Prompt hosts, whose last page arrived quickly, have a queue of their own. Thus they do not have to wait while
+the fetch slots for new and slow hosts are taken. While both kinds may enter the front, they enter in order of
+arrival, with an error of at most `BLOCK` hosts: for every `BLOCK` arrivals, the queue records the number of
+prompt hosts.
 """
 
 from collections import deque
@@ -18,10 +18,10 @@ BLOCK = 64
 
 
 class BackQueue:
-    """Two chains of slots, told apart by the flag PROMPT, which does not change while a host is queued.
+    """Two chains of slots, for hosts with and without the flag PROMPT, which does not change while a host is queued.
 
-    `_blocks` holds [number of prompt hosts, number of others] for each block, in order of
-    arrival; `_ahead` counts the prompt hosts of the first blocks that left out of turn.
+    `_blocks` holds [number of prompt hosts, number of others] for each block, in order of arrival. `_ahead`
+    counts the prompt hosts of the first blocks that left before their turn.
     """
 
     __slots__ = ("_ahead", "_blocks", "_hosts", "_others", "_prompt")
@@ -41,7 +41,7 @@ class BackQueue:
         yield from self._others
 
     def holds(self, *, others: bool) -> bool:
-        """Return whether there is a prompt host; with `others`, return whether there is any host."""
+        """Return whether the queue has a prompt host or, if `others`, any host."""
         return bool(self._prompt or (others and self._others))
 
     def append(self, slot: int) -> None:
@@ -74,7 +74,7 @@ class BackQueue:
             self._blocks.append([prompt, others])
 
     def popleft(self, *, others: bool) -> int:
-        """Remove and return the next slot; there must be one."""
+        """Remove and return the next slot; the queue must not be empty."""
         if not (others and self._others):
             self._ahead += 1
             slot = self._prompt.popleft()

@@ -1,8 +1,8 @@
-"""Requests to hosts outside their queues: the redirect hops of robots.txt and of same-key chains.
+"""Makes hosts available for requests outside their queues: redirect hops of robots.txt and of same-key chains.
 
-Politeness applies to them as to any other request. A borrowed host is busy until it is
-given back and its gap is over; until then the frontier gives out no task for it. A
-caller that finds the host busy tries again later.
+Politeness applies to these requests as to any other request. A borrowed host is busy until it has been given
+back and its gap is over. During this time, the frontier gives out no task for it. A caller that finds the
+host busy tries again later.
 """
 
 from crawler.frontier.hosts.addresses import Address, Addresses
@@ -23,7 +23,7 @@ class BorrowedHosts:
         self._politeness = politeness
         self._addresses = addresses
         self._bench = bench
-        self._busy: dict[int, Address | None] = {}  # host key -> the address held with it
+        self._busy: dict[int, Address | None] = {}  # host key -> the address held together with the host
 
     def __len__(self) -> int:
         return len(self._busy)
@@ -56,7 +56,7 @@ class BorrowedHosts:
             self._bench.release_address(address, now, now)
 
     def free_at(self, key: int, now: float) -> float:
-        """Return 0.0 if no hop is on the host, else the instant at which to check again."""
+        """Return 0.0 if the host is not borrowed for a hop, else the instant at which to check again."""
         return now + ASK_AGAIN if key in self._busy else 0.0
 
     def at(self, address: Address) -> int:

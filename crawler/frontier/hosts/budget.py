@@ -1,9 +1,8 @@
 """Budgets and the maximum depth, which decide whether a URL is parked.
 
-A URL beyond the depth or a budget is never dropped: its entry is stored under `p/`
-instead of `t/`, counted by rule, and moved to the queue when the limit is raised
-(`frontier/README.md`, "Budgets"). With the scopes host, domain and prefix there are
-no limits by default, except for sitemaps.
+A URL beyond the depth or a budget is never dropped: its entry is stored under `p/` instead of `t/`, counted
+by rule, and moved to the queue when the limit is raised (`frontier/README.md`, "Budgets"). By default, the
+scopes host, domain and prefix have no limits except on sitemaps.
 
     depth             number of links from a seed
     pages_per_host    URLs accepted to one host's queue
@@ -22,7 +21,7 @@ from crawler.config import Config, CrawlConfig, Overrides
 from crawler.frontier.hosts.table import HostFlag, HostTable, KeyedTable
 from crawler.records import LinkFlag
 
-# A Todo stores the index, so rules are only ever appended.
+# A Todo stores the index of a rule, so new rules are only appended.
 RULES = ("", "depth", "pages_per_host", "pages_per_domain", "hosts_per_domain", "maps_per_host")
 DEPTH, PAGES_PER_HOST, PAGES_PER_DOMAIN, HOSTS_PER_DOMAIN, MAPS_PER_HOST = range(1, 6)
 
@@ -53,7 +52,7 @@ def limits(crawl: CrawlConfig) -> HostLimits:
 
 
 class DomainTable(KeyedTable):
-    """Registrable domains: URLs accepted (`pages`) and hosts counted (`hosts`)."""
+    """For each registrable domain, the number of URLs accepted (`pages`) and of hosts counted (`hosts`)."""
 
     columns: ClassVar[dict[str, str]] = {"pages": "u4", "hosts": "u4"}
 
@@ -87,7 +86,7 @@ class Budget:
         self._domains = domains
 
     def describe(self) -> str:
-        """Return all settings that decide what is parked, as text; if it changes, parked URLs are checked again."""
+        """Return all settings that decide what is parked, as text; if the text changes, parked URLs are checked again."""
         tables = [
             (table.match, table.pages, table.depth, table.pages_per_domain)
             for table in self._overrides.tables
@@ -95,7 +94,7 @@ class Budget:
         return msgspec.json.encode([self.limits, tables, self._maps_max]).decode()
 
     def meet_host(self, slot: int) -> None:
-        """Count a new host towards its domain's limit of hosts, or exclude the host if the limit is reached."""
+        """Count a new host towards its domain's limit of hosts; if the limit is reached, exclude the host instead."""
         domain = self._hosts.domain[slot]
         if self._domains.hosts[domain] >= self.limits.hosts_per_domain:
             self._hosts.flags[slot] |= HostFlag.EXCLUDED
@@ -109,7 +108,7 @@ class Budget:
             self.meet_host(slot)
 
     def rule(self, slot: int, depth: int, url: str, name: str, flags: int = 0) -> int:
-        """Return the rule that parks a URL of the host `name`; 0 if there is none or the page is already known."""
+        """Return the rule that parks a URL of the host `name`; 0 if no rule parks it or the page is already known."""
         if flags & _AGAIN:
             return 0
         hosts, limit = self._hosts, self.limits

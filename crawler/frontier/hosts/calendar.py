@@ -1,4 +1,4 @@
-"""Hosts outside the front, chained through the host table: queues (`Chain`) and the calendar.
+"""Keeps hosts outside the front in queues (`Chain`) and in the calendar, both chained through the host table.
 
     Chain     first in, first out; 12 bytes per chain, nothing per host
     Calendar  hosts by the instant from which they are ready: 16 chains per
@@ -124,7 +124,7 @@ class Calendar:
         return self._starts[0] / TICKS if self._starts else None
 
     def expire(self, now: float, slots_max: int = EXPIRE_MAX) -> Iterator[int]:
-        """Remove and yield the ready slots of all due buckets; examines at most `slots_max` slots."""
+        """Remove and yield the ready slots of all due buckets; examine at most `slots_max` slots."""
         while slots_max and self._starts and self._starts[0] <= now * TICKS:
             chain = self._buckets[self._starts[0]]
             while chain and slots_max:

@@ -63,11 +63,11 @@ class DispatchGates:
             registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
         )
         self.visits = BorrowedHosts(registry, self.politeness, self.addresses, self.bench)
-        self.resolving = not config.fetch.proxy  # a proxy resolves names itself, without look-ups here
+        self.resolving = not config.fetch.proxy  # a proxy resolves names itself, so no look-ups are made here
         self._waiters_max = config.frontier.address_waiters_max
 
     def open(self, now: float) -> None:
-        """Open after the registry; if the crawl has run before, every address waits its gap once."""
+        """Open the parts after the registry; if the crawl has run before, every address waits for its gap once."""
         if len(self.hosts):
             self.addresses.open(now)
 
@@ -81,14 +81,14 @@ class DispatchGates:
         return max(self.hosts.ready[slot], self.visits.free_at(self.hosts.key[slot], now))
 
     def call_others(self, now: float) -> None:
-        """Wake the hosts that wait for a fetch slot in the share of hosts that are not prompt."""
+        """Wake hosts that are not prompt and wait for a fetch slot, as far as their share has free slots."""
         self.shares.look(now)
         while (host := self.shares.next_waiting()) is not None:
             self.bench.wake(host, now)
         self.bench.admitting_others = not self.shares
 
     def acquire_address(self, host: FrontHost, now: float) -> bool:
-        """Take a request slot at the first of the host's addresses that has one; otherwise queue the host for one."""
+        """Take a request slot at the first of the host's addresses with a free slot; if none has one, queue the host."""
         if not self.addresses.counted or not self.resolving:
             return True
         address, instant = self.addresses.choose(host.addresses, host.domain, now)
@@ -119,7 +119,7 @@ class DispatchGates:
         return 0.0
 
     def release_address(self, host: FrontHost, ended: float, now: float) -> None:
-        """Free the host's request slot at the address, if it had one, after its request ended at `ended`."""
+        """Free the request slot that the host may hold at an address; the host's request ended at `ended`."""
         if host.address is not None:
             self.bench.release_address(host.address, ended, now)
             host.address = None

@@ -1,10 +1,10 @@
-"""Look-ups of host names: a separate limit, and a queue of hosts that wait for one.
+"""Limits the look-ups of host names, and queues the hosts that wait for a look-up.
 
-A look-up needs no fetch slot, so look-ups continue while all slots are taken. The workbench
-admits only as many hosts as can be looked up soon; more would fill the front only to wait
-there. With a rate limit, it admits as many as the rate can request in a few seconds.
-Otherwise all look-ups would finish before the first page: new hosts are due immediately,
-so their robots.txt would be fetched before the pages of hosts that have theirs already.
+A look-up needs no fetch slot, so look-ups continue while all slots are taken. The workbench admits only as
+many hosts as can be looked up soon; further hosts would fill the front while they wait. With a rate limit, it
+admits only as many hosts as can be requested at this rate in a few seconds. Otherwise all look-ups would
+finish before the first page: new hosts are due immediately, so their robots.txt would be fetched before the
+pages of hosts whose robots.txt is already known.
 """
 
 import math
@@ -15,11 +15,11 @@ from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.table import SILENCED
 from crawler.frontier.hosts.workbench import Workbench
 
-AHEAD = 5.0  # seconds of requests for which names are looked up ahead; a dead name takes as long
+AHEAD = 5.0  # names are looked up for the requests of so many seconds in advance; a look-up of a dead name takes as long
 
 
 class DnsLookups:
-    """Runs at most `limit` look-ups and queues twice as many; in all, at most what the rate requests in AHEAD seconds."""
+    """Runs at most `limit` look-ups and queues twice as many; the total is at most rate x AHEAD."""
 
     def __init__(self, bench: Workbench, limit: int, rate: Rate) -> None:
         self._bench = bench

@@ -3,11 +3,11 @@
     store:   ... deleted ... | cursor ...................... end of the queue
     memory:                    [ queue and later ] read_to | not read yet
 
-Entries below the order `read_to` are in memory: in `queue` (a heap by order), in `later` (a heap by the instant of
-the next try) or in `busy` (held by a fetch task). While `later` is full, further entries that must wait are skipped,
-and `recall` reads again from the first skipped entry. At `read_to` = NO_ORDER the whole queue is in memory; new URLs
-are added to memory directly and never read back. Entries in `later` and those given out may have orders beyond
-`read_to`; reading skips them.
+Entries below the order `read_to` are in memory: in `queue` (a heap by order), in `later` (a heap by the
+instant of the next try) or in `busy` (held by a fetch task). While `later` is full, further entries that must
+wait are skipped, and `recall` reads again from the first skipped entry. At `read_to` = NO_ORDER the whole
+queue is in memory; new URLs are added to memory directly and never read back. The orders of entries that are
+in `later` or given out may exceed `read_to`; reading skips these entries.
 """
 
 import heapq
@@ -24,7 +24,7 @@ from crawler.storage.keys import TODO
 from crawler.storage.kv import KeyValue
 
 NO_PLAN = -1  # the host is in no heap
-SKIPPED_MAX = 10_000  # maximum number of a host's entries skipped before one may be tried; each costs 5 us
+SKIPPED_MAX = 10_000  # at most so many entries of a host are skipped to find one to try; each costs 5 us
 
 
 class Refetch(msgspec.Struct, frozen=True, gc=False):
@@ -100,7 +100,7 @@ class FrontHost:
         self.wake = 0.0
 
     def may_leave(self) -> bool:
-        """Return whether the front may drop the host's object, because the store has all its state."""
+        """Return whether the front may drop the host's object because all its state is in the store."""
         return not (self.held or self.waiting or self.given_out)
 
     def address_name(self) -> str:
@@ -116,7 +116,7 @@ class FrontHost:
         return "" if self.refetch is None else self.refetch.url
 
     def push(self, order: int, entry: Todo) -> None:
-        """Add an entry that is stored or about to be stored; beyond `read_to` it stays on disk only."""
+        """Add an entry that is stored or about to be; if its order is `read_to` or more, it stays on disk only."""
         if order < self.read_to:
             heapq.heappush(self.queue, (order, entry))
 
@@ -165,7 +165,8 @@ class FrontHost:
     ) -> bool:
         """Read up to `count` more entries from the store; return False if the end was reached.
 
-        A retry more than `retry_max` seconds ahead was stored before the clock was set back; it is due now.
+        If the next try of an entry is more than `retry_max` seconds ahead, it was stored before the clock was
+        set back, and the entry is due now.
         """
         known = {item[0] for _, item in self.later} | self.given_out
         for order, entry in entries.read_queue(store, self.prefix, self.read_to):
@@ -183,7 +184,7 @@ class FrontHost:
         return False
 
     def spill(self, keep: int) -> None:
-        """Drop all but the first `keep` entries of the queue, and all entries beyond them, from memory."""
+        """From memory, drop all entries of the queue except the first `keep`, and all entries beyond them."""
         self.queue.sort()
         self.read_to = min(self.read_to, self.queue[keep][0])
         self.queue = [item for item in self.queue if item[0] < self.read_to]
@@ -202,11 +203,11 @@ class FrontHost:
         heapq.heapify(self.later)
 
     def first_order(self) -> int:
-        """Return the order of the first entry to try now; if it is not in memory, a lower bound of it."""
+        """Return the order of the first entry to try now, or a lower bound if that entry is not in memory."""
         return self.queue[0][0] if self.queue else self.read_to
 
     def cursor(self) -> int:
-        """Return an order such that no entry of the host's queue has a smaller one."""
+        """Return an order that is not greater than the order of any entry in the host's queue."""
         first = self.read_to
         if self.queue:
             first = min(first, self.queue[0][0])

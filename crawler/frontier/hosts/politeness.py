@@ -32,7 +32,7 @@ NO_OVERRIDE = Override()
 
 
 def _busy_time(fetch: Fetch) -> float:
-    """Return the seconds for which a fetch kept its host busy, including the requests of a browser for its page."""
+    """Return the seconds for which a fetch kept its host busy, including the requests of a browser for the page."""
     return fetch.took if fetch.rendering is None else fetch.took + fetch.rendering.host_took
 
 
@@ -55,9 +55,10 @@ class HostPoliteness:
     ) -> float:
         """Charge the end of a request to its host; return the instant from which it may be requested again.
 
-        A cached answer was not requested, so the host need not wait.
+        If the answer came from a cache, no request was made, so the host need not wait.
 
-        If `charged` is False, the failure belongs to one authority of the host, and the host waits only its gap.
+        If `charged` is False, the failure belongs to one authority of the host, and the host itself waits
+        only for its gap.
         """
         if fetch.is_cached:
             self._hosts.ready[slot] = max(self._hosts.ready[slot], now)
@@ -81,7 +82,7 @@ class HostPoliteness:
         return max(self.config.delay, self._hosts.gap[slot])
 
     def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
-        """Note the end of a request that is not for a URL of the host's queue; it can only lengthen the wait."""
+        """Note the end of a request that is not for a URL of the host's queue; this can only lengthen the host's wait."""
         hosts = self._hosts
         wait = max(self._gap(slot, took, 0.0, NO_OVERRIDE), min(retry_after, self.config.retry_after_max))
         hosts.ready[slot] = max(hosts.ready[slot], now + wait)
@@ -93,7 +94,7 @@ class HostPoliteness:
         self._hosts.cause[slot] = CAUSES.index(cause)
 
     def gap_terms(self, slot: int, crawl_delay: float, override: Override) -> tuple[float, float]:
-        """Return the terms of the gap after the host's next answer: (the minimum, the gap per second of answer time)."""
+        """Return (minimum, gap per second of answer time) for the gap after the host's next answer."""
         factor = self.config.delay_factor if override.delay_factor is None else override.delay_factor
         return self._gap(slot, 0.0, crawl_delay, override), factor * max(1.0, self._hosts.slowdown[slot])
 
@@ -119,7 +120,7 @@ class HostPoliteness:
         return backoff(hosts.failures[slot], config, fetch.outcome)
 
     def note_silence(self, slot: int, now: float) -> None:
-        """Note a request without an answer; the host is given up after `give_up_after` seconds with no answer at all."""
+        """Note a request without an answer; after `give_up_after` seconds without any answer, give up the host."""
         hosts = self._hosts
         if not hosts.silent_since[slot]:
             hosts.silent_since[slot] = now
@@ -151,7 +152,7 @@ def gap(took: float, config: PolitenessConfig, override: Override) -> float:
 def backoff(failures: int, config: PolitenessConfig, outcome: Outcome) -> float:
     """Return the wait after `failures` failures in a row (at least 1), the last of which was `outcome`.
 
-    After two certificate failures, the host is tried once a day, for pages and robots.txt alike.
+    After two certificate failures, the host is tried only once a day, both for pages and for robots.txt.
     """
     if outcome is Outcome.TLS_ERROR and failures > 1:
         return TLS_WAIT

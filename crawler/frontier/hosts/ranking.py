@@ -1,11 +1,12 @@
-"""The order in which hosts are listed: busiest, failing, longest wait or largest first.
+"""Ranks hosts for lists: the busiest, the failing, those with the longest wait or the largest come first.
 
-All hosts are ranked, also those outside the front, from the columns of the host table: O(n) with numpy, 10 ms for
-100,000 hosts. Only the names of hosts that are shown are read. A rank is one number, so that lists of several
-processes merge.
+All hosts, including those outside the front, are ranked by the columns of the host table: O(n) with numpy, 10
+ms for 100,000 hosts. Only the names of hosts that are shown are read. A rank is a single number, so that the
+lists of several processes can be merged.
 
-A host fails if its latest requests failed, whether for a page, its robots.txt or its address; if it was given up or
-refused too often; or if the scheme and port tried last could not be connected to (`Authorities.troubled`).
+A host fails in three cases: its latest requests failed, whether for a page, its robots.txt or its address; it
+was given up or refused too often; or the scheme and port that were tried last could not be connected to
+(`Authorities.troubled`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,7 @@ from crawler.frontier.hosts.politeness import CAUSES
 from crawler.frontier.hosts.table import HostFlag, HostTable
 
 ORDERS = ("busy", "failing", "wait", "size")
-_GREATER = float(1 << 33)  # exceeds every count of URLs; 256 of its multiples are exact in a float64
+_GREATER = float(1 << 33)  # greater than every count of URLs; its first 256 multiples are exact in a float64
 _FAILED = HostFlag.REFUSED | HostFlag.GIVEN_UP
 
 Troubles = Mapping[int, tuple[int, float, str]]  # as `Authorities.troubled`
@@ -63,7 +64,7 @@ def ranks(order: str, hosts: HostTable, troubled: Troubles, busy: Iterable[int],
 
 
 def first(ranks: np.ndarray, limit: int, among: np.ndarray | None = None) -> list[int]:
-    """Return at most `limit` slots of the highest ranks, best first; `among` (bool, shape (n,)) restricts the choice."""
+    """Return up to `limit` slots with the highest ranks, best first; `among` (bool, shape (n,)) restricts the choice."""
     slots = np.arange(len(ranks)) if among is None else np.flatnonzero(among)
     found = ranks[slots]
     if len(slots) > limit:

@@ -1,8 +1,8 @@
-"""The rate of the whole process: starts are spaced evenly.
+"""Limits the rate of the whole process: the starts of requests are spaced evenly.
 
-Only up to 100 ms of lateness is made up for, so no burst follows a pause: any window of
-length T holds at most rate * (T + 100 ms) + 1 starts. A shorter allowance would lower the
-actual rate on a busy machine, whose event loop is 0.2 s late.
+Starts that are late by up to 100 ms are made up for, but no more, so no burst follows a pause: any window of
+length T contains at most rate * (T + 100 ms) + 1 starts. With a shorter allowance, the actual rate would fall
+on a busy machine, whose event loop may be 0.2 s late.
 """
 
 RATE_SLACK = 0.1  # seconds of lateness that may be made up for

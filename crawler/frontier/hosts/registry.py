@@ -1,9 +1,9 @@
 """The registry of hosts and domains, and their records in the store.
 
-The registry joins the host table, the domain table and the budget with their
-stored form: one record per host under `h/`, and the crawl-wide numbers in
-`m/frontier`. Records that change outside a commit (a host leaves the front, the
-user blocks one) are collected in `notes` and written with the next batch.
+The registry connects the host table, the domain table and the budget with their stored form: there is one
+record per host under `h/`, and `m/frontier` has the crawl-wide numbers. Some records change outside a commit,
+for example when a host leaves the front or the user blocks a host. They are collected in `notes` and written
+with the next batch.
 """
 
 from collections.abc import Callable, Mapping
@@ -81,7 +81,7 @@ class Registry:
         self.memo: dict[str, int] = {}  # slots of the host names seen most recently
 
     def open(self, now: float, clean: bool) -> None:
-        """Load all records; after an unclean stop, each host waits its gap (or the delay, if longer) from now on.
+        """Load all records; after an unclean stop, each host first waits for its gap (or the delay, if longer).
 
         If no frontier has used the store before, no request has been made and no host waits.
         """
@@ -91,7 +91,7 @@ class Registry:
         if not self._read_meta():
             self._note_first()
         elif clean:
-            self.unclean_at = past(self.unclean_at, now)  # in this way, setting the clock back stalls no host
+            self.unclean_at = past(self.unclean_at, now)  # so that no host stalls if the clock was set back
         else:
             self.unclean_at = now
         self.hosts.opened_at = self.unclean_at + self._delay if self.unclean_at else 0.0
@@ -102,8 +102,8 @@ class Registry:
     def _set_instants(self, now: float) -> None:
         """Limit the stored ready times to now + gap, and let hosts that were given up be tried again.
 
-        After an unclean stop, there may have been requests that no record mentions: from that opening on, each host
-        waits its gap, or the delay if that is longer.
+        After an unclean stop, there may have been requests that no record mentions: from the next opening on,
+        each host waits for its gap, or for the delay if that is longer.
         """
         hosts = self.hosts
         # float32 is too coarse for instants
@@ -114,7 +114,7 @@ class Registry:
         for name in ("failures", "silent_since", "cause"):
             hosts.put(name, given_up, 0)
         hosts.put("flags", slice(None), hosts.array("flags") & np.uint16(0xFFFF ^ HostFlag.GIVEN_UP))
-        # The time in which no process ran is not counted as silence.
+        # The time during which no process ran does not count as silence of a host.
         hosts.put("silent_since", hosts.array("silent_since") > 0.0, now)
 
     def _note_first(self) -> None:
@@ -162,7 +162,7 @@ class Registry:
         return slot if slot != NOWHERE else self._slot(name, self._fingerprinter.host_key(name))
 
     def slot_beside(self, name: str, fingerprint: int) -> int:
-        """Like `slot`, for the host of a URL with that fingerprint; saves the look-up of the domain."""
+        """Like `slot`, but for the host of a URL with that fingerprint, which saves the look-up of the domain."""
         return self._slot(name, self._fingerprinter.host_key_beside(name, fingerprint))
 
     def _slot(self, name: str, key: int) -> int:
@@ -177,7 +177,7 @@ class Registry:
     def _new_host(self, key: int, name: str) -> int:
         slot = self.hosts.insert(key)
         if self.unclean_at:
-            # a request that no record mentions may have been made to the host
+            # perhaps a request was made to the host that no record mentions
             self.hosts.ready[slot] = self.unclean_at + self._delay
         domain_key = self.domain_key(name)
         domain = self.domains.find(domain_key)
@@ -199,7 +199,7 @@ class Registry:
         return self._store.get(host_key_bytes(self.hosts.key[slot])) is not None
 
     def record(self, slot: int, name: str) -> tuple[bytes, bytes]:
-        """Return the store key and value of a host, to be written now; a pending note for the host is dropped."""
+        """Return the store key and value of a host, to be written now; drop any pending note for the host."""
         hosts = self.hosts
         key = host_key_bytes(hosts.key[slot])
         if self.notes:

@@ -1,22 +1,23 @@
-"""Shares of the fetch slots: hosts that answer quickly always find one.
+"""Shares of the fetch slots: hosts that answer quickly always find a free slot.
 
     prompt   the last page held its slot for at most `PROMPT_MAX`: any slot
     others   new hosts, slow hosts, hosts that did not answer: `untried_share` of the slots
 
-Without this rule, a few hundred hosts that hang, or send one byte per second, would hold
-all slots for as long as a fetch may take. A quick robots.txt does not make a host prompt: the
-page after it may be endless. A prompt host that holds a slot longer than `PROMPT_MAX`,
-during the transfer or while we process the page, counts as one of the others.
+Without this rule, a few hundred hosts that hang, or send one byte per second, would hold all slots for as
+long as a fetch may take. A quick robots.txt does not make a host prompt: the page after it may be endless. If
+a prompt host holds a slot for longer than `PROMPT_MAX`, because of the transfer or because the page is being
+processed, it counts as one of the others.
 
 If the share of the others is full, further hosts of that kind wait in a queue. For each waiting host, one slot is
 reclaimed:
 
-1. from a host that has held it for `PROMPT_MAX`; its request continues without a slot
+1. from a host that has held its slot for `PROMPT_MAX`; the request of this host continues without a slot
    (`frontier/outstanding.py`);
-2. if too many requests continue without a slot, from a host that has held it for `PROMPT_MAX` and
-   never answered, or for `crowded_timeout` if it answered before; its request ends.
+2. if too many requests continue without a slot, from a host that never answered and has held its slot for
+   `PROMPT_MAX`, or from a host that answered before and has held it for `crowded_timeout`; the request of this
+   host ends.
 
-While nearly all slots are taken, each slot beyond the others' share is reclaimed too.
+While nearly all slots are taken, each slot that the others hold beyond their share is reclaimed, too.
 """
 
 from collections import deque
@@ -43,10 +44,10 @@ class SlotShares:
         self._others: dict[int, float] = {}  # the same for hosts that are not prompt
         self._had: dict[
             int, float
-        ] = {}  # host slot -> seconds for which its running task held fetch slots before
+        ] = {}  # host slot -> seconds for which its running task has held earlier fetch slots
         self._yielding: set[int] = set()  # hosts that are not prompt and whose fetch slot was reclaimed
         self._line: deque[FrontHost] = deque()
-        self._called: set[int] = set()  # host slots taken from the queue whose turn has not come yet
+        self._called: set[int] = set()  # slots of hosts taken from the queue that wait for their turn
 
     def __len__(self) -> int:
         """Return the number of hosts in the queue."""
@@ -70,7 +71,7 @@ class SlotShares:
         return True
 
     def reacquire(self, slot: int, now: float) -> None:
-        """Take a fetch slot again after a pause, without queueing, because other fetch tasks wait for this one."""
+        """Take a fetch slot again after a pause; do not queue, because other fetch tasks wait for this one."""
         (self._prompt if self.is_prompt(slot) else self._others)[slot] = now
 
     def release(self, slot: int, now: float) -> None:
@@ -87,7 +88,7 @@ class SlotShares:
         self._had.pop(slot, None)
 
     def look(self, now: float) -> None:
-        """From now on, count prompt hosts that have held their fetch slots for too long among the others."""
+        """From now on, count prompt hosts that have held their fetch slots for too long as hosts that are not prompt."""
         while self._prompt:
             slot, since = next(iter(self._prompt.items()))
             if now < since + PROMPT_MAX:
@@ -95,9 +96,9 @@ class SlotShares:
             self._others[slot] = self._prompt.pop(slot)
 
     def must_yield(self, slot: int, now: float, *, full: bool = False) -> bool:
-        """Return whether the host must end its request because another needs the fetch slot; True is remembered.
+        """Return whether the host must end its request because another host needs the fetch slot; remember True.
 
-        `full`: nearly all fetch slots are taken.
+        `full` is True if nearly all fetch slots are taken.
         """
         answers = self._hosts.flags[slot] & (HostFlag.LATE | HostFlag.PROMPT)
         if not self.is_wanted(slot, now, self._crowded_timeout if answers else PROMPT_MAX, full=full):
@@ -128,11 +129,11 @@ class SlotShares:
         return host
 
     def note_arrival(self, slot: int) -> None:
-        """Note that the turn of a host taken from the queue has come."""
+        """Note that a host taken from the queue now has its turn."""
         self._called.discard(slot)
 
     def record_outcome(self, slot: int, fetch: Fetch, now: float, task: TaskKind = TaskKind.PAGE) -> None:
-        """Free the fetch slot after the host's request; record whether the host answered, and whether promptly."""
+        """Free the fetch slot after the host's request; record whether the host answered, and whether it was prompt."""
         self.release(slot, now)
         took = max(fetch.took, self._had.pop(slot, 0.0))
         was_prompt = self.is_prompt(slot)

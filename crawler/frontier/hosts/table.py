@@ -1,21 +1,19 @@
 """The host table: the state of every host, as columns of numbers.
 
-A Python object per host costs several hundred bytes; a crawl knows a million hosts and
-sends requests to a few hundred at a time. A host is therefore a *slot*, an index into
-columns (a struct of arrays), found by its 64-bit host key through an open-addressing
-index of 4-byte slots. Names are not kept here: they are in the store (`h/`), and
-the host objects of the front hold theirs.
+A Python object per host costs several hundred bytes; a crawl knows a million hosts and sends requests to a
+few hundred at a time. A host is therefore a *slot*, an index into columns (a struct of arrays), found by its
+64-bit host key through an open-addressing index of 4-byte slots. Names are not kept in the table: all names
+are in the store (`h/`), and the host objects of the front have their own names.
 
     key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (64 bytes)
 
-A column is an `array.array` that exists as long as the table and grows in place. A caller
-may keep it and sees rows that are added later. Reading one number costs 25 ns and returns a
-plain int or float. Whole columns are read as copies (`array`, `gather`) and written by
-the table (`put`): a view of their memory would become stale or prevent growth, so the
-table never returns one.
+A column is an `array.array` that exists as long as the table and grows in place. A caller may keep a column,
+and then also sees rows that are added later. Reading one number costs 25 ns and returns a plain int or float.
+Whole columns are read as copies (`array`, `gather`) and written by the table (`put`): a view of their memory
+would become stale or prevent growth, so the table never returns one.
 
-`place` names the structure that holds the host, so that a host is in exactly one
-(`workbench.py`). `flags` are the reasons why it may not be requested at all. `link`
+`place` names the structure that holds the host, so that a host is in exactly one structure
+(`workbench.py`). `flags` are mainly the reasons why the host may not be requested at all. `link`
 chains hosts in the back queue and in the calendar.
 
 In the store, a host is `h/` + 8-byte key -> checksummed fixed part + name. The fixed part is
@@ -65,18 +63,18 @@ _SHORT_TYPE = np.dtype(
 SHORT = struct.Struct("<IQIIQ")
 assert _SHORT_TYPE.itemsize == SHORT.size
 _SHORT_COLUMNS = ("cursor", "todo", "known")
-_MARK = 0xFFFF_FFFF  # a short record begins with the low half of the key, inverted; a full record never does
+_MARK = 0xFFFF_FFFF  # a short record begins with the inverted low half of the key; a full record never does
 _KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
 _STORED = [name for name in _RECORD_TYPE.names or () if name != "domain_key"]
 _LEFT_OUT = [name for name in _STORED if name != "key" and name not in _SHORT_COLUMNS]
 _TYPECODES = {"u8": "Q", "f8": "d", "f4": "f", "u4": "I", "i4": "i", "u2": "H", "u1": "B"}
-# slots moved to a larger index per insert: the move ends long before the index doubles again
+# slots that each insert moves to a larger index; thus the move ends long before the index doubles again
 _MOVED_AN_INSERT = 16
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
 
 
 class HostState:
-    """The one structure that holds a host, as a plain number, because enum members cost 0.5 us per operation."""
+    """The one structure that holds a host, as a plain number, because operations on enum members take 0.5 us."""
 
     IDLE = 0  # it has nothing to do, or must not be requested
     BACK = 1  # in the back queue: it is ready and waits to enter the front
@@ -91,7 +89,7 @@ class HostFlag:
     BLOCKED = 1  # blocked by the user
     REFUSED = 2  # held after too many refusals in a row
     GIVEN_UP = 4  # given up, for this run only: no answer for days, or no address
-    EXCLUDED = 8  # its domain has more hosts than allowed: the host's URLs are parked
+    EXCLUDED = 8  # its domain has more hosts than allowed, so the host's URLs are parked
     PROMPT = 16  # prevents nothing: its last page arrived quickly, so it may use the fetch slots reserved for such hosts
     REACHED = 32  # prevents nothing: it has answered a request, in this run or before
     LATE = 64  # prevents nothing: its last page was slow, so it keeps its slot longer than a silent host
@@ -232,7 +230,7 @@ class KeyedTable:
             self._mask = size - 1
 
     def _enter(self, first: int) -> None:
-        """Put the slots from `first` on into the index; each round keeps the slots that found a free position."""
+        """Put the slots from `first` on into the index, in rounds; in each round, some slots find a free position."""
         index = self._index_array
         slots = np.arange(first, self.count, dtype=np.int32)
         positions = self.gather("key", slots) & np.uint64(self._mask)
@@ -254,12 +252,13 @@ class KeyedTable:
 class HostTable(KeyedTable):
     """All hosts of this process.
 
-    `ready` is the instant from which the host may be requested, `gap` the wait in seconds after its last request,
-    `slowdown` the factor on the gap after 429 and 503 (0 means 1), `silent_since` the instant of the first failure
-    since the last answer (0 if there is none), `cursor` a lower bound of the orders in the host's queue, `todo` the
-    number of entries of the queue, including the entry in flight, `parked` the number of parked entries, `known` the
-    number of pages ever accepted and `maps` the number of sitemaps (both for budgets), `domain` the slot in the table
-    of domains, and `cause` the reason why the host was given up or held.
+    `ready` is the instant from which the host may be requested, `gap` the wait in seconds after its last
+    request, `slowdown` the factor on the gap after 429 and 503 (0 means 1), `silent_since` the instant of the
+    first failure since the last answer (0 if there is none), `cursor` a lower bound of the orders in the
+    host's queue, `todo` the number of entries in the queue, including the entry in flight, `parked` the
+    number of parked entries, `known` the number of pages ever accepted and `maps` the number of sitemaps
+    (both for budgets), `domain` the slot in the table of domains, and `cause` the reason why the host was
+    given up or held.
     """
 
     columns: ClassVar[dict[str, str]] = {
@@ -281,7 +280,7 @@ class HostTable(KeyedTable):
         "place": "u1",
     }
 
-    opened_at = 0.0  # `ready` up to this instant is not stored: opening sets it for hosts without a request
+    opened_at = 0.0  # ready times up to this instant are not stored; opening sets them for unrequested hosts
 
     ready: "array[float]"
     gap: "array[float]"
@@ -405,7 +404,7 @@ def _is_full(key: bytes, payload: bytes) -> bool:
 
 
 def full_record(key: bytes, payload: bytes) -> bytes:
-    """Return RECORD and name of a host, from its `payload` at the store key `key` in either form.
+    """Return RECORD and name of a host, given its store key `key` and its `payload` in either form.
 
     Raises:
         DamageError: the payload belongs to another host, or is too short.
@@ -426,7 +425,7 @@ def host_key_bytes(key: int) -> bytes:
 
 
 class StoredHost(NamedTuple):
-    """The state of a host in the store: its name, and columns of the table."""
+    """The state of a host in the store: its name, and its values in some columns of the table."""
 
     name: str
     flags: int
@@ -465,5 +464,5 @@ def _stored_payload(store: KeyValue, key: int) -> tuple[bytes, bytes]:
 
 
 def host_name_in(key: bytes, payload: bytes) -> bytes:
-    """Return the name in a stored host record, from its `payload` at the store key `key`."""
+    """Return the name in a stored host record, given its store key `key` and its `payload`."""
     return payload[RECORD.size if _is_full(key, payload) else SHORT.size :]

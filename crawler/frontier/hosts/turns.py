@@ -3,14 +3,13 @@
     DueFront           hosts of the front that are ready (and addresses that release a host)
     ClassedBackQueue   ready hosts outside the front, one queue per class
 
-The best class goes first; within a class, the host that arrived first. A share of the turns, `first_come`, goes to the
-host that has waited longest, whatever its class. So if n hosts were there before it, a host waits at most n /
-first_come turns, even if better hosts keep arriving.
+The best class goes first; within a class, the host that arrived first. A share of the turns, `first_come`,
+goes to the host that has waited longest, whatever its class. So if n hosts arrived earlier, a host waits for
+at most n / first_come turns, even if better hosts keep arriving.
 
-Taking the next host from the front costs O(log n). In the back queue, most turns only find the
-lowest bit of a mask of classes; a turn by waiting time compares the heads of all classes. A host
-in the back queue uses 9 bytes more than without an order: its predecessor, class and arrival
-number.
+Taking the next host from the front costs O(log n). In the back queue, most turns only need the lowest set bit
+in a mask of classes; a turn by waiting time compares the first hosts of all classes. A host in the back queue
+needs 9 bytes more than without an order, for its predecessor, class and arrival number.
 """
 
 import heapq
@@ -49,7 +48,7 @@ class _Share:
 
 
 class DueFront:
-    """Plans that are due, each in two structures; `is_valid` returns whether a plan is still valid."""
+    """Plans that are due, each stored in two structures; `is_valid` returns whether a plan is still valid."""
 
     def __init__(self, first_come: float, is_valid: Callable[[Plan], bool]) -> None:
         self._share = _Share(first_come)
@@ -58,7 +57,7 @@ class DueFront:
         self._line: deque[Plan] = deque()
 
     def __len__(self) -> int:
-        """Return the number of plans held, including stale ones; 0 if none is valid."""
+        """Return the number of plans held, including stale plans; 0 if no plan is valid."""
         self._skip()
         return len(self._best) and max(len(self._best), len(self._line))
 
@@ -138,7 +137,7 @@ class ClassedBackQueue:
                     slot = self._hosts.link[slot]
 
     def holds(self, *, others: bool) -> bool:
-        """Return whether there is a prompt host; with `others`, return whether there is any host."""
+        """Return whether the queue has a prompt host or, if `others`, any host."""
         return bool(self._prompt.count or (others and self._others.count))
 
     def append(self, slot: int) -> None:
@@ -154,7 +153,7 @@ class ClassedBackQueue:
             self.append(slot)
 
     def improved(self, slot: int) -> None:
-        """Move a host whose first URL has a better class to the chain of that class; the host keeps its arrival number.
+        """Move a host whose first URL now has a better class to the chain of this class; keep its arrival number.
 
         The host goes to the end of that chain.
         """
@@ -163,12 +162,12 @@ class ClassedBackQueue:
             self._enter(slot)
 
     def first(self, *, others: bool) -> int:
-        """Return the slot of the best class; there must be one."""
+        """Return the first slot of the best class; the queue must not be empty."""
         kind = self._best(others)
         return kind.heads[kind.best]
 
     def popleft(self, *, others: bool) -> int:
-        """Remove and return the slot whose turn it is; there must be one."""
+        """Remove and return the slot whose turn it is; the queue must not be empty."""
         if self._share.spend():
             slot = self._oldest(others)
         else:
@@ -177,7 +176,7 @@ class ClassedBackQueue:
         return slot
 
     def _best(self, others: bool) -> _Kind:
-        """Return the kind with the best class; if both have it, return the kind whose first host has waited longer."""
+        """Return the kind with the best class; if the classes are equal, the kind whose first host has waited longer."""
         prompt, rest = self._prompt, self._others
         if not (others and rest.count):
             return prompt
@@ -193,7 +192,7 @@ class ClassedBackQueue:
         return max(heads, key=self._waited)
 
     def _waited(self, slot: int) -> int:
-        """Return the number of hosts that arrived after the host of this slot."""
+        """Return the number of hosts that arrived after the host with this slot."""
         return self._arrivals - self._number[slot] & _NUMBERS
 
     def _kind(self, slot: int) -> _Kind:

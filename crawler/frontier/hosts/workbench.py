@@ -1,8 +1,8 @@
 """The workbench: decides which host may be requested next.
 
 Like the workbench of BUbiNG and the back queues of Mercator, it holds a small
-*front* of hosts as Python objects, about four times as many as there are fetches
-in flight. All other hosts are numbers in the host table:
+*front* of hosts as Python objects, at most 12 times as many (`frontier.front_factor`) as
+there are fetch slots. All other hosts are numbers in the host table:
 
     IDLE ---new URLs---> BACK ---its turn---> FRONT ---nothing left---> IDLE
                           ^  \\____________     |
@@ -19,21 +19,21 @@ in flight. All other hosts are numbers in the host table:
   then holds the address.
 * The front is filled on demand: a host enters from the back queue only when no
   front host is ready. When the front is full, hosts without work leave first, then
-  those that wait longest. A host whose gap ends within `stay` seconds remains:
-  its connection stays open that long, and a host whose robots.txt has just been
-  fetched would otherwise go to the end of the back queue before its first page.
+  those that wait longest. A host whose gap ends within `stay` seconds remains,
+  because its connection stays open that long. Otherwise, a host whose robots.txt has just
+  been fetched would go to the end of the back queue before its first page.
 * A host leaves after `turn_max` requests if other hosts are in the back queue,
-  so a host with endless links starves no other host. The hosts waiting for one
-  address take up at most `waiters_max` entries of the front.
+  so a host with endless links starves no other host. At most
+  `waiters_max` hosts of the front wait for any one address.
 * Under an order (`orders/`), ready hosts in the front and in the back queue have
   their turns by the class of their best URL; a share of the turns, `first_come`, goes
-  to the host that has waited longest (`turns.py`). While the front has room, a host that
-  is better than all its ready hosts enters. Hosts that wait for an address are served
-  in order of arrival.
+  to the host that has waited longest (`turns.py`). While the front has room, a host
+  whose class is better than those of all ready hosts of the front enters. Hosts that wait
+  for an address are served in order of arrival.
 * If there are more ready hosts than the rate or the machine can serve, the front would
-  keep the others out forever. Therefore a host whose turn comes `stay` seconds after its
-  ready time, so that its connection is lost anyway, goes to the end of the back queue,
-  and the first host there enters.
+  keep the others out forever. Therefore, if the turn of a host comes `stay` seconds after
+  its ready time, when its connection is lost anyway, the host goes to the end of the back
+  queue, and the first host there enters.
 """
 
 import heapq
@@ -58,9 +58,9 @@ TURN_MIN = 3  # number of fetch tasks before a late host may leave: a look-up, r
 class Workbench:
     """The front, the heap, the back queue and the calendar.
 
-    `load(slot)` returns the object of a host that enters the front, or None if it cannot enter now; `unload(host)` is
-    called for a host that leaves. `stay`, in seconds: see above. `first_come` is the share of the turns that go to
-    the host that has waited longest; 1.0 without an order.
+    `load(slot)` returns the object of a host that enters the front, or None if it cannot enter now;
+    `unload(host)` is called for a host that leaves. The module docstring describes `stay`, in seconds.
+    `first_come` is the share of the turns that go to the host that has waited longest; 1.0 without an order.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Workbench:
         self._tick = 0
         self.admits = front_max  # number of hosts that may enter the front now; set by `look_ups`
         self.admitting_others = True  # whether hosts that are not prompt may enter too
-        self._look_at = 0.0  # the instant until which no host can be removed from the full front
+        self._look_at = 0.0  # until this instant, no host can be removed from a full front
         self._load = load
         self._unload = unload
         self._front_max = max(2, front_max)
@@ -107,7 +107,7 @@ class Workbench:
     def wanted(self, now: float) -> int:
         """Return the number of outside hosts that would be requested soon; 0 while a front host is ready.
 
-        Ready front hosts go first, because their connections are open.
+        Ready hosts of the front go first, because their connections are already open.
         """
         if (self._heap and self._heap[0][0] <= now) or (self._by_class and self._due):
             return 0
@@ -155,7 +155,7 @@ class Workbench:
             self.wake(host, host.wake)
 
     def sleep(self, host: FrontHost) -> None:
-        """Cancel the host's plan, because the host has nothing to do or waits for an event instead of an instant."""
+        """Cancel the host's plan, because the host has nothing to do, or waits for an event and not for an instant."""
         self._look_at = 0.0
         host.tick = NO_PLAN
 
@@ -164,13 +164,13 @@ class Workbench:
         return self.has_room() or (self.admits > 0 and self._make_room(now) and self.has_room())
 
     def wait_at(self, host: FrontHost, address: Address, now: float) -> None:
-        """Queue the host for its address: last, or first if the address has just released it."""
+        """Put the host into the queue of its address, at the end, or at the front if the address has just released it."""
         host.waiting = True
         address.wait(host, first=host.called_by is address)
         self.call_next(address, now)
 
     def call_next(self, address: Address, now: float) -> None:
-        """Plan that the address releases its next waiting host as soon as a request may start there."""
+        """Plan the release of the next host that waits at the address, for when a request may start there."""
         instant = self._addresses.start_at(address) if address.waiting else None
         if instant is None:
             return
@@ -186,7 +186,7 @@ class Workbench:
         self.call_next(address, now)
 
     def pop(self, now: float) -> FrontHost | None:
-        """Remove and return the next ready host, whose plan ends; None if there is none."""
+        """Remove and return the next ready host, and end its plan; None if there is none."""
         self._expire(now)
         if self._by_class:
             self._admit_better(now)
@@ -202,7 +202,7 @@ class Workbench:
         return host
 
     def pop_chosen(self, now: float) -> FrontHost | None:
-        """Remove and return the next ready host that had a known page to fetch when it was planned, or None."""
+        """Remove and return the next ready host that had a known page to fetch when it was planned; None if none."""
         while self._chosen and self._chosen[0][0] <= now:
             _, tick, host = heapq.heappop(self._chosen)
             if isinstance(host, FrontHost) and host.tick == tick:
@@ -217,7 +217,7 @@ class Workbench:
         return self._chosen[0][0] if self._chosen else math.inf
 
     def next_event(self, now: float) -> float | None:
-        """Return the earliest instant at which `pop` may return a host, or None."""
+        """Return the earliest instant at which `pop` may return a host; None if there is none."""
         if self._may_admit() and (self.has_room() or now >= self._look_at):
             return now
         if self._by_class and self._due:
@@ -232,7 +232,7 @@ class Workbench:
         return min(instants) if instants else None
 
     def waits_for(self) -> str:
-        """Return the reason for the present wait: "address" if an address's gap ends first, else "host"."""
+        """Return the reason for the present wait: "address" if the gap of an address ends first, else "host"."""
         self._skip_stale(self._heap)
         return "address" if self._heap and isinstance(self._heap[0][2], Address) else "host"
 
@@ -251,7 +251,7 @@ class Workbench:
         return host.served >= self._turn_max and self.back.holds(others=self.admitting_others)
 
     def _is_late(self, host: FrontHost, now: float) -> bool:
-        """Return whether hosts in the back queue should go before a due host, because it has had a turn and came late."""
+        """Return whether hosts in the back queue go before a due host because that host has had a turn and came late."""
         return (
             now > host.wake + self._stay
             and host.served >= TURN_MIN
@@ -271,9 +271,9 @@ class Workbench:
                 self.back.append(slot)
 
     def first(self, now: float) -> tuple[int, int]:
-        """Return (slot, order) of the next host, best class first; the order is a lower bound of its first URL's.
+        """Return (slot, order) of the next host, best class first; its first URL has this order or a greater one.
 
-        Returns (NOWHERE, NO_ORDER) if no host is ready.
+        The result is (NOWHERE, NO_ORDER) if no host is ready.
         """
         self._expire(now)
         found = [(NO_ORDER, NOWHERE)]

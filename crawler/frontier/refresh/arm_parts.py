@@ -31,11 +31,11 @@ class ArmNumbers:
         return self.schedules[arm], number, arm
 
     def joined(self, number: int, arm: int) -> int:
-        """Return the number of a page over all arms; -1 stays -1."""
+        """Return the number that a page has over all arms; -1 stays -1."""
         return number * len(self.schedules) + arm if number >= 0 else -1
 
     def last_asking(self, host: int) -> Schedule:
-        """Return the schedule of the arm that last fetched from the host; the first schedule if none has."""
+        """Return the schedule of the arm that last fetched from the host; the first schedule if no arm has."""
         return self.schedules[self.last.get(host, 0)]
 
 
@@ -102,7 +102,7 @@ class ArmsOverview:
         return schedule.overview.page(number, now)
 
     def host(self, host: int) -> HostView:
-        """Return the host as seen by the arm that last fetched from it."""
+        """Return the view of the host in the arm that last fetched from it."""
         return self._arms.last_asking(host).overview.host(host)
 
     def quality(self, host: int) -> tuple[list[float], list[float], float]:
@@ -145,7 +145,7 @@ class ArmsRecords:
         return schedule.records.page_state(number)
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """Return what the arm that last fetched from the site has learned of it; a restart gives it to all arms."""
+        """Return what the arm that last fetched from a site has learned of it; a restart gives this to all arms."""
         return self._arms.last_asking(host).records.site_state(host)
 
     def hub_state(self, page: int) -> tuple[float, float]:

@@ -1,14 +1,13 @@
-"""Compares policies in one crawl: pages are split by hash into arms of equal rate.
+"""Compares policies within one crawl: the pages are split by hash into arms, which fetch at equal rates.
 
-Each arm is a `Schedule` with its own settings and its own share of the pages; arms
-do not learn from one another. Together they have the methods of one `Schedule`:
-the arm that is furthest behind in fetches offers its page first, and a host has
-one request in flight over all arms.
+Each arm is a `Schedule` with its own settings and its own share of the pages; arms do not learn from one
+another. Together they have the methods of one `Schedule`: the arm that is furthest behind in fetches offers
+its page first, and each host has at most one request in flight over all arms.
 
     number of a page = its number in its arm * arms + arm
     number of a host = its number in every arm
 
-An arm that finds no free host keeps its claim, up to CLAIM_MAX fetches. The
+If an arm finds no free host, it keeps its claim to the missed fetches, up to CLAIM_MAX. The
 rates thus stay equal despite politeness, and no fetch waits for an arm.
 """
 
@@ -140,7 +139,7 @@ class Arms:
 
     def block(self, host: int, until: float) -> None:
         for arm, schedule in enumerate(self.schedules):
-            if self._busy.get(host, arm) == arm:  # the other arms wait until that flight ends
+            if self._busy.get(host, arm) == arm:  # the other arms must wait until this flight ends
                 schedule.block(host, until)
 
     def work(self, now: float) -> int:
@@ -153,7 +152,7 @@ class Arms:
     # -- the choice
 
     def peek(self, now: float) -> int:
-        """Return the best page of the arm furthest behind that can offer one; -1 if no arm can."""
+        """Return the best page of the arm furthest behind that can offer a page; -1 if no arm can."""
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].peek(now)
             if number >= 0:
@@ -161,7 +160,7 @@ class Arms:
         return -1
 
     def best(self, host: int, now: float) -> int:
-        """Return the host's best page in the arm furthest behind that has one there; -1 if no arm has."""
+        """Return the host's best page in the arm furthest behind that has a page on this host; -1 if no arm has one."""
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].best(host, now)
             if number >= 0:
@@ -234,7 +233,7 @@ class Arms:
 
     @property
     def revisit(self) -> float:
-        """The mean revisit interval of the first arm; the others have similar shares of pages and rate."""
+        """The mean revisit interval of the first arm; the other arms have similar shares of the pages and of the rate."""
         return self.schedules[0].revisit
 
     @revisit.setter

@@ -2,12 +2,13 @@
 
     e/<fingerprint>     the instant of publication, in seconds of the crawl's clock
 
-When a sitemap or feed is read again, it may give a date for a URL that has no record yet. The date is kept until the
-URL's first fetch ends; then the date shows how late the copy is (`news.py`). Only the first date is kept, because
-later dates refer to changes. Keys move with their buckets.
+When a sitemap or feed is read again, it may give a date for a URL that has no record yet. The date is kept
+until the URL's first fetch ends; then the date shows how late the copy is (`news.py`). Only the first date of
+a URL is kept, because later dates refer to changes. The keys of the records move with their buckets when a
+crawl is resharded.
 
-Each record is written in the batch of the reading that gave it, and deleted in the batch of the fetch. A crash
-therefore loses a date only together with the reading that gave it.
+Each record is written in the batch of the reading that gave the date, and deleted in the batch of the fetch.
+A crash therefore loses a date only together with the reading that gave it.
 """
 
 import math
@@ -50,7 +51,7 @@ class Births:
             self._born[int.from_bytes(key[2:], "big")] = born
 
     def tell(self, fingerprint: int, born: float, batch: Batch) -> None:
-        """Store a date for a URL that has no record; do nothing if the URL already has a date."""
+        """Store the publication date of a URL that has no record; do nothing if the URL already has a date."""
         if fingerprint in self._born:
             return
         self._born[fingerprint] = born
@@ -60,7 +61,7 @@ class Births:
             batch.delete(_key(oldest))
 
     def take(self, fingerprint: int, batch: Batch) -> float | None:
-        """Return and delete the date of a URL whose first fetch has ended; None if it has none."""
+        """Return and delete the date of a URL whose first fetch has ended; None if there is no date."""
         born = self._born.pop(fingerprint, None)
         if born is not None:
             batch.delete(_key(fingerprint))

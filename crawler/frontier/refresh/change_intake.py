@@ -1,4 +1,4 @@
-"""The intake of change signals: hints that known pages have changed, with or without the time of the change."""
+"""The intake of change signals, which are hints that known pages have changed, with or without the time of the change."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -23,7 +23,8 @@ _NOTED_AT_ONCE = 1024
 class ChangeIntake:
     """Passes change signals to the schedule.
 
-    `fingerprint` maps a URL in request form to its fingerprint. Dates of pages never fetched go to `births`.
+    `fingerprint` maps a URL in request form to its fingerprint. Dates of pages that were never fetched are
+    passed to `births`.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class ChangeIntake:
         ] = {}  # (host, source) -> [number of dated signals, sum of their delays]
 
     def note_changes(self, fingerprints: Sequence[int], source: int, now: float) -> int:
-        """Record signals that pages have changed; return how many of the pages are in the schedule."""
+        """Record signals that pages have changed; return the number of these pages that are in the schedule."""
         known = [fingerprint for fingerprint in fingerprints if fingerprint in self._schedule]
         if known:
             then = self._clock.at(now)
@@ -60,8 +61,9 @@ class ChangeIntake:
     ) -> int:
         """Record the change dates of other pages (in request form) that a page lists; return the number of new changes.
 
-        A change before a page's last crawl was already seen by that crawl. `told_by` is the fingerprint of the page
-        that lists the others; the more its signals are worth, the more often that page is read (`sources.py`).
+        A change before a page's last crawl does not count, because that crawl has already seen it. `told_by`
+        is the fingerprint of the page that lists the others; the more its signals are worth, the more often
+        that page is read (`sources.py`).
         """
         changed, pages = [], []
         for url, changed_at in dated:
@@ -87,12 +89,12 @@ class ChangeIntake:
             del self._delays[next(iter(self._delays))]
 
     def stage(self, batch: Batch) -> None:
-        """Put the state touched by signals since the last batch into `batch`."""
+        """Put the state that signals have changed since the last batch into `batch`."""
         if touched := self._schedule.signals.pop_touched():
             state.stage_signalled(self._schedule, touched, batch)
 
     def heard(self) -> list[dict[str, Any]]:
-        """Return a row per host and source: signals, precision, recall over all sources, mean delay (None: undated)."""
+        """Return for each host and source: signals, precision, recall over all sources, mean delay (None if undated)."""
         rows = []
         overview = self._schedule.overview
         for host in overview.heard_hosts():
@@ -114,5 +116,5 @@ class ChangeIntake:
 
 
 def _latest(changed_at: float) -> float:
-    """Return the latest instant that a date may mean; a date at midnight means any time of that day."""
+    """Return the latest instant that a date may mean; a date at midnight may mean any time of that day."""
     return changed_at + DAY - 1.0 if changed_at % DAY == 0.0 else changed_at

@@ -2,20 +2,21 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """Deadlines: a page is due when its value, by its clock, reaches the level.
 
-For a given level, a page has one deadline: the instant at which its value reaches the level. It does not
-change between the page's crawls and signals.
+For a given level, a page has one deadline: the instant at which its value reaches the level. The deadline
+does not change until the page's next crawl or signal.
 
     base deadline   last crawl + V^-1(level of its host)
     key             base deadline; for a due page with signals: by how far its value exceeds the level
     offset          the most by which the neighbourhood clock may be ahead: the directory's and the host's, at least 0
 
-A page's clock runs faster while its directory and site are changing. The base deadline does not include that. All
-pages of a directory get the same bonus, at most `6 Ts c`, unless they were just crawled. The bonus is therefore an
-offset of the directory in its host's heap and of the host in the global heap, and no page is touched when a
-neighbour changes. Offsets fall with time, so keys are optimistic; `due` computes the exact value.
+A page's clock runs faster while its directory and site are changing. The base deadline does not take this
+effect into account. All pages of a directory get the same bonus, at most `6 Ts c`, unless they were just
+crawled. The bonus is therefore an offset of the directory in its host's heap and of the host in the global
+heap, and no page is touched when a neighbour changes. Offsets fall with time, so keys are optimistic; `due`
+computes the exact value.
 
-*Signals.* A signal moves a deadline forward by its signal time. Pages made due by signals are ordered by how far
-their values exceed the level, in units of the rate at which values grow with lateness.
+*Signals.* A signal moves a deadline forward by its signal time. Pages that are due because of signals are
+ordered by the excess of their values over the level, in units of the rate at which values grow with lateness.
 
 Source: Busa-Fekete et al., Algorithm 1 and section 5.2.
 """
@@ -47,13 +48,13 @@ else:
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
-_QUIET_SHARE = cython.declare(cython.double, 0.25)  # in a quiet neighbourhood: time between checks, in Ts
+_QUIET_SHARE = cython.declare(cython.double, 0.25)  # in a quiet neighbourhood, time between two checks, in Ts
 _SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the count if all sources share one
-_SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one take in a host's share of hubs
-_RESTRAIN = cython.declare(cython.double, 0.9)  # factor on the worth of hubs, per take beyond their share
+_SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one fetch in the mean share of hubs
+_RESTRAIN = cython.declare(cython.double, 0.9)  # factor on the worth of hubs, per fetch beyond their share
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
-_SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # number of pages from which the first level is computed
+_SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # the first level is computed from so many pages
 _SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisection steps that reduce a bracket of 1e36 to 1e-9
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, ALL_TERMS)
 
@@ -68,7 +69,7 @@ _KINDS = {"ncis": 3, "greedy": 0, "cis": 1}
 
 @cython.cclass
 class Deadlines:
-    """Values and deadlines of pages under their policy; `page` holds the parameters of the page assigned last."""
+    """Computes values and deadlines of pages under a policy; `page` holds the parameters of the page assigned last."""
 
     def __init__(
         self, tables: Tables, controller: LevelController, learning: Learning, settings: Settings
@@ -99,7 +100,7 @@ class Deadlines:
             watched: cython.double = self.tables.rows[page].watched
             if self.policy == BY_VALUE and not self.plain:
                 seen: cython.double = self.learning.quality.share_watched(host)
-                if seen > 0.0:  # the changes that the source has shown count until the next crawl
+                if seen > 0.0:  # announced changes count until the next crawl shows them
                     w: cython.double = self.learning.quality.reliability(host, self.tables.trust(page))
                     self.unpack(self.tables.rows[page].signals)
                     changes += w * self.learning.quality.announced_changes(host, self.counts)
@@ -122,7 +123,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def signals_of(self, host: cython.int, signals: cython.uint) -> cython.double:
-        """Return the effective number of signals for the value of `page`."""
+        """Return the effective number of signals that the value of `page` depends on."""
         if signals == 0:
             return 0.0
         if self.plain:
@@ -190,7 +191,8 @@ class Deadlines:
     def pace(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return nu theta: the importance of new pages that a hub would show per unit of time; 0 for other pages.
 
-        A new page is worth `new_page_weight` mean pages of its host, times the host's restraint.
+        The importance of a new page is that of `new_page_weight` mean pages of its host, times the host's
+        restraint.
         """
         row: cython.int = self.tables.hubs.row_of(page)
         if row < 0 or self._new_page_weight <= 0.0:
@@ -206,10 +208,11 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def note_take(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
-        """Record that a page is taken; measure the hubs' share of the host's refreshes and keep it within its bound.
+        """Record that a page is taken; keep the share of hubs in the host's refreshes within its bound.
 
-        Endless new pages, such as those of a calendar, would otherwise take all fetches. While the hubs' share exceeds
-        the bound, each take lowers the worth of new pages on the host; below the bound, each take raises it again.
+        Endless new pages, such as those of a calendar, would otherwise take all fetches. While the share of
+        hubs exceeds the bound, each page taken lowers the worth of new pages on the host; below the bound,
+        each page taken raises it again.
         """
         row_share: cython.double = self.tables.host_rows[host].discovery_share
         if row_share == 0.0 and self.tables.hubs.row_of(page) < 0:
@@ -223,7 +226,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def hub_part(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
-        """Return the part, 0 .. 1, of a page's value that comes from the new pages it would show."""
+        """Return the part (0 to 1) of a page's value that is due to the new pages that it would show."""
         pace: cython.double = self.pace(page, host, now)
         if pace <= 0.0:
             return 0.0
@@ -294,7 +297,7 @@ class Deadlines:
             if ratio >= 1.0:
                 return min(self.due_by_worth(ratio, now) + offset, latest)
         wait: cython.double = self.wait(page, host, n, now)
-        # Not worth a crawl at this level; checked again later, because the level may have fallen by then.
+        # The page is not worth a crawl at this level; it is checked again later, because the level may fall.
         if wait == _INFINITY:
             return min(self._again(crawled, host, now) + offset, latest)
         return min(crawled + wait, latest)
@@ -302,17 +305,21 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def due_by_worth(self, worth: cython.double, now: cython.double) -> cython.double:
-        """Return the deadline, used for ordering, of a page worth `worth` times the level, about 1 or more.
+        """Return a deadline that only serves for ordering, for a page worth `worth` times the level (about 1 or more).
 
         Near the level, a value grows as the square of the age: a page late by a share x of its interval is
-        worth 1 + 2 x. The mean interval serves as the unit for all pages, which orders the pages by value.
+        worth 1 + 2 x. The mean interval is used as the unit for all pages, so that pages are ordered by
+        value.
         """
         return now - 0.5 * self.controller.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _again(self, crawled: cython.double, host: cython.int, now: cython.double) -> cython.double:
-        """Return when to check `page` again, which is not worth a crawl now: sooner if old or near the level."""
+        """Return when to check `page` again, which is not worth a crawl now.
+
+        The check is sooner if the page was crawled long ago or its value is near the level.
+        """
         above: cython.double = RATIO_MAX
         if self.page.ceiling > 0.0:
             above = min(
@@ -345,7 +352,7 @@ class Deadlines:
             due = self._again(crawled, host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
-            if excess < 0.0:  # a quiet neighbourhood may become active, and no offset would show that
+            if excess < 0.0:  # if a quiet neighbourhood becomes active, no offset shows it
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
 
@@ -367,7 +374,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def sample_level(self, now: cython.double) -> cython.void:
-        """Set the level at which _SAMPLE pages without signals would take their share of the rate."""
+        """Set the level at which a sample of _SAMPLE pages, without signals, would need its share of the rate."""
         low: cython.double = 1e-18 * self.controller.level
         high: cython.double = 1e18 * self.controller.level
         _step: cython.Py_ssize_t

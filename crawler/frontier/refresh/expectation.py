@@ -7,9 +7,10 @@
 
 All probabilities are corrected by the results of refreshes (`freshness/recalibration.py`).
 
-An even sample of `SAMPLE` pages represents the schedule and is reused for `SAMPLE_AGE`. A refresh that finds the copy
-unchanged shows that it was fresh since the last crawl. A changed copy was fresh until its first change, whose time
-the model estimates: `fresh_part`. Errors are standard errors.
+A sample of `SAMPLE` pages, spread evenly over the schedule, represents it; the sample is reused for
+`SAMPLE_AGE`. If a refresh finds a copy unchanged, the copy was fresh since the last crawl. A changed
+copy was fresh until its first change, whose time the model estimates: `fresh_part`. Errors are standard
+errors.
 """
 
 import math
@@ -28,12 +29,12 @@ from crawler.frontier.refresh.settings import PageView, RefreshOutcome
 SAMPLE = 1000  # pages in the sample for the expected freshness
 SAMPLE_AGE = 2.0  # seconds for which a sample is reused; taking one takes about 10 ms
 DECILES = 10
-MORE_RATE = 0.1  # increase of the rate whose gain is shown
+MORE_RATE = 0.1  # the shown gain is that of a rate increased by this share
 BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshness
 
 
 class _Arm(msgspec.Struct):
-    """Sums over the refreshes of an arm: importance times interval, its fresh part, and their products."""
+    """Sums over the refreshes of an arm: the interval times importance, the fresh part of this, and their products."""
 
     refreshes: int = 0
     changed: int = 0
@@ -44,7 +45,7 @@ class _Arm(msgspec.Struct):
     fresh_spans: float = 0.0
 
     def note(self, span: float, part: float, changed: bool) -> None:
-        """Add a refresh after `span` (importance times time); during `part` of it the copy was current."""
+        """Add a refresh after `span` (importance times time); the copy was current for the share `part` of it."""
         fresh = span * part
         self.refreshes += 1
         self.changed += changed
@@ -62,7 +63,7 @@ class _Arm(msgspec.Struct):
 
 
 class Expectation:
-    """Collects the results of refreshes and describes the state of a schedule; `speed`: as in `Refresh`."""
+    """Collects the results of refreshes and describes the state of a schedule; `speed` is that of `Refresh`."""
 
     def __init__(self, schedule: Schedule | Arms, speed: float) -> None:
         self._schedule = schedule
@@ -111,7 +112,7 @@ class Expectation:
         }
 
     def _renewed(self, then: float) -> list[PageView]:
-        """Return the sample, taken again if it is too old or empty."""
+        """Return the sample; take a new sample if it is too old or empty."""
         if then - self._sampled_at > SAMPLE_AGE * self._speed or not self._sample:
             self._sample = self._sampled(then)
             self._sampled_at = then
@@ -132,7 +133,7 @@ class Expectation:
         return found
 
     def _gain_of_more(self, weights: np.ndarray) -> dict[str, float]:
-        """Return the gain in freshness if the rate rose by `MORE_RATE`; {} if the level is not a gain in freshness."""
+        """Return the gain in freshness from a rate higher by `MORE_RATE`; {} if the level is not a gain in freshness."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
         whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0
@@ -188,17 +189,17 @@ class Expectation:
 
 
 def fresh_part(staleness: float) -> float:
-    """Return the expected share of an interval before its first change, given that there was at least one.
+    """Return the expected share of an interval before the first change, given that there was at least one change.
 
-    1/x - 1/(e^x - 1) with x = `staleness`, the expected number of changes: one half where changes are rare, 1/x
-    where there are many (a Poisson process).
+    For a Poisson process, the result is 1/x - 1/(e^x - 1), where x = `staleness` is the expected number of
+    changes: one half if changes are rare, 1/x if there are many.
     """
     x = min(staleness, 700.0)
     return 0.5 - x / 12.0 if x < 1e-3 else 1.0 / x - 1.0 / math.expm1(x)
 
 
 def _arm_view(policy: str, size: int, arm: _Arm, pages: list[PageView]) -> dict[str, Any]:
-    """Return the row of one arm: the present expectation for its pages, and the results of its refreshes."""
+    """Return the row of one arm, with the present expectation for its pages and the results of its refreshes."""
     view: dict[str, Any] = {
         "policy": policy,
         "pages": size,

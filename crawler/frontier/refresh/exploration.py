@@ -1,9 +1,9 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Exploration: a share of the fetches goes to the pages longest unvisited, whatever their values.
+"""Exploration: a share of the fetches goes to the pages not visited for the longest time, whatever their values.
 
-A hand moves around the table. At each turn it examines the next HAND_ROWS pages and makes the oldest of
-them due. A host explores at most one page at a time.
+A hand moves around the table. At each turn, the hand examines the next HAND_ROWS pages and makes the page
+with the oldest visit due. A host explores at most one page at a time.
 """
 
 import cython
@@ -19,7 +19,7 @@ else:
     from crawler.frontier.refresh.queues import Queues
     from crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
 
-# number of pages per turn, the oldest of which is made due
+# number of pages examined per turn of the hand; the oldest of them is made due
 _HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)
 
 
@@ -37,7 +37,7 @@ class Exploration:
 
     @cython.cfunc
     def note_take(self, now: cython.double) -> cython.void:
-        """Count a page taken, and turn the hand if its turn has come."""
+        """Count a page that was taken, and turn the hand if it is time."""
         if self._share > 0.0:
             self._credit += self._share
             if self._credit >= 1.0:
@@ -45,7 +45,7 @@ class Exploration:
 
     @cython.cfunc
     def _turn(self, now: cython.double) -> cython.void:
-        """Make the page longest unvisited among the next HAND_ROWS pages due."""
+        """Among the next HAND_ROWS pages, make the page due that has not been visited for the longest time."""
         _step: cython.Py_ssize_t
         page: cython.int
         oldest: cython.int = -1

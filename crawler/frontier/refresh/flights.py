@@ -1,12 +1,12 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Pages in flight: from the moment they are taken until their result is processed.
+"""Pages in flight: from the moment when a page is taken until its result is processed.
 
     begin ──► in flight ──┬─► finish   changed or unchanged: learned, a new deadline; failed or gone: postponed
                           └─► cancel   not fetched: due as before
 
-A host has at most one page in flight, and is in no heap meanwhile. `begin` also adjusts the levels
-by the page taken (`level_controller.py`). The schedule's `_check` covers the state kept here.
+A host has at most one page in flight, and is in no heap meanwhile. `begin` also adjusts the levels, depending
+on the page taken (`level_controller.py`). The schedule's `_check` covers the state kept here.
 """
 
 import cython
@@ -48,7 +48,7 @@ else:
     )
 
 _GONE_DOUBLINGS = cython.declare(cython.int, 4)
-_GONE_SHARE = cython.declare(cython.double, 0.01)  # maximum share of the fetches for pages that are away
+_GONE_SHARE = cython.declare(cython.double, 0.01)  # maximum share of fetches for gone, moved or denied pages
 _DOUBLINGS_MAX = cython.declare(cython.int, 7)
 _NUTCH_SHORTER = cython.declare(cython.double, 0.8)  # defaults of Nutch's AdaptiveFetchSchedule
 _NUTCH_LONGER = cython.declare(cython.double, 1.4)
@@ -65,8 +65,8 @@ def check_instant(now: cython.double) -> cython.void:
 class Flights:
     """The pages in flight, the effects of their results, and the rows that belong to pages.
 
-    `held`: page -> (its signals before the flight, whether it was removed since). `away`: the number of pages
-    that are gone, moved or denied. `takes`: the number of flights begun.
+    `held` maps a page to (its signals before the flight, whether it was removed during the flight). `away` is
+    the number of pages that are gone, moved or denied, and `takes` the number of flights begun.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Flights:
 
     @cython.cfunc
     def _steer(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
-        """Adjust the levels by the page taken at `now`; explored and retried pages have no effect on them."""
+        """Adjust the levels after a page is taken at `now`; explored and retried pages have no effect on the levels."""
         state: cython.uint = self.tables.states[page]
         self.deadlines.note_take(page, host, now)
         tick: cython.double = now - self.controller.previous
@@ -203,7 +203,7 @@ class Flights:
 
     @cython.cfunc
     def _renew(self, page: cython.int, now: cython.double) -> cython.void:
-        """Note that the copy of a page is that of `now`."""
+        """Note that the copy of a page was made at `now`."""
         self.tables.crawled[page] = now
         self.away -= self.tables.states[page] & AWAY != 0
         self.tables.states[page] = 0
@@ -217,10 +217,10 @@ class Flights:
         failed: cython.bint,
         now: cython.double,
     ) -> cython.void:
-        """Postpone a page that failed or is away; the wait doubles each time.
+        """Postpone a page that is away or whose fetch failed; the wait doubles each time.
 
-        Pages that are away wait so long that together they get at most `_GONE_SHARE` of the fetches, because few of
-        them come back: 0.4 % in each doubling of the time since they disappeared.
+        Few of the pages that are away come back: 0.4 % in each doubling of the time since they disappeared.
+        Their waits are therefore so long that together they get at most `_GONE_SHARE` of the fetches.
         """
         state: cython.uint = self.tables.states[page]
         wanted: cython.uint = FAILED if failed else AWAY

@@ -1,12 +1,12 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Many heaps in one array of nodes: meldable, and any node can be removed.
+"""Many heaps in one array of nodes; heaps can be melded, and any node can be removed.
 
-A heap is identified by the number of its first node (NOBODY if it is empty); a node
-is in at most one heap. Every operation is a meld of two trees, which follows one random
-path in each: O(log n) steps in expectation and with high probability, for any sequence
-of operations (Gambin and Malinowski, Randomized meldable priority queues, 1998). Nothing
-needs rebalancing, and a heap with one node uses only the space of that node, 24 bytes.
+A heap is identified by the number of its first node (NOBODY if it is empty); a node is in at most one heap.
+Every operation is a meld of two trees, which follows one random path in each tree: O(log n) steps in
+expectation and with high probability, for any sequence of operations (Gambin and Malinowski, Randomized
+meldable priority queues, 1998). Nothing needs rebalancing, and a heap with one node uses only the space of
+that node, 24 bytes.
 
     key     the smallest comes first; equal keys: the smallest number first
     left, right, parent     numbers of nodes, NOBODY at the ends; `parent` is OUT

@@ -1,11 +1,11 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Hubs: pages that have shown new pages, with the number of pages found.
+"""Hubs are pages that have shown new pages; this module counts the pages found through each hub.
 
-Any page may become a hub; few do. A page gets a row here with its first credit: the number of new pages found through
-the hub and the time for which the hub was watched, both with exponential decay (`freshness/discovery.py`). A column
-of row numbers, 4 bytes per page, is created with the first credit of the crawl. A hand moves over the rows; because a
-schedule has few hubs, each is checked often.
+Any page may become a hub, but few pages do. With its first credit, a page gets a row here, with the number of
+new pages found through the hub and the time for which the hub was watched, both with exponential decay
+(`freshness/discovery.py`). A column of row numbers, 4 bytes per page, is created with the first credit of the
+crawl. A hand moves over the rows; because a schedule has few hubs, each hub is checked often.
 
 Cython pure-Python mode; attributes in `hubs.pxd`.
 """
@@ -49,7 +49,7 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(-2, check=True)
     def make(self, page: cython.int, watched: cython.double) -> cython.int:
-        """Return the row of a page, adding one if needed; a new row starts with `watched` seconds watched."""
+        """Return the row of a page; add a row if the page has none, with a watched time of `watched` seconds."""
         row: cython.int = self.row_of(page)
         if row >= 0:
             return row
@@ -82,7 +82,7 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(check=False)
     def crawled(self, page: cython.int, elapsed: cython.double) -> cython.void:
-        """Record a crawl of a page `elapsed` seconds after its last one."""
+        """Record a crawl of a page, `elapsed` seconds after its last crawl."""
         row: cython.int = self.row_of(page)
         if row >= 0:
             left: cython.double = faded(1.0, elapsed, _DAY)
@@ -104,7 +104,7 @@ class Hubs:
         return found
 
     def state(self, page: int) -> tuple[float, float]:
-        """Return (pages found, seconds watched) as of the page's last crawl; (0, 0) if it is not a hub."""
+        """Return (pages found, seconds watched) as of the page's last crawl; (0, 0) if the page is not a hub."""
         row: cython.int = self.row_of(page)
         return (float(self.rows[row].found), float(self.rows[row].watched)) if row >= 0 else (0.0, 0.0)
 

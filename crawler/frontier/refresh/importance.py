@@ -5,8 +5,9 @@
                  divided by depth + 1          pages near the seeds matter more ("depth")
                  the value from a file         for URLs listed in `refresh.importance_file`
 
-All processes use the same scale, because they compare levels. A page that lists others (a sitemap
-or a feed) has no extra importance; how often it is read depends on what its signals save (`sources.py`).
+All processes use the same scale, because they compare levels. A page that lists other pages (a sitemap or a
+feed) has no extra importance; the interval at which it is read depends on what its signals save
+(`sources.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +22,7 @@ VALUE_MAX = 1e12
 
 
 class Importance:
-    """Computes importances. `values` are priors by fingerprint; the component that counts requests sets `asked`."""
+    """Computes importances. `values` are priors by fingerprint. The component that counts requests sets `asked`."""
 
     def __init__(self, config: RefreshConfig, values: Mapping[int, float] | None = None) -> None:
         self._prior = config.prior_requests

@@ -2,16 +2,17 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """The level controller: the common level, the levels of saturated hosts, and the measured rate.
 
-*The common level adjusts itself.* If a page is taken before it is due, the level is too high for the bandwidth, and
-falls. If a page is taken late, the level is too low, and rises, unless the page had to wait for its host: a host that
-was busy until this instant, and is rarely idle, makes pages late by itself.
+*The common level adjusts itself.* If a page is taken before it is due, the level is too high for the
+bandwidth, and falls. If a page is taken late, the level is too low, and rises. The exception is a page that
+had to wait for its host: a host that was busy until this instant and is rarely idle makes pages late by
+itself.
 
-*A host's own level* is `boost` times the common one. It exceeds the common one only while the host is rarely idle:
-politeness keeps a saturated host from fetching its due pages in time, and under the common level they would be taken
-round robin. The own level follows the values of the pages that the host fetches: it rises in small steps and falls at
-once.
+*A host's own level* is `boost` times the common level. It exceeds the common level only while the host is
+rarely idle: politeness keeps a saturated host from fetching its due pages in time, and under the common level
+they would be taken round robin. The level of a host follows the values of the pages that are fetched from it:
+it rises in small steps and falls at once.
 
-*Jumps of importance*, for example when many users request pages, move the level at once.
+*Jumps of importance* occur, for example, when many users request pages; they move the level at once.
 
 Source: Busa-Fekete et al., section 5.2, for control by the pages that are due.
 """
@@ -27,15 +28,15 @@ else:
     from crawler.frontier.refresh.tables import Tables
 
 
-# The size of one step; each constant keeps a schedule from being too slow or from overshooting.
-_STEP_OF_ONE = cython.declare(cython.double, 0.25)  # the step of a level with few pages is this / pages
+# The size of one step; these constants were chosen so that the level is neither too slow nor overshoots.
+_STEP_OF_ONE = cython.declare(cython.double, 0.25)  # with few pages, a step of the level is this / pages
 _SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 _STEP_MAX = cython.declare(cython.double, 0.05)
-# number of steps if a page's value is e times the level, or 1/e of it
+# number of steps taken at once if a page's value is e times the level, or 1/e of the level
 _FAR = cython.declare(cython.double, 20.0)
-# maximum number of steps at once for a page far from the level
+# maximum number of steps taken at once, for a page whose value is far from the level
 _FAR_MAX = cython.declare(cython.double, 32.0)
-_RUN_MAX = cython.declare(cython.int, 4)  # maximum doublings of the step in a long run to one side
+_RUN_MAX = cython.declare(cython.int, 4)  # a long run to one side doubles the step up to so many times
 _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small host's own level
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
 # minimum factor on a host's own level after a page that is worth less than that level
@@ -44,8 +45,8 @@ _FALL_MAX = cython.declare(cython.double, 0.5)
 _SATURATED = cython.declare(cython.double, 0.05)
 # A host that is idle for more than this share of the time needs no level of its own.
 _IDLE_SHARE = cython.declare(cython.double, 0.25)
-_IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one take in a host's mean idle share
-# Beyond that idle share, a host's own level falls faster by this factor.
+_IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one fetch in a host's mean idle share
+# If a host is idle for more than _IDLE_SHARE, its own level falls faster by this factor.
 _IDLE_STEP = cython.declare(cython.double, 16.0)
 # number of takes over which the time between takes is averaged
 _TICK_TAKES = cython.declare(cython.double, 1000.0)
@@ -57,9 +58,9 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 
 _FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # revisit interval until a rate is known
 
-# The queues use both constants, too.
-STANDS = 0.97  # a value this near the level is due, because keys are accurate to 1e-3
-RATIO_MAX = 1e4  # values further above the level are treated as equal
+# The queues use the following two constants, too.
+STANDS = 0.97  # a page with at least this part of the level is due, because keys are accurate to 1e-3
+RATIO_MAX = 1e4  # values above this multiple of the level are treated as equal
 
 
 @cython.cclass
@@ -86,7 +87,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def fetch_rate(self) -> cython.double:
-        """Return the fetches per unit of time: as set, or else as measured; 0 if neither is known."""
+        """Return the fetches per unit of time, as set or else as measured; 0 if the rate is neither set nor measured."""
         if self.rate > 0.0:
             return self.rate
         return 1.0 / self.tick if self.tick > 0.0 else 0.0
@@ -94,7 +95,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def set_scale(self) -> cython.void:
-        """Compute the mean revisit interval and the neighbourhood's time constant from rate and size."""
+        """Compute the mean revisit interval and the neighbourhood's time constant from the rate and the size."""
         rate: cython.double = self.fetch_rate()
         if rate > 0.0:
             self.set_revisit(max(self.tables.pages.size, 1) / rate)
@@ -102,7 +103,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def set_revisit(self, revisit: cython.double) -> cython.void:
-        """Set the mean revisit interval and the parameters measured in it: the clock's scale, the prior of rates."""
+        """Set the mean revisit interval, and what is measured in it: the clock's scale and the prior of rates."""
         self.revisit = revisit
         self.scale = min(max(0.25 * revisit, self._clock_min), self._clock_max)
         self.tables.learning.scale = self.scale
@@ -125,9 +126,9 @@ class LevelController:
     def adjust(self, before: cython.double, after: cython.double) -> cython.void:
         """Adjust the level to new importances mu; the sum of their square roots was `before` and is now `after`.
 
-        If all pages are fetched often, the rate is the sum of sqrt(mu Delta / (2 level)). At a given rate, the level
-        is thus proportional to the square of that sum. Steps alone would take a thousand fetches for a jump by a
-        factor of 1e6.
+        If all pages are fetched often, the rate is the sum of sqrt(mu Delta / (2 level)). At a given rate,
+        the level is thus proportional to the square of that sum. By steps alone, the level would need a
+        thousand fetches to follow a jump by a factor of 1e6.
         """
         if not self.unknown and before > 0.0 and after > 0.0:
             self.level = min(max(self.level * (after / before) ** 2, _LEVEL_MIN), _LEVEL_MAX)
@@ -144,15 +145,16 @@ class LevelController:
         gap: cython.double,
         now: cython.double,
     ) -> cython.void:
-        """Adjust the levels by a page that is taken now.
+        """Adjust the levels after a page is taken.
 
-        The page was due at `deadline`, because of a signal if `jumped`, and its value is `worth` times its
-        host's level. `tick` is the time since the last take, `gap` the time since the last take of this host.
+        The page was due at `deadline`, and its value is `worth` times its host's level. `jumped` is True if a
+        signal made the page due. `tick` is the time since the last fetch of any page, `gap` the time since
+        the last fetch of a page of this host.
         """
         ready: cython.double = self.tables.host_rows[host].ready
         above: cython.double = worth * self.tables.host_rows[host].boost  # value / common level
         if deadline > now:
-            if above < 1.0:  # otherwise the page's key is older than a fall of the level
+            if above < 1.0:  # otherwise the level has fallen since the page's key was computed
                 self._turn(-1, above)
         elif (
             not jumped

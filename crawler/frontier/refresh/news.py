@@ -1,10 +1,11 @@
-"""Statistics of the new pages found by refetching known pages: number, kind of hub, delay.
+"""Statistics of the new pages that were found by refetching known pages: their number, kinds of hubs, and delays.
 
-The hub that shows a URL first is credited when the URL becomes a page (`Schedule.credit_hub`). The hub's process counts
-the page under the kind of the hub. The page's own process counts the delay from its publication to its copy, if the
-publication date is known, in a histogram whose bins grow by a factor of 1.2. The publication date is the first available
-of: the date given by the sitemap or feed that showed the URL (`births.py`), the page's Last-Modified.
-A page older than `NEWS_AGE_MAX` is not counted as new. All counts start at 0 when the process opens its store.
+The hub that was the first to show a URL is credited when the URL becomes a page (`Schedule.credit_hub`). The
+hub's process counts the page under the kind of the hub. If the publication date of the page is known, the
+page's own process counts the delay from publication to copy, in a histogram whose bins grow by a factor of
+1.2. The publication date is the date given by the sitemap or feed that showed the URL (`births.py`) or, if
+there is none, the page's Last-Modified. A page older than `NEWS_AGE_MAX` is not counted as new. All counts
+start at 0 when the process opens its store.
 """
 
 import math
@@ -42,7 +43,7 @@ class News:
             self._delays[min(int(math.log(max(now - born, 1.0)) / _GROWTH), _BINS - 1)] += 1
 
     def delay(self, share: float) -> float | None:
-        """Return the delay (s, exact to 10 %) that this share of the dated pages did not exceed; None without pages."""
+        """Return the delay (s, exact to 10 %) that this share of the dated pages did not exceed; None without any."""
         total = int(self._delays.sum())
         if not total:
             return None
@@ -50,7 +51,7 @@ class News:
         return round(math.exp((place + 0.5) * _GROWTH), 1)
 
     def view(self, now: float) -> dict[str, Any]:
-        """Return the status section: pages found, per day and by kind of hub, and the delays of dated pages."""
+        """Return the status section: the pages found, per day and by kind of hub, and the delays of dated pages."""
         found = self.by_kind.total()
         days = (now - self.since) / 86_400.0
         return {
@@ -74,7 +75,7 @@ def kind_of(hub: PageRecord, *, is_feed: bool) -> str:
 
 
 def _instant(date: str) -> float | None:
-    """Return the instant of an HTTP date; None if it is not one."""
+    """Return the instant that an HTTP date names; None if the text is not an HTTP date."""
     try:
         return parse_date(date).timestamp() if date else None
     except (ValueError, OverflowError, TypeError):

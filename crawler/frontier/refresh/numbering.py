@@ -2,11 +2,10 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """Maps 64-bit keys to small numbers and back, without a pause when the table grows.
 
-Linear hashing (Litwin 1980): every second insertion splits one bucket into two, so
-the table is never rebuilt. A bucket is a chain of numbers; at three keys per two
-buckets, a search examines fewer than two keys on average. A key and its link are stored
-together, because with millions of keys every access is a cache miss. 15 bytes per key.
-Numbers of removed keys are reused.
+Linear hashing (Litwin 1980): every second insertion splits one bucket into two, so the table is never
+rebuilt. A bucket is a chain of numbers; with three keys per two buckets, a search examines fewer than two
+keys on average. A key and its link are stored together, because with millions of keys every access is a cache
+miss. A key takes 15 bytes. Numbers of removed keys are reused.
 
 Cython pure-Python mode; attributes in `numbering.pxd`.
 """
@@ -49,7 +48,7 @@ class Numbering:
     def find(self, key: cython.ulonglong) -> cython.int:
         """Return the number of the key; -1 if it has none."""
         if not cython.compiled:
-            key = int(key)  # a numpy number would warn when it wraps around
+            key = int(key)  # a numpy number would issue a warning when it wraps around
         number: cython.int = self._heads[self._bucket_of(key)]
         low: cython.uint = cython.cast(cython.uint, key & _LOW)
         high: cython.uint = cython.cast(cython.uint, key >> 32)

@@ -58,7 +58,7 @@ class Overview:
 
     @property
     def checks(self) -> int:
-        """The number of keys recomputed by looks."""
+        """The number of keys that looks have recomputed."""
         return self.queues.checks
 
     @property
@@ -73,7 +73,7 @@ class Overview:
 
     @property
     def sweeping(self) -> bool:
-        """True while keys are recomputed after the level has moved; `peek` and `work` continue it."""
+        """True while keys are recomputed after a move of the level; `peek` and `work` continue this sweep."""
         return self.queues.swept < self.tables.pages.rows
 
     @property
@@ -82,7 +82,7 @@ class Overview:
         return self.learning.rates.crawl_mean
 
     def due_at(self, page: int, now: float) -> float:
-        """Return the instant at which the page's value reaches its host's present level; infinite if it never does."""
+        """Return the instant at which the page's value reaches the present level of its host; infinite if never."""
         self.flights.require_page(page)
         check_instant(now)
         host: cython.int = self.tables.owner(page)
@@ -95,7 +95,7 @@ class Overview:
         return self.deadlines.due(page, host, n, max(now - self.tables.crawled[page], 0.0), now)
 
     def page(self, page: int, now: float) -> PageView:
-        """Return all that is known of a page at `now`; a schedule rebuilt from the store returns the same."""
+        """Return all that is known of a page at `now`; a schedule rebuilt from the store would return the same."""
         self.flights.require_page(page)
         host: cython.int = self.tables.owner(page)
         self.learning.renew_crawl()
@@ -141,7 +141,7 @@ class Overview:
         )
 
     def _hearing(self, host: cython.int, signals: cython.double) -> Hearing:
-        """Return the state of signals (`Hearing`) of a page of this host that has this many signals."""
+        """Return the state of signals (`Hearing`) for a page of this host that has received this many signals."""
         if signals > 0.0:
             return Hearing.TOLD
         return Hearing.UNSAID if self.learning.quality.recall(host) > 0.0 else Hearing.NONE
@@ -156,7 +156,7 @@ class Overview:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
-        """Return exp(-u) for the page assigned last, also if signals are certain (infinite weight) or absent."""
+        """Return exp(-u) for the page assigned last, even if its signals are certain (infinite weight) or absent."""
         staleness: cython.double = self.deadlines.page.silent_rate * clock
         if n > 0.0 and self.deadlines.page.signal_time > 0.0:
             staleness += n * self.deadlines.page.signal_weight
@@ -194,7 +194,7 @@ class Overview:
         return found
 
     def hub(self, page: int, now: float) -> dict[str, float]:
-        """Return a page's state as a hub: new pages per day, its value; {} if it is not a hub."""
+        """Return a page's state as a hub (new pages per day, value); {} if the page is not a hub."""
         self.flights.require_page(page)
         check_instant(now)
         row: cython.int = self.tables.hubs.row_of(page)
@@ -216,7 +216,7 @@ class Overview:
         }
 
     def hubs(self, now: float) -> dict[str, float]:
-        """Return the number of hubs, and the estimated number of existing pages that have not been found."""
+        """Return the number of hubs, and an estimate of the number of pages that exist but have not been found."""
         pages = self.tables.hubs.pages()
         step = max(1, len(pages) // _HUB_SAMPLE)
         unfound = sum(self.hub(page, now)["unfound"] for page in pages[::step].tolist())

@@ -1,7 +1,7 @@
 """The minimum and maximum age of single pages: set by an override, or by the reading interval of a source.
 
-A source is a page whose content is signals about other pages: a sitemap or a feed (`sources.py`). Its interval
-bounds its age, unless the user has set bounds for it.
+A source is a page whose content is signals about other pages: a sitemap or a feed (`sources.py`). The age of
+a source is bounded by its reading interval, unless the user has set bounds for this page.
 """
 
 import math
@@ -71,13 +71,13 @@ class PageAges:
             self._meet_source(page, record, self._clock.at(now), batch)
 
     def is_read_by_value(self, record: PageRecord) -> bool:
-        """Return whether the page is a source whose reading interval follows the worth of its signals."""
+        """Return whether the page is a source whose reading interval depends on the worth of its signals."""
         return is_source(record) and self._by_value
 
     def heed_source(
         self, fingerprint: int, news: Sequence[int], source: int, now: float, batch: Batch
     ) -> None:
-        """Set the reading interval of a source by the pages just listed; without a gain, treat it as any other page."""
+        """Set the reading interval of a source from the pages just listed; without a gain, treat it like other pages."""
         page = self._schedule.find(fingerprint)
         record = self._record(fingerprint) if page >= 0 else None
         if record is None or not self.is_read_by_value(record):
@@ -106,7 +106,7 @@ class PageAges:
                 self._read_every(self.readings.interval(fingerprint, level), page, record.url, then)
 
     def _read_every(self, interval: float, page: int, url: str, then: float) -> None:
-        """Bound the ages of a source by its interval and the configuration, unless the user has set bounds for it."""
+        """Bound the age of a source by its interval and the configuration, unless the user has set bounds for it."""
         own = self._overrides.for_url(url, hostname(url)) if self._has_bounds else None
         if own is not None and (own.min_age is not None or own.max_age is not None):
             return
@@ -122,6 +122,6 @@ class PageAges:
         self._bound(page, least, most or math.inf, self._clock.at(now))
 
     def _bound(self, page: int, least: float, most: float, then: float) -> None:
-        """Set the bounds, and recompute the deadline."""
+        """Set the age bounds of a page, and recompute its deadline."""
         self._schedule.bound_ages(page, least, most)
         self._schedule.set_importance(page, self._schedule.records.page_state(page)[7], then)

@@ -1,10 +1,10 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Change signals: each moves its page's deadline forward by its signal time.
+"""Change signals: each signal moves the deadline of its page forward by the signal time.
 
 Signals come one by one (`note_change`) or in bulk: `enqueue_changes` keeps an array of fingerprints, and later
 calls of the schedule process it in slices (`work_off`). Signals of a page in flight count for its next interval.
-A signal about a page that is gone, moved or denied shortens its wait: the page may be back.
+A signal about a page that is gone, moved or denied shortens the wait of the page, which may be back.
 """
 
 from collections import deque
@@ -48,7 +48,7 @@ _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the count i
 class Signals:
     """Records change signals of pages.
 
-    `waiting`: the number of bulk changes that are not processed yet.
+    `waiting` is the number of bulk changes that are not processed yet.
 
     Args:
         discard_window: signals that arrive this soon after a crawl are ignored: the crawl has seen their change.
@@ -80,7 +80,7 @@ class Signals:
         self._note(page, now, source)
 
     def enqueue_changes(self, fingerprints: np.ndarray, now: float, source: int = 0) -> None:
-        """Queue signals for all these pages, uint64 (n,); the array is not copied, and processed in slices later."""
+        """Queue signals for all these pages, uint64 (n,); the array is not copied, and is processed later, in slices."""
         check_instant(now)
         _check_source(source)
         if (
@@ -170,10 +170,10 @@ class Signals:
     def _recall(
         self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
     ) -> cython.void:
-        """If the source of the signal is used, retry a page that is away as early as a page that failed.
+        """If the source of the signal is used, retry a page that is away as early as a page whose fetch failed.
 
-        The wait doubles each time. Such fetches are limited to about `_RECALL_SHARE` of all fetches, since a gone
-        page teaches nothing about the source.
+        The wait doubles each time. Such fetches are limited to about `_RECALL_SHARE` of all fetches, since a
+        page that is gone shows nothing about the precision of the source.
         """
         times: cython.int = self.tables.states[page] // DOUBLING
         due: cython.double = max(now, self.tables.crawled[page] + self.queues.retry_age * (1 << times))

@@ -1,7 +1,7 @@
-"""The part of the rate that the known pages of this process get, beside new URLs and the other processes.
+"""The part of the rate that the known pages of this process get; new URLs and other processes get the rest.
 
-`share` divides the fetches of this process (`frontier/share.py`); `balance` brings all processes to one level
-(`rate_balancing.py`). The price of a known page is the level of the schedule.
+`share` divides the fetches of this process (`frontier/share.py`), and `balance` brings all processes to one
+level (`rate_balancing.py`). The price of a known page is the level of the schedule.
 """
 
 import math
@@ -16,20 +16,21 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.share import Share
 
-BUSY_SHARE = 0.8  # a process counts as busy if its rate holds it back for at least this share of the time
+BUSY_SHARE = 0.8  # a process is busy if its rate holds it back for at least this share of the time
 _BUSY_SMOOTHING = 20.0  # seconds over which that share is averaged
 
 
 def share_of(config: RefreshConfig) -> float | Literal["auto"]:
-    """Return the share of refresh; by default, a crawl for freshness divides fetches by their value ("auto")."""
+    """Return the share of refresh; by default, an endless crawl divides fetches by their value ("auto")."""
     return "auto" if config.endless and not config.share else config.share
 
 
 class Portion:
     """Sets the rate of a schedule.
 
-    `known` is this process's part of the total rate for known pages. `busy` is the share of the time in which the
-    rate held this process back. `endless` says that the purpose of the crawl is to refresh known pages.
+    `known` is the part of the total rate that this process has for known pages. `busy` is the share of the
+    time in which the rate held this process back. `endless` says that the purpose of the crawl is to refresh
+    known pages.
 
     Args:
         rate: fetches per second of this process, all for refresh; 0 = not known.
@@ -59,7 +60,7 @@ class Portion:
         self.set_rate(rate)
 
     def set_rate(self, rate: float) -> None:
-        """Set the refresh rate of an endless crawl to the whole rate of this process; a rate of 0 changes nothing."""
+        """In an endless crawl, use the whole rate of this process for refreshes; a rate of 0 changes nothing."""
         if self.endless and rate:
             self._schedule.rate = self._clock.ours(rate)
 
@@ -74,7 +75,8 @@ class Portion:
     def exchange_levels(self, reports: Mapping[str, LevelReport], waited: float, now: float) -> LevelReport:
         """Update the tilt from the level reports of all processes; return the report of this process.
 
-        `waited`: total seconds so far in which only the rate kept this process from starting requests.
+        `waited` is the total number of seconds so far in which only the rate kept this process from starting
+        requests.
         """
         elapsed = now - self._levelled_at if self._levelled_at > -math.inf else 0.0
         if elapsed > 0.0:
@@ -89,7 +91,7 @@ class Portion:
         return own
 
     def price(self, now: float) -> float:
-        """Return the value of the next page, which is the gain of a higher rate here; 0 without pages."""
+        """Return the value of the next page, which is the gain of a higher rate in this process; 0 without pages."""
         return self._schedule.marginal_value(self._clock.at(now)) if len(self._schedule) else 0.0
 
     def new_value(self, importance: float) -> float:

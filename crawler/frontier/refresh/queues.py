@@ -8,22 +8,22 @@
     waiting hosts                by the instant from which they may be requested
     withheld pages               failed, gone, too young
 
-A page is in exactly one place: its directory's heap, the heap of withheld pages, or in flight. A host
-above the common level goes first as soon as it may be requested. Otherwise its own level would delay its
-turn, which would raise the level further.
+A page is in exactly one place: in its directory's heap, in the heap of withheld pages, or in flight. A host
+whose level is above the common level goes first as soon as it may be requested. Otherwise its own level would
+delay its turn, and the delay would raise this level further.
 
-*Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. The entry at the top is
-checked: its offset and its value are recomputed. If its key was too early, the entry is put back with the correct
-key, and the next entry is checked. Even a page that is worth the level is taken only with a correct key; otherwise
-the host with the largest offset would always go first.
+*Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. When an entry reaches
+the top, it is checked: its offset and its value are recomputed. If the key of the entry was too early, the
+entry is put back with the correct key, and the next entry is checked. Even a page that is worth the level is
+taken only with a correct key; otherwise the host with the largest offset would always go first.
 
-*Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is its key
-(`Deadlines.due_by_worth`). The order therefore follows Algorithm 1 even while many pages are due, as after a restart,
-a pause, or a jump of the level.
+*Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is
+its key (`Deadlines.due_by_worth`). The order therefore follows Algorithm 1 even while many pages are due, for
+example after a restart, a pause, or a jump of the level.
 
 *Bounded work.* A look corrects at most CHECKS_MAX keys and releases at most RELEASES_MAX waiting hosts and
-pages; the next look continues. After the level has moved far, a sweep recomputes the keys of all pages,
-a few at a time.
+pages; the next look continues. After a large move of the level, a sweep recomputes the keys of all pages, a
+few at a time.
 """
 
 import cython
@@ -61,7 +61,7 @@ else:
 
 # maximum number of hosts or pages that one look releases
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
-_SWEEP_FROM = cython.declare(cython.double, 0.7)  # the ratio of levels that starts a sweep of the keys
+_SWEEP_FROM = cython.declare(cython.double, 0.7)  # a sweep of the keys starts below this ratio of levels
 # Error of a key, relative to the age at which its page is due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
 CHECKS_MAX = 64  # keys recomputed by one look; each costs about 2 us
@@ -171,7 +171,7 @@ class Queues:
 
     @cython.cfunc
     def sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Recompute keys, row by row, after the level has moved far from the level of most keys."""
+        """Recompute keys, row by row, after the level has moved far from the level at which most keys were computed."""
         _step: cython.Py_ssize_t
         if self.swept >= self.tables.pages.rows:
             if self.swept_level <= 0.0:
@@ -189,7 +189,7 @@ class Queues:
 
     @cython.cfunc
     def place(self, page: cython.int, now: cython.double) -> cython.void:
-        """Put a page that is in no heap into the right one."""
+        """Put a page that is in no heap into the right heap."""
         host: cython.int = self.tables.owner(page)
         crawled: cython.double = self.tables.crawled[page]
         state: cython.uint = self.tables.states[page]
@@ -315,7 +315,7 @@ class Queues:
         self.tables.host_rows[host].place = place
 
     def _check(self, held: dict[int, tuple[int, bool]]) -> None:
-        """Assert that every page, directory and host is in the one place where it belongs; `held`: as in the schedule."""
+        """Assert that each page, directory and host is in the one place where it belongs; `held` is the schedule's."""
         pages, directories = set(self.tables.pages._check()), set(self.tables.directories._check())
         hosts = set(self.tables.hosts._check())
         flying = {page for page, (_, removed) in held.items() if not removed}

@@ -1,19 +1,19 @@
-"""Makes the levels of all processes equal: moves the rate of refreshes to where it gains most.
+"""Makes the levels of all processes equal by moving the rate of refreshes to where it gains most.
 
-The best schedule has one level (value of the marginal page) everywhere. Each process
-finds the level of its own pages for its own rate; where the level is high, a higher
-rate gains more. Processes therefore send each other a `LevelReport` of a few bytes with
-each heartbeat. A process's part of the rate is its *weight* relative to the sum,
+The best schedule has one level (value of the marginal page) everywhere. Each process finds the level of its
+own pages for its own rate; in a process with a high level, a higher rate gains more. Processes therefore send
+each other a `LevelReport` of a few bytes with each heartbeat. The part of the rate that a process gets is its
+*weight* relative to the sum of all weights,
 
     w_i = pages_i tilt_i,    tilt_i' = tilt_i exp(step (ln L_i - mean ln L)),    share_i = w_i / sum w
 
-(multiplicative weights; the mean is weighted by w). Only the process itself changes its
-weight. Added pages, and pages moved by `reshard`, count immediately; the learned tilt is
-kept. An idle process (everything it could request must wait) is treated as if its level
-were far below the mean. A silent process keeps its last weight, because it may still run.
+(multiplicative weights; the mean is weighted by w). Only the process itself changes its weight. When pages
+are added or moved by `reshard`, the weights change immediately; the learned tilt is kept. A process is idle
+if everything that it could request must wait. It is treated as if its level were far below the mean. A silent
+process keeps its last weight, because it may still run.
 
-The step is small compared with the time in which levels follow a rate, which is the mean
-time between two crawls of a page.
+The step is small, because levels follow a change of the rate only slowly, within about the mean time between
+two crawls of a page.
 """
 
 import math
@@ -21,11 +21,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-STEP = 0.25  # part of the difference of levels that is corrected per mean time between two crawls
+STEP = 0.25  # part of a difference between levels that is corrected within the mean time between two crawls
 STEP_MAX = 0.05  # maximum step per exchange
 IDLE = -1.0  # ln level of an idle process, relative to the mean
 AHEAD_MAX = 4.0  # maximum difference of a ln level from the mean
-TILT_MAX = 1e3  # maximum of the tilt and of its inverse, from which a process can still recover
+TILT_MAX = 1e3  # maximum of the tilt and of its inverse; from there, a process can still recover
 SMOOTHING = 0.02  # part of the mean time between two crawls over which the reported level is averaged
 
 
@@ -38,7 +38,7 @@ class LevelReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Balance:
-    """The state of one process: its smoothed level and its tilt; `name` is its key in the reports."""
+    """The state of one process: its smoothed level and its tilt; `name` is the key of the process in the reports."""
 
     def __init__(self, name: str, tilt: float = 1.0) -> None:
         self.name = name
@@ -57,7 +57,7 @@ class Balance:
         return LevelReport(math.exp(self._told), pages * self.tilt, busy)
 
     def renew(self, reports: Mapping[str, LevelReport], elapsed: float, revisit: float) -> float:
-        """Return the tilt after an exchange of `reports` (with its own report), `elapsed` after the last exchange."""
+        """Return the tilt after an exchange of `reports` (its own included), `elapsed` after the last exchange."""
         usable = {name: report for name, report in reports.items() if _sane(report)}
         if self.name in usable and len(usable) > 1:
             step = min(STEP * max(elapsed, 0.0) / revisit, STEP_MAX)
@@ -66,7 +66,7 @@ class Balance:
 
 
 def lead(reports: Mapping[str, LevelReport], name: str) -> float:
-    """Return how far the ln level of the process `name` exceeds the mean of the busy ones; IDLE if it is not busy."""
+    """Return the ln level of the process `name` minus the mean over the busy processes; IDLE if it is not busy."""
     own = reports[name]
     if not own.busy:
         return IDLE

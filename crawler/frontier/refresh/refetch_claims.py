@@ -40,7 +40,7 @@ class RefetchClaims:
     # -- which page
 
     def peek(self, now: float) -> Refetch | None:
-        """Return the page of greatest value among the hosts that are not blocked; None if there is none."""
+        """Return a requested page, or else the page of greatest value on a host that is not blocked; None if none."""
         if self._ahead and (found := self._first_requested(now)) is not None:
             return found
         while (page := self._schedule.peek(self._clock.at(now))) >= 0:
@@ -49,7 +49,7 @@ class RefetchClaims:
         return None
 
     def _first_requested(self, now: float) -> Refetch | None:
-        """Return the first of the next `AHEAD_LOOKS` requested pages with a host that may be requested."""
+        """Return the first of the next `AHEAD_LOOKS` requested pages that is on a host which may be requested."""
         then = self._clock.at(now)
         for _ in range(min(AHEAD_LOOKS, len(self._ahead))):
             fingerprint = self._ahead[0]
@@ -83,7 +83,7 @@ class RefetchClaims:
         return max(self._clock.ours(self._schedule.next_wakeup(then)), now)
 
     def request(self, fingerprint: int) -> bool:
-        """Fetch a known page as soon as its host allows; return False if it is unknown or too many are requested."""
+        """Request a fetch of a known page as soon as its host allows; return False if it is unknown or too many wait."""
         if fingerprint in self._requested or fingerprint in self.held:
             return True
         if fingerprint not in self._schedule or len(self._ahead) >= AHEAD_MAX:
@@ -104,7 +104,7 @@ class RefetchClaims:
     # -- under way
 
     def acquire(self, refetch: Refetch, now: float) -> None:
-        """Mark the page as under way, and its host as busy, until its outcome is recorded or `give_back`."""
+        """Mark the page as under way and its host as busy, until the outcome is recorded or `give_back` is called."""
         then = self._clock.at(now)
         self.held[refetch.fingerprint] = self._schedule.overview.page(refetch.page, then)
         self._schedule.acquire(refetch.page, then)
@@ -140,7 +140,7 @@ class RefetchClaims:
             self._schedule.block(self._schedule.host(host_key), self._clock.at(ready))
 
     def keep_shut(self, page: int, host_key: int) -> None:
-        """If the host of a new page is shut, block the page's host in the schedule."""
+        """If the host of a new page is shut, also block this host in the schedule."""
         if host_key in self._shut:
             self._schedule.block(self._schedule.host_of(page), math.inf)
 

@@ -4,7 +4,8 @@
     record_refresh    a page was refetched: changed, unchanged, or postponed
     credit_hub        a page was fetched whose URL a refetch of the hub had shown: the hub gets the credit
 
-Decisions are made in the order of the commit queue, so the stored state never contradicts the records of pages.
+Decisions are made in the order of the commit queue; therefore, the stored state never contradicts the records
+of pages.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +28,7 @@ from crawler.frontier.refresh.validators import Validators
 from crawler.records import FetchTask, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch
 
-_HOPS_MAX = 20  # redirects between a hub and the page that it showed
+_HOPS_MAX = 20  # maximum number of redirects between a hub and the page that it showed
 _NEVER_REFRESHED = LinkFlag.OWN_REQUEST | LinkFlag.EXTERNAL
 _SHOWN = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 _FAILURES = frozenset(
@@ -42,9 +43,10 @@ _FAILURES = frozenset(
 def result_of(
     outcome: Outcome, *, unchanged: bool, new_form: bool = False, stored: bool = True
 ) -> RefreshOutcome:
-    """Return the result of an outcome for the schedule.
+    """Return the result that an outcome has for the schedule.
 
-    `new_form`: the answer cannot be compared with the stored copy; `stored`: the copy is kept (no noarchive).
+    `new_form` is True if the answer cannot be compared with the stored copy. `stored` is True if the copy is
+    kept (no noarchive).
     """
     if outcome in _SHOWN:
         if not stored:
@@ -60,7 +62,7 @@ def result_of(
 
 
 def is_fit(record: PageRecord) -> bool:
-    """Return whether the page has a copy that is to be kept fresh and that a plain GET can renew."""
+    """Return whether the page has a copy that should be kept fresh and can be renewed by a plain GET."""
     return record.state is PageState.STORED and not record.noarchive and not record.flags & _NEVER_REFRESHED
 
 
@@ -99,7 +101,7 @@ class RefetchOutcomes:
         self._births = births
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return (ETag, Last-Modified) for a conditional request, each "" if it is not to be sent."""
+        """Return (ETag, Last-Modified) for a conditional request; a value is "" if it is not to be sent."""
         known = self._claims.held.get(fetch_task.fingerprint)
         signalled = known is not None and any(known.signals)
         record = self._record(fetch_task.fingerprint)
@@ -117,7 +119,7 @@ class RefetchOutcomes:
         *,
         news: bool = False,
     ) -> None:
-        """Add a page fetched for the first time to the schedule; its site and directory learn nothing from that.
+        """Add a page fetched for the first time to the schedule; nothing is learned about its site and directory.
 
         `news` is True if a refetch of a known page had shown the page's URL, and the page is neither a redirect nor a
         duplicate.
@@ -156,7 +158,7 @@ class RefetchOutcomes:
         now: float,
         batch: Batch,
     ) -> None:
-        """Record a refetch at `now` of a page with the record `before`; its host may be requested from `until` on."""
+        """Record a refetch, at `now`, of a page with the record `before`; its host may be requested from `until` on."""
         fingerprint, then = fetch_task.fingerprint, self._clock.at(now)
         changed = result is RefreshOutcome.CHANGED
         if self._validators.answered(fingerprint, fetch_task.host, before, after, changed, now, batch):
@@ -168,7 +170,7 @@ class RefetchOutcomes:
         self._expectation.ended(known, result, then)
         self._schedule.set_importance(page, self._importance.of(fingerprint, after, now), then)
         told = changed and self._ages.is_read_by_value(after)
-        learned = RefreshOutcome.UNCHANGED if told else result  # a source's own changes teach nothing
+        learned = RefreshOutcome.UNCHANGED if told else result  # a source's own changes are not learned
         self._schedule.record_outcome(page, then, learned, self._clock.at(until))
         if is_source(after):
             self._ages.readings.pass_time(fingerprint, then - known.crawled_at)
@@ -177,7 +179,7 @@ class RefetchOutcomes:
         self._stage(page, batch)
 
     def shown_by(self, via: int) -> int:
-        """Follow known redirects back from `via` to the page that showed the first URL of the chain."""
+        """Follow known redirects backwards from `via`, to the page that showed the first URL of the chain."""
         for _ in range(_HOPS_MAX):
             hub = self._record(via)
             if hub is None or hub.state is not PageState.REDIRECTED:
@@ -199,7 +201,7 @@ class RefetchOutcomes:
         return True
 
     def renew_importance(self, fingerprints: Iterable[int], now: float, batch: Batch) -> int:
-        """Set the importance of pages from their present requests, stored with `batch`; return how many are known."""
+        """Set and store the importance of pages from their present requests; return the number of known pages."""
         weighed = 0
         for fingerprint in fingerprints:
             page = self._schedule.find(fingerprint)

@@ -1,4 +1,4 @@
-"""Views of the known pages: how fresh their copies are, and why a page is fetched at its time."""
+"""Views of the known pages: the freshness of their copies, and the reason why a page is fetched at its time."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import HostView, PageView
 from crawler.frontier.refresh.site_clock import SiteClock
 
-FRESH_DIGITS = 9  # digits of a probability; the order of summation changes only the sixteenth
+FRESH_DIGITS = 9  # number of digits of a probability; the order of summation changes only the sixteenth digit
 
 
 class RefreshViews:
@@ -38,9 +38,10 @@ class RefreshViews:
         self._news = news
 
     def probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
-        """Return the probability that a page's copy of `fetched_at` is current; None if the page is not known.
+        """Return the probability that a page's copy, made at `fetched_at`, is current; None if the page is not known.
 
-        Only the age of that copy and the page's rate count, not a later answer that is not committed yet.
+        The result depends only on the age of that copy and the page's change rate, not on a later answer that
+        is not committed yet.
         """
         page = self._schedule.find(fingerprint)
         if page < 0:
@@ -55,7 +56,7 @@ class RefreshViews:
         return round(self._expectation.fresh(known), FRESH_DIGITS)
 
     def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
-        """Return a page's rate and the error of the rate, clock, signals, value, deadline, wait reason; {} if not known.
+        """Return a page's rate and its error, clock, signals, value, deadline and reason to wait; {} if not known.
 
         Instants are in real time; rates, clock and watched time are in the time of the sites.
         """

@@ -132,7 +132,7 @@ class Refresh:
         stored: Callable[[], Iterable[tuple[int, Callable[[], PageRecord]]]],
         now: float,
     ) -> None:
-        """Rebuild the schedule; add pages of `stored` (fingerprint, function that reads its record) that are not in it.
+        """Rebuild the schedule; add missing pages of `stored`, given as (fingerprint, function that reads the record).
 
         Raises:
             DamageError: a record is damaged.

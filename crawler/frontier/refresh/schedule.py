@@ -17,8 +17,8 @@ pages need no computation; the page with the earliest deadline is taken.
     overview.py          queries that change nothing                      `Schedule.overview`
     schedule_records.py  the stored state of a schedule                   `Schedule.records`
 
-Call `peek`, `acquire`, then `record_outcome` or `give_back`. Work per call is bounded: later calls
-process bulk signals in slices; `queues.py` describes the other bounds.
+Call `peek`, `acquire`, then `record_outcome` or `give_back`. The work of each call is bounded: bulk signals
+are processed in slices by later calls, and `queues.py` describes the other bounds.
 
 Sources: Busa-Fekete et al., Algorithm 1 and section 5.2; Mercator's and
 BUbiNG's host queues.
@@ -64,10 +64,10 @@ else:
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-# bulk signals processed, and keys recomputed, by one call of `work`
+# number of bulk signals processed, and of keys recomputed, by one call of `work`
 _WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)
 _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys recomputed per look while a sweep lasts
-# Number of takes after which the measured rate is precise enough for a first level.
+# After so many fetches, the measured rate is precise enough for a first level.
 _FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)
 _VALUED = ("ncis", "greedy", "cis")
 
@@ -131,7 +131,7 @@ class Schedule:
     ) -> int:
         """Add a page that was crawled at `crawled_at`; return its number.
 
-        Pages never crawled do not belong here; the discovery frontier schedules them.
+        Pages that were never crawled do not belong here; the discovery frontier schedules them.
         """
         check_instant(now)
         check_instant(crawled_at)
@@ -162,7 +162,7 @@ class Schedule:
     ) -> np.ndarray:
         """Add pages as `add` does, from arrays (n,) that include their learned state; return their numbers, int32 (n,).
 
-        Takes about 3 us per page; callers that must not block add a thousand pages at a time.
+        This takes about 3 us per page; callers that must not block add a thousand pages at a time.
         """
         check_instant(now)
         size = len(fingerprints)
@@ -232,7 +232,7 @@ class Schedule:
         return len(numbers)
 
     def remove(self, page: int) -> None:
-        """Remove a page; it may be in flight (then its host stays busy until `record_outcome`)."""
+        """Remove a page; if the page is in flight, its host stays busy until `record_outcome`."""
         self._flights.remove(page)
 
     def find(self, fingerprint: int) -> int:
@@ -257,7 +257,7 @@ class Schedule:
         return self._tables.host(host_key)
 
     def set_importance(self, page: int, importance: float, now: float) -> None:
-        """Set the importance of a page; the level is adjusted to the importance of all pages."""
+        """Set the importance of a page, and adjust the level to the importances of all pages."""
         self._flights.require_page(page)
         check_instant(now)
         _weight(importance)
@@ -269,7 +269,7 @@ class Schedule:
         self._queues.reschedule(page, now)
 
     def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
-        """Set a page's own parameters, which are no longer learned from its results."""
+        """Set a page's own parameters; from now on, they are not learned from the results of its fetches."""
         self._flights.require_page(page)
         check_instant(now)
         p = parameters
@@ -291,7 +291,7 @@ class Schedule:
         self._tables.bound_ages(page, float(min_age), float(max_age))
 
     def credit_hub(self, page: int, found: float, now: float) -> None:
-        """Credit a page with `found` new pages whose URLs a refetch of it was the first to show."""
+        """Credit a page with `found` new pages: a refetch of this page was the first to show their URLs."""
         self._flights.require_page(page)
         check_instant(now)
         if not 0.0 <= found < _INFINITY:
@@ -321,7 +321,7 @@ class Schedule:
     def peek(self, now: cython.double) -> cython.int:
         """Return the best page of all hosts that may be requested now; -1 if there is none. Changes nothing.
 
-        The choice is work-conserving: if no page is due, the page due next is returned.
+        The choice never wastes a fetch: if no page is due, the page that is due next is returned.
         """
         check_instant(now)
         if self.signals.waiting:
@@ -344,7 +344,7 @@ class Schedule:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def best(self, host: cython.int, now: cython.double) -> cython.int:
-        """Return the best page of this host, even if the host must wait; -1 if it has none. Changes nothing."""
+        """Return the best page of this host, even if the host must wait; -1 if the host has none. Changes nothing."""
         _step: cython.Py_ssize_t
         page: cython.int
         check_instant(now)
@@ -372,7 +372,7 @@ class Schedule:
         self._flights.begin(page, now)
 
     def give_back(self, page: int, now: float, ready: float = 0.0) -> None:
-        """End the flight of a page that was not fetched: it is due as before, and its host is free from `ready` on."""
+        """End the flight of a page that was not fetched: it remains due, and its host is free from `ready` on."""
         self._flights.cancel(page, now, ready)
 
     def record_outcome(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
@@ -393,7 +393,7 @@ class Schedule:
         return self.signals.waiting
 
     def renew(self) -> None:
-        """After a bulk load, update the sums of crawl and hosts, and start recomputing all keys in slices."""
+        """After a bulk load, update the sums over the crawl and its hosts, and start to recompute all keys in slices."""
         host: cython.Py_ssize_t
         self._learning.renew_crawl()
         for host in range(self._tables.hosts.rows):
@@ -403,7 +403,7 @@ class Schedule:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def next_wakeup(self, now: cython.double) -> cython.double:
-        """Return when the next page may be due, possibly in the past; infinite if never. Fetching earlier is allowed."""
+        """Return when the next page may be due, perhaps in the past; infinite if never. Fetching earlier is allowed."""
         found: cython.double = _INFINITY
         if self.signals.waiting:
             return now
@@ -431,7 +431,7 @@ class Schedule:
 
     @property
     def rate(self) -> float:
-        """The fetches per unit of time, as set or else measured; 0 if neither is known."""
+        """The fetches per unit of time, as set or else as measured; 0 if the rate is not known."""
         return self._controller.fetch_rate()
 
     @rate.setter

@@ -22,7 +22,7 @@ else:
 
 @cython.cclass
 class Records:
-    """The learned state of a schedule as plain numbers, without deadlines, which are computed from it."""
+    """The learned state of a schedule as plain numbers; deadlines are not included, because they are computed from it."""
 
     def __init__(self, tables: Tables, learning: Learning, flights: Flights) -> None:
         self.tables, self.learning, self.flights = tables, learning, flights
@@ -60,12 +60,12 @@ class Records:
         return found
 
     def trust_state(self, page: int) -> int:
-        """Return the evidence for the page's signals, in 1/16 nats; 0 for a page whose signals were never judged."""
+        """Return the evidence for the page's signals, in units of 1/16 nat; 0 if its signals were never judged."""
         self.flights.require_page(page)
         return int(self.tables.trusts[page])
 
     def restore_trust(self, page: int, trust: int) -> None:
-        """Restore the result of `trust_state`, -128 .. 127."""
+        """Restore a result of `trust_state`, which is between -128 and 127."""
         self.flights.require_page(page)
         self.tables.trusts[page] = trust
 
@@ -73,7 +73,7 @@ class Records:
         """Return the host's key and its numbers: clock (3), signals (18), boost, credence (3), hubs (3), exposure,
         pages judged (2).
 
-        The numbers of the site's rhythm follow, if it has one.
+        If the site has a weekly rhythm, the numbers of the rhythm follow.
         """
         self.flights.require_host(host)
         sites = self.learning.sites

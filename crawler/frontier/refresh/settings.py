@@ -1,4 +1,4 @@
-"""The settings of the refresh schedule, the outcomes that it learns from, and its views."""
+"""The settings of the refresh schedule, the outcomes from which the schedule learns, and its views."""
 
 import math
 from enum import IntEnum
@@ -71,18 +71,19 @@ class RefreshOutcome(IntEnum):
 
     UNCHANGED = 0
     CHANGED = 1
-    FAILED = 2  # no usable answer: retried later; the copy keeps its age
+    FAILED = 2  # no usable answer: the fetch is retried later, and the copy keeps its age
     GONE = 3  # 404, 410
     MOVED = 4  # a redirect
     DENIED = 5  # denied by robots.txt or noarchive
-    # renewed, but not comparable with the stored copy: only one of the two is what a browser showed
+    # the copy is renewed, but cannot be compared with the stored copy: only one of the two was made by a
+    # browser
     NEW_FORM = 6
 
 
 class PageView(msgspec.Struct, frozen=True):
-    """The schedule's knowledge of a page; `signals` by source, `rate` in changes per time, `fresh` a probability.
+    """All that the schedule knows of a page: `signals` by source, `rate` in changes per time, `fresh` a probability.
 
-    stands_for: the time since the last crawl of its host, divided by the mean of that time.
+    `stands_for` is the time since the last crawl of its host, divided by the mean of that time.
     """
 
     fingerprint: int
@@ -106,7 +107,7 @@ class PageView(msgspec.Struct, frozen=True):
 
 
 class HostView(msgspec.Struct, frozen=True):
-    """The schedule's knowledge of a host; `boost` is its level divided by the common one."""
+    """The schedule's knowledge of a host; `boost` is its level divided by the common level."""
 
     key: int
     pages: int

@@ -1,26 +1,29 @@
 """The value of rereading a source of signals (a sitemap, a feed, a listing).
 
-A reading costs one request, whose price is the level L. Its signals save fetches of the pages that it lists: those
-pages are refreshed when they have changed, not when their turn comes. For a page with importance mu, change rate D
-and signals of precision p, the value gained per time is at most the maximum over T of
+A reading costs one request, whose price is the level L. The signals of a source save fetches of the pages
+that it lists: these pages are refreshed when they have changed, not when their turn comes. For a page with
+importance mu, change rate D and signals of precision p, the value gained per time is at most the maximum over
+T of
 
     g(T) = mu ((1 - exp(-(a+c) T))/(a+c) - L/mu) / ((1 - exp(-c T))/c)     a = 0, c = D/p
 
-if it is refreshed at every signal and at the latest after T; without signals, a = D and c = 0. The page's gain b is
-the difference of the two maxima. It is never negative: a source that lies saves nothing. Reading the source only
-every tau delays a true signal by tau/2 on average, which loses mu D tau/2 per time. Therefore
+if the page is refreshed at every signal, but at the latest after T. Without signals, a = D and c = 0. The
+page's gain b is the difference of the two maxima. It is never negative: a source that lies saves nothing. If
+the source is read only every tau, a true signal is delayed by tau/2 on average, which loses mu D tau/2 per
+time. Therefore
 
     slope      s = sum of mu D over pages with a gain
     interval   sqrt(2 L/s), where the price equals the loss by delay
     worth it   sqrt(2 L s) < sum of b: otherwise the source is a page like any other
 
-The sums include every page that a source listed, even if a crawl had already seen the change. In a time t, a
-page is listed D t/p times on average, so each listing counts p/(D t). A source that lists few changes therefore
-counts only for those. The recall that the schedule measures, which is low if a source is read late, has no effect.
-The sums decay with each reading.
+The sums include every page that a source listed, even if a crawl had already seen the listed change. In a
+time t, a page is listed D t/p times on average, so each listing counts p/(D t). If a source lists only few of
+the changes, the sums therefore count only these changes. The recall that the schedule measures has no effect
+on the interval; it is low if a source is read late. The sums decay with each reading.
 
-Intervals are in plain time, not on the neighbourhood's clock, which would read a source many times in the days of a
-burst, and rarely otherwise. A reading teaches nothing about its site: a source changes with every page it lists.
+Intervals are in plain time, not on the neighbourhood's clock, which would read a source many times in the
+days of a burst, and rarely otherwise. Nothing is learned about a site from the changes of a source, because a
+source changes with every page that it lists.
 """
 
 import math
@@ -39,9 +42,9 @@ from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 # number of sources with sums, 150 bytes each; above it, the least recently read are dropped
 SOURCES_MAX = 100_000
 TOLD_MAX = 256  # number of pages of a reading that are examined; a longer reading is sampled evenly
-FADE = 0.7  # factor on the sums, per reading
+FADE = 0.7  # each reading multiplies the older sums by this
 FIRST_PRECISION = 0.5  # assumed precision of a source read once
-STEPS_AN_OCTAVE = 2  # interval steps per factor of 2: the schedule keeps few different age bounds
+STEPS_AN_OCTAVE = 2  # interval steps per factor of 2, because the schedule keeps few different age bounds
 _TIMES = np.geomspace(0.02, 50.0, 64)  # values of T times D that are tried
 
 _RECORD = struct.Struct("<3d")  # span, slope, gain
@@ -58,7 +61,10 @@ class Announced(msgspec.Struct, frozen=True):
 
 
 class _Sums(msgspec.Struct):
-    """Decaying sums over readings: time; mu D t and b t of the pages listed. `unread`: time since the last reading."""
+    """Decaying sums over readings: the time, and mu D t and b t of the pages listed.
+
+    `unread` is the time since the last reading.
+    """
 
     span: float = 0.0
     slope: float = 0.0
@@ -67,15 +73,15 @@ class _Sums(msgspec.Struct):
 
 
 class Readings:
-    """The readings of each source, by its fingerprint; times are the schedule's."""
+    """The sums over the readings of each source, by its fingerprint; times are on the schedule's clock."""
 
     def __init__(self) -> None:
         self._sums: dict[int, _Sums] = {}
 
     def begin(self, source: int, pages: int, rate: float, level: float) -> float:
-        """Start the sums of a source read for the first time that lists `pages` pages; return its reading interval.
+        """Start the sums of a source read for the first time, which lists `pages` pages; return the reading interval.
 
-        `rate` is the change rate of the site's pages; `level` is for an importance of 1.
+        `rate` is the change rate of the site's pages; `level` refers to pages of importance 1.
         """
         if not pages or not rate > 0.0 or not level > 0.0:
             return math.inf
@@ -86,7 +92,7 @@ class Readings:
         return self.interval(source, level)
 
     def pass_time(self, source: int, span: float) -> None:
-        """Record that the source was refetched after `span`; `hear` adds the result."""
+        """Record that the source was refetched after `span`; then call `hear` to add the result."""
         sums = self._sums.pop(source) if source in self._sums else _Sums()
         sums.unread += max(span, 0.0)
         self._keep(source, sums)
@@ -136,7 +142,7 @@ class Readings:
             yield source
 
     def stage(self, source: int, batch: Batch) -> None:
-        """Put the sums of a source into a batch; does nothing if there are none."""
+        """Put the sums of a source into a batch; do nothing if there are none."""
         if (sums := self._sums.get(source)) is not None:
             record = _RECORD.pack(sums.span, sums.slope, sums.gain)
             batch.put(keys.READINGS + source.to_bytes(8, "big"), seal(record))
@@ -151,7 +157,7 @@ class Readings:
 
 
 def ages(interval: float, least: float, most: float) -> tuple[float, float]:
-    """Return (min_age, max_age), within the bounds, for a page that is to be read every `interval` or more often."""
+    """Return (min_age, max_age), within the bounds, for a page that should be read every `interval` or more often."""
     if interval == math.inf:
         return least, most
     octaves = min(max(math.log2(max(interval, 1.0) / DAY), -8.0), 16.0)

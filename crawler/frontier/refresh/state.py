@@ -1,4 +1,4 @@
-"""The refresh state in the store: one record per page, site and directory; and the schedule rebuilt from them.
+"""The refresh state in the store: one record per page, site and directory, from which the schedule is rebuilt.
 
     f/<fingerprint>     last crawl, k, T, signals since, importance, state; host and directory; for a hub also the
                         new pages it has shown, and the time watched; the trust in the page's signals
@@ -12,9 +12,9 @@
                         (`freshness/learning.py`)
     m/tilt              the weight of a page of this process relative to those of others (`rate_balancing.py`)
 
-Keys are 8 bytes, big-endian; the first two are the bucket. Records of a fetch are written with the group that ends
-the fetch; records of pages that only a signal touched, with the next group. Deadlines are not stored: they are
-computed from the records on opening.
+Keys are 8 bytes, big-endian; the first two are the bucket. The records of a fetch are written with the commit
+group that ends the fetch. The records of pages that only a signal touched are written with the next group.
+Deadlines are not stored: they are computed from the records on opening.
 """
 
 import struct
@@ -47,11 +47,11 @@ _ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr]
 assert _ROW_TYPE.itemsize == SEAL_BYTES + _PAGE.size
 _SITE_NUMBERS = 31
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
-_PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")  # of a site with a weekly rhythm
-_UNJUDGED = 29  # numbers stored by versions that did not judge the signals of single pages
+_PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")  # for a site with a weekly rhythm
+_UNJUDGED = 29  # number of numbers in records of versions that did not judge the signals of single pages
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
-_SITE_INSTANTS = [2, 27]  # the places of the neighbourhood's counts and of the new pages in `site_state`
+_SITE_INSTANTS = [2, 27]  # where `site_state` has the instants of the counts and of the new pages
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<2f")  # appended to the record of a hub
 _TRUST = struct.Struct("<b")  # appended to the record of a page whose signals were judged
@@ -81,7 +81,7 @@ def stage_recalibration(recalibration: Recalibration, batch: Batch) -> None:
 
 
 def stored_recalibration(store: KeyValue) -> Recalibration:
-    """Return the stored correction of P[fresh]; an initial one, without effect, if none was ever stored."""
+    """Return the stored correction of P[fresh]; if none was ever stored, return an initial correction without effect."""
     value = store.get(keys.REFRESH_HAZARD)
     if value is None:
         return Recalibration()
@@ -131,7 +131,7 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
 
 
 class Loaded(NamedTuple):
-    """The number of pages loaded, and how far the latest of their instants was in the future (0.0 if none was)."""
+    """The number of pages loaded, and the time by which the latest of their instants was in the future, or 0.0."""
 
     pages: int
     lead: float
@@ -140,8 +140,9 @@ class Loaded(NamedTuple):
 def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     """Load all stored records into an empty schedule.
 
-    Instants in the future come from a clock that was ahead. They count as `now`, and the time watched is
-    shortened by as much; otherwise such a page would not be fetched again until the clock has passed its instant.
+    Instants in the future were stored while the clock was ahead. They count as `now`, and the time watched is
+    shortened by the same amount. Otherwise such a page would not be fetched again until the clock has passed
+    its instant.
 
     Raises:
         DamageError: a record is damaged.
@@ -179,7 +180,7 @@ def _site_numbers(payload: bytes) -> np.ndarray:
 
 
 def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now: float) -> float:
-    """Add the pages of stored records; return how far the latest of their crawls is in the future."""
+    """Add the pages of stored records; return the time by which the latest of their crawls is in the future."""
     fingerprints, rows, longer = _page_rows(chunk)
     leads = np.maximum(rows["crawled"] - now, 0.0)
     watched_for = np.maximum(rows["watched"] - leads, 0.0)
@@ -197,9 +198,10 @@ def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now
 
 
 def _page_rows(chunk: list[tuple[bytes, bytes]]) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Return the fingerprints and rows of stored records of pages, and the places of the longer records among them.
+    """Return the fingerprints and rows of stored records of pages, and the positions of the longer records among them.
 
-    Versions and checksums are compared by column, which takes a third of the time of `unseal` for each record.
+    Versions and checksums are compared by column; this takes a third of the time that calls of `unseal` would
+    take.
     """
     size, page = _ROW_TYPE.itemsize, len(keys.REFRESH) + _key.size
     lengths = np.fromiter((len(value) for _, value in chunk), np.int64, len(chunk))

@@ -1,9 +1,10 @@
-"""The schedule of a stored crawl, at rest or in a snapshot, opened only for queries about its copies.
+"""The schedule of a stored crawl (at rest or in a snapshot), opened only for queries about the copies of its pages.
 
     store --Refresh.open--> schedule, recalibration --RefreshViews.probability--> P[the copy is current]
 
 A running crawl queries its own `Refresh`. Both use the same code to rebuild the schedule and the same
-formula, so a page's probability does not depend on the caller. Opening costs about 3 us per page.
+formula, so the probability that a copy is current does not depend on the caller. Opening costs about 3 us per
+page.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The tables of the schedule: one row per page, directory and host, each with its owner.
+"""The tables of the schedule: one row per page, directory and host, each row with its owner.
 
     pages        fingerprint, last crawl, k, T, signals since, trust in signals, state; owner: a directory
     directories  key, number of pages; owner: a host
@@ -9,7 +9,7 @@
 Pages, directories and hosts are identified by row numbers. Columns that few crawls need (importance, age bounds,
 a page's own parameters, intervals) are created when first needed. Tables grow in place
 (`freshness/columns.py`). The links of the heaps are tables too; `queues.py` describes the heaps.
-Memory: 62 bytes per page (one more where pages have signals), 71 per directory, 149 per host.
+The tables need 62 bytes of memory per page (63 if pages have signals), 71 per directory and 149 per host.
 """
 
 from typing import Any
@@ -46,7 +46,7 @@ FAILED = 4
 HELD = 8  # in flight; also set for a free row
 WITHHELD = 16  # must not be fetched yet
 DOUBLING = 32
-JUMPED = 32  # made due by a signal; never set for a page that failed or is away
+JUMPED = 32  # made due by a signal; never set for a page that is away or whose fetch failed
 LOW_BITS = 31
 
 # The heap that holds a host.
@@ -161,7 +161,7 @@ class Tables:
     @cython.cfunc
     @cython.exceptval(-2, check=True)
     def host(self, key: cython.ulonglong) -> cython.int:
-        """Return the number of the host, adding it if it is new."""
+        """Return the number of the host; add the host if it is new."""
         host: cython.int = self.hosts.find(key)
         if host >= 0:
             return host
@@ -181,7 +181,7 @@ class Tables:
 
     @cython.cfunc
     def grow(self) -> cython.void:
-        """Lengthen the columns of pages, including those optional columns that exist."""
+        """Lengthen the columns of pages, including the optional columns that have been created."""
         rows = self.pages.rows
         columns = self._columns
         self.rows, self.crawled, self.states = _empty(PAGE_KIND), _empty(F8), _empty(U1)
@@ -228,7 +228,7 @@ class Tables:
     @cython.inline
     @cython.exceptval(check=False)
     def set_trust(self, page: cython.int, trust: cython.double) -> cython.void:
-        """Set the evidence for the page's signals; an unchanged value touches no memory."""
+        """Set the evidence for the page's signals; an unchanged value is not written to memory."""
         code: cython.int = cython.cast(cython.int, floor(trust / _TRUST_UNIT + 0.5))
         if self.trusts[page] != code:
             self.trusts[page] = code
@@ -269,7 +269,7 @@ class Tables:
         host: cython.int = self.directory_heaps.nodes[directory].owner
         if self.states[page] & EXPLORED:
             self.host_rows[host].exploring = 0
-        self.states[page] = HELD  # this state keeps the free row out of all operations
+        self.states[page] = HELD  # because of this state, all operations ignore the free row
         weight: cython.double = _importance_of(self.importances[page]) if self.weighted else 1.0
         self.roots -= sqrt(weight)
         self.host_rows[host].weight -= weight
@@ -321,7 +321,7 @@ class Tables:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _importance_of(code: cython.uint) -> cython.double:
-    """Return the importance for a 16-bit code: 0, or a power of 2^(1/512), exact to 0.07 %."""
+    """Return the importance that a 16-bit code stands for: 0, or a power of 2^(1/512), exact to 0.07 %."""
     return exp((cython.cast(cython.double, code) - 32768.0) * (0.6931471805599453 / 512.0)) if code else 0.0
 
 

@@ -1,8 +1,9 @@
-"""Conditional requests, and the validators that can be trusted (RFC 9110 13.1; servers lie).
+"""Makes requests conditional on those validators that can be trusted (RFC 9110 13.1); some servers lie.
 
-A known page is requested with the ETag and Last-Modified of its copy, unchanged. A 304 saves the
-body; a false 304 keeps a stale copy. Validators are therefore trusted as far as they have proved
-correct, by three properties that depend on the program that serves a URL:
+A known page is requested with the unchanged ETag and Last-Modified of its copy. An answer of 304 saves the
+transfer of the body; after a false 304, a stale copy is kept. Validators are therefore trusted only as far as
+they have proved correct. Trust is learned for each combination of three properties, which depend on the
+program that serves a URL:
 
     host
     kind      strong ETag, weak ETag, Last-Modified
@@ -16,9 +17,9 @@ Each (host, kind, pattern) has these counts of answers to refetches:
     saved     304
     wasted    200 to a condition, with the known content
 
-The share of lies is a Beta posterior in three levels: the lies and proofs of the pattern are combined with `WEIGHT`
-pseudo counts at the mean of the host's patterns, whose prior is in turn the mean of all hosts. After one lie a pattern is
-still trusted; after two without any proof it is not.
+The share of lies is a Beta posterior with three levels. The lies and proofs of the pattern are combined with
+`WEIGHT` pseudo counts at the mean of the host's patterns. The prior of the host is in turn the mean of all
+hosts. A pattern is still trusted after one lie, but not after two lies without any proof.
 
     share > LIES_MAX             the validator is sent in only one request of `TRIAL_EVERY`: a false 304
                                  costs a refresh, an unnecessary 200 only a body
@@ -29,20 +30,22 @@ still trusted; after two without any proof it is not.
                                  compressing server does not recognize them)
     both trusted                 both are sent: the server uses the ETag (RFC 9110 13.2.2)
 
-If two validators were sent, the one that stayed the same explains a false 304, and the other is not charged.
-If both changed, a change found after n answers 304 existed at the last of them with probability
-q / (q + (1-q) L), where q is the share of lies and L the likelihood of the same answers from an honest server:
-1/(n+1), because the change may have come later; 2/((m+1)(m+2)) after m answers 304 of a pattern that never
-showed a change; a tenth of that if the new answer's date is older than the 304, and 0 if it is newer.
+If two validators were sent and only one of them stayed the same, this one explains a false 304, and the other
+is not charged. If both changed, a change found after n answers 304 existed at the last of them with
+probability q / (q + (1-q) L), where q is the share of lies and L the likelihood of the same answers from an
+honest server. L is 1/(n+1), because the change may have happened later. For a pattern that never showed a
+change, L is at most 2/((m+1)(m+2)) after m answers 304. A tenth of L is used if the date of the new answer is
+older than the 304; if it is newer, the probability is 0.
 
-Some requests are *plain*, to find lies. At the usual share of lies, this is the request after `same_answers_max`
-answers 304 in a row; with more proofs the number grows up to fourfold, with more lies it shrinks. A signal divides
-that number by `same_answers_max`. A 304 that carries other validators than the copy's is followed by a plain request.
-While a pattern has never shown a change, its requests with the numbers `check_every` times 1, 2, 4, 8 and so on are
+To find lies, some requests are *plain*, that is, without conditions. At the usual share of lies, the request
+after `same_answers_max` answers 304 in a row is plain. With more proofs, this number of answers grows up to
+fourfold; with more lies, it shrinks. After a change signal for a page, the number is divided by
+`same_answers_max`. A 304 with validators that differ from those of the copy is followed by a plain request.
+As long as a pattern has never shown a change, its requests number `check_every` x 1, 2, 4, 8 and so on are
 plain.
 
-Counts are stored by host (`b/`) and survive a restart, for crawls that run once a day. A restart loses the states of
-single pages; the next check of a page restores its state.
+Counts are stored by host (`b/`) and survive a restart, which matters for crawls that run once a day. A
+restart loses the states of single pages; the next check of a page restores its state.
 """
 
 from collections.abc import Iterable
@@ -61,20 +64,20 @@ from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 PATTERNS_MAX = 32  # number of patterns per host
 # Number of hosts in memory, about 300 bytes each; above it, the least recently requested hosts are dropped.
 HOSTS_MAX, CELLS_MAX = (50_000, 100_000)
-PAGES_MAX = 100_000  # number of pages kept that lied or are in doubt
-# bound of shown + lies, and of saved + wasted; above it both are halved, so old counts decay
+PAGES_MAX = 100_000  # at most so many pages that lied or are in doubt are remembered
+# bound of shown + lies, and of saved + wasted; above it, both terms are halved, so that old counts decay
 COUNT_MAX = 64.0
-WEIGHT = 10.0  # pseudo counts of a prior; also the maximum number of counts that one pattern adds to the crawl's prior
+WEIGHT = 10.0  # pseudo counts of a prior; also the maximum that one pattern adds to the crawl's prior
 CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
 LIES_USUAL = 0.05  # assumed share of lies, before anything is learned
-LIES_MAX = 0.2  # above this share, 304 answers cost more refreshes than they save bodies
+LIES_MAX = 0.2  # above this share of lies, 304 answers lose more by missed refreshes than they save by omitted bodies
 TRUST_MAX = 4.0  # maximum factor by which proofs raise `same_answers_max`
 TRIAL_EVERY = 16
 WASTED_MAX = 0.7
 PARAMETERS_MAX, PATTERN_CHARS_MAX = 3, 64
-DATE_SLACK = 2.0  # seconds, because dates are whole seconds
+DATE_SLACK = 2.0  # seconds of tolerance, because dates are in whole seconds
 DATE_DOUBT = 0.1  # likelihood of a date before an honest 304: clocks differ, and moved files keep their times
-ANY = "*"  # the shared pattern of all patterns beyond the bound
+ANY = "*"  # the pattern that stands for all patterns beyond the bound
 
 
 class ValidatorKind(IntEnum):
@@ -92,7 +95,7 @@ class Trust(msgspec.Struct, gc=False, array_like=True):
     lies: float = 0.0
     saved: float = 0.0
     wasted: float = 0.0
-    asked: int = 0  # number of requests while the pattern had shown no change
+    asked: int = 0  # number of requests made before the pattern first showed a change
 
     def __post_init__(self) -> None:
         counts = (self.shown, self.lies, self.saved, self.wasted)
@@ -117,17 +120,17 @@ Cells = dict[tuple[ValidatorKind, str], Trust]
 
 
 class _Host(msgspec.Struct):
-    """The counts of a host, and its requests since the last trial."""
+    """The counts of a host, and the number of its requests since the last trial."""
 
     cells: Cells
     untried: int = 0
 
 
 class _Page(msgspec.Struct, gc=False):
-    """The state of a page that lied `times` times: the kinds not sent for some requests, and until an instant.
+    """The state of a page that lied `times` times: the kinds that are not sent, for some requests and until an instant.
 
-    `doubted`: its last answers were 304 with validators that differ from those of its copy; it holds the copy's
-    validators.
+    `doubted` is set if the last answers were 304 with validators that differ from those of the page's copy;
+    it holds the validators of the copy.
     """
 
     kinds: int = 0
@@ -177,7 +180,7 @@ class Validators:
         *,
         signalled: bool = False,
     ) -> tuple[str, str]:
-        """Return (ETag, Last-Modified) to send; each is "" if there is none, or it is not to be sent."""
+        """Return (ETag, Last-Modified) to send; a value is "" if there is none, or if it is not to be sent."""
         self._under_way.pop(fingerprint, None)
         if not self._config.conditional or record is None or record.state is not PageState.STORED:
             return "", ""
@@ -193,7 +196,7 @@ class Validators:
     def _chosen(
         self, fingerprint: int, host_key: int, record: PageRecord, now: float, signalled: bool
     ) -> tuple[ValidatorKind, ...]:
-        """Return the validators of a page to send."""
+        """Return those validators of a page that are to be sent."""
         host, page, pattern = self._host(host_key), self._pages.get(fingerprint), pattern_of(record.url)
         barred = _barred(page, now)
         if page is not None:
@@ -213,7 +216,7 @@ class Validators:
 
     @staticmethod
     def _is_trial(host: _Host, record: PageRecord) -> bool:
-        """Return whether distrusted validators are to be tried again."""
+        """Return whether it is time to try distrusted validators again."""
         host.untried += 1
         if record.not_modified or host.untried < TRIAL_EVERY:
             return False
@@ -223,7 +226,7 @@ class Validators:
     def _without_waste(
         self, host: _Host, kinds: tuple[ValidatorKind, ...], pattern: str
     ) -> tuple[ValidatorKind, ...]:
-        """Leave out the ETag if it produces no 304 answers but the date may."""
+        """Leave out the ETag if it produces no 304 answers, but the date may produce some."""
         if len(kinds) < 2:
             return kinds
         tag, date = (self._trust(host, kind, pattern).wasted_share for kind in kinds)
@@ -330,7 +333,7 @@ class Validators:
     def _lie_chance(
         self, host: _Host, kind: ValidatorKind, pattern: str, before: PageRecord, after: PageRecord
     ) -> float:
-        """Return the probability that a change found by a plain request after 304 answers existed at the last one."""
+        """Return the probability that a change found by a plain request after 304 answers existed at the last of them."""
         share, cell = self._lie_share(host, kind, pattern), self._trust(host, kind, pattern)
         honest = 1.0 / (before.not_modified + 1.0)
         if not cell.shown:
@@ -352,13 +355,13 @@ class Validators:
             self._tell_crawl(kind, trust, shown, lies)
 
     def _tell_crawl(self, kind: ValidatorKind, trust: Trust, shown: float, lies: float) -> None:
-        """Add counts of a pattern to the crawl's prior, at most `WEIGHT` for each pattern."""
+        """Add counts of a pattern to the crawl's prior, in total at most `WEIGHT` for each pattern."""
         part = min(1.0, WEIGHT / max(trust.shown + trust.lies, WEIGHT))
         self._crawl[kind][0] += part * shown
         self._crawl[kind][1] += part * lies
 
     def _bar(self, fingerprint: int, kinds: Iterable[ValidatorKind], now: float) -> None:
-        """For a while, do not send those validators of a page that lied."""
+        """Do not send these validators of a page for a while, because they lied."""
         self.lies += 1
         page = self._page(fingerprint)
         for kind in kinds:
@@ -368,7 +371,7 @@ class Validators:
         page.times += 1
 
     def _forgive(self, fingerprint: int, page: _Page, shown: Iterable[ValidatorKind]) -> None:
-        """Clear the page's doubt after a full answer, and the lies of validators that have shown a change."""
+        """After a full answer, clear the doubt about the page, and the lies of validators that have shown a change."""
         page.doubted = ("", "")
         for kind in shown:
             page.kinds &= ~(1 << kind)
@@ -391,7 +394,7 @@ class Validators:
         return site if cell is None else cell.lie_share(site)
 
     def _trust(self, host: _Host, kind: ValidatorKind, pattern: str) -> Trust:
-        """Return the counts of a (kind, pattern), adding them if there is room."""
+        """Return the counts of a (kind, pattern); add new counts if there is room."""
         found = host.cells.get((kind, pattern))
         if found is None and sum(each is kind for each, _ in host.cells) >= PATTERNS_MAX - 1:
             pattern = ANY
@@ -444,7 +447,7 @@ _JUDGED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 
 
 def pattern_of(url: str) -> str:
-    """Return the pattern of a URL, which depends on the program that serves it: `/docs/*.html` or `/*?id`."""
+    """Return the pattern of a URL, which depends on the program that serves the URL: `/docs/*.html` or `/*?id`."""
     parts = urlsplit(url)
     folders, _, name = parts.path.rpartition("/")
     first = folders.split("/", 2)[1] + "/" if folders else ""

@@ -1,4 +1,4 @@
-"""Test every call that may add a host while the host table is full, as it is right after opening.
+"""Test every call that may add a host, while the host table is full, which is its state right after opening.
 
 The columns of the table grow in place (`frontier/hosts/table.py`), so a column that was
 fetched before such a call is still the current one.
@@ -63,7 +63,7 @@ def add(frontier: Frontier, now: float) -> None:
 def test_an_unknown_host_can_be_added_while_the_table_is_full(
     call: Callable[[Frontier, float], None],
 ) -> None:
-    """A redirect hop to an unknown host once ended the process, and ended it again after every restart."""
+    """A redirect hop to an unknown host once crashed the process, and crashed it again after every restart."""
     crawl = reopened(MemoryStore())
     call(crawl.frontier, crawl.now)
     crawl.frontier._check()

@@ -1,4 +1,4 @@
-"""Test that hosts have the same ranks as in a list sorted by the rule in its simplest form."""
+"""Test that hosts are ranked as in a list that is sorted by a simple form of the rule."""
 
 import random
 

@@ -21,7 +21,7 @@ def starts(rate: float, looks: list[float]) -> list[float]:
 
 
 def test_a_late_loop_keeps_the_rate() -> None:
-    """The loop runs up to 90 ms late; at 48 starts per second, about four requests become due in this time."""
+    """The loop runs up to 90 ms late; at 48 starts per second, about four requests become due in these 90 ms."""
     looks = [1.0 + 0.03 * step + (0.0, 0.05, 0.025)[step % 3] for step in range(3000)]
     assert abs(len(starts(48.0, sorted(looks))) / 90.0 - 48.0) < 0.5
     rare = [1.0 + 0.09 * step for step in range(1000)]

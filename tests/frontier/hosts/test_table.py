@@ -1,4 +1,4 @@
-"""Test the host table against a dict; test its stored form and its size."""
+"""Compare the host table with a dict, and test its stored form and its size."""
 
 import random
 
@@ -63,7 +63,7 @@ def test_every_key_is_found_while_the_index_moves() -> None:
 
 
 def test_a_host_costs_at_most_a_hundred_bytes() -> None:
-    """Count the memory of the table with its index; a quarter more is allowed during a move to a larger index."""
+    """Count the memory of the table and its index; during a move to a larger index, a quarter more is allowed."""
     table, rng, worst = HostTable(), random.Random(5), 0.0
     for count in range(1, 200_001):
         table.insert(rng.getrandbits(64))
@@ -100,7 +100,10 @@ STORED += ("failures", "refusals", "cause", "maps")
 
 @pytest.mark.parametrize("chunk", [1, 3, 65_536])
 def test_short_and_full_records_are_restored(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    """A record is short if all fields that it omits are 0; both ways of packing agree; loading restores all fields."""
+    """A record is short if all fields that the short form omits are 0.
+
+    Both ways of packing agree, and loading restores all fields.
+    """
     monkeypatch.setattr(table_module, "_OPEN_CHUNK", chunk)
     table, store, rng = HostTable(), MemoryStore(), random.Random(2)
     batch, names = store.batch(), {}
@@ -200,7 +203,7 @@ def fill(table: KeyedTable) -> None:
 
 @pytest.mark.parametrize("name", ["key", *HostTable.columns])
 def test_a_column_held_while_the_table_grows_sees_the_new_row(name: str) -> None:
-    """Code that fetched a column before a call that grew the table once raised IndexError afterwards."""
+    """Code once raised IndexError if it had fetched a column before a call that made the table grow."""
     table = HostTable(capacity=2)
     column = getattr(table, name)
     for _ in range(3):

@@ -12,7 +12,10 @@ from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_back_queue_against_a_list(seed: int) -> None:
-    """Hosts leave by class, then by arrival; in a quarter of the turns, by arrival alone. Some change class meanwhile."""
+    """Hosts leave by class, then by arrival; in a quarter of the turns, by arrival alone.
+
+    Some hosts change their class meanwhile.
+    """
     rng = random.Random(seed)
     hosts = HostTable(4)
     back = ClassedBackQueue(hosts, 0.25)

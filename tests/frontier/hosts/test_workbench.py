@@ -1,4 +1,4 @@
-"""Test the workbench, which consists of the structures that hold hosts, and the queue of hosts at an address."""
+"""Test the workbench, which is made of several structures that hold hosts, and the queue of hosts at an address."""
 
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.addresses import Addresses
@@ -38,7 +38,7 @@ def bench(
 
 
 def test_hosts_at_an_address_go_in_order_of_arrival() -> None:
-    """If another host takes the address between a host's call and its request, the called host keeps its turn."""
+    """A called host keeps its turn, even if another host takes the address before the called host makes its request."""
     work, addresses, hosts = bench(3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
     for host in hosts:
@@ -91,7 +91,7 @@ def test_a_later_plan_replaces_the_earlier_one() -> None:
 def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
     """Such hosts stay because their connections are still open.
 
-    A host enters the front only when a host of the front is idle or waits long.
+    Another host enters the front only when a host of the front is idle or has a long wait.
     """
     work, _, hosts = bench(10)
     for host in hosts[:8]:
@@ -122,7 +122,10 @@ def full_front(count: int, unloaded: list[int] | None = None) -> Workbench:
 
 
 def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
-    """Return the slots in the order in which they are served, one every `seconds`; each is ready again after 1 s."""
+    """Return the slots in the order in which they are served, one every `seconds`.
+
+    A served host is ready again after 1 s.
+    """
     now, asked = 0.0, []
     for _ in range(count):
         now += seconds
@@ -136,7 +139,10 @@ def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
 
 
 def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
-    """At a rate far below what the hosts of the front allow, each of them is served late, and all hosts take turns."""
+    """Each host of a full front is served late if the rate is far below what these hosts allow.
+
+    Therefore, all hosts take turns.
+    """
     turns: list[int] = []
     asked = asked_every(10.0, 400, full_front(40, turns))
     assert set(asked[-240:]) == set(range(40))
@@ -144,7 +150,7 @@ def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
 
 
 def test_hosts_with_open_connections_stay_in_the_front() -> None:
-    """Eight hosts take turns and are ready after 1 s, so each is served eight intervals minus 1 s late.
+    """Eight hosts take turns, and each is ready again after 1 s: each is served late by eight intervals minus 1 s.
 
     `stay` is 35 s.
     """

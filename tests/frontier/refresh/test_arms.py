@@ -1,4 +1,7 @@
-"""Test arms, which are several schedules used as one: equal rates, one request per host, the methods of a schedule."""
+"""Test arms, which are several schedules used as one.
+
+Arms have equal rates, one request per host over all arms, and the methods of a schedule.
+"""
 
 import inspect
 

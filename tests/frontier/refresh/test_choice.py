@@ -1,4 +1,4 @@
-"""Compare the schedule's choices with those of exact greedy by brute force, also with signal bursts and busy hosts."""
+"""Compare the schedule's choices with exact greedy by brute force, also with bursts of signals and busy hosts."""
 
 import math
 
@@ -24,7 +24,7 @@ class Model:
         self.ready: dict[int, float] = {}
 
     def values(self, now: float) -> dict[int, float]:
-        """Map each page whose host may be requested to its value."""
+        """Return the value of each page whose host may be requested."""
         return {
             number: crawl_value(page, now - last, signals)
             for number, (page, last, signals, host) in self.pages.items()
@@ -142,7 +142,10 @@ def test_the_level_converges_and_taken_pages_reach_it(start: float) -> None:
 
 
 def test_a_jump_of_importances_moves_the_level() -> None:
-    """When requests arrive, importances grow up to a million times, by different factors. Rates and order stay right."""
+    """When requests arrive, importances grow up to a million times, by different factors.
+
+    Nevertheless, the rates and the order of the fetches remain correct.
+    """
     rng = np.random.default_rng(2)
     importance = 1e6 / rng.permutation(np.arange(1.0, 41.0))
     pages = [PageParameters(1.0, 0.02, 0.0, 0.0) for _ in range(40)]
@@ -167,7 +170,10 @@ def test_a_jump_of_importances_moves_the_level() -> None:
 
 
 def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
-    """One host has half of all pages and a quarter of the fetches; the pages of other hosts stay as fresh as possible."""
+    """One host has half of all pages but only a quarter of the fetches.
+
+    The pages of the other hosts stay as fresh as possible.
+    """
     rng = np.random.default_rng(3)
     size, rate = 400, 40.0
     rates = rng.gamma(0.6, 1.0, size) * 0.2 + 1e-6
@@ -191,7 +197,7 @@ def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
 
 
 def bursts(policy: str) -> tuple[Schedule, float]:
-    """Crawl 30 bursty hosts, each of which is ready 1/3 of the time; return (schedule, share of current copies)."""
+    """Crawl 30 hosts with bursts of changes, each ready 1/3 of the time; return (schedule, share of current copies)."""
     day, hosts, size, rng = 86_400.0, 30, 600, np.random.default_rng(5)
     schedule = Schedule(Settings(policy=policy))
     schedule.rate = rate = 3 * size / (300 * day)

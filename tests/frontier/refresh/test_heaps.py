@@ -1,4 +1,4 @@
-"""Compare meldable heaps and the numbering of keys with a dict; call `_check` after each random operation."""
+"""Compare the meldable heaps and the numbering of keys with a dict; call `_check` after each random operation."""
 
 import importlib.machinery
 import importlib.util

@@ -96,7 +96,7 @@ def test_endless_new_pages_take_at_most_half_of_a_hosts_refreshes() -> None:
 
 @pytest.mark.parametrize("weight", [1.0, 3.0, 10.0])
 def test_no_hub_is_long_overdue(weight: float) -> None:
-    """The busiest of ten hubs shows forty times as many new pages as the quietest.
+    """The busiest of ten hubs shows forty times as many new pages as the quietest hub.
 
     A hub is due when its value D reaches the level.
     """
@@ -174,9 +174,10 @@ def test_the_state_of_a_hub_is_restored() -> None:
 
 
 def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
-    """Of 200 pages, 100 are gone.
+    """100 of the 200 pages are gone.
 
-    If the gone pages were fetched every 16 days, the longest wait, they would take a quarter of one fetch per hour.
+    If these pages were fetched every 16 days, which is the longest wait, they would take a quarter
+    of the fetches at a rate of one per hour.
     """
     rate = 24.0 / DAY
     made = Schedule(Settings(explore=0.0, gone_age=DAY))

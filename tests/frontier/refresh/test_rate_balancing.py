@@ -55,7 +55,7 @@ def test_invalid_reports_are_ignored() -> None:
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_portions_of_all_sum_to_the_rate(share: float, new: float, known: float) -> None:
-    """If neither of two processes has work for discovery, refresh gets the whole rate, and vice versa."""
+    """If neither of two processes has work for discovery, refresh gets the whole rate; the reverse is also true."""
     for work in (False, True):
         for pages in (False, True):
             total = 0.0
@@ -82,7 +82,7 @@ class Player:
         self.due, self.fresh = 0.0, 0.0
 
     def run(self, rate: float, now: float, judged_from: float) -> None:
-        """Fetch at `rate` until `now`; add up the expected fresh time of the intervals between fetches."""
+        """Fetch at `rate` until `now`; add up the expected time for which copies were fresh between fetches."""
         self.schedule.rate = rate
         while self.due <= now:
             page = self.schedule.claim_next(self.due)
@@ -108,7 +108,10 @@ class Player:
 def play(
     parts: list[list[tuple[int, int, float, float]]], rate: float
 ) -> tuple[float, np.ndarray, list[float]]:
-    """Return (freshness, mean level per process, final shares); each report reaches the others one exchange late."""
+    """Return (freshness, mean level per process, final shares).
+
+    Each report reaches the other processes one exchange late.
+    """
     names = [str(number) for number in range(len(parts))]
     players = [Player(name, names, pages) for name, pages in zip(names, parts, strict=True)]
     revisit, every, end, judged_from = 5 * DAY, DAY / 8, 150 * DAY, 100 * DAY
@@ -145,7 +148,10 @@ def play(
 
 @pytest.mark.parametrize("sizes", [(150, 600), (80, 160, 240, 480)])
 def test_processes_with_unequal_hosts_find_one_level(sizes: tuple[int, ...]) -> None:
-    """Pages and change rates differ up to sixfold; levels agree within 5 %; one process alone would be as fresh."""
+    """Pages and change rates differ up to sixfold.
+
+    The levels agree within 5 %, and a single process would be as fresh.
+    """
     rng = np.random.default_rng(5)
     parts, key = [], 0
     for number, size in enumerate(sizes):

@@ -172,7 +172,7 @@ def test_signals_of_a_trusted_source_change_rates_before_any_crawl() -> None:
     schedule = Schedule(Settings(explore=0.0), level=1e-3)
     pages = [schedule.add(1 + n, 1, 1, 0.0, 0.0) for n in range(3)]
     now, rates = 0.0, []
-    for _ in range(40):  # the first page is crawled after each of its signals, all true
+    for _ in range(40):  # the first page is crawled after each of its signals, all of which are true
         now += 10 * 86_400.0
         schedule.signals.note_change(pages[0], now)
         schedule.acquire(pages[0], now)
@@ -427,7 +427,7 @@ def test_contradictory_settings_raise_a_usage_error() -> None:
 
 @pytest.mark.parametrize("recall", [0.5, 1.0])
 def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float) -> None:
-    """The freshness was once nan, because zero signals were multiplied by an infinite weight."""
+    """The freshness was once nan, because a count of zero signals was multiplied by an infinite weight."""
     schedule = plain(PageParameters(1.0, 0.4, recall, 0.0), level=1.0)
     assert schedule.overview.page(0, 2.0).fresh == pytest.approx(math.exp(-0.4 * (1.0 - recall) * 2.0))
     schedule.signals.note_change(0, 2.0)
@@ -435,10 +435,10 @@ def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float
 
 
 def test_very_noisy_signals_have_nearly_no_effect() -> None:
-    """The value was once a sum of only 100,000 terms of the series, which is far too low at this noise."""
+    """The value was once the sum of only the first 100,000 terms of the series, which is far too low at this noise."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)
     value = schedule.overview.page(
         1, 2.5
-    ).value  # age 2.5, not 5, because only half of the noisy page's changes are silent
+    ).value  # the age is 2.5, not 5, because only half of the noisy page's changes are silent
     assert schedule.overview.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

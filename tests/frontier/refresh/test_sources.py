@@ -1,4 +1,7 @@
-"""Test how often a source of signals is read: against closed forms, and for sources that list a share of the changes."""
+"""Test the interval at which a source of signals is read.
+
+The interval is compared with closed forms, also for sources that list a share of the changes.
+"""
 
 import math
 
@@ -18,9 +21,9 @@ LEVEL = 50 * DAY  # the crawl value of a page with that rate after about 200 day
 
 
 def told_by(pages: int, days: float, precision: float, share: float = 1.0, level: float = LEVEL) -> float:
-    """Read a source every `days` days that lists a `share` of the changes.
+    """Read, every `days` days, a source that lists a `share` of the changes.
 
-    Return the interval computed for it, in days.
+    Return the reading interval computed for this source, in days.
     """
     readings = Readings()
     interval = math.inf

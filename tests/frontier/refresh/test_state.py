@@ -104,7 +104,7 @@ def test_the_weekly_rhythm_of_a_site_is_stored() -> None:
 
 
 def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
-    """If the clock was a year ahead in one run and is right in the next, no page waits until that year has passed."""
+    """If the clock was a year ahead in one run and is correct in the next, no page waits until that year has passed."""
     store = MemoryStore()
     _, now = crawled(store)
     late, right = Schedule(STILL, level=3e6, track=True), now
@@ -131,7 +131,7 @@ def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
 
 
 def test_a_crash_restores_pages_in_flight() -> None:
-    """After a crash during a fetch, the page still has the signals that came since its last crawl."""
+    """After a crash during a fetch, the page still has the signals that arrived since its last crawl."""
     schedule = Schedule(level=1e6, track=True)
     page = schedule.add(7, 1, 2, 0.0, 0.0)
     schedule.signals.note_change(page, 5.0, 1)
@@ -150,7 +150,7 @@ def test_damaged_records_are_reported(prefix: bytes) -> None:
 
 
 def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
-    """Read each record alone; return (fingerprint, payload) of each, or the message if one is damaged."""
+    """Read each record alone; return the (fingerprint, payload) pairs, or the error message if a record is damaged."""
     try:
         return list(
             state._checked(chunk, keys.REFRESH, *(state._PAGE.size + more for more in (0, *state._PAGE_MORE)))
@@ -161,9 +161,9 @@ def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_records_compared_by_column_are_those_read_alone(seed: int) -> None:
-    """Reading many records by column and reading each alone agree on pages and hubs, whole or damaged.
+    """Reading many records by column gives the same result as reading each alone, for pages and hubs, whole or damaged.
 
-    Damage is a flipped bit, a cut, another version, a longer value or a longer key.
+    A damaged record has a flipped bit, is cut short, or has another version, a longer value or a longer key.
     """
     draw = random.Random(seed)
     payloads = [draw.randbytes(state._PAGE.size + draw.choice([0, 0, *state._PAGE_MORE])) for _ in range(9)]

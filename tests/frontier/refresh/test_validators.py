@@ -1,4 +1,7 @@
-"""Test trust in validators: a client fetches pages as `Validators` decides; the web's log shows how well it decided."""
+"""Test trust in validators: a client fetches pages as `Validators` decides.
+
+The log of the simulated web shows how good these decisions were.
+"""
 
 import random
 from collections.abc import Callable
@@ -26,7 +29,10 @@ DIRECTORY_IN_4 = (("/d1/", "etag-fixed"),)
 
 
 class Guest:
-    """A client that fetches all pages of a host in turn, under the conditions of `validators`, and keeps records."""
+    """A client that fetches all pages of a host in turn, with the conditions that `validators` chooses.
+
+    It keeps the records of the pages.
+    """
 
     def __init__(self, web: ChangingWeb, validators: Validators, store: MemoryStore | None = None) -> None:
         self.web, self.validators = web, validators
@@ -77,7 +83,7 @@ class Seen(msgspec.Struct):
 
 
 def seen(web: ChangingWeb, pages: Callable[[int], bool] = lambda page: True, rounds: int = 60) -> Seen:
-    """Return the statistics of the chosen pages from the log of the web."""
+    """Return the statistics of the chosen pages, computed from the log of the web."""
     copies: dict[int, int] = {}
     asked: list[tuple[WebRequest, bool]] = []
     for each in web.log:
@@ -124,7 +130,7 @@ def test_requests_are_conditional_where_validators_are_right() -> None:
 def test_lying_pages_do_not_harm_honest_pages_of_their_host(
     exceptions: tuple[tuple[str, str], ...], found_out_after: int
 ) -> None:
-    """A page with false validators is detected by one check, a directory of such pages by two or three."""
+    """One check detects a page with false validators; two or three checks detect a directory of such pages."""
     guest = played(exceptions=exceptions)
     lying = {page for page in range(40) if guest.web.validators_of(page) != "right"}
     honest = seen(guest.web, lambda page: page not in lying)
@@ -166,7 +172,7 @@ def test_tags_that_are_new_each_time_are_harmless() -> None:
 
 
 def test_a_change_of_what_a_browser_shows_accuses_no_validator() -> None:
-    """The ETag is that of the static answer, which stays the same while its scripts show something new."""
+    """The ETag belongs to the static answer, which remains the same while its scripts show something new."""
     record = PageRecord("http://a.org/", PageState.STORED, Outcome.FETCHED, etag='"1"', rendered=True)
     validators, store = Validators(RefreshConfig()), MemoryStore()
     for before, after in ((True, True), (False, True), (True, False)):

@@ -95,7 +95,7 @@ class Explainer:
             answer["waiting"] = waiting = self._frontier.views.explain(request_form, now)
             if record is None and answer["known"] and not queued and not self._due.waits(fingerprint):
                 length = waiting.get("todo", 0) + waiting.get("parked", 0)
-                answer["dropped"] = length <= EXPLAINED_MAX  # this is True only if the whole queue was read
+                answer["dropped"] = length <= EXPLAINED_MAX  # True only if the whole queue was read
             if self._frontier.pauses.reasons:
                 answer["paused"] = list(self._frontier.pauses.reasons)
             _say_times(answer, now)
@@ -116,14 +116,14 @@ class Explainer:
         return {} if newest is None else in_plain(self._pages.store, fingerprint, newest)
 
     def _facts(self, url: str) -> dict[str, Any]:
-        """Return the verdicts of the filter and of robots.txt on a URL (request form)."""
+        """Return the verdicts of the filter and of robots.txt on a URL, given in request form."""
         explanation = self._link_filter.explain(url)
         facts = {"filter": explanation.rule or "accepted", "reason": explanation.reason}
         robots = self._robots_of(url)
         return facts | {"robots": robots} if robots else facts
 
     def prospect(self, url: str, record: PageRecord | None) -> Ahead:
-        """Return whether a URL (request form) with this record may be fetched. Long queues are not read."""
+        """Return whether a URL (in request form) that has this record may be fetched. Long queues are not read."""
         frontier = self._frontier
         waiting = frontier.views.explain(url, self._context.clock.now())
         facts: dict[str, Any] = {

@@ -10,14 +10,15 @@
 The loop asks for a step, takes it, and asks again. No step starves another,
 however fast results arrive:
 
-* A gathering lasts at most `store.commit_delay`. It ends at once when the group is
-  large, when the crawl stops, while seeds are read, and while the DUE is full.
+* GATHER lasts at most `store.commit_delay`. It ends at once when the group is
+  large, when the crawl stops, while seeds are being read, and while the DUE is full.
 * A requested flush begins before the gathered group is written. The next flush is not
-  requested until the change of this one is committed, so groups and flushes (or the
+  requested until the change of this flush is committed. So groups and flushes (or the
   parts of a large flush) take turns.
-* A flush whose only reason is a dry frontier waits until such flushes take at most a
-  tenth of the time, unless nothing is in flight. While all hosts wait for their gaps,
-  the frontier is dry between any two results, and a flush seldom helps.
+* A flush whose only reason is a dry frontier may have to wait, because such flushes may
+  take at most a tenth of the time. It does not wait if nothing is in flight. While all
+  hosts wait for their gaps, the frontier is dry between any two results, and a flush
+  seldom helps.
 * Each group holds at most `store.group_entries_max` changes, in the order in
   which they were queued.
 """
@@ -28,8 +29,8 @@ import msgspec
 
 from crawler.config import StoreConfig
 
-SIBLINGS = 1  # decisions wait for more results while more fetches than this are in flight
-FLUSH_SHARE = 0.1  # maximal fraction of the time spent in flushes for a dry frontier
+SIBLINGS = 1  # while more fetches than this are in flight, decisions wait for more results
+FLUSH_SHARE = 0.1  # maximal fraction of the time that flushes for a dry frontier take
 DECISION_DELAY = 0.05  # seconds after which results are decided even if others are in flight
 
 
@@ -69,7 +70,7 @@ class Committer:
         self._large = min(config.group_entries_max, concurrency // 2)
         self._gather_until: float | None = None  # None while no group waits for more results
         self._decide_at = 0.0
-        # The instant from which a dry frontier may be flushed while fetches are in flight.
+        # The earliest time of the next flush for a dry frontier while fetches are in flight.
         self.early_flush_at = 0.0
 
     def __repr__(self) -> str:
@@ -88,7 +89,7 @@ class Committer:
         return Step.COMMIT
 
     def _gather(self, state: CommitterState, now: float) -> Step | None:
-        """Return the step that lets the group grow; None once the group is complete."""
+        """Return the step that lets the group grow, or None once the group is complete."""
         if self._gather_until is None:
             self._gather_until = now + self._delay
             self._decide_at = now + min(self._delay, DECISION_DELAY)
@@ -103,7 +104,7 @@ class Committer:
         self.early_flush_at = now + (now - began) * (1.0 / FLUSH_SHARE - 1.0)
 
     def pause(self, now: float) -> float:
-        """Return how many seconds a GATHER may last if fetches remain in flight."""
+        """Return the number of seconds that a GATHER may last if fetches remain in flight."""
         assert self._gather_until is not None, self
         decide_at = self._decide_at if self._decide_at > now else now + DECISION_DELAY
         return max(0.0, min(self._gather_until, decide_at) - now)

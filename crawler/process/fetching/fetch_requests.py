@@ -1,4 +1,4 @@
-"""Builds the requests of fetch tasks: their limits and conditions, what `[[override]]` sets, and headers with secrets."""
+"""Builds the requests of fetch tasks: limits, conditions, the values set by `[[override]]`, and headers with secrets."""
 
 from collections.abc import Callable
 
@@ -84,7 +84,7 @@ class FetchRequests:
         return request
 
     def allow_secrets(self, request: FetchRequest, name: str) -> None:
-        """Let the request carry only the headers that are configured for its URL, also after a redirect."""
+        """Give the request only those headers that are configured for its URL; this also applies after a redirect."""
         request.credentials = self._trusts(request.url)
         if self._overrides:
             request.headers = self._overrides.for_url(request.url, name).headers or ()
@@ -101,7 +101,7 @@ class FetchRequests:
 
 
 def with_options(request: FetchRequest, options: RequestOptions) -> FetchRequest:
-    """Add `options` to what the configuration says about a request; return the request."""
+    """Add `options` to the options that the configuration sets for a request; return the request."""
     request.method, request.body, request.secrets = options.method, options.body, options.secrets
     request.headers = (*request.headers, *options.headers) if options.headers else request.headers
     return request

@@ -1,4 +1,4 @@
-"""The place of a known URL in the frontier; detection of URLs that `crawler retire` removed."""
+"""Finds the place of a known URL in the frontier, and detects URLs that `crawler retire` removed."""
 
 from typing import Any
 
@@ -25,6 +25,6 @@ def queue_entry(due: Eliminator, frontier: Frontier, url: str, fingerprint: int)
 def is_retired(due: Eliminator, frontier: Frontier, url: str, fingerprint: int) -> bool:
     """Return whether a URL (request form) without a page record is known but certainly in no queue.
 
-    `crawler retire` is the only way out of a queue without a record.
+    Only `crawler retire` takes a URL out of a queue without leaving a page record.
     """
     return queue_entry(due, frontier, url, fingerprint) == {}

@@ -1,4 +1,4 @@
-"""Formats instants for header fields and addresses. The part of a day is cached, so formatting costs little."""
+"""Formats times for header fields and addresses. The text for each day is cached, so formatting costs little."""
 
 from datetime import UTC, datetime
 from email.utils import formatdate
@@ -28,13 +28,13 @@ def rfc3339(instant: float) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _day(number: int) -> tuple[str, str, bytes]:
-    """Return the day with this number since the epoch in three forms: for HTTP dates, as 8 digits, for RFC 3339."""
+    """Return the day with this number since the epoch in three forms: for HTTP dates, as 8 digits, and for RFC 3339."""
     date = datetime.fromtimestamp(number * _DAY, UTC).strftime("%Y-%m-%d").zfill(10)
     return formatdate(number * _DAY, usegmt=True)[:16], date.replace("-", ""), date.encode()
 
 
 class Dates(NamedTuple):
-    """One instant in all forms that a copy shows: HTTP date (text, bytes), RFC 3339, 14 digits in addresses."""
+    """One time in all forms that an answer contains: HTTP date (text, bytes), RFC 3339, 14 digits in addresses."""
 
     http: str
     field: bytes

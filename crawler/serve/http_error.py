@@ -1,4 +1,4 @@
-"""Error responses: a status and the reason, as JSON for programs and as a page for people in a browser."""
+"""Error responses: a status and the reason, as JSON for programs or as a page for people with a browser."""
 
 from html import escape
 
@@ -48,7 +48,8 @@ _LABELS = {"url": "Address", "age": "Age of the copy in seconds", "refresh": "Re
 class HttpError(Exception):
     """An error response: `status`, a JSON object with the reason, and `fields` to add to the header.
 
-    Such an error is expected: the client or the state of the crawl causes it.
+    Such an error is expected: it is caused by the client or by the state of the crawl.
+
     """
 
     def __init__(self, status: int, state: str, why: str, **more: object) -> None:
@@ -74,7 +75,7 @@ class HttpError(Exception):
 
 
 def wants_page(accept: str) -> bool:
-    """Return whether a client with this Accept field is a browser: it names HTML and does not prefer JSON.
+    """Return whether a client with this Accept field is a browser: the field names HTML and does not prefer JSON.
 
     Programs send no Accept field, or `*/*`, or a field that names JSON.
     """

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Reply(msgspec.Struct):
-    """A reply: `head` (its lines, without the empty line at the end), followed by `body` or `pieces`.
+    """A reply: A reply: the lines of `head` (without the empty line at the end), followed by `body` or `pieces`.
 
     `length` is the length of the body, or UNKNOWN_LENGTH if only the end of `pieces` shows it.
     """

@@ -1,7 +1,6 @@
-"""The crawl that a page server shows, composed of parts of its processes.
-
-`StoredCrawl` only reads: a crawl directory at rest. A running crawl adds functions that
-fetch pages ahead of their turn and count requests.
+"""The crawl whose pages a page server shows, composed of parts of its processes. `StoredCrawl` only reads; it
+is a crawl directory at rest. A running crawl adds functions that fetch pages before their turn and count
+requests.
 """
 
 from collections.abc import Callable, Mapping

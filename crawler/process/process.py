@@ -227,14 +227,14 @@ class Process:
         self.commits.look_at_flight()
 
     def fail(self, error: BaseException, *, of_user: bool = False) -> None:
-        """End the run with `error`; acknowledge nothing more. Log an unexpected error, unless user code raised it."""
+        """End the run with `error`; acknowledge no more changes. Log an unexpected error, unless user code raised it."""
         if self.failure is None and not of_user and not isinstance(error, CrawlerError):
             log.error("the run ends because of a bug in the crawler; please report this", exc_info=error)
         self.failure = self.failure or error
         self.stop("error")
 
     def close(self) -> None:
-        """Close the log of fetches; unnecessary but harmless after `run`."""
+        """Close the log of fetches; after `run`, this is unnecessary but harmless."""
         self.commits.close_file()
 
     async def _schedule(self) -> None:

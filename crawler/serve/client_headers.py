@@ -16,7 +16,7 @@ from crawler.serve import header_fields, host_check
 from crawler.serve.representation import CopyForm
 
 BLOCK_BYTES_MAX = 2048
-BLOCKS_MAX = 512  # number of header blocks remembered; a block and its parsed form take about 4 KB
+BLOCKS_MAX = 512  # number of header blocks remembered; a block and its parsed form use about 4 KB
 _MORE_THAN_A_COPY = frozenset(
     ("content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer", "x-crawler-hop")
     + ("range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since")
@@ -69,7 +69,7 @@ def read(headers: Mapping[str, str], base: str) -> ClientHeaders:
 
 
 class ClientHeadersCache:
-    """Maps the bytes of header blocks to their `ClientHeaders`; all are forgotten when it holds `BLOCKS_MAX` blocks.
+    """Maps the bytes of header blocks to `ClientHeaders`; forgets all blocks when it holds `BLOCKS_MAX` of them.
 
     A block begins with the end of the request line.
     """

@@ -21,7 +21,7 @@ _PARTIAL = header_fields.head(206, "Partial Content", [])
 
 
 def conditional(ready: Representation, headers: Mapping[str, str], extra: bytes, modified: float) -> Reply:
-    """Return the reply to a request with the fields `headers`; `extra` are lines to add to its head.
+    """Return the reply to a request with the fields `headers`; `extra` are lines to add to the head of the reply.
 
     `modified` is the time of the copy.
 

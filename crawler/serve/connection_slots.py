@@ -6,13 +6,13 @@ client gets the slot of the client that has kept the server waiting longest, pro
 lasted at least `PATIENCE`. Otherwise, the new client is turned away. So slow or half-open clients, however
 many there are, cost the others nothing. Every wait ends after `timeout`.
 
-Operations are O(1); `overdue` is linear in its result.
+All operations take constant time, except that `overdue` takes time linear in the length of its result.
 """
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-PATIENCE = 1.0  # seconds; enough for a client on a slow line to send its header
+PATIENCE = 1.0  # number of seconds; enough for a client on a slow line to send its header
 
 C = TypeVar("C", bound=Hashable)
 
@@ -74,7 +74,7 @@ class ConnectionSlots(Generic[C]):
         self._served.discard(connection)
 
     def overdue(self, now: float) -> list[C]:
-        """Return the connections that have kept the server waiting too long."""
+        """Return the connections that have kept the server waiting for longer than the timeout."""
         late = []
         for connection, since in self._waiting.items():
             if now - since < self.timeout:

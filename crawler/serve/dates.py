@@ -9,19 +9,19 @@ _DAY = 86_400
 
 
 def http_date(second: int) -> str:
-    """Format an instant, in whole seconds, as an HTTP date."""
+    """Format a time, in whole seconds, as an HTTP date."""
     day, rest = divmod(second, _DAY)
     return f"{_day(day)[0]} {rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02} GMT"
 
 
 def stamp(instant: float) -> str:
-    """Return an instant as 14 digits, in UTC."""
+    """Return a time as 14 digits, in UTC."""
     day, rest = divmod(int(instant), _DAY)
     return f"{_day(day)[1]}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}"
 
 
 def rfc3339(instant: float) -> bytes:
-    """Format an instant in UTC, to the second."""
+    """Format a time in UTC, to the second."""
     day, rest = divmod(int(instant), _DAY)
     return b"%bT%02d:%02d:%02dZ" % (_day(day)[2], rest // 3600, rest // 60 % 60, rest % 60)
 
@@ -44,6 +44,6 @@ class Dates(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def dates_of(second: int) -> Dates:
-    """Return all forms of an instant, in whole seconds; pages that were fetched in the same second share them."""
+    """Return all forms of a time, in whole seconds; pages that were fetched in the same second share one object."""
     text = http_date(second)
     return Dates(text, text.encode(), rfc3339(second), stamp(second))

@@ -1,4 +1,4 @@
-"""Counts how often pages are requested; the counts are the importance (mu) in the refresh model.
+"""Counts the requests for each page; the counts are the importance (mu) of the pages in the refresh model.
 
 A request adds 1 to its page's count, and counts halve every `half_life` seconds. No pass over the counts is
 needed to let them decay: a request at time t adds 2^((t - origin) / half_life), so all counts share one scale

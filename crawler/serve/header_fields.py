@@ -1,9 +1,9 @@
 """Decides which stored header fields an answer passes on, which fields it adds, and when the answer is 304.
 
 Copies are foreign pages served from this origin, and browsers support new header fields every year. So a
-stored field is passed on only if it is in `PASSED`: it describes this copy, and not the origin, other URLs,
-or connections to other hosts. A Content-Type is passed on only if it describes one document (`_TYPE`). A
-Content-Security-Policy puts the page into a sandbox without scripts.
+stored field is passed on only if it is in `PASSED`. The fields in `PASSED` describe the copy itself, and not
+the origin, other URLs, or connections to other hosts. A Content-Type is passed on only if it describes one
+document (`_TYPE`). A Content-Security-Policy puts the page into a sandbox without scripts.
 """
 
 import re
@@ -79,8 +79,8 @@ def first(headers: Iterable[Field], name: bytes) -> bytes:
 def accepted(field: str) -> frozenset[bytes]:
     """Return the content codings in use on the web that an Accept-Encoding field accepts.
 
-    An empty field accepts no coding: many clients that send no field cannot decode any coding, although RFC 9110,
-    12.5.3 would allow sending one.
+    An empty or missing field accepts no coding. RFC 9110, 12.5.3 would allow a coding if the field is
+    missing, but many clients that send no such field cannot decode any coding.
     """
     given = weights(field)
     other = given.get("*", 0.0)

@@ -19,7 +19,8 @@ dt {{ font-weight: 600 }} dd {{ margin: 0 0 .5rem }}
 <p>{why}</p>
 <dl>{rows}</dl></main></html>
 """
-# The heading of an error page for each state of an error; for other states the status and its name are shown.
+# The heading of an error page for each state of an error; for other states, the status and its name are
+# shown.
 _TITLES = {
     "unknown": "This page is not in the cache",
     "todo": "This page has not been fetched yet",

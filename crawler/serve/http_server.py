@@ -72,7 +72,7 @@ def whole_error(refusal: HttpError) -> bytes:
 
 @contextmanager
 def short_path(folder: Path, name: str) -> Iterator[str]:
-    """Yield a path to a file of a folder that is short enough for the name of a socket (107 bytes)."""
+    """Yield a path to a file in a folder; the path is short enough for the name of a socket (107 bytes)."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{name}"
@@ -158,7 +158,9 @@ class Sending:
                 await connection.room()
                 if number % PAUSE_PIECES == 0:
                     await asyncio.sleep(0)
-        except CrawlerError as error:  # too late for an error status: the client sees a truncated body
+        except (
+            CrawlerError
+        ) as error:  # it is too late for an error status, so the client sees a truncated body
             log.error("serve: %s", error)
             connection.drop()
             raise ConnectionResetError(str(error)) from error
@@ -244,7 +246,7 @@ class ServedConnection(asyncio.Protocol):
         self._read_or_rest()
 
     def eof_received(self) -> bool:
-        """Keep the connection open: a client that closes its sending side still gets its answers."""
+        """Keep the connection open while answers are due: a client that closes its sending side still gets them."""
         self._eof = True
         self._reader.end()
         self._tell()
@@ -264,7 +266,7 @@ class ServedConnection(asyncio.Protocol):
     # -- answering
 
     async def _answer_all(self) -> None:
-        """Answer the queued requests one by one, then wait for more or close the connection."""
+        """Answer the queued requests one by one; then wait for more requests, or close the connection."""
         goes_on = True
         try:
             while self._waiting and goes_on:
@@ -481,7 +483,7 @@ class HttpListener:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     def enter(self, connection: ServedConnection) -> None:
-        """Register a new client; if no slot is free, close another client or this one."""
+        """Register a new client; if no slot is free, close the connection of another client or of this one."""
         self._connections.add(connection)
         stays, victim = self.places.enter(connection, asyncio.get_running_loop().time())
         if victim is not None:
@@ -551,7 +553,7 @@ async def read_body(
 
 
 def more_descriptors() -> None:
-    """Raise this process's limit of open files to the maximum, so that clients leave enough files for fetches."""
+    """Raise this process's limit of open files to the maximum, so that clients and fetches have enough files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft < wanted:

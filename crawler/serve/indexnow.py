@@ -118,7 +118,7 @@ def contains(text: bytes | None, key: str) -> bool:
 
 
 def _site(host: str) -> str:
-    """Return the registrable domain of a host; "" for all bare addresses, because anybody can name many addresses."""
+    """Return the registrable domain of a host; "" for every bare address, because a client can name many addresses."""
     return "" if ":" in host or host.rpartition(".")[2].isdigit() else registrable_domain(host)
 
 
@@ -132,7 +132,7 @@ class Keys:
     def __init__(self, files_max: int, pending_bytes_max: int) -> None:
         self.files_max = files_max
         self._pending_bytes_max = pending_bytes_max
-        # (key file, key) -> (True if the file contains the key, instant of the fetch)
+        # (key file, key) -> (True if the file contains the key, time of the fetch)
         self._known: OrderedDict[tuple[str, str], tuple[bool, float]] = OrderedDict()
         self._pending: OrderedDict[tuple[str, str], list[str]] = OrderedDict()
         self._waiting: Counter[str] = Counter()  # site -> bytes of its waiting URLs

@@ -54,8 +54,7 @@ class ServedCrawl(Protocol):
         """Return the fingerprint of a URL (request form) and the place of its copies."""
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
-        """Return (state, reason) of a URL without a copy. The state is one of
-        unknown, todo, failed, gone, denied, filtered."""
+        """Return the state of a URL without a copy, and the reason: unknown, todo, failed, gone, denied or filtered."""
 
     def disallowed(self, url: str) -> str:
         """Return the line of robots.txt that now forbids a URL; "" if no line does."""
@@ -67,7 +66,7 @@ class ServedCrawl(Protocol):
         """
 
     def request_fetch(self, url: str, fingerprint: int) -> Ahead:
-        """Queue the page for a fetch as soon as politeness allows, if it may be fetched."""
+        """Queue the page, if it may be fetched, so that it is fetched as soon as politeness allows."""
 
     def note_request(self, fingerprint: int) -> None:
         """Take note that a client requested the page; requests raise the page's importance."""

@@ -30,7 +30,7 @@ class Notices(Protocol):
         """Return the notices stored by earlier runs."""
 
     async def keep(self, notice: indexnow.Notice) -> None:
-        """Store a notice; raise HttpError (503) if that takes too long."""
+        """Store a notice; raise HttpError (503) if storing takes too long."""
 
     def judged(self, notice: indexnow.Notice, urls: Sequence[str], source: str) -> None:
         """Queue `urls` as signals and delete the notices of this key, in one change."""
@@ -131,7 +131,8 @@ class NotificationHandlers:
         except Exception:
             text = None
         urls = self.keys.found(notice, text, self._now())
-        # No rate limit here: these URLs were accepted before, and `pending_bytes_max` bounds them.
+        # No rate limit applies here, because these URLs were accepted before, and `pending_bytes_max` limits
+        # them.
         self._notices.judged(notice, urls, f"indexnow:{notice.host}")
 
     async def _delivered(self, token: str, body: bytes, signature: str) -> Reply:

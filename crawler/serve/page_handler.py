@@ -3,7 +3,7 @@
     ParsedRequest --> place of its copies --> which copy --> may it be shown, is it fresh enough
           --> representation (cached, or built) --> 304, 206, 412, 416 or the whole
 
-`PageHandler._chosen` is the only place that chooses a copy and refuses a withheld one.
+Only `PageHandler._chosen` chooses a copy, and refuses to show a withheld copy.
 
 The I/O shell writes the `Reply`. Every fetch of a URL changes the URL's record in the batch that stores the
 capture. So a cached answer is current as long as the stored record is unchanged. The record is read once
@@ -88,10 +88,10 @@ class PageHandler:
         conditions: Mapping[str, str],
         now: float,
     ) -> Reply | None:
-        """Return the reply to a request for a copy whose body fits in memory; None if `reply` must make it.
+        """Return the reply to a request for a copy whose body fits in memory; None if `reply` must build the reply.
 
-        `asked` is the parsed `target`. `conditions` are the request's conditions and its range, which `client_headers`
-        does not contain.
+        `asked` is the result of parsing `target`. `conditions` are the request's conditions and its range,
+        which `client_headers` does not contain.
 
         Raises:
             HttpError, DamageError: as in `reply`. Call `reply` then, which reports the error and counts the request.
@@ -223,7 +223,7 @@ class PageHandler:
     def _refusal(
         self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None
     ) -> str:
-        """Return why a copy may not be used for the purpose of this server (`serve.allow`); "" if it may."""
+        """Return why a copy may not be used for the purpose of this server (`serve.allow`); "" if its use is allowed."""
         found = None
         if self._use_rule is not None:
             found = self._use_rule.refusal(archive.store, fingerprint, capture, record)
@@ -268,7 +268,7 @@ class PageHandler:
     def _view(
         self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
     ) -> Reply:
-        """Return the picture that a browser took of a copy; it is withheld like the copy."""
+        """Return the picture that a browser took of a copy; the picture is withheld if the copy is withheld."""
         proof = archive.store.get(record_key(located.fingerprint)) or b""
         _, capture = self._chosen(archive, asked, located.fingerprint, asked.at, proof)
         if capture is None:

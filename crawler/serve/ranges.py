@@ -1,4 +1,4 @@
-"""Byte ranges (RFC 9110, section 14): resolves a Range field for a representation's length.
+"""Byte ranges (RFC 9110, section 14): applies a Range field to a representation of a given length.
 
 A request for one range gets that range. A request for a list of ranges gets the whole representation, as the
 RFC allows, because clients need only one range, and lists of overlapping ranges could overload the server.

@@ -17,8 +17,8 @@ A `Representation` holds the constant fields. Once the body is needed, it also h
 short. A `Representation` may be cached and sent again. The age, the probability of being fresh and the date
 are added when it is sent.
 
-The compressed body consists of the bytes in the segment; nothing is compressed or
-inflated (`pages/gzip_members.py`).
+The compressed body consists of the bytes in the segment, so nothing is compressed or inflated for it
+(`pages/gzip_members.py`).
 """
 
 from collections.abc import Callable
@@ -131,7 +131,7 @@ class Representation(msgspec.Struct):
 def represent(
     copy: OpenedCopy, capture: Capture, form: CopyForm, *, held_max: int, rewriter: Rewriter | None = None
 ) -> Representation:
-    """Return the representation of a copy in a form; `rewriter` rewrites links if the form asks for it.
+    """Return the representation of a copy in a form; `rewriter` rewrites links if the form requires that.
 
     Raises:
         HttpError: 502, the stored status cannot be sent.
@@ -240,7 +240,7 @@ def _rewrite(ready: Representation, rewriter: Rewriter, kind: bytes, url: str) -
 
 
 def _location(copy: OpenedCopy, url: str, form: CopyForm) -> bytes:
-    """Return the line that leads from a stored redirect of `url` to its target; b"" if it names no page."""
+    """Return the Location line that leads from a stored redirect of `url` to its target; b"" if it names no page."""
     raw, mark, fragment = field_text(passed_lines(copy.head.fields).location).partition("#")
     target = resolve(url, raw) if raw or mark else None
     if target is None:

@@ -53,7 +53,7 @@ class CachedResponse(msgspec.Struct):
 class ResponseCache:
     """An LRU cache of answers; an answer larger than an eighth of the cache is not stored.
 
-    `hits` counts answers served from it, `misses` answers that had to be built.
+    `hits` counts the answers served from the cache; `misses` counts the answers that had to be built.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -73,7 +73,7 @@ class ResponseCache:
         return self._kept.get(key)
 
     def find_by_request(self, request: Hashable) -> CachedResponse | None:
-        """Return the cached answer to `request`, even if it is out of date; None if it is not remembered."""
+        """Return the cached answer to `request`, even if it is out of date; None if the request is not remembered."""
         return self._by_request.get(request)
 
     def remember_request(self, request: Hashable, shown: CachedResponse) -> None:
@@ -95,7 +95,10 @@ class ResponseCache:
         return admitted
 
     def admits(self, shown: CachedResponse) -> bool:
-        """Return whether an answer may be stored: there is room, or it was requested before. Remember this request."""
+        """Return whether an answer may be stored: there is room for it, or it was requested before.
+
+        Remember this request.
+        """
         size = shown.ready.size
         if size > self.bytes_max // 8:
             return False

@@ -1,8 +1,8 @@
 """Keeps the segments open from which copies were last read, so that reading a copy takes one system call.
 
 A segment grows at its end, it is renamed once, and erased records are overwritten in place; so a descriptor
-stays valid. Only `crawler ship` deletes segments; descriptors of deleted files are closed within
-`_CHECK_INTERVAL` reads, since they would keep their disk space in use.
+stays valid. Only `crawler ship` deletes segments. Descriptors of deleted files are closed within
+`_CHECK_INTERVAL` reads, because an open descriptor keeps the disk space of its file in use.
 """
 
 import os

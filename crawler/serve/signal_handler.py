@@ -53,7 +53,7 @@ class Buckets:
 class SignalHandler:
     """Submits signals to the crawl, up to a rate per source, and up to `CROWD` times that rate for all sources together.
 
-    Sources of `/signal` choose their own names, so a rate per source alone would bound nothing.
+    The sources of `/signal` choose their own names, so a rate per source alone would not limit the total.
     """
 
     def __init__(self, signal: Signal, rate: float, urls_max: int) -> None:
@@ -65,7 +65,7 @@ class SignalHandler:
     async def handle(
         self, raw_urls: Sequence[str], source: str, now: float, *, whole: bool = False
     ) -> Signalled:
-        """Submit as many signals as the rate allows (with `whole`, all or none); the others are not parsed.
+        """Submit as many signals as the rate allows (with `whole`, all or none); the remaining signals are not parsed.
 
         Raises:
             HttpError: 429 if no signal may pass; 503 if the signals are not durable yet.

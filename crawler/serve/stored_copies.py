@@ -30,7 +30,7 @@ Pieces = Callable[[], Iterator[bytes]]
 
 
 class OpenedCopy(msgspec.Struct):
-    """A stored answer opened for reading: its head, and a function that returns iterators over its payload.
+    """A stored answer that is open for reading: its head, and a function that returns iterators over its payload.
 
     `length` is the payload's length in bytes, with its content coding. `parts` are the parts of its gzip
     member, if the member is stored in parts.

@@ -1,6 +1,7 @@
-"""The crawl whose pages a page server shows, composed of parts of its processes. `StoredCrawl` only reads; it
-is a crawl directory at rest. A running crawl adds functions that fetch pages before their turn and count
-requests.
+"""The crawl whose pages a page server shows, composed of parts of its processes.
+
+`StoredCrawl` only reads; it is a crawl directory at rest. A running crawl adds functions that fetch pages before
+their turn and count requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -75,7 +76,7 @@ class StoredCrawl:
         return self._any if self._owner_of is None else self._processes[self._owner_of(fingerprint)]
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
-        """Return (state, reason) of a URL without a copy, from its record, the URL filter, the DUE and the frontier."""
+        """Return the state of a URL without a copy, and why, from its record, the filter, the DUE and the frontier."""
         process = self._owner(fingerprint)
         record = process.pages.record(fingerprint)
         if record is not None:

@@ -128,7 +128,7 @@ class Joint:
 
 
 def links_of(change: Change) -> list[tuple[str, int, int, int]]:
-    """Return (URL, depth, redirects, flags) of the links that the change gives to the DUE."""
+    """Return (URL, depth, redirects, flags) for each link that the change passes to the DUE."""
     return [(link.url, link.depth, link.redirects, link.flags) for link in change.links]
 
 

@@ -124,7 +124,7 @@ def test_known_pages_go_before_seeds_only_if_configured(
 def test_a_failure_ends_the_run_and_is_raised(
     alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug is logged where it happens; an expected error is reported by the caller that catches it."""
+    """A bug is logged where it happens; an expected error is left for the caller to report."""
     for error, logged in ((StoreError("disk"), False), (ValueError("x"), True)):
         caplog.clear()
         one = alone(seeds=SEEDS[:1])

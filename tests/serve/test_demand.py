@@ -1,4 +1,4 @@
-"""Test request counts: decay, bounds, and the guarantees of the sketch."""
+"""Test request counts: their decay, their bounds, and the guarantees of the sketch."""
 
 import math
 import random

@@ -248,7 +248,7 @@ def test_indexnow_status_codes(tmp_path: Path, target: str, body: bytes, status:
 
 
 def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Path) -> None:
-    """A stopping crawl does not reject a key that it could not check; the next run fetches the key file once."""
+    """A crawl that is stopping does not reject a key that it could not check; the next run fetches the key file once."""
 
     async def talk(served: Receiving) -> None:
         served.stopping = True

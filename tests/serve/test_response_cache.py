@@ -1,4 +1,4 @@
-"""Test the response cache: its bound, and the answers that it keeps when it is full."""
+"""Test the response cache: its size limit, and which answers it keeps when it is full."""
 
 import random
 

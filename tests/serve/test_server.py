@@ -284,7 +284,7 @@ REDIRECTS = [
 def test_a_redirect_leads_to_the_copy_of_its_target(
     served: Served, status: int, location: bytes, target: str, quoted: str
 ) -> None:
-    """The redirect keeps `rewrite` and the time; a client of the proxy form gets the original target."""
+    """The redirect keeps `rewrite` and the time; a client of the proxy form is redirected to the original target."""
     headers = ((b"Location", location),)
     served.store(PAGE + "d/moved", b"", status=status, outcome=Outcome.REDIRECT, headers=headers)
 

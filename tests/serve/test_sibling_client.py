@@ -1,4 +1,4 @@
-"""Test that a request for another node's page is forwarded to that node at most once, and the answer is streamed."""
+"""Test that a request for another node's page is forwarded at most once, and that the answer is streamed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

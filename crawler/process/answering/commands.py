@@ -195,7 +195,7 @@ class Commands:
         }
 
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
-        """Queue seeds; the answer names the rejected ones, each with the reason.
+        """Queue seeds; the answer names the rejected seeds, each with the reason.
 
         `settings` names those relaxed settings of the crawl that also apply to these seeds
         (`crawl/relaxed_settings.py`).
@@ -274,7 +274,7 @@ class Commands:
         self._commit(change)
 
     def _owns(self, host: str) -> bool:
-        """Return whether this process crawls a host; host commands are sent to all processes."""
+        """Return whether this process crawls a host; commands about a host are sent to all processes."""
         owner = self._context.topology.partition.owner(self._fingerprinter.host_key(host))
         return owner == self._context.name
 
@@ -318,7 +318,7 @@ def _end_of(steps: Generator[None, None, T]) -> T:
 
 
 def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Wrap `command` to take a mapping of arguments; raise a UsageError if they do not fit the command's signature."""
+    """Wrap `command` so that it accepts a mapping of arguments; raise a UsageError if they do not fit its signature."""
     name = command.__name__.removeprefix("_")
     fields = [
         (each.name, each.annotation, msgspec.NODEFAULT if each.default is each.empty else each.default)

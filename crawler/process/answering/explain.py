@@ -1,4 +1,4 @@
-"""The verdict on a URL: the first sentence of `crawler why`, and whether the URL may be fetched.
+"""Decides the verdict on a URL: the first sentence of `crawler why`, and whether the URL may be fetched.
 
 `why`, `refresh=1`, signals and the dashboard agree about a URL, because all use the same facts (`Commands.why`).
 """
@@ -40,7 +40,7 @@ _DROPPED = "it was found but is in no queue; `crawler retire` removed it"
 
 
 def sentence(answer: Mapping[str, Any]) -> str:
-    """Return the sentence that says what happened to a URL, from the facts that `why` has collected."""
+    """Return the sentence that explains what happened to a URL, from the facts that `why` has collected."""
     record = answer.get("record")
     if withdrawn := answer.get("withdrawn"):
         return _withdrawn(withdrawn)
@@ -160,7 +160,7 @@ def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
 
 
 def _now(record: Mapping[str, Any], robots: Mapping[str, Any], kept: str) -> str:
-    """Return the clause that says how the site now restricts a stored page; "" if the site does not restrict it."""
+    """Return the clause about how the site now restricts a stored page; "" if the site does not restrict it."""
     if robots.get("denied"):
         return f"; {_robots(robots)} now, so it is not fetched again{kept}"
     return kept if record.get("noarchive") else ""

@@ -1,4 +1,4 @@
-"""The facts known about a URL: the answer to `crawler why`, and whether the URL may be fetched."""
+"""Collects the facts known about a URL: the answer to `crawler why`, and whether the URL may be fetched."""
 
 from collections.abc import Generator, Mapping
 from typing import Any
@@ -105,7 +105,7 @@ class Explainer:
         return answer
 
     def _withdrawal(self, fingerprint: int, withdrawn: Withdrawal | Erased) -> dict[str, Any]:
-        """Return when and why a URL was withdrawn, and how many copies of it are kept."""
+        """Return when and why a URL was withdrawn, and the number of its copies that are kept."""
         copies = sum(1 for _ in self._pages.stored_captures_of(fingerprint))
         said = {"at": iso_time(withdrawn.at), "reason": withdrawn.reason, "copies": copies}
         return said | ({"again": not withdrawn.stops_fetches} if isinstance(withdrawn, Withdrawal) else {})

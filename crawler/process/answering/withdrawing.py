@@ -5,9 +5,9 @@
     detach    write again each copy that stays but is stored as a repetition of a covered copy (`pages/erasure.py`)
     erase     erase the covered copies
 
-Long steps examine one portion of the store per request, so a request never takes long. The answer's `next` is the
-key from which the next request continues, "" at the end. All processes receive the same request, which contains
-the key of each process.
+A long step examines only a portion of the store per request, so a request never takes long. The answer's
+`next` is the key from which the next request continues, "" at the end. All processes receive the same
+request, which contains the key of each process.
 """
 
 import itertools
@@ -43,7 +43,7 @@ OPERATIONS_AT_ONCE = 2000  # maximum number of puts and deletes in one `Change`
 BLOCK_BYTES = 4096
 # maximum number of bytes that one `Change` overwrites: about 0.1 s in the writer thread
 BYTES_AT_ONCE = 32 << 20
-PAUSE_ENTRIES = 500  # entries examined between two pauses: about 5 ms
+PAUSE_ENTRIES = 500  # number of entries examined between two pauses: about 5 ms
 
 
 class Withdrawing:
@@ -150,7 +150,7 @@ class Withdrawing:
         return {"copies": copies, "next": next_key}
 
     def _erase(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
-        """Queue the changes that erase covered copies, what is known about their URLs, and their bytes.
+        """Queue the changes that erase covered copies, their bytes, and the facts known about their URLs.
 
         Erasing has several phases; the family of the key from which to continue determines the next phase.
         """
@@ -243,7 +243,7 @@ class Withdrawing:
         return keys.ERASING
 
     def _blank(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
-        """Overwrite listed bytes. Writing a block of `BLOCK_BYTES` takes as long as examining an entry."""
+        """Overwrite listed bytes. Overwriting a block of `BLOCK_BYTES` takes as long as examining an entry."""
         listed: dict[bytes, int] = {}
         for key, length in listed_bytes(self._pages.store, begin):
             if entries <= 0:

@@ -4,8 +4,8 @@
     writer thread   writes other groups and DUE runs
     merger thread   merges runs, one merge at a time
 
-`committer.py` chooses the steps. A flush and a merge each end in a `Change`, which
-goes through the queue like the `Change` of any result.
+`committer.py` chooses the steps. A flush or a merge ends with a `Change`, which goes through the queue like
+the `Change` of any result.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ class CommitLoop:
         self.look_at_flight()
 
     def queue_heavy(self, maker: Maker) -> None:
-        """Queue a function that takes long to build its `Change`; at most one of these runs per turn of the queue."""
+        """Queue a function that takes long to build its `Change`; per turn of the queue, at most one of these runs."""
         self._point.add_heavy(maker)
         self._news.set()
         self.look_at_flight()

@@ -1,4 +1,4 @@
-"""The choice of the commit loop's next step: a pure function of its state, without waiting or reading a clock.
+"""Chooses the commit loop's next step as a pure function of the loop's state, without waiting or reading a clock.
 
     WAIT      nothing is queued, and the DUE needs no flush
     GATHER    let more results arrive: committing thirty pages costs about as much as committing one
@@ -7,7 +7,7 @@
               change goes to the end of the queue
     COMMIT    write the next group
 
-The loop asks for a step, takes it, and asks again. No step starves another,
+The loop asks for the next step, carries it out, and asks again. No step starves another,
 however fast results arrive:
 
 * GATHER lasts at most `store.commit_delay`. It ends at once when the group is
@@ -45,9 +45,9 @@ class Step(Enum):
 
 
 class CommitterState(msgspec.Struct, frozen=True, gc=False):
-    """The state of the loop: the numbers of queued changes, of those not built yet, and of running fetches.
+    """The state of the loop: the number of queued changes, of changes not built yet, and of running fetches.
 
-    `flush`: the DUE needs a flush. `hurry`: a group must not wait for more results.
+    `flush` is true if the DUE needs a flush; `hurry` is true if a group must not wait for more results.
     """
 
     queued: int = 0
@@ -77,7 +77,7 @@ class Committer:
         return f"Committer(gathers until {self._gather_until})"
 
     def next_step(self, state: CommitterState, now: float) -> Step:
-        """Return the step that the loop must take now."""
+        """Return the step that the loop must carry out now."""
         if not state.queued:
             self._gather_until = None
             return Step.FLUSH if state.flush else Step.WAIT

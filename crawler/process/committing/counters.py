@@ -6,7 +6,7 @@ Within a process:
     to_due              = pending + known + new
     new                 = done + todo + parked          (URLs in flight count as todo)
 
-The counted and the stored numbers of two kinds of keys, so that a lost key is noticed:
+The counted and the stored number of keys must be equal for two kinds of keys, so that a lost key is noticed:
 
     stored.records      = page records in the store (u/)
     stored.captures     = captures in the store (c/)
@@ -16,10 +16,10 @@ Between processes:
     to_outbox + scope_told + signals_told + credits_told = sent + waiting + repeated
     received + scope_heard + signals_heard + credits_heard = applied
 
-`accepted` counts links that passed the URL filter, `received` links from other processes. A cache hit is a
-link that is already in the CLOCK cache or in the DUE's set of pending fingerprints. `resharded` keeps the
-equations balanced after hosts have moved to or from this process. Seeds count as links. Every group of the
-commit point contains its counts, so the invariants also hold after a crash.
+`accepted` counts links that passed the URL filter; `received` counts links from other processes. A cache hit
+is a link that is already in the CLOCK cache or in the DUE's set of pending fingerprints. `resharded` keeps
+the equations balanced after hosts have moved to or from this process. Seeds count as links. Every group of
+the commit point contains its counts, so the invariants also hold after a crash.
 """
 
 from collections.abc import Mapping
@@ -96,7 +96,7 @@ def count_rendering(change: Change, rendering: Rendering) -> None:
 
 
 def count_connection(change: Change, fetch: Fetch) -> None:
-    """Count how a request got its connection: reused, opened without TLS, or with a full or a resumed handshake."""
+    """Count how a request got its connection: reused, or opened without TLS, or with a full or a resumed handshake."""
     if fetch.connection:
         change.count(f"connections.{fetch.connection}")
 

@@ -3,9 +3,8 @@
 `Exchange` serves a crawl of one process: it applies the limits and detects the end by the same rules as in a
 crawl of many processes. `PeerExchange` (`peer_exchange.py`) adds the peers.
 
-The process calls `room` before it starts a fetch, reads `limit_reached` and `ended` to
-learn whether the crawl is over, and calls `advance` when it is idle and `committed` after
-every group.
+The process calls `room` before it starts a fetch. It reads `limit_reached` and `ended` to learn whether the
+crawl is over. It calls `advance` when it is idle, and `committed` after every group.
 """
 
 import logging
@@ -89,7 +88,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, stages: Stages) -> "ExchangeParts":
-        """Take the parts from the open stages of a process."""
+        """Collect the parts from the open stages of a process."""
         return cls(
             store=stages.store,
             counters=stages.point.counters,
@@ -156,7 +155,7 @@ class Exchange:
         """Take note that a group is durable: confirm and send the messages that waited for this."""
 
     async def part(self, stopped_by: str) -> None:
-        """Wait until all peers know that the crawl has ended, or have had time to learn of a reached limit."""
+        """Wait until all peers know that the crawl has ended, or have had time to learn that a limit was reached."""
 
     def status(self) -> dict[str, PeerStatus]:
         """Return the connection state of each peer, and the number of links that wait to be sent to that peer."""
@@ -170,11 +169,11 @@ class Exchange:
         return places if left is None else min(places, left)
 
     def advance(self) -> None:
-        """Check whether the crawl has ended; call when this process is idle."""
+        """Check whether the crawl has ended; call this when this process is idle."""
         self.coordination.advance()
 
     def set_rate(self, rate: float) -> None:
-        """Change the rate of the whole crawl; with peers, heartbeats divide it among the processes."""
+        """Change the rate of the whole crawl; with peers, the processes divide it by means of their heartbeats."""
         self.coordination.rate = rate
         if len(self._context.topology.names) == 1:
             self._frontier.set_rate(rate)

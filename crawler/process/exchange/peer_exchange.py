@@ -138,7 +138,7 @@ class PeerExchange(Exchange):
             )
 
     def _patience(self) -> float:
-        """Return how many seconds to wait for uninformed peers: fewer if the end was known before this start."""
+        """Return the number of seconds to wait for uninformed peers: fewer if the end was known before this start."""
         silence_max = self._config.silence_max
         return (
             silence_max

@@ -48,7 +48,7 @@ class Extent(msgspec.Struct, frozen=True):
     peers: dict[str, tuple[int, int]] = {}
 
     def is_beyond(self, kept: "Extent") -> bool:
-        """Return whether the limits differ from those in `kept`, or more work was done; repeated seeds do not count."""
+        """Return whether the limits differ from those in `kept`, or work was done since; repeated seeds do not count."""
         before = (kept.appended, kept.applied, kept.pages, kept.digest, kept.limits)
         return (self.appended - self.seeds, self.applied, self.pages, self.digest, self.limits) != before
 
@@ -89,7 +89,7 @@ class Termination:
         return self.past_end is PastEnd.HOLDS
 
     def keep(self, peers: Mapping[str, Progress | Counters]) -> Change:
-        """Build the `Change` that stores the end for a later start; `peers` are the values received last."""
+        """Build the `Change` that stores the end for a later start; `peers` holds the values last received from peers."""
         at_rest = {
             name: (each.appended, each.applied)
             for name, each in peers.items()

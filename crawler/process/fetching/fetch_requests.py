@@ -35,8 +35,9 @@ class FetchTaskSlot:
 class FetchRequests:
     """Builds the requests of the fetch tasks of a process.
 
-    `trusts` tells whether a URL may receive credentials; `conditions` returns the validators
-    (ETag, Last-Modified) with which a task asks for its page; `wake` wakes the loop that starts fetch tasks.
+    `trusts` tells whether credentials may be sent to a URL. `conditions` returns the validators (ETag,
+    Last-Modified) that a task sends with the request for its page. `wake` wakes the loop that starts fetch
+    tasks.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class FetchRequests:
         self._overrides = Overrides(config.override)
 
     def make(self, fetch_task: FetchTask, owner: object, *, robots: bool = False) -> FetchRequest:
-        """Return the first request of a fetch task; `owner` is charged for the bytes of the answers."""
+        """Return the first request of a fetch task; the bytes of the answers are charged to `owner`."""
         config = self._config
         gap, gap_factor = self._frontier.under_way.gap_terms(fetch_task)
         keep_alive = gap + config.fetch.keep_alive_extra

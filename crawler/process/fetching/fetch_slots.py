@@ -1,6 +1,6 @@
 """The fetch slots of a process: each running fetch task holds one of `crawl.concurrency` slots.
 
-A page holds its slot until it is committed and the user's page sink has taken it.
+A page holds its slot until it is committed and the user's page sink has processed it.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ class FetchSlots:
         return self.concurrency - self._frontier.requests - self._fetch_tasks.in_sink
 
     def room(self) -> int:
-        """Return how many requests may start now: none if the result is 0 or negative. A full DUE blocks all slots."""
+        """Return the number of requests that may start now (none if it is 0 or negative). A full DUE blocks all slots."""
         return 0 if self._due.full else self._room(self.free)
 
     def start(self, now: float) -> bool:

@@ -9,9 +9,9 @@
 slot while it waits for a hop, for memory, or for the decision on a large answer. So `concurrency` other tasks
 can transfer data meanwhile.
 
-An unexpected exception ends only its own fetch task, with the outcome `internal_error`;
-host, address and slot are released as after any failure. A `StoreError`, and an
-exception of the user's page sink, end the process.
+An unexpected exception ends only its own fetch task, with the outcome `internal_error`. The host, address and
+slot of the task are released as after any failure. A `StoreError`, and an exception of the user's page sink,
+end the process.
 """
 
 import asyncio
@@ -150,7 +150,8 @@ class FetchTasks:
             subresources=self._subresources,
             queue=queue,
         )
-        # One digest thread at a time, because threads compete with the event loop for the processors.
+        # Only one thread computes digests at a time, because threads compete with the event loop for the
+        # processors.
         self._preparing = asyncio.Lock()
         self._maps_read = asyncio.Semaphore(MAPS_READ_MAX)
         self._maps_held: set[object] = set()  # the owners of sitemaps that are counted by the semaphore

@@ -2,7 +2,7 @@
 
 Each of these requests is a hop. It follows a redirect, repeats a request that the server wants signed, or
 resumes an interrupted transfer of a file. A hop waits for the gap of its host; before a hop to another host,
-the fetch task takes the slot of that host. While it waits, the fetch task holds no fetch slot.
+the fetch task acquires the slot of that host. While it waits, the fetch task holds no fetch slot.
 """
 
 import asyncio

@@ -81,7 +81,7 @@ class PageRendering:
         self._renderer = renderer
 
     def configure(self, config: Config) -> None:
-        """Apply a configuration: which pages a browser shows."""
+        """Apply a configuration, which determines the pages that a browser shows."""
         self._when = config.render.when
         self._overrides = Overrides(config.override)
 

@@ -6,8 +6,8 @@ RSS and Atom, if configured                                  extract.feed
 a style sheet, if page requisites are fetched                extract.css
 
 Large sitemaps, feeds and style sheets are parsed in a separate child process, so that pages do not wait for
-them. `news` compares the dates in a document with those in its stored copy: a changed date is a signal that
-the page with that date has changed.
+them. `news` compares the dates in a document with those in the document's stored copy: if the date of a page
+differs, this is a signal that the page has changed.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ def changed_dates(
 
 
 class Reader:
-    """Reads fetches; a given `extractor` replaces the built-in one for HTML pages.
+    """Reads the links of fetches; if an `extractor` is given, it replaces the built-in one for HTML pages.
 
     If `reads_anchors` is true, anchor texts are extracted, too.
     """
@@ -129,7 +129,7 @@ class Reader:
 
     @staticmethod
     def _is_streamed(fetch: Fetch, stream: MapStream) -> bool:
-        """Return whether `stream` received the final content, and the content is large enough for a child."""
+        """Return whether `stream` has received the final content, and the content is large enough for a child process."""
         if fetch.outcome not in _READABLE or fetch.undecoded:
             return False
         return fetch.part is not None or stream.nbytes == len(fetch.content) > INLINE_BYTES_MAX

@@ -28,11 +28,11 @@ from crawler.robots.cache import VerdictKind
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.urls.canonical import authority, canonical, hostname, resolve
 
-ASKS_MIN, ASKS_MAX = 0.05, 2.0  # seconds between two attempts to take the slot of a busy host
+ASKS_MIN, ASKS_MAX = 0.05, 2.0  # number of seconds between two attempts to acquire the slot of a busy host
 
 
 class Subresources:
-    """Makes the requests of one page; `ask` never raises, unless it is cancelled.
+    """Sends the requests of one page; `ask` raises no exceptions, unless it is cancelled.
 
     `request` is the page's own request; its settings apply to the subresources, too. `queue` receives the
     change of a robots.txt that had to be fetched. `allow` sets the headers that may be sent to a URL.

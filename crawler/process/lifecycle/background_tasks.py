@@ -8,7 +8,7 @@ Fail = Callable[[BaseException], None]
 
 
 class Tasks:
-    """The running tasks; `ended` is called whenever one has ended."""
+    """The running tasks; `ended` is called whenever a task has ended."""
 
     def __init__(self, fail: Fail, ended: Callable[[], None] = lambda: None) -> None:
         self._fail = fail

@@ -28,7 +28,7 @@ class RunProgress(msgspec.Struct, frozen=True, gc=False):
 
 
 def limit_reached(standing: RunProgress, config: CrawlConfig) -> str:
-    """Return why the run is over: "max_time", "max_pages", "max_bytes", "done" or "patience"; "" if it is not."""
+    """Return why the run is over: "max_time", "max_pages", "max_bytes", "done", "patience"; "" if it is not over."""
     if config.max_time and standing.elapsed >= config.max_time:
         return "max_time"
     if standing.limit:

@@ -144,7 +144,7 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop watching; do nothing if not started."""
+        """Stop watching; do nothing if the watchdog was not started."""
         self._over.set()
         if self._timer is not None:
             self._timer.cancel()

@@ -169,7 +169,7 @@ def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Finge
 
 
 def _values(path: str, fingerprinter: Fingerprinter) -> dict[int, float]:
-    """Read the importance of pages from the user's file; {} without a file.
+    """Read the importance of pages from the user's file; return {} if there is no file.
 
     Raises:
         ConfigError: the file cannot be read.

@@ -1,4 +1,5 @@
 """Detects lost state: the store of a process, or its last writes, may be gone without a trace in any file.
+
 Whenever the store is opened, and at every clean end, a state number is written to the store and synced. The
 number is then also written to a file outside the folder (`DIR/p0.begun`). So these losses are all detected: a
 missing log, a log that was cut off before that number, and a store that was restored from an earlier version.
@@ -14,7 +15,7 @@ from crawler.storage.reshard import load, pack
 
 
 def check_for_loss(folder: Path) -> None:
-    """Raise an error if a process has already run here and its store is gone; a new store must not replace it.
+    """Raise an error if a process has already run here but its store is gone; a new store must not replace the lost one.
 
     Raises:
         DamageError: the store is gone.

@@ -1,4 +1,4 @@
-"""Makes a private copy of the store and the DUE for a reader, which takes no lock and changes nothing.
+"""Makes a private copy of the store and the DUE for a reader, which needs no lock and changes nothing.
 
     DIR/p0/snapshot-PID-.../store     a copy of the store as it is committed now (`storage/snapshot.py`)
     DIR/p0/snapshot-PID-.../due       links to the runs, which never change
@@ -10,8 +10,8 @@ and files that have appeared meanwhile are linked afterwards. So all files that 
 the process merges or deletes its own files at the same time. A reader opens the copy as a process opens its
 own files after a crash. Recovery may then cut or delete files, but only copies.
 
-If the file system of the crawl is read-only or full, the copy is in the system's temporary folder. Cost: a hard link for
-each table and run; the logs are copied.
+If the file system of the crawl is read-only or full, the copy is in the system's temporary folder. A private
+copy costs a hard link for each table and each run; the logs are copied.
 """
 
 import os

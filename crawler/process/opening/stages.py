@@ -238,7 +238,7 @@ class Stages:
             reserve(ballast, size)
 
     def _restore_lost(self) -> int:
-        """Queue the pages of missing or short WARC segments again; return the number of pages."""
+        """Queue the pages of WARC segments that are missing or too short again; return the number of pages."""
         lost = self.pages.lost
         if not lost:
             return 0

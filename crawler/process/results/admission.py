@@ -64,7 +64,7 @@ class Seen:
 
 
 class Owners:
-    """Maps links to their owning processes, as seen by process `me`; `sent` caches the links sent recently."""
+    """Maps links to the processes that own them, as seen by process `me`; `sent` caches the links sent recently."""
 
     def __init__(self, partition: Partition, me: str, sent: ClockCache) -> None:
         self.me = me
@@ -230,7 +230,7 @@ class Admission:
             change.foreign.append((owner, links))
 
     def log(self, fetch_task: FetchTask, extracted: Extracted) -> Pauses:
-        """Log every occurrence of an accepted link as it enters the host splitter; do nothing without a trace."""
+        """Log every occurrence of an accepted link when it enters the host splitter; do nothing if there is no trace."""
         if self._trace is None:
             return
         found: list[int] = []

@@ -35,7 +35,7 @@ class CrossSubmits:
         self._asked = False
 
     def among(self, locs: Sequence[str]) -> Generator[None, None, list[str]]:
-        """Return the entries of `locs` that the sitemap may name, and the invalid ones, which the filter rejects."""
+        """Return the entries of `locs` that the sitemap may name, and invalid entries, which the filter will reject."""
         taken: list[str] = []
         work = 0
         for loc in locs:

@@ -1,7 +1,7 @@
 """Keeps IndexNow notices in the store until their key files are read: a notice answered with 202 survives a crash.
 
-A notice is deleted by the change that turns its URLs into signals, or when its key file turns out not to
-contain the key. `serve/indexnow.py` limits the number of waiting URLs.
+A notice is deleted by the change that turns its URLs into signals, or when its key file proves not to contain
+the key. `serve/indexnow.py` limits the number of waiting URLs.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -106,9 +106,10 @@ class ResultProcessor:
     # -- pages -----------------------------------------------------------------
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return the validators (ETag, Last-Modified) for a conditional request, each "" if there is none to use.
+        """Return the validators (ETag, Last-Modified) for a conditional request; each is "" if none can be used.
 
-        There are none if all copies are withdrawn: a 304 would leave the page without a copy to show.
+        If all copies are withdrawn, no validators are returned, because a 304 would leave the page without
+        any copy to show.
         """
         if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
             return "", ""
@@ -155,7 +156,7 @@ class ResultProcessor:
         return self._stamping.wanted_files(fetch, extracted, now)
 
     def site_file(self, page: Fetch, url: str, fetch: Fetch, now: float) -> Callable[[], Change]:
-        """Learn from the answer to a request for a site's file; return the function that builds its `Change`."""
+        """Learn from the answer to a request for a site's file; return the function that builds the answer's `Change`."""
         assert self._stamping is not None
         item = self._stamping.book.learn(authority(page.url), url, fetch, now)
 
@@ -342,7 +343,7 @@ class ResultProcessor:
         return change
 
     def _read_robots(self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float) -> Pauses:
-        """Pass the answer to the robots cache; if parsing raises, the robots.txt counts as unavailable."""
+        """Pass the answer to the robots cache; if parsing raises an exception, the robots.txt counts as unavailable."""
         try:
             yield from self._record_robots(change, fetch_task, fetch, now)
         except StoreError:
@@ -439,7 +440,7 @@ class ResultProcessor:
     def _stamp(
         self, change: Change, capturing: Capturing, extracted: Extracted | None, before: PageRecord | None
     ) -> None:
-        """Give an answer its receipt; the record of a stored page keeps the receipt of the last success."""
+        """Give an answer its receipt; the record of a stored page keeps the receipt of the last successful fetch."""
         if self._stamping is None:
             return
         fetch, record = capturing.fetch, capturing.record

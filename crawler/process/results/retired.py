@@ -9,8 +9,8 @@ from crawler.frontier.frontier import Frontier
 def queue_entry(due: Eliminator, frontier: Frontier, url: str, fingerprint: int) -> dict[str, Any] | None:
     """Return the queue entry of a known URL (request form) without a page record; {} if it is in no queue.
 
-    Return None if the URL is not known, has not reached a queue yet, or if the queue of
-    its host is too long to be read in one turn of the loop.
+    Return None if the URL is not known, if it has not reached a queue yet, or if its host's queue is too long
+    to be read in one turn of the loop.
     """
     if not due.contains(fingerprint) or due.waits(fingerprint):
         return None

@@ -4,8 +4,8 @@ command line, file, configuration --> crawl/seeds.py: canonical, in pieces
     one process, or a node         Seeds                     every seed is treated like any link
     several under a supervisor     SeedFile, read by all     each takes its own; first the scope takes all
 
-With `crawl.timestamping`, known pages are put back into the queues of their hosts first,
-each once, unless it is queued already.
+With `crawl.timestamping`, known pages are first put back into the queues of their hosts. This is done once
+for each page, unless the page is queued already.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence

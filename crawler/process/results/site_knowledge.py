@@ -81,7 +81,7 @@ class SiteKnowledge:
         return self._keep_scope(change, [url for url in urls if self._filter.scope.give(url)])
 
     def trusts(self, url: str) -> bool:
-        """Return whether headers with credentials may be sent to this URL: only to URLs given as seeds."""
+        """Return whether headers with credentials may be sent to this URL; only URLs given as seeds may get them."""
         return self._credentials and self._filter.scope.was_given(url)
 
     def announce(self, change: Change, peers: Sequence[str]) -> None:
@@ -122,7 +122,7 @@ class SiteKnowledge:
         self._equivalences.answered(url)
 
     def own_keys(self, links: list[Link]) -> list[Link]:
-        """Return a peer's links with the fingerprints of this process, which may know more equivalent authorities."""
+        """Return a peer's links with the fingerprints of this process, which may know of more equivalent authorities."""
         if not self._equivalences.proven:
             return links
         key = self._fingerprint

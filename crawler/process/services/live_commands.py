@@ -1,4 +1,4 @@
-"""The commands of a running process: those of `process/answering/commands.py`, and pause, resume, set."""
+"""The commands of a running process: those of `process/answering/commands.py`, and also pause, resume and set."""
 
 import logging
 from collections.abc import Callable, Mapping

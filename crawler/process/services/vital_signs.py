@@ -72,7 +72,7 @@ class VitalSigns:
         } | recent_requests(self._counters)
 
     async def watch(self) -> None:
-        """Measure the lag of the event loop until cancelled: keep the largest recent value, which decays."""
+        """Measure the lag of the event loop until cancelled; keep the largest recent value, which decays with time."""
         loop, looks = asyncio.get_running_loop(), 0
         while True:
             if looks % _GROWTH_LOOKS == 0:

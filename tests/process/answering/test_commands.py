@@ -1,4 +1,4 @@
-"""Test the commands that a process answers, and that each invalid request gets an error of one line."""
+"""Test the commands that a process answers, and that each invalid request gets a one-line error."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path

@@ -652,7 +652,7 @@ def test_life_of_an_exchange_with_peers(
 def test_new_and_known_pages_share_the_part_of_the_rate(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The division of the rate depends on the known pages and on the hosts with work that all processes report."""
+    """How the rate is divided depends on whether any process reports known pages, and whether any has work."""
     exchange, told, asked = peered().exchange, [], []
     said = {"p0": Progress(work=0, weight=0.0), "p1": Progress(work=3, weight=2.0)}
     portion = SimpleNamespace(

@@ -85,7 +85,7 @@ class Canned:
 
 
 class Run:
-    """Runs fetch tasks on the stages of a `Joint`, and keeps the change with which each ends."""
+    """Runs fetch tasks on the stages of a `Joint`, and keeps the change with which each task ends."""
 
     def __init__(self, joint: Joint, **options: Any) -> None:
         self.joint = joint

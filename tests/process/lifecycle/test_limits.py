@@ -1,4 +1,4 @@
-"""Test each reason for the end of a run, the states of a disk, and the priority among the reasons."""
+"""Test each reason for the end of a run, which reason takes precedence, and the states of a disk."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def crawl(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[CrawlDirector
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return size and modification time of each file of a process, except the diagnostic log of RocksDB."""
+    """Return the size and modification time of each file of a process, except for the diagnostic log of RocksDB."""
     return {
         str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
         for path in folder.rglob("*")
@@ -84,7 +84,7 @@ def test_several_readers_beside_a_writer(crawl: tuple[CrawlDirectory, Any]) -> N
 
 
 def test_a_reader_recovers_nothing(crawl: tuple[CrawlDirectory, Any]) -> None:
-    """After a crash, a writer removes uncommitted tails and moves unknown files away; a reader must do neither."""
+    """After a crash, a writer cuts off uncommitted data and moves unknown files away; a reader must do neither."""
     directory, config = crawl
     folder = directory.process("p0")
     stages = Stages(config, folder, bytes(16), clock=VirtualClock())

@@ -378,7 +378,7 @@ def test_retired_urls_are_done(joint: Joint) -> None:
 
 
 def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
-    """The totals equal those of a single change; a portion without a matching URL produces no change."""
+    """The total counts equal those of a single change; a portion without a matching URL produces no change."""
     for path in ("x1", "x2", "y"):
         joint.add(HOME + path)
     changes: list[Change] = []

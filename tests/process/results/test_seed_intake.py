@@ -38,7 +38,7 @@ def seeds_of(stages: Stages, *, shared: bool) -> Iterator[Any]:
 
 
 def seeded(stages: Stages, *, shared: bool) -> int:
-    """Commit all changes that enter the seeds; return the number of changes."""
+    """Commit all changes that queue the seeds; return the number of changes."""
     changes = list(seeds_of(stages, shared=shared))
     for change in changes:
         stages.commits.commit(change)

@@ -214,7 +214,7 @@ def test_links_without_signals_are_taken_unchanged(open_joint: Open) -> None:
 
 
 def test_a_signal_is_never_passed_on_twice(open_joint: Open) -> None:
-    """Processes may briefly disagree about the owner, when only one knows that two authorities are equivalent."""
+    """Two processes may briefly disagree about a URL's owner, when only one knows that two authorities are equivalent."""
     joint = open_joint(names=(HERE, THERE), **FRESH, crawl={"scope": "any"})
     there = by_owner(joint)[THERE][0]
     change = received(joint, Link(joint.fingerprint(there), there, flags=SIGNAL))

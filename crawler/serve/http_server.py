@@ -158,9 +158,8 @@ class Sending:
                 await connection.room()
                 if number % PAUSE_PIECES == 0:
                     await asyncio.sleep(0)
-        except (
-            CrawlerError
-        ) as error:  # it is too late for an error status, so the client sees a truncated body
+        except CrawlerError as error:
+            # it is too late for an error status, so the client sees a truncated body
             log.error("serve: %s", error)
             connection.drop()
             raise ConnectionResetError(str(error)) from error

@@ -31,9 +31,8 @@ _STAMP = re.compile(r"[0-9]{4}(?:[0-9]{2}){0,5}")
 _END_OF_TIME = "99991231235959"
 _ONLY_A_URL = re.compile(r"url=([-.0-9:A-Z_a-z~/]+)")  # a URL without escapes, so there is nothing to decode
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
-_PARSED_MAX = (
-    4096  # number of parsed targets that are cached, each of at most `_PARSED_CHARS` characters: 4 MB
-)
+# number of parsed targets that are cached, each of at most `_PARSED_CHARS` characters: 4 MB
+_PARSED_MAX = 4096
 _PARSED_CHARS = 512
 
 

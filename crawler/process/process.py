@@ -360,7 +360,7 @@ class Process:
         self.wake()
 
     def wake(self) -> None:
-        """Make the schedule check again for work."""
+        """Make the schedule check again whether there is work."""
         self._news.set()
 
     # -- the end ----------------------------------------------------------------

@@ -43,7 +43,7 @@ class OpenedCopy(msgspec.Struct):
 
 
 class StoredParts:
-    """The parts of a member in a segment. They are read again after `release`."""
+    """The parts of a member in a segment. After `release`, they are read again when needed."""
 
     __slots__ = ("_files", "_folder", "_length", "_offset", "_parts", "_segment", "gzip_length", "length")
 

@@ -42,7 +42,7 @@ class Subscription(msgspec.Struct):
     secret: str
     until: float = 0.0
     wanted: bool = True
-    lease: float = LEASE_DEFAULT  # length of the granted lease in seconds
+    lease: float = LEASE_DEFAULT  # length of the granted lease, in seconds
     ask_at: float = 0.0
     tries: int = 0  # number of requests sent since the hub last verified the subscription
 

@@ -168,9 +168,9 @@ class Commands:
     ) -> dict[str, Any] | None:
         """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy.
 
-        With `static`, return the server's answer even if a browser showed the page. With `screenshot`, the content is the
-        picture that the browser took; it is empty if there is none. With `allow`, ignore copies that may not be used for
-        this purpose.
+        With `static`, return the server's answer even if a browser showed the page. With `screenshot`, the
+        content is the picture that the browser took; it is empty if there is none. If `allow` names a
+        purpose, ignore copies that may not be used for it.
         """
         rule = UseRule.of(allow, self._context.config.consent)
         request_form = canonical(url)
@@ -251,7 +251,7 @@ class Commands:
         return summary.rows()
 
     def block(self, host: str) -> Steps:
-        """Make no more requests to a host, if this process owns it."""
+        """If this process owns the host, make no more requests to it."""
         name = _host_name(host)
         yield from self._point.making()
         if self._owns(name):
@@ -260,7 +260,7 @@ class Commands:
         return {"host": name}
 
     def unblock(self, host: str) -> Steps:
-        """Lift the block of a host, if this process owns it."""
+        """If this process owns the host, lift its block."""
         name = _host_name(host)
         yield from self._point.making()
         if self._owns(name):

@@ -100,7 +100,7 @@ class Committer:
         return None if complete or not state.fetching else Step.GATHER
 
     def flushed(self, began: float, now: float) -> None:
-        """Note that a flush, or part of a flush, ran from `began` to `now`."""
+        """Take note that a flush, or a part of a flush, ran from `began` to `now`."""
         self.early_flush_at = now + (now - began) * (1.0 / FLUSH_SHARE - 1.0)
 
     def pause(self, now: float) -> float:

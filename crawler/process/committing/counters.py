@@ -62,7 +62,7 @@ def count_kept(change: Change, capturing: Capturing) -> None:
 
 
 def count_page(change: Change, fetch: Fetch, end: End) -> None:
-    """Count the fetch of a discovered page: `pages.<outcome>`, and the URL if it is done."""
+    """Count the fetch of a discovered page: `pages.<outcome>`, and also the URL if it is done."""
     _count_fetch(change, "pages", fetch, end)
     if end is End.DONE:
         change.count("urls.done")

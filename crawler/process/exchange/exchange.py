@@ -34,7 +34,7 @@ from crawler.urls.fingerprint import Fingerprinter
 
 log = logging.getLogger("crawler")
 
-_WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is cached
+_WORK_AGE_MAX = 0.5  # number of seconds for which the number of hosts with work is cached
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -146,7 +146,7 @@ class Exchange:
         """Close all connections; unconfirmed messages will be sent again later."""
 
     def set_address(self, name: str, address: Address) -> None:
-        """Note that a peer has moved to `address`."""
+        """Take note that a peer has moved to `address`."""
 
     def stop_listening(self) -> None:
         """Accept no more messages from peers: later messages remain unconfirmed, so the peers keep them."""

@@ -91,7 +91,7 @@ class FetchRequests:
             request.headers = self._overrides.for_url(request.url, name).headers or ()
 
     def _override(self, request: FetchRequest, fetch_task: FetchTask) -> None:
-        """Apply to the request the values that `[[override]]` sets for its URL."""
+        """Apply the values that `[[override]]` sets for the URL of the request."""
         own = self._overrides.for_url(fetch_task.url, fetch_task.hostname)
         request.tls = own.tls or ""
         request.fetcher = own.fetcher or HTTP

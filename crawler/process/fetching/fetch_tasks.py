@@ -111,7 +111,7 @@ class FetchTasks:
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
-        # Adds to a page's `Change` the note that the sink must receive the page.
+        # Adds a note to a page's `Change`: the sink must receive the page.
         self.promise: Promise | None = None
         # the request options of a fetch task with the flag OWN_REQUEST
         self.request_options_of: RequestOptionsOf | None = None

@@ -9,7 +9,7 @@ from crawler.config import CrawlConfig, StoreConfig
 # number of seconds after a stop in which fetches in flight, decisions on large answers and flushes of the DUE
 # may end
 STOP_GRACE = 2.5
-WATCH_INTERVAL = 1.0  # seconds between checks of time and disk space
+WATCH_INTERVAL = 1.0  # number of seconds between two checks of time and disk space
 
 
 class RunProgress(msgspec.Struct, frozen=True, gc=False):

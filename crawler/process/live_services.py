@@ -1,4 +1,4 @@
-"""The services of a running process, started and ended together.
+"""The services of a running process, which are started and ended together.
 
     page server    at [serve] address, and at DIR/<name>/serve.sock for the other processes of the crawl
     urgent         pages that clients want fetched soon
@@ -82,7 +82,7 @@ class LiveServices:
         return self.vital_signs.sections() | {"serve": self._served()}
 
     async def signal(self, raw_urls: Sequence[str], source: str) -> Signalled:
-        """Take signals in the order of the commit queue; once they are durable, return what was done with each.
+        """Accept signals in the order of the commit queue; once they are durable, return what was done with each.
 
         Raises:
             Refusal: 503, the disk is too slow.
@@ -135,7 +135,7 @@ class LiveServices:
         self._process.last_changes.append(self.counts.put)
 
     def _own(self, topics: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the (topic, hub) pairs that this process owns, so that each topic has one subscriber in the crawl."""
+        """Return the (topic, hub) pairs that this process owns; so each topic has only one subscriber in the crawl."""
         locate = self.crawl.locate
         return [
             (topic, hub) for topic, hub in topics if locate(canonical(topic) or topic).archive is not None

@@ -49,17 +49,18 @@ from crawler.storage.files import free_bytes, total_bytes
 
 log = logging.getLogger("crawler")
 
-# Seconds after a stop during which given seeds are still accepted, so that few are lost
+# number of seconds after a stop in which seeds that were given are still accepted, so that few are lost
 SEEDS_GRACE = 5.0
 COUNTED = ("max_pages", "max_bytes")  # the limits that depend on counted results
-KEPT_WAIT = 30.0  # seconds that a client waits for its request to become durable
-SEEDS_AHEAD = 2  # number of changes with seeds that may wait for their commit
+KEPT_WAIT = 30.0  # number of seconds that a client waits until its request is durable
+SEEDS_AHEAD = 2  # maximum number of changes with seeds that may wait for their commit
 
 
 class Process:
     """Crawls with the given stages until no work is left, a limit is reached, or `stop` is called.
 
-    `seeds` are canonical URLs, in pieces; `member` is the place of this process among several.
+    `seeds` are canonical URLs, as a series of lists; `member` describes the place of this process among
+    several.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Process:
         network = self._environment.network(
             with_key_file(config, pages_file.parent), self._clock, reader, unexpected, processes=processes
         )
-        # From here on there is something to close.
+        # From here on, there is something to close.
         self.commits = CommitLoop(stages.commits, config, pages_file, self, self._environment.in_thread)
         self._loops_run = False
         self._over = False
@@ -114,7 +115,7 @@ class Process:
             time=self._clock.now,
         )
         self.commands = Commands(stages, self.queue, self.exchange.status)
-        self.last_changes: list[Callable[[], None]] = []  # functions that queue the last changes of a run
+        self.last_changes: list[Callable[[], None]] = []  # the functions that queue the last changes of a run
 
     def _fetch_tasks(self, stages: Stages, network: Network, sink: Sink | None) -> FetchTasks:
         results = stages.results
@@ -180,13 +181,13 @@ class Process:
             raise self.failure
 
     def queue(self, change: Change | Maker) -> None:
-        """Queue a `Change`, or a function that builds one; after the run has ended, commit it at once."""
+        """Queue a `Change`, or a function that builds one; if the run has ended, commit the change at once."""
         self.commits.queue(change)
         if self._over:
             self.commit_rest()
 
     async def kept(self) -> bool:
-        """Wait until everything queued so far is durable, for at most `KEPT_WAIT` seconds; return whether it is."""
+        """Wait, for at most `KEPT_WAIT` seconds, until everything queued so far is durable; return whether it is."""
         durable, change = asyncio.Event(), Change()
         change.after.append(durable.set)
         self.queue(change)
@@ -197,17 +198,17 @@ class Process:
         return durable.is_set()
 
     def commit_rest(self) -> None:
-        """Commit everything queued, in the caller's thread, when no commit loop runs; do nothing after a failure."""
+        """Commit all queued changes in the caller's thread, while no commit loop runs; do nothing after a failure."""
         if self.failure is None and not self.commits.writing:
             self._commit_queued()
 
     async def ask(self, task: FetchRequest) -> Fetch:
-        """Make a request outside the frontier's order, as soon as the fetcher has started."""
+        """Send a request outside the frontier's order, as soon as the fetcher has started."""
         await self._fetching.wait()
         return await self._direct.ask(task)
 
     def configure(self, config: Config) -> None:
-        """Apply new settings: politeness, rate, number of slots, share of refreshes, the parts that are rendered."""
+        """Apply new settings: politeness, rate, number of slots, share of refreshes, which pages are rendered."""
         self.context.config = config
         self.fetch_tasks.configure(config)
         self._frontier.configure(config.politeness)
@@ -218,7 +219,7 @@ class Process:
         self.wake()
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:
-        """Start no new work; `run` ends when fetches in flight are committed or have used up `grace` seconds."""
+        """Start no new work; `run` ends when all fetches in flight are committed, or after `grace` seconds."""
         if not self.stopped_by:
             self.stopped_by, self._stopped_at = reason, self._clock.now()
         self._grace = min(self._grace, grace)
@@ -226,14 +227,14 @@ class Process:
         self.commits.look_at_flight()
 
     def fail(self, error: BaseException, *, of_user: bool = False) -> None:
-        """End the run with `error`; acknowledge nothing more. Log an unexpected error, unless user code raised it."""
+        """End the run with `error`; acknowledge no more changes. Log an unexpected error, unless user code raised it."""
         if self.failure is None and not of_user and not isinstance(error, CrawlerError):
             log.error("the run ends because of a bug in the crawler; please report this", exc_info=error)
         self.failure = self.failure or error
         self.stop("error")
 
     def close(self) -> None:
-        """Close the log of fetches; unnecessary but harmless after `run`."""
+        """Close the log of fetches; after `run`, this is unnecessary but harmless."""
         self.commits.close_file()
 
     async def _schedule(self) -> None:
@@ -245,7 +246,7 @@ class Process:
             if reason := limit_reached(self.standing(now), self.context.config.crawl):
                 return self.stop(reason)
             if self._news.is_set():
-                await asyncio.sleep(0)  # yield, because the wait below would return at once
+                await asyncio.sleep(0)  # yield to other tasks, because the wait below would return at once
                 continue
             wakeup = frontier.next_wakeup(now)
             await wait_for(self._news, None if wakeup is None else max(0.0, wakeup - now))
@@ -263,7 +264,7 @@ class Process:
             self.wake()
 
     async def _feed_seeds(self) -> None:
-        """Queue the seeds piece by piece, at most two groups ahead; after a stop, for `SEEDS_GRACE` seconds."""
+        """Queue the seeds piece by piece, at most two groups ahead; after a stop, continue for `SEEDS_GRACE` seconds."""
         for change in self._seeds:
             if self._seeds_are_late():
                 log.warning("stopped while seeds were loading: give the remaining seeds again")
@@ -333,7 +334,7 @@ class Process:
         return bool(self._seeding or len(self.point) or self.commits.busy or self._due.pending)
 
     def stopped_on_purpose(self) -> bool:
-        """True if the run was ended by a user or a limit, not by a lack of work."""
+        """True if a user or a limit ended the run, and not a lack of work."""
         return self.stopped_by not in ("", "done", "patience")
 
     # -- the interface used by the commit loop (`CommitLoopOwner`) ----------------
@@ -359,7 +360,7 @@ class Process:
         self.wake()
 
     def wake(self) -> None:
-        """Make the schedule check again for work."""
+        """Make the schedule check again whether there is work."""
         self._news.set()
 
     # -- the end ----------------------------------------------------------------
@@ -386,7 +387,7 @@ class Process:
         return asyncio.get_running_loop().call_later(max(0.0, wait), self._end_grace)
 
     def _end_grace(self) -> None:
-        """Leave heavy results and pending links to the next run, unless a limit of pages or bytes ended this one."""
+        """Leave heavy results and pending links to the next run, unless a limit of pages or bytes ended this run."""
         if self.stopped_by in COUNTED:
             return
         self.point.drop_heavy()
@@ -407,7 +408,7 @@ class Process:
         return self._unfinished()
 
     async def _shut_down(self, loops: Tasks) -> None:
-        """Stop everything that runs, step by step, each step within its limit."""
+        """Stop everything that runs, step by step, each step within its time limit."""
         limit = self.context.config.crawl.shutdown_step_max
         steps = {"loops": loops, "errands": self.fetch_slots.tasks, "background": self._background}
         for tasks in steps.values():
@@ -423,7 +424,7 @@ class Process:
 
 
 def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:
-    """Yield functions that build changes: these queue first the known pages to refetch, then the seeds."""
+    """Yield functions that build changes. First, these queue the known pages to refetch, then the seeds."""
     fingerprinter, topology = stages.fingerprinter, stages.topology
     own = partial(own_seeds, fingerprinter, topology.partition, stages.name) if shared else None
     crawl = stages.config.crawl

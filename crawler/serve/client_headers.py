@@ -1,9 +1,9 @@
-"""The header fields of a request, parsed once: properties of the client and what it accepts.
+"""Parses the header fields of a request once: the properties of the client, and the forms that it accepts.
 
-A client sends the same fields with each request. `ClientHeadersCache` maps the bytes of
-a header block to its meaning, so that for known blocks only the target is parsed. It remembers a block only if the
-parser accepted it as a complete request for a plain copy, with at most one condition or range, without a body, and on
-a connection that stays open.
+A client sends the same fields with each request. `ClientHeadersCache` maps the bytes of a header block to its
+meaning, so that for known blocks only the target is parsed. It remembers a block only if the parser accepted
+it as a complete request for a plain copy. The request must have at most one condition or range and no body,
+and its connection must stay open.
 """
 
 import re
@@ -16,7 +16,7 @@ from crawler.serve import header_fields, host_check
 from crawler.serve.representation import CopyForm
 
 BLOCK_BYTES_MAX = 2048
-BLOCKS_MAX = 512  # number of header blocks remembered; a block and its parsed form take about 4 KB
+BLOCKS_MAX = 512  # number of header blocks remembered; a block and its parsed form use about 4 KB
 _MORE_THAN_A_COPY = frozenset(
     ("content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer", "x-crawler-hop")
     + ("range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since")
@@ -24,14 +24,15 @@ _MORE_THAN_A_COPY = frozenset(
 
 
 # A condition or range differs from page to page, so it is cut out of the block before the block is looked up.
-# The pattern begins with a literal (a line end), which `re` finds quickly, and so does a block.
+# The pattern begins with a literal, a line end, which `re` finds quickly; a block begins with a line end,
+# too.
 _CONDITION = re.compile(
     rb"\r\n(If-None-Match|If-Modified-Since|Range): ([!-~](?:[ -~]{0,254}[!-~])?)(?=\r\n)"
 )
 
 
 def without_condition(block: bytes) -> tuple[bytes, dict[str, str]]:
-    """Cut the first condition or range out of a block; return the rest, and that field ({} if there was none)."""
+    """Cut the first condition or range out of a block; return the rest, and the field cut out ({} if none)."""
     match = _CONDITION.search(block)
     if match is None:
         return block, {}
@@ -41,9 +42,9 @@ def without_condition(block: bytes) -> tuple[bytes, dict[str, str]]:
 class ClientHeaders(Struct, frozen=True):
     """The properties of a client.
 
-    `base` is the scheme and authority by which it addressed this server, `form` the form in
-    which it wants a copy, and `range_form` the form from which it gets a range. `is_bot` means that it calls
-    itself a robot, `plain` that its fields only ask for a copy, on a connection that stays open.
+    `base` is the scheme and authority with which the client addressed this server. `form` is the form in
+    which it wants a copy, and `range_form` the form from which it gets a range. `is_bot` is true if it calls
+    itself a robot. `plain` is true if its fields only request a copy, on a connection that stays open.
     """
 
     headers: Mapping[str, str]
@@ -55,7 +56,7 @@ class ClientHeaders(Struct, frozen=True):
 
 
 def read(headers: Mapping[str, str], base: str) -> ClientHeaders:
-    """Parse the fields of a request that addressed this server as `base`."""
+    """Parse the header fields of a request that addressed this server as `base`."""
     taken: frozenset[bytes] = frozenset()
     if (accept := headers.get("Accept-Encoding")) and "Range" not in headers:
         taken = header_fields.accepted(accept)
@@ -68,7 +69,7 @@ def read(headers: Mapping[str, str], base: str) -> ClientHeaders:
 
 
 class ClientHeadersCache:
-    """Maps the bytes of header blocks to their `ClientHeaders`; all are forgotten when it holds `BLOCKS_MAX` blocks.
+    """Maps the bytes of header blocks to `ClientHeaders`; forgets all blocks when it holds `BLOCKS_MAX` of them.
 
     A block begins with the end of the request line.
     """
@@ -84,7 +85,7 @@ class ClientHeadersCache:
         return self._known.get(block)
 
     def put(self, block: bytes, client_headers: ClientHeaders) -> None:
-        """Remember a block without its condition if the rest is plain and every parser would split it alike.
+        """Remember a block, without its condition, if the rest is plain and every parser would split it in the same way.
 
         `client_headers` is the meaning of the whole block.
         """

@@ -1,4 +1,4 @@
-"""Applies the conditions and the range of a request to a representation: answers 304, 206, 412, 416 or all of it.
+"""Applies the conditions and range of a request to a representation: answers 304, 206, 412, 416 or all of the content.
 
 The order is that of RFC 9110, 13.2.2: If-Match or If-Unmodified-Since, then If-None-Match or
 If-Modified-Since, then Range with If-Range. Conditions apply only to a copy with status 200.
@@ -21,9 +21,9 @@ _PARTIAL = header_fields.head(206, "Partial Content", [])
 
 
 def conditional(ready: Representation, headers: Mapping[str, str], extra: bytes, modified: float) -> Reply:
-    """Return the reply to a request with the fields `headers`; `extra` are lines to add to its head.
+    """Return the reply to a request with the fields `headers`; `extra` are lines to add to the head of the reply.
 
-    `modified` is the instant of the copy.
+    `modified` is the time of the copy.
 
     Raises:
         HttpError: 412, a precondition failed; 416, the range contains no byte of the copy.

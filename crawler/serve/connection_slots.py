@@ -1,32 +1,31 @@
-"""The connection slots of a listener: which connection is closed when too many clients connect.
+"""The connection slots of a listener: decides which connection is closed when too many clients connect.
 
-A connection is *served* while an answer is being made or sent, and *waiting*
-while the server waits for the client: for a request, for the rest of its header, or for
-room to write. When all slots are taken, a new client gets the slot of the client that
-has kept the server waiting longest, if that was at least `PATIENCE`; otherwise the new
-client is turned away. So slow or half-open clients, however many, cost the others
-nothing. Every wait ends after `timeout`.
+A connection is *served* while an answer is being made or sent, and *waiting* while the server waits for the
+client: for a request, for the rest of its header, or for room to write. When all slots are taken, a new
+client gets the slot of the client that has kept the server waiting longest, provided that this wait has
+lasted at least `PATIENCE`. Otherwise, the new client is turned away. So slow or half-open clients, however
+many there are, cost the others nothing. Every wait ends after `timeout`.
 
-Operations are O(1); `overdue` is linear in its result.
+All operations take constant time, except that `overdue` takes time linear in the length of its result.
 """
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-PATIENCE = 1.0  # seconds; enough for a client on a slow line to send its header
+PATIENCE = 1.0  # number of seconds; enough for a client on a slow line to send its header
 
 C = TypeVar("C", bound=Hashable)
 
 
 class ConnectionSlots(Generic[C]):
-    """At most `slots_max` connections. A connection may keep the server waiting for `timeout` seconds."""
+    """The slots for at most `slots_max` connections. A connection may keep the server waiting for `timeout` seconds."""
 
     def __init__(self, slots_max: int, timeout: float) -> None:
         self.slots_max = slots_max
         self.timeout = timeout
         self._waiting: dict[
             C, float
-        ] = {}  # connection -> the instant since which it waits; longest wait first
+        ] = {}  # connection -> the time at which its wait began; longest wait first
         self._served: set[C] = set()
         self.turned_away = 0
         self.evicted = 0
@@ -35,7 +34,7 @@ class ConnectionSlots(Generic[C]):
         return len(self._waiting) + len(self._served)
 
     def enter(self, connection: C, now: float) -> tuple[bool, C | None]:
-        """Enter a connection; return whether it may stay, and the connection that must be closed for it (None: none)."""
+        """Enter a connection; return whether it may stay, and which connection must be closed for it (None: none)."""
         victim = None
         if len(self) >= self.slots_max:
             victim = self._longest(now - PATIENCE)
@@ -54,18 +53,18 @@ class ConnectionSlots(Generic[C]):
         return None
 
     def serve(self, connection: C) -> None:
-        """Note that the server works on an answer for the connection."""
+        """Take note that the server works on an answer for the connection."""
         if self._waiting.pop(connection, None) is not None:
             self._served.add(connection)
 
     def wait(self, connection: C, now: float) -> None:
-        """Note that the server waits for the client."""
+        """Take note that the server waits for the client."""
         if connection in self._served:
             self._served.remove(connection)
             self._waiting[connection] = now
 
     def note_answered(self, connection: C, now: float) -> None:
-        """Note that a request was answered at once: the server waits for the client again."""
+        """Take note that a request was answered at once, and that the server waits for the client again."""
         if self._waiting.pop(connection, None) is not None:
             self._waiting[connection] = now
 
@@ -75,7 +74,7 @@ class ConnectionSlots(Generic[C]):
         self._served.discard(connection)
 
     def overdue(self, now: float) -> list[C]:
-        """Return the connections that have kept the server waiting too long."""
+        """Return the connections that have kept the server waiting for longer than the timeout."""
         late = []
         for connection, since in self._waiting.items():
             if now - since < self.timeout:

@@ -1,8 +1,8 @@
-"""Selects the copy of a page that answers a request: the newest, or the nearest to an instant; never a withheld one.
+"""Selects the copy of a page that answers a request: the newest, or the nearest to a given time; never a withheld one.
 
 A capture that does not show the whole page, such as a temporary failure, does not hide other copies
-(`pages.captures.is_copy`). Of two copies equally near, the earlier one is chosen:
-only that one was current at the instant.
+(`pages.captures.is_copy`). Of two copies that are equally near, the earlier is chosen, because only the
+earlier one was current at that time.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ CAPTURES_MAX = 10_000  # maximum number of captures of a URL that are examined, 
 
 
 def nearest_copy(newest_first: Iterable[Capture], at: float) -> Capture | None:
-    """Return the copy whose instant is nearest to `at`."""
+    """Return the copy whose time is nearest to `at`."""
     best: Capture | None = None
     failure: Capture | None = None
     for number, capture in enumerate(newest_first):
@@ -27,7 +27,7 @@ def nearest_copy(newest_first: Iterable[Capture], at: float) -> Capture | None:
             failure = _nearer(failure, capture, at)
             continue
         best = _nearer(best, capture, at)
-        if capture.fetched_at <= at:  # the remaining captures are older, so further from `at`
+        if capture.fetched_at <= at:  # the remaining captures are older, and so further away from `at`
             break
     return best or failure
 
@@ -41,9 +41,10 @@ def _nearer(best: Capture | None, capture: Capture, at: float) -> Capture:
 def withheld(
     record: PageRecord | None, capture: Capture | None, withdrawn: Withdrawal | Erased | None
 ) -> str:
-    """Return the reason why no copy of the page may be shown, "" if copies may be shown.
+    """Return the reason why no copy of the page may be shown, or "" if copies may be shown.
 
-    `noarchive` of the latest answer applies to all copies.
+    A `noarchive` in the latest answer applies to all copies.
+
     """
     if withdrawn is not None:
         return f"withdrawn: {withdrawal_in_words(withdrawn)}"
@@ -53,7 +54,7 @@ def withheld(
 
 
 def withdrawal_in_words(withdrawn: Withdrawal | Erased) -> str:
-    """Return when and why a page was taken down, for users; do not name the host, prefix or URL of the rule."""
+    """Return when and why a page was withdrawn, in words for users, without the host, prefix or URL of the rule."""
     erased = isinstance(withdrawn, Erased) or withdrawn.erasing
     said = f": {withdrawn.reason}" if withdrawn.reason else ""
     return f"the operator {'erased' if erased else 'withdrew'} this page at {iso_time(withdrawn.at)}{said}"

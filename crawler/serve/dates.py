@@ -1,4 +1,4 @@
-"""Formats instants for header fields and addresses. The part of a day is cached, so formatting costs little."""
+"""Formats times for header fields and addresses. The text for each day is cached, so formatting costs little."""
 
 from datetime import UTC, datetime
 from email.utils import formatdate
@@ -9,32 +9,32 @@ _DAY = 86_400
 
 
 def http_date(second: int) -> str:
-    """Format an instant, in whole seconds, as an HTTP date."""
+    """Format a time, in whole seconds, as an HTTP date."""
     day, rest = divmod(second, _DAY)
     return f"{_day(day)[0]} {rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02} GMT"
 
 
 def stamp(instant: float) -> str:
-    """Return an instant as 14 digits, in UTC."""
+    """Return a time as 14 digits, in UTC."""
     day, rest = divmod(int(instant), _DAY)
     return f"{_day(day)[1]}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}"
 
 
 def rfc3339(instant: float) -> bytes:
-    """Format an instant in UTC, to the second."""
+    """Format a time in UTC, to the second."""
     day, rest = divmod(int(instant), _DAY)
     return b"%bT%02d:%02d:%02dZ" % (_day(day)[2], rest // 3600, rest // 60 % 60, rest % 60)
 
 
 @lru_cache(maxsize=4096)
 def _day(number: int) -> tuple[str, str, bytes]:
-    """Return the day with this number since the epoch in three forms: for HTTP dates, as 8 digits, for RFC 3339."""
+    """Return the day with this number since the epoch in three forms: for HTTP dates, as 8 digits, and for RFC 3339."""
     date = datetime.fromtimestamp(number * _DAY, UTC).strftime("%Y-%m-%d").zfill(10)
     return formatdate(number * _DAY, usegmt=True)[:16], date.replace("-", ""), date.encode()
 
 
 class Dates(NamedTuple):
-    """One instant in all forms that a copy shows: HTTP date (text, bytes), RFC 3339, 14 digits in addresses."""
+    """One time in all forms that an answer contains: HTTP date (text, bytes), RFC 3339, 14 digits in addresses."""
 
     http: str
     field: bytes
@@ -44,6 +44,6 @@ class Dates(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def dates_of(second: int) -> Dates:
-    """Return all forms of an instant, in whole seconds; pages that were fetched in the same second share them."""
+    """Return all forms of a time, in whole seconds; pages that were fetched in the same second share one object."""
     text = http_date(second)
     return Dates(text, text.encode(), rfc3339(second), stamp(second))

@@ -1,19 +1,16 @@
-"""Counts how often pages are requested; the counts are the importance (mu) in the refresh model.
+"""Counts the requests for each page; the counts are the importance (mu) of the pages in the refresh model.
 
-A request adds 1 to its page's count, and counts halve every `half_life` seconds. Decay
-needs no pass over the counts: a request at instant t adds 2^((t - origin) / half_life), so
-all counts share one scale and decay together. The origin advances before the numbers
-grow large.
+A request adds 1 to its page's count, and counts halve every `half_life` seconds. No pass over the counts is
+needed to let them decay: a request at time t adds 2^((t - origin) / half_life), so all counts share one scale
+and decay together. The origin advances before the numbers grow large.
 
-Memory is bounded. At most `pages_max` pages are counted exactly. When another page is
-requested, the quarter of the pages that has the smallest counts moves into a sketch: a Count-Min of
-`ROWS` x `columns` cells (Cormode, Muthukrishnan 2005) with conservative update
-(Estan, Varghese 2002). The sketch never underestimates a count, and overestimates it
-only if another page has a larger count in the same cell of every row. A page that is
-requested again leaves the sketch with its estimate.
+Memory is bounded. At most `pages_max` pages are counted exactly. When another page is requested, the quarter
+of the pages that has the smallest counts moves into a sketch: a Count-Min of `ROWS` x `columns` cells
+(Cormode, Muthukrishnan 2005) with conservative update (Estan, Varghese 2002). The sketch never underestimates
+a count, and overestimates it only if another page has a larger count in the same cell of every row. When a
+page in the sketch is requested again, it is counted exactly again, starting from its estimate.
 
-`changed` returns what the next commit writes; a crash loses the requests since the
-last commit.
+`changed` returns the counts that the next commit writes; a crash loses the requests since the last commit.
 """
 
 import math
@@ -26,13 +23,13 @@ from crawler.clock import past
 ROWS = 4
 COLUMNS = 1 << 16  # 4 x 65,536 doubles: 2 MiB, allocated when the exact table first overflows
 _SCALE_MAX = 2.0**40  # when one request weighs more than this, the origin advances
-_FORGOTTEN = 2.0**-10  # smaller counts are dropped; this is what one request counts after ten half-lives
+_FORGOTTEN = 2.0**-10  # smaller counts are dropped; a single request has this count after ten half-lives
 _ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 _ALL_64 = (1 << 64) - 1
 
 
 class Demand:
-    """Request counts of pages by fingerprint; `now` in seconds, `half_life` in seconds, larger than 0."""
+    """Request counts of pages by fingerprint; `now` and `half_life` are in seconds, and `half_life` is larger than 0."""
 
     def __init__(self, half_life: float, pages_max: int, *, now: float, columns: int = COLUMNS) -> None:
         assert half_life > 0.0 and pages_max >= 4, (half_life, pages_max)
@@ -66,7 +63,7 @@ class Demand:
         return count / self._weight(now)
 
     def rate(self, fingerprint: int, now: float) -> float:
-        """Return the requests per second: a steady rate r has the decayed count r x half_life / ln 2."""
+        """Return the requests per second; a steady rate r leads to the decayed count r x half_life / ln 2."""
         return self.count(fingerprint, now) * math.log(2.0) / self.half_life
 
     def top(self, n: int, now: float) -> list[tuple[int, float]]:
@@ -76,14 +73,14 @@ class Demand:
         return [(fingerprint, count / weight) for fingerprint, count in best]
 
     def changed(self, now: float) -> Iterator[tuple[int, float]]:
-        """Yield (fingerprint, count at `now`) of pages requested since the last call; 0 if the sketch has it."""
+        """Yield (fingerprint, count at `now`) for pages requested since the last call; 0 if the sketch has a page."""
         dirty, self._dirty = self._dirty, set()
         weight = self._weight(now)
         for fingerprint in dirty:
             yield fingerprint, self._counts.get(fingerprint, 0.0) / weight
 
     def load(self, counts: Iterable[tuple[int, float, float]]) -> None:
-        """Load stored (fingerprint, count, instant of the count) triples, before any request is counted."""
+        """Load stored triples of fingerprint, count, and time of the count, before any request is counted."""
         for fingerprint, count, then in counts:
             if len(self._counts) >= self.pages_max:
                 self._shrink()

@@ -1,10 +1,9 @@
-"""Decides which stored header fields an answer passes on and which it adds, and when the answer is 304.
+"""Decides which stored header fields an answer passes on, which fields it adds, and when the answer is 304.
 
-Copies are foreign pages served from this origin, and browsers learn new fields every
-year. So a stored field is passed on only if it is in `PASSED`: it describes this copy,
-and not the origin, other URLs, or connections to other hosts. A Content-Type is passed on
-only if it describes one document (`_TYPE`). A Content-Security-Policy puts the page into
-a sandbox without scripts.
+Copies are foreign pages served from this origin, and browsers support new header fields every year. So a
+stored field is passed on only if it is in `PASSED`. The fields in `PASSED` describe the copy itself, and not
+the origin, other URLs, or connections to other hosts. A Content-Type is passed on only if it describes one
+document (`_TYPE`). A Content-Security-Policy puts the page into a sandbox without scripts.
 """
 
 import re
@@ -42,8 +41,9 @@ SANDBOX: tuple[Field, ...] = (
     (b"Referrer-Policy", b"no-referrer"),
     (b"Cross-Origin-Resource-Policy", b"same-origin"),
 )
-# A page with rewritten links loads its images from /page. In an opaque origin they would be cross-origin, and the
-# resource policy would block them. So the page keeps this origin; scripts are off, so nothing can use that.
+# A page with rewritten links loads its images from /page. From an opaque origin, these requests would be
+# cross-origin, and the resource policy would block them. So the page keeps this origin; scripts are disabled,
+# so nothing can abuse the origin.
 SANDBOX_REWRITTEN: tuple[Field, ...] = (
     (b"Content-Security-Policy", f"sandbox allow-same-origin; {_POLICY}".encode()),
     *SANDBOX[1:],
@@ -71,7 +71,7 @@ def passed_on(headers: Iterable[Field]) -> list[Field]:
 
 
 def first(headers: Iterable[Field], name: bytes) -> bytes:
-    """Return the first value of a field (`name` in lower case), b"" if there is none."""
+    """Return the first value of a field (`name` in lower case), or b"" if there is none."""
     return next((value for field, value in headers if field.lower() == name), b"")
 
 
@@ -79,8 +79,8 @@ def first(headers: Iterable[Field], name: bytes) -> bytes:
 def accepted(field: str) -> frozenset[bytes]:
     """Return the content codings in use on the web that an Accept-Encoding field accepts.
 
-    An empty field accepts no coding: many clients that send no field cannot decode any coding, although RFC 9110,
-    12.5.3 would allow sending one.
+    An empty or missing field accepts no coding. RFC 9110, 12.5.3 would allow a coding if the field is
+    missing, but many clients that send no such field cannot decode any coding.
     """
     given = weights(field)
     other = given.get("*", 0.0)
@@ -114,7 +114,7 @@ def _weight(parameters: str) -> float:
 def not_modified(if_none_match: str, if_modified_since: float | None, etag: str, modified: float) -> bool:
     """Return whether the client already has this copy, so that the answer is 304 (RFC 9110, 13.2.2).
 
-    If-None-Match, if sent, decides alone, by weak comparison.
+    If the request has If-None-Match, this field alone decides, by weak comparison.
     """
     if if_none_match:
         if if_none_match == etag or if_none_match.strip() == "*":
@@ -127,7 +127,7 @@ def not_modified(if_none_match: str, if_modified_since: float | None, etag: str,
 def still_matches(if_match: str, if_unmodified_since: float | None, etag: str, modified: float) -> bool:
     """Return whether the preconditions hold; if not, the answer is 412 (RFC 9110, 13.1.1 and 13.1.4).
 
-    If-Match, if sent, decides alone, by strong comparison.
+    If the request has If-Match, this field alone decides, by strong comparison.
     """
     if if_match:
         return if_match.strip() == "*" or etag in [tag.strip() for tag in if_match.split(",")]
@@ -135,12 +135,12 @@ def still_matches(if_match: str, if_unmodified_since: float | None, etag: str, m
 
 
 def head(status: int, reason: str, fields: Iterable[Field]) -> bytes:
-    """Return the status line and the fields as sent, without the final empty line."""
+    """Return the status line and the fields as bytes to send, without the final empty line."""
     return b"HTTP/1.1 %d %s\r\n%s" % (status, _reason(reason), lines(fields))
 
 
 def lines(fields: Iterable[Field]) -> bytes:
-    """Return the fields as sent."""
+    """Return the fields as bytes to send."""
     return b"".join([b"%s: %s\r\n" % field for field in fields])
 
 

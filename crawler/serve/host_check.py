@@ -1,9 +1,8 @@
 """Checks the host and the origin of requests to a listener, and recognises robots.
 
-A page in a browser can point its own name to this server's address (DNS rebinding) and
-then read the answers. So the Host field must be an IP address, `localhost`, or a name
-that the configuration lists. Addresses are safe: a page loaded from an address
-belongs to it.
+A hostile page in a browser can point its own host name to this server's address (DNS rebinding) and then read
+the answers. So the Host field must be an IP address, `localhost`, or a name that the configuration lists.
+Addresses are safe, because a page that was loaded from an address belongs to the server at that address.
 """
 
 import ipaddress
@@ -21,7 +20,7 @@ _BOT = re.compile(r"bot\b|crawl|spider|slurp|archiver", re.IGNORECASE)
 
 
 def parse_address(text: str, key: str) -> tuple[str, int]:
-    """Parse an address as `listen_at` does; errors name the configuration key `key`."""
+    """Parse an address in the same way as `listen_at`; errors name the configuration key `key`."""
     try:
         return listen_at(text)
     except ConfigError as error:
@@ -45,7 +44,7 @@ def is_own_host(host: str, names: frozenset[str]) -> bool:
 
 
 def check_host(hosts: list[str], names: frozenset[str]) -> str:
-    """Return the Host field of a request, checked to name this listener.
+    """Return the Host field of a request after checking that it names this listener.
 
     Raises:
         HttpError: 400 if there is none or more than one, 421 if it names another host.

@@ -1,4 +1,4 @@
-"""Error responses: a status and the reason, as JSON for programs and as a page for people in a browser."""
+"""Error responses: a status and the reason, as JSON for programs or as a page for people with a browser."""
 
 from html import escape
 
@@ -19,7 +19,8 @@ dt {{ font-weight: 600 }} dd {{ margin: 0 0 .5rem }}
 <p>{why}</p>
 <dl>{rows}</dl></main></html>
 """
-# The heading of an error page for each state of an error; for other states the status and its name are shown.
+# The heading of an error page for each state of an error; for other states, the status and its name are
+# shown.
 _TITLES = {
     "unknown": "This page is not in the cache",
     "todo": "This page has not been fetched yet",
@@ -48,7 +49,8 @@ _LABELS = {"url": "Address", "age": "Age of the copy in seconds", "refresh": "Re
 class HttpError(Exception):
     """An error response: `status`, a JSON object with the reason, and `fields` to add to the header.
 
-    Such an error is expected: the client or the state of the crawl causes it.
+    Such an error is expected: it is caused by the client or by the state of the crawl.
+
     """
 
     def __init__(self, status: int, state: str, why: str, **more: object) -> None:
@@ -74,7 +76,7 @@ class HttpError(Exception):
 
 
 def wants_page(accept: str) -> bool:
-    """Return whether a client with this Accept field is a browser: it names HTML and does not prefer JSON.
+    """Return whether a client with this Accept field is a browser: the field names HTML and does not prefer JSON.
 
     Programs send no Accept field, or `*/*`, or a field that names JSON.
     """

@@ -1,9 +1,9 @@
 """The I/O shell of the HTTP servers: connections, limits and bytes.
 
-`request_reader.py` parses requests. Responses are written here byte by byte, because a
-stored answer is sent as it was received. Each limit has a key in `[serve]`: connections
-(`connection_slots.py`), bytes of a request header, time until the header is complete,
-and time in which a client must read what is buffered for it.
+`request_reader.py` parses requests. Responses are written here byte by byte, because a stored answer is sent
+as it was received. Each limit has a key in `[serve]`: the number of connections (`connection_slots.py`), the
+bytes of a request header, the time until the header is complete, and the time in which a client must read the
+data buffered for it.
 
 `start` opens a listener. `close` closes it, with a grace period for answers in progress.
 """
@@ -31,14 +31,15 @@ from crawler.serve.request_reader import RequestReader, ServedRequest
 log = logging.getLogger("crawler")
 
 SWEEP_INTERVAL = 1.0  # seconds between checks for clients that keep the server waiting
-CLOSE_GRACE = 1.0  # seconds given to answers in progress at shutdown
-# seconds for which the data of a client is read and discarded before its connection is closed
+CLOSE_GRACE = 1.0  # number of seconds that answers in progress get at shutdown
+# number of seconds for which a client's data is read and discarded before its connection is closed
 LINGERING = 2.0
 LINGERING_BYTES = 256 << 10  # maximum number of bytes that are read and discarded
-BODY_HELD = 64 << 10  # bytes of a request body held in memory; beyond that the connection is not read
+# maximum number of bytes of a request body held in memory; while there are more, nothing is read
+BODY_HELD = 64 << 10
 BACKLOG = 512
-_DESCRIPTORS = 65_536  # file descriptors requested, if the system allows that many
-PAUSE_PIECES = 4  # pieces of a streamed body sent before other work gets a turn
+_DESCRIPTORS = 65_536  # number of file descriptors to request, if the system allows that many
+PAUSE_PIECES = 4  # number of pieces of a streamed body that are sent before other work gets a turn
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
@@ -71,7 +72,7 @@ def whole_error(refusal: HttpError) -> bytes:
 
 @contextmanager
 def short_path(folder: Path, name: str) -> Iterator[str]:
-    """Yield a path to a file of a folder that is short enough for the name of a socket (107 bytes)."""
+    """Yield a path to a file in a folder; the path is short enough for the name of a socket (107 bytes)."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{name}"
@@ -80,9 +81,9 @@ def short_path(folder: Path, name: str) -> Iterator[str]:
 
 
 def error_reply(refusal: HttpError, accept: str = "") -> Reply:
-    """Return the reply that reports an error: a page if `accept` is the Accept field of a browser, otherwise JSON.
+    """Return the reply that reports an error: a page if `accept` is the Accept field of a browser, or else JSON.
 
-    The reply may not be cached, since the page may be fetched or withdrawn at any time.
+    The reply must not be cached, because the page may be fetched or withdrawn at any time.
     """
     status, reason = refusal.status, _REASONS.get(refusal.status, "Unknown")
     readable = wants_page(accept)
@@ -94,7 +95,7 @@ def error_reply(refusal: HttpError, accept: str = "") -> Reply:
 
 
 def whole(reply: Reply, now: float) -> bytes:
-    """Return the bytes of a reply with its body for an HTTP/1.1 client whose connection stays open."""
+    """Return a whole reply as bytes, with its body, for an HTTP/1.1 client whose connection stays open."""
     assert reply.body is not None
     date = dates_of(int(now)).field
     if reply.status in (204, 304):
@@ -103,7 +104,7 @@ def whole(reply: Reply, now: float) -> bytes:
 
 
 class Sending:
-    """A reply being sent to one client. Afterwards `keep_alive` says whether the connection may continue."""
+    """A reply that is being sent to one client. Afterwards, `keep_alive` tells whether the connection may continue."""
 
     __slots__ = ("_connection", "_reply", "keep_alive")
 
@@ -117,7 +118,7 @@ class Sending:
         return self._reply.status
 
     async def send(self, request: ServedRequest, connection: "ServedConnection") -> None:
-        """Write the answer; return once the client has read most of it, so that pipelined answers do not pile up."""
+        """Write the answer; return once the client has read most of it, so that pipelined answers do not accumulate."""
         self._connection = connection
         self.keep_alive = self.keep_alive and request.keep_alive
         await self.write(request)
@@ -157,7 +158,8 @@ class Sending:
                 await connection.room()
                 if number % PAUSE_PIECES == 0:
                     await asyncio.sleep(0)
-        except CrawlerError as error:  # too late for an error status: the client sees a truncated body
+        except CrawlerError as error:
+            # it is too late for an error status, so the client sees a truncated body
             log.error("serve: %s", error)
             connection.drop()
             raise ConnectionResetError(str(error)) from error
@@ -169,11 +171,11 @@ class Sending:
 
 
 class ServedConnection(asyncio.Protocol):
-    """A connection to one client: answers its requests in order, and limits header size, slowness and idle time.
+    """A connection to one client: answers the client's requests in order, and limits header size and waiting times.
 
         waiting --request--> answering --last answer read--> waiting, or lingering --> closed
 
-    Reading pauses while more than one request is queued, or much of a body is held.
+    Reading pauses while more than one request is queued, or while much of a body is held in memory.
     """
 
     def __init__(self, listener: "HttpListener") -> None:
@@ -216,7 +218,8 @@ class ServedConnection(asyncio.Protocol):
     # -- callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit from it
+        # uvloop's transport class does not inherit from it
+        self._transport = cast(asyncio.Transport, transport)
         self._listener.enter(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -242,7 +245,7 @@ class ServedConnection(asyncio.Protocol):
         self._read_or_rest()
 
     def eof_received(self) -> bool:
-        """Keep the connection open: a client that closes its sending side still gets its answers."""
+        """Keep the connection open while answers are due: a client that closes its sending side still gets them."""
         self._eof = True
         self._reader.end()
         self._tell()
@@ -262,7 +265,7 @@ class ServedConnection(asyncio.Protocol):
     # -- answering
 
     async def _answer_all(self) -> None:
-        """Answer the queued requests one by one, then wait for more or close the connection."""
+        """Answer the queued requests one by one; then wait for more requests, or close the connection."""
         goes_on = True
         try:
             while self._waiting and goes_on:
@@ -316,7 +319,7 @@ class ServedConnection(asyncio.Protocol):
             return Sending(error_reply(refusal), close=True)
 
     def _linger(self) -> None:
-        """Close the connection, but read on for a while: otherwise a reset would discard the answer."""
+        """Close the connection, but first keep reading for a while: otherwise, a reset would discard the answer."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._eof or (self._reader.refusal is None and not self._reader.busy):
@@ -327,7 +330,7 @@ class ServedConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(LINGERING, self.drop)
 
     def _read_or_rest(self) -> None:
-        """Read from the client while at most one request is queued and little of a body is held; otherwise pause."""
+        """Read from the client if at most one request is queued and little of a body is held; otherwise pause reading."""
         body = self._current.held if self._current is not None else 0
         wanted = self._lingering or (len(self._waiting) < 2 and body < BODY_HELD)
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
@@ -372,28 +375,30 @@ class ServedConnection(asyncio.Protocol):
             room.set_result(None)
 
     async def room(self) -> None:
-        """Wait until the client has read most of what is buffered for it."""
+        """Wait until the client has read most of the data buffered for it."""
         if self._room is not None:
             await self._room
         if self.gone:
             raise ConnectionResetError("the client has disconnected")
 
     def turn_away(self) -> None:
-        """Answer that all connection slots are taken, and close."""
+        """Answer that all connection slots are taken, and close the connection."""
         self.write(_FULL)
         self._lingering = True
         cast(asyncio.Transport, self._transport).close()
 
     def drop(self) -> None:
-        """Close at once and discard buffered data."""
+        """Close the connection at once and discard buffered data."""
         if self._transport is not None:
             self._transport.abort()
 
 
 class HttpListener:
-    """A listening address whose requests `handle` answers; `now` returns the wall time.
+    """A listening address; `handle` answers its requests, and `now` returns the wall time.
 
-    `again` is called first with the bytes of a request. It returns the whole response, or None if `handle` must answer.
+    Before `handle`, `again` is called with the bytes of a request. It returns the
+    whole response, or None if `handle` must answer.
+
     """
 
     def __init__(
@@ -428,7 +433,7 @@ class HttpListener:
         return await self._handle(request, connection)
 
     def answered(self, connection: ServedConnection, request: bytes) -> bytes | None:
-        """Return the response to a request that need not be parsed, None if it must be parsed."""
+        """Return the response to a request that need not be parsed; None if the request must be parsed."""
         response = self._again(request)
         if response is not None:
             self.requests += 1
@@ -477,7 +482,7 @@ class HttpListener:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     def enter(self, connection: ServedConnection) -> None:
-        """Register a new client; if no slot is free, close another client or this one."""
+        """Register a new client; if no slot is free, close the connection of another client or of this one."""
         self._connections.add(connection)
         stays, victim = self.places.enter(connection, asyncio.get_running_loop().time())
         if victim is not None:
@@ -513,7 +518,7 @@ class HttpListener:
         for task in answering:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
-        await asyncio.sleep(0)  # let the transports report that they are closed
+        await asyncio.sleep(0)  # give the transports time to report that they are closed
 
 
 def _cause(error: OSError) -> str:
@@ -547,7 +552,7 @@ async def read_body(
 
 
 def more_descriptors() -> None:
-    """Raise this process's limit of open files to the maximum, so that clients leave enough files for fetches."""
+    """Raise this process's limit of open files to the maximum, so that clients and fetches have enough files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft < wanted:

@@ -1,14 +1,14 @@
-"""IndexNow (indexnow.org/documentation): sites report which of their URLs changed.
+"""IndexNow (indexnow.org/documentation): sites report which of their URLs have changed.
 
     GET  /indexnow?url=U&key=K[&keyLocation=L]
     POST /indexnow  {"host": H, "key": K, "keyLocation": L, "urlList": [...]}
 
-The key proves that the sender owns the site: the file `http://H/K.txt` (or L, on the
-same host, for URLs below L's directory) contains it. The crawl fetches the file
-politely, once per host and day. Until then the answer is 202 and the URLs wait; they are
-also stored. The waiting URLs may take `pending_bytes_max`, and those of one site 1/`SITE_PART` of that, so the
-notices of other sites are still accepted if the key file of one site never arrives. A file that is missing or
-lacks the key is fetched again for the first notice after `REFUSED_AGE_MAX`.
+The key K proves that the sender owns the site, because the file `http://H/K.txt` contains it. (Instead, a
+file L on the same host may contain it, for URLs below L's directory.) The crawl fetches the file politely,
+once per host and day. Until then, the answer is 202, and the URLs wait; they are also stored. All waiting
+URLs may use `pending_bytes_max` bytes, and those of one site 1/`SITE_PART` of this. So if the key file of one
+site never arrives, the notices of other sites are still accepted. If a file is missing or lacks the key, it
+is fetched again for the first notice after `REFUSED_AGE_MAX`.
 
     200  accepted               400  malformed                422  URLs of another host, or an invalid key
     202  key not checked yet    403  the file lacks the key   429  too many at once
@@ -27,16 +27,17 @@ from crawler.serve.http_error import HttpError
 from crawler.urls.canonical import canonical, hostname
 from crawler.urls.suffixes import registrable_domain
 
-KEY_AGE_MAX = 86_400.0  # seconds for which a key file that contains the key is trusted
-REFUSED_AGE_MAX = 600.0  # seconds for which a key is refused after its file was missing or lacked the key
+KEY_AGE_MAX = 86_400.0  # number of seconds for which a key file that contains the key is trusted
+# number of seconds for which a key is refused after its file was missing or lacked it
+REFUSED_AGE_MAX = 600.0
 # one registrable domain, or all bare addresses together, may use 1/16 of the memory for waiting URLs
 SITE_PART = 16
-_URL_BYTES = 57  # bytes of memory that a URL takes besides its characters
+_URL_BYTES = 57  # bytes of memory that a URL uses besides its characters
 _KEY = re.compile(r"[A-Za-z0-9-]{8,128}")
 
 
 class KeyUnreadError(Exception):
-    """The key file was not read because the crawl is stopping; the key is neither valid nor invalid."""
+    """The key file was not read because the crawl is stopping, so it is unknown whether the key is valid."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -117,7 +118,7 @@ def contains(text: bytes | None, key: str) -> bool:
 
 
 def _site(host: str) -> str:
-    """Return the registrable domain of a host; "" for all bare addresses, because anybody can name many addresses."""
+    """Return the registrable domain of a host; "" for every bare address, because a client can name many addresses."""
     return "" if ":" in host or host.rpartition(".")[2].isdigit() else registrable_domain(host)
 
 
@@ -126,18 +127,18 @@ def _size(urls: Iterable[str]) -> int:
 
 
 class Keys:
-    """The known key files, and the notices that wait for one, with URLs of at most `pending_bytes_max` in all."""
+    """The known key files, and the notices that wait for theirs; all waiting URLs use at most `pending_bytes_max`."""
 
     def __init__(self, files_max: int, pending_bytes_max: int) -> None:
         self.files_max = files_max
         self._pending_bytes_max = pending_bytes_max
-        # (key file, key) -> (True if the file contains the key, instant of the fetch)
+        # (key file, key) -> (True if the file contains the key, time of the fetch)
         self._known: OrderedDict[tuple[str, str], tuple[bool, float]] = OrderedDict()
         self._pending: OrderedDict[tuple[str, str], list[str]] = OrderedDict()
         self._waiting: Counter[str] = Counter()  # site -> bytes of its waiting URLs
 
     def submit(self, notice: Notice, now: float) -> tuple[int, bool]:
-        """Return the status, and whether to fetch the key file now; with 202, the URLs wait until `found` is called.
+        """Return the status, and whether to fetch the key file now; if the status is 202, the URLs wait for `found`.
 
         Raises:
             HttpError: 403 the file does not contain the key; 429 too many URLs wait.

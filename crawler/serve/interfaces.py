@@ -1,7 +1,7 @@
 """The interface between the page server and a crawl.
 
 A crawling process, a crawl directory at rest and the tests implement these few methods.
-Of the stages, the server imports only the reading side of the page cache.
+The only stage that the server imports is the reading side of the page cache.
 """
 
 from enum import StrEnum
@@ -13,7 +13,7 @@ from crawler.pages.archive import Archive
 
 
 class Located(msgspec.Struct, frozen=True):
-    """The place of a URL's copies: the local `archive`, or None if the process `owner` has them."""
+    """Where a URL's copies are: in the local `archive`, or (if that is None) in the process `owner`."""
 
     fingerprint: int
     archive: Archive | None
@@ -24,18 +24,19 @@ class AheadState(StrEnum):
     """The result of a client's request to fetch a page soon."""
 
     QUEUED = "queued"
-    BLOCKED = "blocked"  # its host gets no requests for some time, or until the operator unblocks it
+    # no requests are sent to its host for some time, or until the operator unblocks the host
+    BLOCKED = "blocked"
     DISALLOWED = "disallowed"  # robots.txt forbids it
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
-    PARKED = "parked"  # beyond a limit of the crawl, such as pages_per_host
-    RETIRED = "retired"  # dropped by the operator
-    NOT_REFRESHED = "not_refreshed"  # known, and not fetched again by this crawl
+    PARKED = "parked"  # it exceeds a limit of the crawl, such as pages_per_host
+    RETIRED = "retired"  # the operator has dropped it
+    NOT_REFRESHED = "not_refreshed"  # it is known, and this crawl does not fetch it again
     FULL = "full"  # too many pages wait already
     AT_REST = "at_rest"  # the crawl is not running, or is stopping
 
 
 class Ahead(msgspec.Struct, frozen=True):
-    """The answer to `refresh=1`; `wait`: seconds until a request to the host may start, 0 if unknown."""
+    """The answer to `refresh=1`; `wait` is the number of seconds until the host may be requested, 0 if unknown."""
 
     state: AheadState
     why: str = ""
@@ -50,26 +51,25 @@ class ServedCrawl(Protocol):
     """A crawl whose pages the page server shows."""
 
     def locate(self, url: str) -> Located:
-        """Return the fingerprint of a request form and the place of its copies."""
+        """Return the fingerprint of a URL (request form) and the place of its copies."""
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
-        """Return (state, reason) of a URL without a copy. The state is one of
-        unknown, todo, failed, gone, denied, filtered."""
+        """Return the state of a URL without a copy, and the reason: unknown, todo, failed, gone, denied or filtered."""
 
     def disallowed(self, url: str) -> str:
-        """Return the line of robots.txt that forbids a URL now; "" if none does."""
+        """Return the line of robots.txt that now forbids a URL; "" if no line does."""
 
     def fresh_probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
-        """Return P[the live page still equals the newest copy], or None if it cannot be estimated.
+        """Return the probability that the live page still equals the newest copy; None if it cannot be estimated.
 
-        `fetched_at` is the instant of the last answer; the page must be stored.
+        `fetched_at` is the time of the last answer; the page must be stored.
         """
 
     def request_fetch(self, url: str, fingerprint: int) -> Ahead:
-        """Queue the page for a fetch as soon as politeness allows, if it may be fetched."""
+        """Queue the page, if it may be fetched, so that it is fetched as soon as politeness allows."""
 
     def note_request(self, fingerprint: int) -> None:
-        """Note that a client requested the page; requests raise its importance."""
+        """Take note that a client requested the page; requests raise the page's importance."""
 
     def ready(self) -> str:
-        """Return the reason why the crawl cannot answer now, or ""."""
+        """Return the reason why the crawl cannot answer now, or "" if it can."""

@@ -21,7 +21,7 @@ _PLAIN = re.compile(r"[-.0-9:A-Z_a-z/~]*")  # text that `quote` would not change
 
 
 def page_path(url: str, at: float | None = None, *, rewrite: bool = False) -> str:
-    """Return the path of a copy of `url`; without `at`, of its newest copy."""
+    """Return the path of the copy of `url` at the time `at`; without `at`, the path of the newest copy."""
     path = "/page?url=" + (url if _PLAIN.fullmatch(url) else quote(url, safe=":/"))
     if at is not None:
         path += f"&at={dates_of(int(at)).stamp}"
@@ -35,7 +35,7 @@ def view_line(base: str, url: str) -> bytes:
 
 
 def link_field(base: str, url: str, instant: float | None = None) -> str:
-    """Return the Link field of a copy, or of an answer without a copy (no `instant`). `base`: scheme and authority."""
+    """Return the Link field of a copy, or of an answer without a copy (no `instant`); `base` is scheme and authority."""
     safe = _in_link(url)
     links = [
         f'<{safe}>; rel="original"',
@@ -49,7 +49,7 @@ def link_field(base: str, url: str, instant: float | None = None) -> str:
 
 
 def redirect_fields(base: str, url: str, instant: float) -> list[Field]:
-    """Return the fields of the redirect from the time gate of `url` to its copy of `instant`."""
+    """Return the header fields of the redirect from the time gate of `url` to its copy of the time `instant`."""
     return [
         (b"Location", (base + page_path(url, instant)).encode()),
         (b"Vary", b"Accept-Datetime"),
@@ -59,12 +59,12 @@ def redirect_fields(base: str, url: str, instant: float) -> list[Field]:
 
 
 def _in_link(url: str) -> str:
-    """Return a URL escaped for use between < and >. Request forms contain neither character; escaping makes sure."""
+    """Return a URL escaped for use between < and >. Request forms contain neither character; this makes sure."""
     return url.replace("<", "%3C").replace(">", "%3E").replace("\r", "").replace("\n", "")
 
 
 def timemap(base: str, url: str, oldest_first: Iterable[Capture]) -> Iterator[bytes]:
-    """Yield the list of copies in application/link-format, oldest first, in pieces."""
+    """Yield the list of copies, oldest first, as pieces of an application/link-format document."""
     captures = list(oldest_first)
     safe = _in_link(url)
     span = ""

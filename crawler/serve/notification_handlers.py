@@ -17,10 +17,10 @@ from crawler.serve.request_parsing import ParsedRequest, Route
 from crawler.serve.signal_handler import Signal, SignalHandler, parse
 from crawler.serve.websub import Subscriptions, slot_of
 
-# Fetches the key file at a URL as politely as the crawl, unless a recent copy contains the key; returns None without
-# a file.
+# Fetches the key file at a URL as politely as the crawl, unless a recent copy contains the key; returns None
+# if there is no file.
 FetchKeyFile = Callable[[str, str], Awaitable[bytes | None]]
-ReadFeed = Callable[[bytes], list[str]]  # content of a feed -> the links of its entries
+ReadFeed = Callable[[bytes], list[str]]  # maps the content of a feed to the links of its entries
 
 
 class Notices(Protocol):
@@ -30,7 +30,7 @@ class Notices(Protocol):
         """Return the notices stored by earlier runs."""
 
     async def keep(self, notice: indexnow.Notice) -> None:
-        """Store a notice; raise HttpError (503) if that takes too long."""
+        """Store a notice; raise HttpError (503) if storing takes too long."""
 
     def judged(self, notice: indexnow.Notice, urls: Sequence[str], source: str) -> None:
         """Queue `urls` as signals and delete the notices of this key, in one change."""
@@ -39,8 +39,9 @@ class Notices(Protocol):
 class NotificationHandlers:
     """Answers the POST endpoints in the process `me` of `processes`.
 
-    `signal` submits signals, `notices` stores notices that wait for key files, `fetch_key_file` fetches IndexNow key
-    files, `read_feed` extracts the links of a WebSub delivery, `in_background` runs work that must not delay an answer.
+    `signal` submits signals. `notices` stores notices that wait for key files, and `fetch_key_file` fetches
+    these files. `read_feed` extracts the links of a WebSub delivery. `in_background` runs work that must not
+    delay an answer.
     """
 
     def __init__(
@@ -126,11 +127,12 @@ class NotificationHandlers:
         try:
             text = await self._fetch_key_file(notice.location, notice.key)
         except indexnow.KeyUnreadError:
-            return  # the notice is stored; the next run resumes it
+            return  # the notice is stored, and the next run decides about it
         except Exception:
             text = None
         urls = self.keys.found(notice, text, self._now())
-        # No rate limit here: these URLs were accepted before, and `pending_bytes_max` bounds them.
+        # No rate limit applies here, because these URLs were accepted before, and `pending_bytes_max` limits
+        # them.
         self._notices.judged(notice, urls, f"indexnow:{notice.host}")
 
     async def _delivered(self, token: str, body: bytes, signature: str) -> Reply:

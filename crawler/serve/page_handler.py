@@ -1,13 +1,13 @@
-"""Builds the answer to a request for a page, from the parsed request to the bytes, without waiting.
+"""Builds the answer to a request for a page: turns the parsed request into bytes, without waiting.
 
     ParsedRequest --> place of its copies --> which copy --> may it be shown, is it fresh enough
           --> representation (cached, or built) --> 304, 206, 412, 416 or the whole
 
-`PageHandler._chosen` is the only place that chooses a copy and refuses a withheld one.
+Only `PageHandler._chosen` chooses a copy, and refuses to show a withheld copy.
 
-The I/O shell writes the `Reply`. Every fetch of a URL changes the URL's record in the
-same batch as the capture, so a cached answer is current while the stored record is
-unchanged. The record is read once after each write to the store.
+The I/O shell writes the `Reply`. Every fetch of a URL changes the URL's record in the batch that stores the
+capture. So a cached answer is current as long as the stored record is unchanged. The record is read once
+after each write to the store.
 """
 
 import math
@@ -35,7 +35,7 @@ from crawler.serve.stored_copies import CopyReader
 
 
 class OwnedByOther(Exception):
-    """Another process of the crawl, `owner`, must answer; it receives the request's `body`."""
+    """Another process of the crawl, `owner`, must answer; the request is forwarded to it with its `body`."""
 
     def __init__(self, owner: str, body: bytes = b"") -> None:
         super().__init__(owner)
@@ -44,7 +44,7 @@ class OwnedByOther(Exception):
 
 
 class PageHandler:
-    """Answers requests for pages of one crawl. `rewriter` points links to /page; None = rewriting is not offered."""
+    """Answers requests for pages of one crawl. `rewriter` points links to /page (None: not offered)."""
 
     def __init__(
         self,
@@ -65,11 +65,12 @@ class PageHandler:
     def again(
         self, target: bytes, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
     ) -> Reply | None:
-        """Return the reply to a request that `at_once` answered, while the answer is cached and current; otherwise None.
+        """Return the reply to a request that `at_once` has answered before, if it is cached and current; else None.
 
-        `target` is the request target as received; `conditions`, and what is raised, are those of `at_once`.
+        `target` is the request target as received; `conditions`, and the exceptions raised, are as in
+        `at_once`.
         """
-        if self._withholds:  # robots.txt must be asked at each request
+        if self._withholds:  # robots.txt must be checked at each request
             return None
         request = target, client_headers.range_form if "Range" in conditions else client_headers.form
         for cache in (self.response_cache, self.head_cache):
@@ -87,10 +88,10 @@ class PageHandler:
         conditions: Mapping[str, str],
         now: float,
     ) -> Reply | None:
-        """Return the reply to a request for a copy whose body fits in memory; None if `reply` must make it.
+        """Return the reply to a request for a copy whose body fits in memory; None if `reply` must build the reply.
 
-        `asked` is the parsed `target`. `conditions` are the request's conditions and its range, which `client_headers`
-        does not contain.
+        `asked` is the result of parsing `target`. `conditions` are the request's conditions and its range,
+        which `client_headers` does not contain.
 
         Raises:
             HttpError, DamageError: as in `reply`. Call `reply` then, which reports the error and counts the request.
@@ -115,7 +116,7 @@ class PageHandler:
     def _made_at_once(
         self, shown: CachedResponse, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
     ) -> Reply | None:
-        """Return the reply with a copy, and count the request; None if its body does not fit in memory."""
+        """Return the reply with a copy, and count the request; None if the copy's body does not fit in memory."""
         _, _, extra = self._of_now(shown, now)
         reply = self._conditional(shown, conditions, extra)
         if reply.body is None:
@@ -124,7 +125,7 @@ class PageHandler:
         return reply
 
     def reply(self, asked: ParsedRequest, client_headers: ClientHeaders, now: float) -> Reply:
-        """Return the reply to a GET request; the reply to HEAD is its head.
+        """Return the reply to a GET request; the reply to a HEAD request is the head of this reply.
 
         Raises:
             HttpError: there is nothing to show; carries the status and the reason.
@@ -154,7 +155,7 @@ class PageHandler:
     def _shown(
         self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm
     ) -> CachedResponse:
-        """Return the copy and its representation, cached or newly built; `_conditional` caches a new one later.
+        """Return the copy and its representation, cached or newly built; `_conditional` later caches a new one.
 
         Raises:
             HttpError: there is no copy, or it may not be shown.
@@ -178,7 +179,7 @@ class PageHandler:
             self._keep(shown)
 
     def _keep(self, shown: CachedResponse) -> None:
-        """Cache an answer: with its body if there is room, otherwise without the body if that can be read again."""
+        """Cache an answer with its body if there is room; otherwise, without the body if the body can be read again."""
         ready = shown.ready
         if shown.counted and not shown.bodiless:
             return
@@ -204,7 +205,7 @@ class PageHandler:
     def _chosen(
         self, archive: Archive, asked: ParsedRequest, fingerprint: int, at: float | None, proof: bytes
     ) -> tuple[PageRecord | None, Capture | None]:
-        """Return the URL's record, decoded from `proof`, and the copy for the instant `at`; each may be None.
+        """Return the URL's record, decoded from `proof`, and the copy for the time `at`; each may be None.
 
         Raises:
             HttpError: 451, no copy of this page may be shown.
@@ -222,7 +223,7 @@ class PageHandler:
     def _refusal(
         self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None
     ) -> str:
-        """Return why a copy may not be used for the purpose of this server (`serve.allow`); "" if it may."""
+        """Return why a copy may not be used for the purpose of this server (`serve.allow`); "" if its use is allowed."""
         found = None
         if self._use_rule is not None:
             found = self._use_rule.refusal(archive.store, fingerprint, capture, record)
@@ -267,7 +268,7 @@ class PageHandler:
     def _view(
         self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
     ) -> Reply:
-        """Return the picture that a browser took of a copy; it is withheld like the copy."""
+        """Return the picture that a browser took of a copy; the picture is withheld if the copy is withheld."""
         proof = archive.store.get(record_key(located.fingerprint)) or b""
         _, capture = self._chosen(archive, asked, located.fingerprint, asked.at, proof)
         if capture is None:
@@ -295,7 +296,7 @@ class PageHandler:
         return Reply(302, header_fields.head(302, "Found", fields), 0, b"")
 
     def _missing(self, asked: ParsedRequest, located: Located, base: str) -> HttpError:
-        """Return the error for a page without a copy; queue it first if the client asks for that."""
+        """Return the error for a page without a copy; first queue the page if the client requests this."""
         ahead = self._crawl.request_fetch(asked.url, located.fingerprint) if asked.refresh else None
         if ahead is not None and ahead.state in _AHEAD:
             return _said_ahead(ahead)
@@ -326,7 +327,7 @@ class PageHandler:
         return self._conditional(shown, headers, extra)
 
     def _of_now(self, shown: CachedResponse, now: float) -> tuple[float, float | None, bytes]:
-        """Return the values that change with time: the age, P(fresh), and the header lines with both."""
+        """Return the values that change with time: the age, P(fresh), and the header lines with both values."""
         age = max(0.0, now - shown.fetched_at)
         probability = None
         if shown.tried_at is not None:
@@ -376,7 +377,7 @@ class PageHandler:
 
 
 def _is_current(shown: CachedResponse) -> bool:
-    """Return whether an answer is still valid: neither the URL's stored record nor the withdrawals have changed."""
+    """Return whether an answer is still valid: the URL's stored record and the withdrawals are unchanged."""
     archive = shown.located.archive
     assert archive is not None
     if shown.revision != archive.withdrawals.revision:
@@ -390,7 +391,8 @@ def _is_current(shown: CachedResponse) -> bool:
 
 
 _DISALLOWED_NOTE = b"X-Note: robots.txt forbade this page when it was last due for a fetch\r\n"
-# The status of `refresh=1` without a copy, by `AheadState`. Other states get 404 and the page's own state.
+# The status of `refresh=1` without a copy, by `AheadState`. In other states, the status is 404, and the
+# page's own state is shown.
 _AHEAD = {
     AheadState.QUEUED: 202,
     AheadState.BLOCKED: 409,

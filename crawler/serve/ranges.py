@@ -1,7 +1,7 @@
-"""Byte ranges (RFC 9110, section 14): resolves a Range field for a representation's length.
+"""Byte ranges (RFC 9110, section 14): applies a Range field to a representation of a given length.
 
-One range is served. A list of ranges gets the whole representation, as the RFC allows:
-clients need only one range, and overlapping lists could overload the server.
+A request for one range gets that range. A request for a list of ranges gets the whole representation, as the
+RFC allows, because clients need only one range, and lists of overlapping ranges could overload the server.
 """
 
 import re
@@ -22,7 +22,7 @@ def is_single(field: str) -> bool:
 
 
 def resolve(field: str, length: int) -> tuple[int, int] | None:
-    """Return the range as (first byte, byte after the last) of `length` bytes; None: serve the whole representation.
+    """Return the range as (first byte, byte after the last) of `length` bytes; None if all bytes are to be served.
 
     Raises:
         Unsatisfiable: the range starts after the end, or is an empty suffix.
@@ -38,14 +38,14 @@ def resolve(field: str, length: int) -> tuple[int, int] | None:
     first = int(match[1])
     last = int(match[2]) if match[2] else length - 1
     if match[2] and last < first:
-        return WHOLE  # invalid, so ignored (RFC 9110, 14.1.1)
+        return WHOLE  # the field is invalid, and so ignored (RFC 9110, 14.1.1)
     if first >= length:
         raise Unsatisfiable
     return first, min(last + 1, length)
 
 
 def allowed_by_if_range(field: str, etag: str, modified: str) -> bool:
-    """Return whether an If-Range field permits the range: it must hold the same strong validator (RFC 9110, 13.1.5)."""
+    """Return whether an If-Range field permits the range: it must be the same strong validator (RFC 9110, 13.1.5)."""
     if not field:
         return True
     return field == etag if field.startswith(('"', "W/")) else field == modified

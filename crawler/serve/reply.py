@@ -1,4 +1,4 @@
-"""The reply of a server: the deciding modules build it, and the I/O shell writes it."""
+"""The reply of a server: the modules that decide build the reply, and the I/O shell writes it to the client."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,9 +6,9 @@ import msgspec
 
 
 class Reply(msgspec.Struct):
-    """A reply: `head` (its lines, without the empty line at the end), followed by `body` or `pieces`.
+    """A reply: the lines of `head` (without the empty line at the end), followed by `body` or `pieces`.
 
-    `length` is the length of the body, or UNKNOWN_LENGTH if only the end of `pieces` shows it.
+    `length` is the length of the body, or UNKNOWN_LENGTH if it is known only at the end of `pieces`.
     """
 
     status: int

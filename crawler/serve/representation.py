@@ -1,4 +1,4 @@
-"""Turns a stored copy into an answer: the status, fields and body that stay the same until the next copy.
+"""Turns a stored copy into an answer: the status, the fields and the body, which stay the same until the next copy.
 
 A copy has up to four representations, each with its own entity tag:
 
@@ -7,17 +7,18 @@ A copy has up to four representations, each with its own entity tag:
     decoded      the client does not accept its coding, or requests a range  "<digest>-d"
     rewritten    links point to /page                                      "<digest>-r"
 
-The Location of a stored redirect leads to the copy of its target, at the same instant,
-so a reader stays among the copies. In the proxy form the Location is the target itself, which the client requests
-through the proxy. A copy whose server said nothing about caching gets
-`Cache-Control: no-cache`: otherwise a cache would derive a lifetime from Last-Modified
-(RFC 9111, 4.2.2), months for a copy of last year.
+The Location of a stored redirect leads to the copy of its target at the same time, so that a reader stays
+within the stored copies. In the proxy form the Location is the target itself, which the client requests
+through the proxy. A copy whose server said nothing about caching gets `Cache-Control: no-cache`. Otherwise, a
+cache would derive a lifetime from Last-Modified (RFC 9111, 4.2.2): for a copy of last year, several weeks or
+more.
 
-A `Representation` holds the constant fields, and the body once it is needed, if it is short;
-it may be cached and sent again. Age, P(fresh) and date are added on sending.
+A `Representation` holds the constant fields. Once the body is needed, it also holds the body, if this is
+short. A `Representation` may be cached and sent again. The age, the probability of being fresh and the date
+are added when it is sent.
 
-The compressed body consists of the bytes in the segment; nothing is compressed or
-inflated (`pages/gzip_members.py`).
+The compressed body consists of the bytes in the segment, so nothing is compressed or inflated for it
+(`pages/gzip_members.py`).
 """
 
 from collections.abc import Callable
@@ -35,7 +36,7 @@ from crawler.serve.stored_head import PassedLines, passed_lines
 from crawler.urls.canonical import resolve
 from crawler.urls.media_type import field_text
 
-# (content, Content-Type, URL) -> rewritten content; None = this type is not rewritten
+# (content, Content-Type, URL) -> rewritten content; None if content of this type is not rewritten
 Rewriter = Callable[[bytes, bytes, str], bytes | None]
 
 _BODILESS = (204, 205, 304)
@@ -43,20 +44,20 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _SANDBOX, _SANDBOX_REWRITTEN = map(
     header_fields.lines, (header_fields.SANDBOX, header_fields.SANDBOX_REWRITTEN)
 )
-_WORTH_GZIP = 0.9  # a body is sent compressed only if that makes it shorter than this share of its length
+_WORTH_GZIP = 0.9  # a body is sent compressed only if this makes it shorter than this fraction of its length
 _FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters that need no escape in a fragment (RFC 3986, 3.5)
 UNKNOWN_LENGTH = -1
-# bytes that a cached answer takes apart from its head and body: key, request, record of the page, structs
+# number of bytes that a cached answer uses apart from its head and body: key, request, page record, structs
 _OBJECTS = 1920
 
 
 class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
-    """The form in which a client wants a copy: everything of its request that the answer depends on, except the URL.
+    """The form in which a client wants a copy: all that the answer depends on in its request, except the URL.
 
-    `base` is the scheme and authority by which it addressed this server, `taken` the content codings it can
-    decode, `at` the instant it asks for (None: now). `rewrite`: links lead to /page. `static`: the server's answer,
-    also for a page that a browser showed. `proxied`: the client
-    uses this server as a proxy, so Accept-Datetime chooses the copy.
+    `base` is the scheme and authority with which the client addressed this server. `taken` holds the content
+    codings that it can decode. `at` is the time for which it wants the copy (None: now). With `rewrite`,
+    links lead to /page. With `static`, the client gets the server's answer even if a browser showed the page.
+    With `proxied`, the client uses this server as a proxy, so Accept-Datetime selects the copy.
     """
 
     base: str
@@ -68,7 +69,7 @@ class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Representation(msgspec.Struct):
-    """A representation. `length` is UNKNOWN_LENGTH if the body is decoded and was not read yet.
+    """A representation. `length` is UNKNOWN_LENGTH if the body must be decoded and has not been read yet.
 
     `body` is read when it is needed (`held`), and stays None if it is too long for memory.
     `stored` is the source of `pieces` if they can be read again at any time.
@@ -83,13 +84,14 @@ class Representation(msgspec.Struct):
     stored: StoredParts | None = None
     too_long: bool = False  # the body is too long to be held in memory
     body: bytes | None = None
-    head: bytes = b""  # status line and fields, ready to send
-    fields_at: int = 0  # offset in `head` at which the fields begin
-    lasting_at: int = 0  # offset of the fields that do not describe the body, and so are also sent with a 304
+    head: bytes = b""  # the status line and the fields, ready to send
+    fields_at: int = 0  # the offset in `head` at which the fields begin
+    # the offset of the fields that do not describe the body, which are therefore sent with a 304, too
+    lasting_at: int = 0
 
     @property
     def size(self) -> int:
-        """The memory that caching it takes, in bytes."""
+        """The number of bytes of memory that this representation uses in a cache."""
         return len(self.body or b"") + len(self.head) + _OBJECTS
 
     def held(self) -> bytes | None:
@@ -101,7 +103,7 @@ class Representation(msgspec.Struct):
     def span(self, first: int, end: int) -> bytes | None:
         """Return the bytes `first` <= position < `end`; None if they do not fit in memory.
 
-        Of a body that is stored in parts and not held, only the bytes before `end` are inflated.
+        If the body is stored in parts and not held, only the bytes before `end` are inflated.
         """
         stored = self.stored
         if self.body is None and stored is not None and self.pieces == stored.payload:
@@ -123,13 +125,13 @@ class Representation(msgspec.Struct):
             self.stored.release()
         else:
             body = self.body
-            self.pieces = lambda: iter((body,))  # so the source of the pieces can be freed
+            self.pieces = lambda: iter((body,))  # so that the source of the pieces can be freed
 
 
 def represent(
     copy: OpenedCopy, capture: Capture, form: CopyForm, *, held_max: int, rewriter: Rewriter | None = None
 ) -> Representation:
-    """Return the representation of a copy in a form; `rewriter` rewrites links if the form asks for it.
+    """Return the representation of a copy in a form; `rewriter` rewrites links if the form requires that.
 
     Raises:
         HttpError: 502, the stored status cannot be sent.
@@ -194,7 +196,7 @@ def represent_view(picture: bytes, capture: Capture) -> Representation:
 def _choose_coding(
     ready: Representation, copy: OpenedCopy, passed: PassedLines, form: CopyForm, *, rewrites: bool
 ) -> bytes:
-    """Choose how the body is coded for the client; return the line of the Content-Encoding, b"" if there is none."""
+    """Choose how the body is coded for the client; return the Content-Encoding line, or b"" if there is none."""
     codings = passed.codings
     if codings:
         if (form.taken.issuperset(codings) and not rewrites) or not can_decode(codings):
@@ -225,7 +227,7 @@ def _link(form: CopyForm, capture: Capture) -> bytes:
 
 
 def _rewrite(ready: Representation, rewriter: Rewriter, kind: bytes, url: str) -> bytes:
-    """Point links into the cache; a page too long for memory is served unchanged, with the note that is returned."""
+    """Point links into the cache; a page too long for memory stays unchanged, as the returned note says."""
     body = ready.held()
     if body is None:
         return b"X-Rewritten: no: the page is too long\r\n"
@@ -238,7 +240,7 @@ def _rewrite(ready: Representation, rewriter: Rewriter, kind: bytes, url: str) -
 
 
 def _location(copy: OpenedCopy, url: str, form: CopyForm) -> bytes:
-    """Return the line that leads from a stored redirect of `url` to its target; b"" if it names no page."""
+    """Return the Location line that leads from a stored redirect of `url` to its target; b"" if it names no page."""
     raw, mark, fragment = field_text(passed_lines(copy.head.fields).location).partition("#")
     target = resolve(url, raw) if raw or mark else None
     if target is None:
@@ -249,7 +251,7 @@ def _location(copy: OpenedCopy, url: str, form: CopyForm) -> bytes:
 
 
 def whole_length(ready: Representation) -> int:
-    """Return the length of the representation; a decoded one is read once to find it."""
+    """Return the length of the representation; a body that must be decoded is read once to find its length."""
     if ready.length == UNKNOWN_LENGTH and ready.held() is None:
         ready.length = sum(map(len, ready.pieces()))
     return ready.length

@@ -7,9 +7,9 @@
     http://host/path      the proxy form (`curl -x`)                as /page?url=http://host/path
     /signal /indexnow /websub/TOKEN /healthz /readyz                the other endpoints
 
-In `/timegate/U` and `/timemap/link/U` everything after the prefix is U, including its
-query, as in RFC 7089 and other archives. A target is only compared with these prefixes,
-and U is only looked up in the store: no target names a file.
+In `/timegate/U` and `/timemap/link/U`, everything after the prefix is U, including the query of U, as in RFC
+7089 and other archives. A target is only compared with these prefixes, and U is only looked up in the store,
+so no target can name a file.
 """
 
 import re
@@ -25,13 +25,14 @@ from crawler.http_dates import parse_date
 from crawler.serve.http_error import HttpError
 from crawler.urls.canonical import canonical
 
-TARGET_CHARS_MAX = 16_384  # enough for a URL of 8,192 octets of which half are escaped
+TARGET_CHARS_MAX = 16_384  # enough for a URL of 8,192 octets, half of them escaped
 _FIELDS_MAX = 16
 _STAMP = re.compile(r"[0-9]{4}(?:[0-9]{2}){0,5}")
 _END_OF_TIME = "99991231235959"
 _ONLY_A_URL = re.compile(r"url=([-.0-9:A-Z_a-z~/]+)")  # a URL without escapes, so there is nothing to decode
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
-_PARSED_MAX = 4096  # number of parsed targets cached, each of at most `_PARSED_CHARS` characters: 4 MB
+# number of parsed targets that are cached, each of at most `_PARSED_CHARS` characters: 4 MB
+_PARSED_MAX = 4096
 _PARSED_CHARS = 512
 
 
@@ -53,7 +54,7 @@ class Route(StrEnum):
 class ParsedRequest(msgspec.Struct, frozen=True):
     """A parsed request. `url` is the request form ("" if the endpoint needs none), `rest` the path after the endpoint.
 
-    `at` is an instant, `max_stale` seconds; None = not given.
+    `at` is a time, `max_stale` a number of seconds; None means that it was not given.
     """
 
     door: Route
@@ -141,7 +142,7 @@ def _view(query: str) -> ParsedRequest:
 
 
 def _fields(query: str) -> dict[str, str]:
-    """Return the fields of a query; of a repeated field, the first value."""
+    """Return the fields of a query; if a field is repeated, return its first value."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict")
     except ValueError as error:
@@ -160,7 +161,7 @@ def _flag(fields: dict[str, str], name: str) -> bool:
 
 
 def _embedded(text: str) -> str:
-    """Return the URL in a path, which may be plain or percent-encoded as a whole."""
+    """Return the URL that a path contains, either plain or percent-encoded as a whole."""
     return text if "://" in text[:9] else unquote(text)
 
 
@@ -199,7 +200,7 @@ def instant(text: str) -> float:
 
 
 def http_instant(text: str) -> float | None:
-    """Parse an HTTP date (RFC 9110, 5.6.7); return seconds since the epoch, or None if it is not one."""
+    """Parse an HTTP date (RFC 9110, 5.6.7); return seconds since the epoch, or None if the text is not an HTTP date."""
     try:
         moment = parse_date(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -208,7 +209,7 @@ def http_instant(text: str) -> float | None:
 
 
 def accept_datetime(text: str) -> float | None:
-    """Return the instant of an Accept-Datetime field, or None for an empty field.
+    """Return the time that an Accept-Datetime field names, or None for an empty field.
 
     Raises:
         HttpError: 400, it is not a date (RFC 7089, 4.5.3).

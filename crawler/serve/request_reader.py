@@ -1,10 +1,9 @@
-"""Parses requests from arriving bytes, within limits; no I/O.
+"""Parses requests from arriving bytes, within limits and without I/O.
 
-llhttp parses (`httptools`, as in uvicorn). It is strict about line ends, lengths and
-codings, so that no two readers can see different requests. This module adds the limits
-that llhttp lacks: bytes and number of header fields, and bytes that belong to no
-request. Input that exceeds a limit or is not HTTP sets a `HttpError`, after which
-nothing more is read.
+The parser is llhttp (used through `httptools`, as in uvicorn). It is strict about line ends, lengths and
+codings, so that no two readers can see different requests. This module adds the limits that llhttp lacks:
+bytes and number of header fields, and bytes that belong to no request. If the input exceeds a limit or is not
+HTTP, an `HttpError` is noted, and nothing more is read.
 
     feed(bytes) -> the requests whose headers these bytes complete; later calls extend their bodies
 """
@@ -20,7 +19,8 @@ FIELDS_MAX = 128
 class ServedRequest:
     """A received request. Its body grows until it is `complete` or `broken`; `held` bytes of it are not taken yet.
 
-    `raw` holds all its bytes if they arrived in one piece and without a body, else b"".
+    `raw` holds all bytes of the request if they arrived in one piece and without a body, else b"".
+
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class ServedRequest:
         self.held += len(part)
 
     def take(self) -> list[bytes]:
-        """Return the pieces that arrived since the last call."""
+        """Return the pieces of the body that have arrived since the last call."""
         parts, self._parts, self.held = self._parts, [], 0
         return parts
 
@@ -69,7 +69,8 @@ class RequestReader:
 
     def __init__(self, header_bytes_max: int) -> None:
         self.refusal: HttpError | None = None
-        self.ended = False  # True once the client switched to another protocol, which is not read
+        # True once the client has switched to another protocol; from then on, its bytes are not read
+        self.ended = False
         self._header_bytes_max = header_bytes_max
         self._parser = httptools.HttpRequestParser(self)
         self._begun: list[ServedRequest] = []
@@ -77,8 +78,8 @@ class RequestReader:
         self._fields: CIMultiDict[str] = CIMultiDict()
         self._url = b""
         self._count = 0
-        self._size = 0  # bytes of the fields of the header that is arriving
-        self._loose = 0  # bytes of the header that is arriving and of the data before it
+        self._size = 0  # number of bytes in the fields of the header that is arriving
+        self._loose = 0  # number of bytes of the header that is arriving and of the data before it
 
     @property
     def at_rest(self) -> bool:
@@ -91,14 +92,14 @@ class RequestReader:
         return self._current is not None
 
     def feed(self, data: bytes) -> list[ServedRequest]:
-        """Return the requests whose headers `data` completes, in order."""
+        """Return, in order, the requests whose headers `data` completes."""
         if self.refusal is not None or self.ended:
             return []
         rested, in_body = self.at_rest, self._current is not None
         self._begun = []
         try:
             self._parser.feed_data(data)
-        # no other protocol is supported: the request is answered as if it had not asked for one
+        # no other protocol is supported, so an Upgrade field in the request is ignored
         except httptools.HttpParserUpgrade:
             self.ended = True
         except httptools.HttpParserError:
@@ -117,7 +118,7 @@ class RequestReader:
         return begun
 
     def end(self) -> None:
-        """Note that no more bytes will arrive; a body that is still incomplete is marked as broken."""
+        """Take note that no more bytes will arrive; mark a body that is still incomplete as broken."""
         self.ended = True
         if self._current is not None:
             self._current.broken = True
@@ -143,7 +144,7 @@ class RequestReader:
         self._grow(len(name) + len(value) + 4)
         if self._count > FIELDS_MAX:
             self._refuse(431, f"a header may have at most {FIELDS_MAX} fields")
-        # after a body these are trailers, which are ignored
+        # fields after a body are trailers, which are ignored
         if self.refusal is None and self._current is None:
             self._fields.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
 

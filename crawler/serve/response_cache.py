@@ -1,10 +1,10 @@
-"""A cache of ready answers, with or without their bodies: the most recently used ones, up to a number of bytes.
+"""A cache of ready answers, with or without bodies: it keeps the most recently used answers, up to a number of bytes.
 
-Once the cache is full, an answer is stored at its second request. So a client that
-requests every page once does not replace the answers that are requested often, and the answers to it take no memory.
+Once the cache is full, an answer is stored only at its second request. So if a client requests every page
+once, the answers to this client use no memory, and do not replace answers that are requested often.
 
-An answer is found under its key, or under the request that got it last (`remember_request`), which then need not be
-parsed.
+An answer is found under its key, or under the last request that got this answer (`remember_request`); such a
+request need not be parsed.
 """
 
 from collections import OrderedDict
@@ -16,19 +16,21 @@ from msgspec.structs import replace
 from crawler.serve.interfaces import Located
 from crawler.serve.representation import Representation
 
-_ASKED_MAX = 8192  # number of requests for uncached answers that are remembered, by hash; they take 1 MB
+_ASKED_MAX = 8192  # number of requests for uncached answers that are remembered, by hash; they use 1 MB
 
 
 class CachedResponse(msgspec.Struct):
     """A copy and its representation, valid while the URL's stored record is `proof`; `key` is its key in the cache.
 
-    `writes` is the store's number of writes (`KeyValue.writes`) when the record was last found to be `proof`. `revision`
-    is the number of changes of the withdrawals when the answer was built; after another change it is not valid.
+    `writes` is the store's number of writes (`KeyValue.writes`) when the record was last found to be `proof`.
+    `revision` is the number of changes of the withdrawals when the answer was built; after another change,
+    the answer is not valid.
 
-    `fetched_at` is the instant of the copy. `tried_at` is the instant of the page's last answer; None if the page is
-    not stored now, or if the client asked for another instant than now. `counted` is the number of bytes that a cache
-    counts for it, 0 if it is not cached. `bodiless` means that its body is read again for each request. `request` is
-    the request under which a cache finds it, None if there is none.
+    `fetched_at` is the time of the copy. `tried_at` is the time of the page's last answer; None if the page
+    is not stored now, or if the client requested the copy of another time than now. `counted` is the number
+    of bytes that a cache counts for the answer, or 0 if it is not cached. If `bodiless` is true, the body is
+    read again for each request. `request` is the request under which a cache finds the answer; None if there
+    is none.
     """
 
     key: Hashable
@@ -51,7 +53,7 @@ class CachedResponse(msgspec.Struct):
 class ResponseCache:
     """An LRU cache of answers; an answer larger than an eighth of the cache is not stored.
 
-    `hits` counts answers served from it, `misses` answers that had to be built.
+    `hits` counts the answers served from the cache; `misses` counts the answers that had to be built.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -71,29 +73,32 @@ class ResponseCache:
         return self._kept.get(key)
 
     def find_by_request(self, request: Hashable) -> CachedResponse | None:
-        """Return the cached answer to `request`, even if it is out of date; None if it is not remembered."""
+        """Return the cached answer to `request`, even if it is out of date; None if the request is not remembered."""
         return self._by_request.get(request)
 
     def remember_request(self, request: Hashable, shown: CachedResponse) -> None:
-        """Remember the request of a cached answer, instead of the one remembered for it before."""
+        """Remember the request of a cached answer, in place of the request remembered for it before."""
         self._by_request.pop(shown.request, None)
         shown.request = request
         self._by_request[request] = shown
 
     def use(self, shown: CachedResponse) -> None:
-        """Note that an answer of this cache was served."""
+        """Take note that an answer of this cache was served."""
         self._kept.move_to_end(shown.key)
         self.hits += 1
 
     def put(self, shown: CachedResponse) -> bool:
-        """Store an answer if it is admitted; return whether it is."""
+        """Store an answer if it is admitted; return whether it was stored."""
         admitted = self.admits(shown)
         if admitted:
             self.store(shown)
         return admitted
 
     def admits(self, shown: CachedResponse) -> bool:
-        """Return whether an answer may be stored: there is room, or it was requested before. Remember this request."""
+        """Return whether an answer may be stored: there is room for it, or it was requested before.
+
+        Remember this request.
+        """
         size = shown.ready.size
         if size > self.bytes_max // 8:
             return False

@@ -1,8 +1,7 @@
 """Rewrites the links of a stored page so that they point into the cache: `rewrite=1`.
 
-Links and frames point to `/page?url=...&rewrite=1`. Requisites (images, styles) point there too, so that the
-references of a style sheet are rewritten. A URL that the cache lacks
-gets 404 with the reason.
+Links and frames point to `/page?url=...&rewrite=1`. Requisites (images, style sheets) point there, too, so
+that references within style sheets are rewritten. A URL that the cache lacks gets 404 with the reason.
 """
 
 from crawler.serve.memento import page_path

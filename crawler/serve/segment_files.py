@@ -1,8 +1,8 @@
-"""Keeps open the segments from which copies were last read, so that reading a copy takes one system call.
+"""Keeps the segments open from which copies were last read, so that reading a copy takes one system call.
 
-A segment grows at the end, is renamed once, and erased records are overwritten in place, so
-a descriptor stays valid. Only `crawler ship` deletes segments; descriptors of deleted files
-are closed within `_CHECK_INTERVAL` reads, since they would keep their disk space in use.
+A segment grows at its end, it is renamed once, and erased records are overwritten in place; so a descriptor
+stays valid. Only `crawler ship` deletes segments. Descriptors of deleted files are closed within
+`_CHECK_INTERVAL` reads, because an open descriptor keeps the disk space of its file in use.
 """
 
 import os
@@ -12,11 +12,11 @@ from pathlib import Path
 from crawler.errors import DamageError
 from crawler.pages import segments
 
-_CHECK_INTERVAL = 256  # reads between two checks for deleted files
+_CHECK_INTERVAL = 256  # number of reads between two checks for deleted files
 
 
 class SegmentFiles:
-    """Descriptors of at most `files_max` segments; the one that was unused for longest is closed first."""
+    """Descriptors of at most `files_max` segments; the descriptor that has been unused longest is closed first."""
 
     def __init__(self, files_max: int) -> None:
         self._files_max = files_max

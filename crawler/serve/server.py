@@ -1,4 +1,4 @@
-"""The page server: answers GET with pages, and takes notifications by POST; `page_handler.py` decides the answers."""
+"""The page server: answers GET with pages, and accepts notifications by POST; `page_handler.py` decides the answers."""
 
 import asyncio
 import logging
@@ -36,10 +36,10 @@ Forward = Callable[[str, bytes], Sending | None]
 
 
 class PageServer:
-    """The server of `crawler serve`: answers GET with pages, and takes notifications by POST.
+    """The server of `crawler serve`: answers GET with pages, and accepts notifications by POST.
 
-    `receive` answers the POST endpoints. `forward` asks the process that owns a page, and returns None if that cannot
-    be reached (421). Either function may be missing.
+    `receive` answers the POST endpoints. `forward` forwards a request to the process that owns the page; it
+    returns None if that process cannot be reached (421). Either function may be missing.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class PageServer:
         return Sending(reply, close=close)
 
     def _again(self, request: bytes) -> bytes | None:
-        """Return the response to a request that is like an earlier one except for target and condition; else None."""
+        """Return the response to a request that differs from an earlier one only in target and condition; else None."""
         line_end = request.find(b"\r\n")
         line, block = request[:line_end], request[line_end:]
         conditions: dict[str, str] = {}
@@ -187,8 +187,9 @@ def _not_allowed(methods: str) -> HttpError:
 
 _HOP = "X-Crawler-Hop"  # marks a request forwarded by a sibling, which is never forwarded again
 SOCKET = "serve.sock"
-CONNECT_TIMEOUT = 5.0  # seconds until the owner's first byte; the owner is on a nearby network
-SILENCE_TIMEOUT = 30.0  # seconds without a byte of the owner's answer
+# maximum number of seconds until the owner's first byte; the owner is on a nearby network
+CONNECT_TIMEOUT = 5.0
+SILENCE_TIMEOUT = 30.0  # maximum number of seconds without a byte of the owner's answer
 
 
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
@@ -210,7 +211,7 @@ def forward_to_node(name: str, address: tuple[str, int], body: bytes = b"") -> "
 
 
 class Forwarded(Sending):
-    """The answer of the process `owner`, which is asked over a separate connection."""
+    """The answer of the process `owner`, which receives the request over a separate connection."""
 
     def __init__(self, owner: str, connect: Connect, body: bytes = b"") -> None:
         super().__init__(Reply(200, b"", 0), close=True)

@@ -1,4 +1,4 @@
-"""Asks the other processes of a crawl, on this machine or on other nodes, for the pages that they own."""
+"""Requests pages from the processes of the crawl that own them, on this machine or on other nodes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ class SiblingClient:
             self._addresses[name] = host_check.parse_address(address, "serve.peers")
 
     def ask(self, owner: str, body: bytes = b"") -> Forwarded | None:
-        """Forward a request with `body` to its owner; return None if the owner is neither here nor a peer."""
+        """Forward a request with `body` to its owner; return None if the owner is neither on this machine nor a peer."""
         if (address := self._addresses.get(owner)) is not None:
             return forward_to_node(owner, address, body)
         if (self._folder / owner / SOCKET).exists():

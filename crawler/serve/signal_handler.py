@@ -1,8 +1,8 @@
-"""Change signals from outside: `POST /signal`, and the parsing and rate limits that all notifications share.
+"""Accepts change signals from outside: `POST /signal`, and the parsing and rate limits that all notifications share.
 
-A signal reports that a page changed. The refresh frontier weighs it by the learned
-quality of its source. An unknown URL becomes a link if it is in scope, so a signal
-cannot cause a request that a link could not.
+A signal reports that a page changed. The refresh frontier weighs the signal by the learned quality of its
+source. An unknown URL becomes a link if it is in scope, so a signal cannot cause a request that a link could
+not.
 """
 
 from collections import OrderedDict
@@ -14,13 +14,15 @@ from crawler.change_signals import Signalled
 from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
 
-# Number of sources remembered. The source heard least recently is forgotten first; by then its bucket is full again.
+# Number of sources remembered. The source heard least recently is forgotten first; its bucket is full again
+# by then.
 SOURCES_MAX = 1024
 SOURCE_CHARS_MAX = 64
-# (URLs, source) -> the fate of each URL, once durable; raises HttpError (503) if that takes too long.
+# takes (URLs, source); returns the fate of each URL, once it is durable; raises HttpError (503) if this takes
+# too long
 Signal = Callable[[Sequence[str], str], Awaitable[Signalled]]
-RETRY_AFTER = 10  # seconds after which a client should send rejected signals again
-CROWD = 10  # number of sources that may send at full rate at the same time
+RETRY_AFTER = 10  # number of seconds after which a client should send rejected signals again
+CROWD = 10  # number of sources that may send at the full rate at the same time
 
 
 class Buckets:
@@ -29,10 +31,11 @@ class Buckets:
     def __init__(self, rate: float, burst: int) -> None:
         self.rate = rate
         self.burst = burst
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # source -> (signals left, instant)
+        # source -> (number of signals left, time)
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, source: str, wanted: int, now: float) -> int:
-        """Take tokens for `wanted` signals; return the number of signals that may pass now."""
+        """Remove tokens for up to `wanted` signals; return the number of signals that may pass now."""
         left, then = self._left.pop(source, (float(self.burst), now))
         left = min(float(self.burst), left + (now - then) * self.rate)
         passed = min(wanted, int(left))
@@ -48,9 +51,9 @@ class Buckets:
 
 
 class SignalHandler:
-    """Submits signals to the crawl within a rate per source, and `CROWD` times that rate for all sources together.
+    """Submits signals to the crawl, up to a rate per source, and up to `CROWD` times that rate for all sources together.
 
-    Sources of `/signal` choose their own names, so a rate per source alone would bound nothing.
+    The sources of `/signal` choose their own names, so a rate per source alone would not limit the total.
     """
 
     def __init__(self, signal: Signal, rate: float, urls_max: int) -> None:
@@ -62,7 +65,7 @@ class SignalHandler:
     async def handle(
         self, raw_urls: Sequence[str], source: str, now: float, *, whole: bool = False
     ) -> Signalled:
-        """Submit as many signals as the rate allows (with `whole`, all or none); the others are not parsed.
+        """Submit as many signals as the rate allows (with `whole`, all or none); the remaining signals are not parsed.
 
         Raises:
             HttpError: 429 if no signal may pass; 503 if the signals are not durable yet.

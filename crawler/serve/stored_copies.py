@@ -1,11 +1,11 @@
-"""Opens a stored answer for the page server, reading no more of it than an answer needs.
+"""Opens a stored answer for the page server, and reads only the parts that the reply needs.
 
     member in parts:   pread --> head inflated --> payload inflated when it is needed, or passed on as gzip
     other members:     `pages/stored_bodies.py`
 
-A member of up to `MEMBER_BYTES_MAX` that tells where its parts are (`pages/gzip_members.py`)
-is read by one system call. Longer members, and those of other programs and earlier versions,
-are read piece by piece, so a body of any size needs the memory of a few pieces.
+A gzip member of up to `MEMBER_BYTES_MAX` that tells where its parts are (`pages/gzip_members.py`) is read
+with one system call. Longer members, and those written by other programs or earlier versions, are read piece
+by piece; so a body of any size needs only the memory of a few pieces.
 """
 
 import sys
@@ -30,10 +30,10 @@ Pieces = Callable[[], Iterator[bytes]]
 
 
 class OpenedCopy(msgspec.Struct):
-    """A stored answer opened for reading: its head, and a function that returns iterators over its payload.
+    """A stored answer that is open for reading: its head, and a function that returns iterators over its payload.
 
-    `length` is the payload's length in bytes, with its content coding. `parts` are the parts of its member, if that
-    is stored in parts.
+    `length` is the payload's length in bytes, with its content coding. `parts` are the parts of its gzip
+    member, if the member is stored in parts.
     """
 
     head: StoredHead
@@ -43,7 +43,7 @@ class OpenedCopy(msgspec.Struct):
 
 
 class StoredParts:
-    """The parts of a member in a segment. They are read again after `release`."""
+    """The parts of a member in a segment. After `release`, they are read again when needed."""
 
     __slots__ = ("_files", "_folder", "_length", "_offset", "_parts", "_segment", "gzip_length", "length")
 
@@ -99,7 +99,8 @@ class CopyReader:
     def open(self, archive: Archive, capture: Capture) -> OpenedCopy:
         """Open the answer of a capture, or the DOM that a browser showed instead.
 
-        The payload of a revisit is taken from the answer that it repeats; after a 304, the head is, too.
+        The payload of a revisit comes from the answer that it repeats; after a 304, the head comes from
+        there, too.
 
         Raises:
             DamageError: the bytes are missing, or are not a record.
@@ -117,7 +118,7 @@ class CopyReader:
         return replace(repeated, head=self._answer(archive, capture).head)
 
     def _answer(self, archive: Archive, place: Capture) -> OpenedCopy:
-        """Open the response at the place of a capture."""
+        """Open the response that is stored at the place of a capture."""
         parts = self._parts(archive, place)
         if parts is None:
             return _in_pieces(archive.folder, replace(place, dom_length=0))
@@ -129,7 +130,7 @@ class CopyReader:
         return OpenedCopy(parse_head(head), parts.length, stored.payload, stored)
 
     def _shown(self, archive: Archive, capture: Capture) -> OpenedCopy:
-        """Open the DOM that a browser showed, under the head of the answer."""
+        """Open the DOM that a browser showed, together with the head of the answer."""
         place = replace(capture, offset=capture.offset + capture.dom_offset, length=capture.dom_length)
         parts = self._parts(archive, place)
         if parts is None:

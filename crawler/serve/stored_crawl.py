@@ -1,7 +1,7 @@
-"""The crawl that a page server shows, composed of parts of its processes.
+"""The crawl whose pages a page server shows, composed of parts of its processes.
 
-`StoredCrawl` only reads: a crawl directory at rest. A running crawl adds functions that
-fetch pages ahead of their turn and count requests.
+`StoredCrawl` only reads; it is a crawl directory at rest. A running crawl adds functions that fetch pages before
+their turn and count requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,8 +28,8 @@ _STATES = {
 class ServedProcess(NamedTuple):
     """The parts of one process that answer questions about its pages.
 
-    `owner` names the process that owns a page; None if the crawl has one process. `freshness` opens the refresh
-    schedule.
+    `owner` returns the name of the process that owns a page; it is None if the crawl has only one process.
+    `freshness` opens the refresh schedule.
     """
 
     owner: Callable[[int], str] | None
@@ -42,10 +42,10 @@ class ServedProcess(NamedTuple):
 
 
 class StoredCrawl:
-    """Serves `processes`, by name; `now` returns the time.
+    """Serves the pages of `processes`, a mapping by name; `now` returns the time.
 
-    A running crawl supplies `ahead(url, fingerprint)`, which has a page fetched soon, and
-    `count(fingerprint)`; None = the crawl is not running.
+    A running crawl supplies `ahead(url, fingerprint)`, which lets a page be fetched soon, and
+    `count(fingerprint)`. Both are None if the crawl is not running.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class StoredCrawl:
         return Located(fingerprint, None if process is None else process.pages, owner)
 
     def _owner(self, fingerprint: int) -> ServedProcess:
-        """Return the process that owns a page; it is one of those served."""
+        """Return the process that owns a page; this is one of the served processes."""
         return self._any if self._owner_of is None else self._processes[self._owner_of(fingerprint)]
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
-        """Return (state, reason) of a URL without a copy, from its record, the URL filter, the DUE and the frontier."""
+        """Return the state of a URL without a copy, and why, from its record, the filter, the DUE and the frontier."""
         process = self._owner(fingerprint)
         record = process.pages.record(fingerprint)
         if record is not None:
@@ -93,7 +93,7 @@ class StoredCrawl:
         return self._owner(self._any.fingerprint(url)).hosts.disallowing_line(url)
 
     def fresh_probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
-        """Return P(fresh) from the refresh schedule, running or stored; None if nothing was ever refreshed."""
+        """Return P(fresh) from the running or stored refresh schedule; None if no page was ever refreshed."""
         refresh = self._owner(fingerprint).freshness()
         return None if refresh is None else refresh.views.probability(fingerprint, fetched_at, now)
 

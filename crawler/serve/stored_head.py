@@ -1,7 +1,7 @@
-"""Parses the head of a stored answer, of which the server needs only some fields.
+"""Parses the head of a stored answer; the server needs only some of its fields.
 
 The page cache wrote the head (`pages/warc.py`), so lines end with CRLF and no field is
-folded. Pages of one site mostly have equal lines, so the parsed form of each line is remembered.
+folded. Pages of the same site mostly have equal header lines, so the parsed form of each line is remembered.
 """
 
 import re
@@ -22,7 +22,7 @@ _LIFETIMES = (b"cache-control", b"expires")
 
 
 class StoredHead(msgspec.Struct, frozen=True, gc=False):
-    """The status, the reason, and the fields that the server needs. `status` is 0 if the answer has none."""
+    """The status, the reason, and the fields that the server needs. `status` is 0 if the answer has no status."""
 
     status: int
     reason: str
@@ -30,7 +30,7 @@ class StoredHead(msgspec.Struct, frozen=True, gc=False):
 
 
 def of_fields(status: int, reason: str, fields: Iterable[Field]) -> StoredHead:
-    """Return a head of parsed fields."""
+    """Make a head from parsed fields."""
     return StoredHead(status, reason, tuple(field for field in fields if field[0].lower() in _READ))
 
 
@@ -60,8 +60,8 @@ def _status(line: bytes) -> tuple[int, str]:
 class PassedLines(msgspec.Struct, frozen=True):
     """The lines of a stored answer that are passed on, and the values of its fields that the server uses.
 
-    `of_body` are the lines that describe the body, `lasting` the others. `codings` are the
-    content codings in the order they were applied. `has_lifetime` is True if the answer says
+    `of_body` are the lines that describe the body, and `lasting` are all other lines. `codings` are the
+    content codings, in the order in which they were applied. `has_lifetime` is true if the answer tells for
     how long it may be cached.
     """
 

@@ -1,8 +1,8 @@
 """Requests subscriptions from WebSub hubs and renews them before their leases end; `websub.py` decides when.
 
-The crawl's fetcher sends the forms (`fetcher/direct_requests.py`). A form contains the secret with
-which the hub will sign, so a redirect is followed only within the hub's own origin, and
-only if it repeats the POST (307 and 308; WebSub 5.1).
+The crawl's fetcher sends the forms (`fetcher/direct_requests.py`). A form contains the secret with which the
+hub will sign its deliveries. So a redirect is followed only within the hub's own origin, and only if it
+repeats the POST (307 and 308; WebSub 5.1).
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from crawler.urls.canonical import canonical, resolve
 
 log = logging.getLogger("crawler")
 
-LOOK_INTERVAL = 30.0  # seconds between checks for due subscriptions
-HUB_TIMEOUT = 20.0  # seconds for a hub's answer
-ANSWER_BYTES_MAX = 64 << 10  # bytes of an answer that are read; only its status is used
+LOOK_INTERVAL = 30.0  # number of seconds between two checks for due subscriptions
+HUB_TIMEOUT = 20.0  # maximum number of seconds until a hub has answered
+ANSWER_BYTES_MAX = 64 << 10  # maximum number of bytes of an answer that are read; only the status is used
 HOPS_MAX = 5
 _FORM = ("Content-Type: application/x-www-form-urlencoded",)
 
@@ -28,7 +28,7 @@ Ask = Callable[[FetchRequest], Awaitable[Fetch]]
 
 
 def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
-    """Return (topic, hub) of each line "TOPIC HUB" of `serve.websub`.
+    """Return a pair (topic, hub) for each line "TOPIC HUB" of `serve.websub`.
 
     Raises:
         ConfigError: a line does not have this form, or `serve.public_url`, which hubs call back, is not set.
@@ -47,9 +47,9 @@ def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
 
 
 class Subscriber:
-    """Posts forms to hubs (section 5.1), one at a time per hub with `gap` seconds between them.
+    """Posts forms to hubs (section 5.1): to each hub one at a time, with `gap` seconds between them.
 
-    `public` is the URL under which hubs reach this page server, `ask` sends a request.
+    `public` is the URL at which hubs reach this page server; `ask` sends a request.
     """
 
     def __init__(

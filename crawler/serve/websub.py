@@ -1,19 +1,18 @@
-"""WebSub (W3C Recommendation, January 2018), the subscriber's side: hubs push new entries of a feed.
+"""The subscriber's side of WebSub (W3C Recommendation, January 2018): hubs push new entries of a feed.
 
     we    -> hub    hub.mode=subscribe&hub.topic=T&hub.callback=.../websub/TOKEN&hub.secret=S
     hub   -> we     GET /websub/TOKEN?hub.mode=subscribe&hub.topic=T&hub.challenge=C     answered with C
     hub   -> we     POST /websub/TOKEN, the feed, X-Hub-Signature: sha256=HMAC(S, body)   answered 2xx
 
-The token is the slot of the process that subscribed, followed by 16 random bytes. The token is a capability: only its
-holder can confirm a subscription or deliver. A process that
-receives a request for another process's token forwards it. A delivery with a wrong
-signature is answered 202 and ignored, as section 8 demands. Each entry of a delivery
-is one signal.
+The token is the slot of the process that subscribed, followed by 16 random bytes. The token is a capability:
+only its holder can confirm a subscription or deliver. If a process receives a request with a token of another
+process, it forwards the request to that process. A delivery with a wrong signature is answered with 202 and
+ignored, as section 8 demands. Each entry of a delivery is one signal.
 
-A subscription that its hub has not verified is requested again, at growing intervals.
-A subscription whose lease is about to end is requested again under the same callback (section
-5.1: the hub then extends it). Nothing is stored: after a restart, topics are
-subscribed under new tokens, and deliveries to forgotten tokens get 410.
+A subscription that its hub has not verified is requested again, at growing intervals. A subscription whose
+lease is about to end is requested again under the same callback (section 5.1: the hub then extends it).
+Nothing is stored. So after a restart, topics are subscribed to under new tokens, and deliveries to the
+forgotten tokens get 410.
 """
 
 import hmac
@@ -25,13 +24,13 @@ import msgspec
 
 from crawler.serve.http_error import HttpError
 
-LEASE_DEFAULT = 864_000.0  # seconds (10 days), if the hub names none
+LEASE_DEFAULT = 864_000.0  # number of seconds (10 days) of a lease if the hub does not state its length
 LEASE_MAX = 10 * 864_000.0
 SUBSCRIPTIONS_MAX = 10_000
-RETRY_FIRST = 60.0  # seconds until a form that was not verified is sent again; doubles to RETRY_MAX
+RETRY_FIRST = 60.0  # number of seconds until an unverified form is sent again; doubles up to RETRY_MAX
 RETRY_MAX = 86_400.0
-RENEWED_AT = 0.1  # fraction of a lease that remains when it is renewed
-_PLACE_DIGITS = 4  # hexadecimal digits of a slot, enough for as many processes as there are buckets
+RENEWED_AT = 0.1  # fraction of a lease that is left when the lease is renewed
+_PLACE_DIGITS = 4  # number of hexadecimal digits of a slot; enough for as many processes as there are buckets
 _DIGESTS = ("sha1", "sha256", "sha384", "sha512")
 
 
@@ -43,23 +42,23 @@ class Subscription(msgspec.Struct):
     secret: str
     until: float = 0.0
     wanted: bool = True
-    lease: float = LEASE_DEFAULT  # length of the granted lease in seconds
+    lease: float = LEASE_DEFAULT  # length of the granted lease, in seconds
     ask_at: float = 0.0
-    tries: int = 0  # requests sent since the hub last verified the subscription
+    tries: int = 0  # number of requests sent since the hub last verified the subscription
 
     def asked(self, now: float) -> None:
-        """Note that the subscription was requested; schedule the next request, later each time if it is not verified."""
+        """Schedule a repetition of the request just sent; each request that is not verified doubles the wait."""
         self.ask_at = now + min(RETRY_MAX, RETRY_FIRST * 2.0**self.tries)
         self.tries = min(self.tries + 1, 32)
 
     def verified(self, lease: float, now: float) -> None:
-        """Note that the hub has verified the subscription."""
+        """Take note that the hub has verified the subscription."""
         self.lease, self.until, self.tries = lease, now + lease, 0
         self.ask_at = self.until - RENEWED_AT * lease
 
 
 def slot_of(token: str, processes: int) -> int:
-    """Return the slot among `processes` of the process that made a token; 0 if it is not a token."""
+    """Return the slot (below `processes`) of the process that made a token; 0 if the text is not a token."""
     digits = token[:_PLACE_DIGITS]
     place = int(digits, 16) if re.fullmatch("[0-9a-f]+", digits) else 0
     return place if place < processes else 0
@@ -77,7 +76,7 @@ class Subscriptions:
         return len(self._by_token)
 
     def begin(self, hub: str, topic: str, callback: str, lease: float = LEASE_DEFAULT) -> dict[str, str]:
-        """Return the form that requests a subscription from a hub; `callback` is its callback URL up to the token.
+        """Return the form that requests a subscription from a hub; `callback` is the callback URL without the token.
 
         Raises:
             HttpError: 429, the maximum number of subscriptions is reached.
@@ -99,14 +98,14 @@ class Subscriptions:
         }
 
     def want(self, topics: Iterable[tuple[str, str]]) -> None:
-        """Add a subscription for each (topic, hub) that has none yet; `due` then returns their forms."""
+        """Add a subscription for each (topic, hub) that has none yet; `due` will return the forms for these."""
         known = {(each.topic, each.hub) for each in self._by_token.values()}
         for topic, hub in topics:
             if (topic, hub) not in known:
                 self.begin(hub, topic, "")
 
     def due(self, callback: str, now: float) -> list[tuple[str, dict[str, str]]]:
-        """Return the forms to send now as (hub, form): for topics not verified yet, and for leases about to end."""
+        """Return the forms to send now, as (hub, form), for topics not verified yet and for leases about to end."""
         forms = []
         for token, each in self._by_token.items():
             if each.wanted and each.ask_at <= now:

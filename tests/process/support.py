@@ -38,7 +38,7 @@ def redirect(url: str, location: str, **values: Any) -> Fetch:
 
 
 def made(making: Change | Making) -> tuple[Change, int]:
-    """Run the generator to its end; return (the change, the number of pauses while it was made)."""
+    """Run the generator to its end; return the change, and the number of pauses while the change was made."""
     pauses, making = 0, steps(making)
     while True:
         try:
@@ -61,7 +61,7 @@ class Joint:
         self.clock = VirtualClock()
         topology = Topology(me, Partition.equal_ranges(list(names)))
         self.stages = Stages(config, folder / me, SEED, clock=self.clock, name=me, topology=topology)
-        self.clock.advance(5.0)  # beyond the start delay of a directory that was not closed cleanly
+        self.clock.advance(5.0)  # a time after the start delay of a directory that was not closed cleanly
         self.frontier, self.results, self.admission = (
             self.stages.frontier,
             self.stages.results,
@@ -87,7 +87,7 @@ class Joint:
         self.stages.commits.commit(change)
 
     def fetch_task(self, task: TaskKind = TaskKind.PAGE) -> FetchTask:
-        """Return the next fetch task of a kind; answer the look-ups and requests for robots.txt before it."""
+        """Return the next fetch task of a kind; answer the look-ups and robots.txt requests that come before it."""
         for _ in range(50):
             now = self.clock.now()
             fetch_task = self.frontier.claim_next(now)
@@ -118,7 +118,7 @@ class Joint:
         return change
 
     def follow(self, url: str, answer: Fetch, extracted: Extracted | None = None, **values: Any) -> Change:
-        """Fetch a URL with these link attributes, and return the change made from the answer."""
+        """Fetch a URL that has these link attributes, and return the change made from the answer."""
         self.add(url, **values)
         return self.page(self.fetch_task(), answer, extracted)
 
@@ -128,7 +128,7 @@ class Joint:
 
 
 def links_of(change: Change) -> list[tuple[str, int, int, int]]:
-    """Return (URL, depth, redirects, flags) of the links that the change gives to the DUE."""
+    """Return (URL, depth, redirects, flags) for each link that the change passes to the DUE."""
     return [(link.url, link.depth, link.redirects, link.flags) for link in change.links]
 
 

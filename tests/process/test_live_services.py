@@ -119,7 +119,7 @@ def in_loop(call: Callable[[], Any]) -> Any:
 
 
 def ahead(shown: Shown, *urls: str) -> list[str]:
-    """Request these pages one after another; return the state of each."""
+    """Request these pages one after another, each with `refresh=1`; return the resulting state of each."""
     return in_loop(
         lambda: [shown.live.urgent.request(url, shown.fingerprint(url)).state.value for url in urls]
     )
@@ -138,7 +138,7 @@ def test_a_waiting_page_is_not_queued_again(shown: Shown) -> None:
 
 
 def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) -> None:
-    """`refresh=1` must not say "queued" for a blocked host or a page that robots.txt forbids."""
+    """For a blocked host or a page that robots.txt forbids, `refresh=1` must not report "queued"."""
     assert ahead(shown, AWAY, HOME) == ["out_of_scope", "not_refreshed"]
     rules = b"User-agent: *\nDisallow: /no\n"
     url = "http://a.org/robots.txt"
@@ -158,7 +158,7 @@ def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) 
 
 
 def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..., Joint]) -> None:
-    """`refresh=1` once said "queued" for a page parked beyond `crawl.pages_per_host`, which is not fetched."""
+    """`refresh=1` once reported "queued" for a page that is parked beyond `crawl.pages_per_host`, and so not fetched."""
     shown = Shown(open_joint(crawl={"pages_per_host": 1}))
     shown.joint.seeds(HOME, NEW)
     said = in_loop(lambda: shown.live.urgent.request(NEW, shown.fingerprint(NEW)))
@@ -195,7 +195,7 @@ def test_a_known_page_goes_to_the_refresh_schedule(fresh: Shown, monkeypatch: py
 
 
 def test_signals_are_confirmed_once_they_are_durable(fresh: Shown) -> None:
-    """If the answer came earlier, it would confirm a signal that a crash could still lose."""
+    """An earlier answer would confirm a signal that could still be lost in a crash."""
     committed: list[int] = []
 
     async def kept() -> bool:
@@ -294,7 +294,7 @@ def test_request_counts_are_stored_periodically(shown: Shown, monkeypatch: pytes
 def key_file(
     shown: Shown, monkeypatch: pytest.MonkeyPatch, url: str, arrives: Any = None, *, key: str = ""
 ) -> tuple[bytes | None, int]:
-    """Request a key file; return (its content, the number of waits for it)."""
+    """Request a key file; return its content, and the number of times that the call waited."""
     naps = 0
 
     async def nap(seconds: float) -> None:
@@ -327,7 +327,7 @@ def test_a_key_file_that_is_missing_or_never_arrives_counts_as_none(
 
 
 def test_no_key_file_is_awaited_once_the_crawl_stops(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The notice must stay undecided, because a missing key file would refute it."""
+    """The notice must stay undecided, because a key file that counts as missing would invalidate it."""
     shown.process.stopped_by = "signal"
     with pytest.raises(KeyUnreadError):
         key_file(shown, monkeypatch, HOME + "key.txt")
@@ -359,7 +359,7 @@ def test_an_old_key_file_is_requested_again_if_possible(
 def test_a_file_that_lacks_the_key_counts_for_some_minutes_only(
     fresh: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A site may write its key file only after its first notice, so the failure must not count for long."""
+    """A site may create its key file only after its first notice, so the failure must not count for long."""
     text = HOME.encode()
     assert key_file(fresh, monkeypatch, HOME, key="other") == (text, 0)
     fresh.joint.clock.advance(REFUSED_AGE_MAX + 1.0)

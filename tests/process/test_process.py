@@ -124,7 +124,7 @@ def test_known_pages_go_before_seeds_only_if_configured(
 def test_a_failure_ends_the_run_and_is_raised(
     alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug is logged where it happens; an expected error is reported by the caller that catches it."""
+    """A bug is logged where it happens; an expected error is left for the caller to report."""
     for error, logged in ((StoreError("disk"), False), (ValueError("x"), True)):
         caplog.clear()
         one = alone(seeds=SEEDS[:1])
@@ -195,7 +195,7 @@ def test_results_not_committed_in_time_are_a_failure(
 def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace(
     alone: Callable[..., Alone], reason: str, dropped: int
 ) -> None:
-    """A run with a limit of pages or bytes still commits such results, because the user asked for that many."""
+    """A run that ends at a limit of pages or bytes still commits such results, because the user wants that many."""
     one, drops = alone(), []
     one.stages.point.drop_heavy = lambda: drops.append(1)  # type: ignore[method-assign]
     one.process.stop(reason)
@@ -220,7 +220,7 @@ def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace
 def test_links_not_flushed_by_the_end_of_the_grace_are_left_to_the_next_run(
     alone: Callable[..., Alone], reason: str, pending: int
 ) -> None:
-    """A link farm fills the DUE, and a flush of all its links would delay the end of the run by many seconds."""
+    """A link farm fills the DUE, and flushing all of these links would delay the end of the run by many seconds."""
     one = alone()
     one.process.stop(reason)
     one.process._end_grace()

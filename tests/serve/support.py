@@ -20,7 +20,7 @@ NAMES = Fingerprinter(bytes(16))
 
 
 class CrawlOfSite:
-    """A `ServedCrawl` on a test's page cache; it records what is queued, counted and signalled in lists."""
+    """A `ServedCrawl` on a test's page cache; it records queued pages, counted requests and signals in lists."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -113,7 +113,7 @@ class Served:
 
 
 class Response:
-    """A parsed response; chunked bodies are joined."""
+    """A parsed response; the chunks of its body are joined."""
 
     def __init__(self, data: bytes) -> None:
         head, _, body = data.partition(b"\r\n\r\n")

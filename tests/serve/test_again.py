@@ -24,7 +24,7 @@ def asks(target: str = AT, *lines: str, method: str = "GET") -> bytes:
 async def answers(
     reader: asyncio.StreamReader, count: int, bodiless: frozenset[int] = frozenset()
 ) -> list[Response]:
-    """Read and return the next `count` responses; `bodiless` has the numbers of responses to HEAD, without a body."""
+    """Read and return the next `count` responses; `bodiless` has the numbers of those to HEAD, which have no body."""
     found = []
     for number in range(count):
         head = await reader.readuntil(b"\r\n\r\n")
@@ -78,7 +78,7 @@ def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
 
 
 def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cached answer is used until something is written; after a write of another page, its page record is read once."""
+    """A cached answer is used until the store is written to; if another page was written, the record is read once."""
     keys: list[bytes] = []
     store = served.site.store
     real = store.get
@@ -103,7 +103,8 @@ def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch: pytes
     served.run(talk)
 
 
-# For each case: header lines, and True if a request with them takes the fast path once its other fields are known.
+# For each case: header lines, and whether a request with these lines takes the fast path once its other
+# fields are known.
 CONDITIONS = [
     ([], True),
     (["If-None-Match: ETAG"], True),
@@ -132,7 +133,7 @@ def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
 ) -> None:
     """Conditions such as If-None-Match differ from page to page, so the remembered header block contains none.
 
-    Some clients send them before Host.
+    Some clients send the conditions before the Host field.
     """
     if coding:
         coded = (b"Content-Type", b"text/html"), (b"Content-Encoding", coding)
@@ -171,7 +172,7 @@ def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
 
 
 def test_streams_of_requests_may_be_cut_anywhere(served: Served) -> None:
-    """However the stream is divided into reads, requests are answered in order, as if they were sent one by one."""
+    """However the stream is divided into reads, its requests are answered in order, as if they were sent one by one."""
     kinds = [
         (asks(), 200, b"page "),
         (asks(AT + "a"), 200, b"page a"),

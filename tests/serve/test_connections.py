@@ -103,7 +103,7 @@ def test_a_client_waits_for_100_continue(served: Served) -> None:
 
 
 def test_a_client_that_sends_too_much_can_read_the_error(served: Served) -> None:
-    """The client's data is discarded for a while: an immediate close would reset the connection and lose the answer."""
+    """The client's data is discarded for a while; an immediate close would reset the connection and lose the answer."""
     echoing(served)
 
     async def talk(served: Served) -> None:

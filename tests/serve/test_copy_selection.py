@@ -30,7 +30,7 @@ def capture(instant: float, status: int = 200, **values: object) -> Capture:
         ([30, 20, 10], 20, 20),
         ([30, 20, 10], 24, 20),
         ([30, 20, 10], 26, 30),
-        ([30, 20, 10], 25, 20),  # both are equally near: the earlier one is chosen
+        ([30, 20, 10], 25, 20),  # both copies are equally near, so the earlier one is chosen
         ([], None, None),
         ([], 5, None),
     ],

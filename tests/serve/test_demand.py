@@ -1,4 +1,4 @@
-"""Test request counts: decay, bounds, and the guarantees of the sketch."""
+"""Test request counts: their decay, their bounds, and the guarantees of the sketch."""
 
 import math
 import random
@@ -32,7 +32,7 @@ def test_a_steady_rate_is_estimated() -> None:
 
 
 def test_counts_do_not_overflow_with_time() -> None:
-    """Counts are right after ten years, when 2^(t/h) would have overflowed."""
+    """Counts are still right after ten years, when 2^(t/h) would have overflowed."""
     demand = Demand(1000.0, 100, now=0.0)
     demand.add(1, 0.0)
     now = 0.0
@@ -48,7 +48,7 @@ def test_counts_do_not_overflow_with_time() -> None:
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 40), max_size=300), st.integers(4, 16))
 def test_a_count_is_never_below_the_true_one(pages: list[int], pages_max: int) -> None:
-    """The number of counters is bounded, and a page's count, from the table or the sketch, is exact or too high."""
+    """The number of counters is bounded; a page's count, from the table or from the sketch, is exact or too high."""
     demand = Demand(WEEK, pages_max, now=0.0, columns=64)
     true: dict[int, int] = {}
     for page in pages:
@@ -60,7 +60,7 @@ def test_a_count_is_never_below_the_true_one(pages: list[int], pages_max: int) -
 
 
 def test_counts_of_the_most_requested_pages_are_nearly_exact() -> None:
-    """With Zipf requests for 10,000 pages and room for 1,000, the counts of the top hundred are within 1 %."""
+    """With Zipf-distributed requests for 10,000 pages and room for 1,000, the top hundred counts are within 1 %."""
     rng = random.Random(5)
     weights = [1.0 / (n + 1) for n in range(10_000)]
     demand = Demand(WEEK, 1000, now=0.0)

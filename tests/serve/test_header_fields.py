@@ -11,7 +11,8 @@ from crawler.serve.host_check import check_host, is_bot, parse_address
 from crawler.serve.http_error import HttpError
 from tests.serve.support import Served
 
-# The names of IANA's registry of HTTP fields (RFC 9110, 16.3.1), and unregistered names that browsers and servers use.
+# The field names in IANA's registry of HTTP fields (RFC 9110, 16.3.1), and unregistered names that browsers
+# and servers use.
 _REGISTERED = """
 A-IM Accept Accept-Additions Accept-CH Accept-Charset Accept-Datetime Accept-Encoding Accept-Features Accept-Language
 Accept-Patch Accept-Post Accept-Query Accept-Ranges Accept-Signature Access-Control Access-Control-Allow-Credentials
@@ -195,7 +196,7 @@ def test_our_own_host_names_are_accepted(host: str) -> None:
     ],
 )
 def test_foreign_hosts_are_rejected(hosts: list[str], status: int) -> None:
-    """A foreign name that resolves to this server is rejected, as a protection against DNS rebinding."""
+    """A foreign host name that resolves to this server is rejected; this protects against DNS rebinding."""
     with pytest.raises(HttpError) as caught:
         check_host(hosts, frozenset({"cache.example"}))
     assert caught.value.status == status

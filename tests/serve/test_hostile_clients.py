@@ -68,7 +68,7 @@ def test_invalid_requests_get_the_right_status(served: Served, request_text: str
 
 
 def test_an_endless_header_is_cut_off(served: Served) -> None:
-    """A client that keeps sending header fields is cut off at the limit, before memory fills."""
+    """A client that keeps sending header fields is disconnected at the limit, before memory fills."""
 
     async def talk(served: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -92,8 +92,8 @@ def test_an_endless_header_is_cut_off(served: Served) -> None:
 def test_slow_clients_lose_their_slots_to_others(tmp_path: Path) -> None:
     """Honest clients are answered while 500 clients with incomplete requests compete for 50 slots.
 
-    `ConnectionSlots` is tested with a manual clock elsewhere; here the honest clients only wait
-    until the slow ones have used up the configured time.
+    `ConnectionSlots` is tested with a manual clock elsewhere. Here, the honest clients only wait until the
+    slow clients have used up the configured time.
     """
     served = Served(tmp_path, connections_max=50, idle_timeout=2.0)
     served.store()

@@ -1,4 +1,4 @@
-"""Test error responses: JSON for programs, an HTML page for people."""
+"""Test that error responses are JSON for programs, and an HTML page for people."""
 
 from html.parser import HTMLParser
 from pathlib import Path

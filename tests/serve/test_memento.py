@@ -1,8 +1,9 @@
 """Test that Memento answers equal those of pywb 2.10.0 (recorded on 2026-11-22), except for listed differences.
 
-Both serve one WARC: six copies of /, a day apart; one copy each of a 404, a redirect and a page with a query; and a page
-that was once found unchanged. pywb was queried at `/coll/URL` with Accept-Datetime (its timegate: pattern 200, the copy
-in a frame), at `/coll/TIMEmp_/URL` and at `/coll/timemap/link/URL`.
+Both serve the same WARC. It contains six copies of /, a day apart; one copy each of a 404, a redirect and a
+page with a query; and a page that was once found unchanged. pywb was queried at `/coll/URL` with
+Accept-Datetime (its timegate: pattern 200, the copy in a frame), at `/coll/TIMEmp_/URL` and at
+`/coll/timemap/link/URL`.
 """
 
 import re
@@ -108,7 +109,7 @@ def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
 
 
 def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
-    """The time gate leads to the copy of a redirect, and that copy leads to its target's copy of the same time."""
+    """The time gate leads to the copy of a redirect, and this copy leads to the copy of its target at the same time."""
 
     async def talk(served: Served) -> None:
         gate = await served.get(f"/timegate/{PAGE}moved", f"Accept-Datetime: {http_date(int(START))}")
@@ -120,7 +121,10 @@ def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
 
 
 def test_time_maps_list_all_copies(served: Served) -> None:
-    """Copies are listed by time, unchanged copies too. Unlike pywb, we add `until`, `first` and `last` (RFC 7089, 5)."""
+    """Copies are listed by time, including unchanged copies.
+
+    Unlike pywb, we add `until`, `first` and `last` (RFC 7089, 5).
+    """
 
     async def talk(served: Served) -> None:
         for path, instants in (

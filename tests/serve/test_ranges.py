@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from crawler.serve.ranges import Unsatisfiable, allowed_by_if_range, is_single, resolve
 
-CASES = [  # for each case: Range field, length of the content, and (first, end), or None for the whole content
+# for each case: Range field, length of the content, and (first, end), or None for the whole
+# content
+CASES = [
     ("bytes=0-499", 10_000, (0, 500)),  # RFC 9110, 14.1.2
     ("bytes=500-999", 10_000, (500, 1000)),
     ("bytes=-500", 10_000, (9500, 10_000)),

@@ -1,4 +1,4 @@
-"""Test the POST endpoints: /signal, IndexNow's documented cases, WebSub with a hub written from the Recommendation."""
+"""Test the POST endpoints: /signal, IndexNow's documented cases, WebSub with a hub that follows the Recommendation."""
 
 import asyncio
 import hashlib
@@ -46,7 +46,10 @@ class Kept:
 
 
 class Receiving(Served):
-    """A server with POST endpoints. `texts` has the sites' files; if `stopping` is true, the crawl cannot fetch them."""
+    """A server with POST endpoints.
+
+    `texts` has the files of the sites; if `stopping` is true, the crawl cannot fetch these.
+    """
 
     def __init__(self, folder: Path, **config: Any) -> None:
         super().__init__(folder, **config)
@@ -121,7 +124,7 @@ def test_posted_signals(tmp_path: Path) -> None:
     ],
 )
 def test_a_page_of_another_origin_causes_no_fetch(tmp_path: Path, field: str) -> None:
-    """A form (text/plain, so without preflight) or an image on a hostile page changes no state."""
+    """A form (as text/plain, so without a preflight request) or an image on a hostile page changes no state."""
 
     async def talk(served: Receiving) -> None:
         served.store()
@@ -139,7 +142,10 @@ def test_a_page_of_another_origin_causes_no_fetch(tmp_path: Path, field: str) ->
 
 
 def test_the_rate_of_junk_signals_is_limited(tmp_path: Path) -> None:
-    """Each source has a token bucket. The number of remembered sources is bounded, however many a client invents."""
+    """Each source has a token bucket.
+
+    The number of remembered sources is bounded, however many sources a client invents.
+    """
 
     async def talk(served: Receiving) -> None:
         urls = [f"{SITE}{n}" for n in range(100)]
@@ -185,7 +191,10 @@ def posted(**values: Any) -> bytes:
 
 
 def test_indexnow_reads_the_key_file_once_a_day(tmp_path: Path) -> None:
-    """Notices get 202 until the key file is read, then 200; waiting URLs pass then; the file is read again daily."""
+    """Notices get 202 until the key file is read, and then 200; the waiting URLs are accepted then.
+
+    The file is read again daily.
+    """
 
     async def talk(served: Receiving) -> None:
         served.texts[f"{SITE}{KEY}.txt"] = KEY.encode() + b"\n"
@@ -239,7 +248,7 @@ def test_indexnow_status_codes(tmp_path: Path, target: str, body: bytes, status:
 
 
 def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Path) -> None:
-    """A stopping crawl does not reject a key that it could not check; the next run fetches the key file once."""
+    """A crawl that is stopping does not reject a key that it could not check; the next run fetches the key file once."""
 
     async def talk(served: Receiving) -> None:
         served.stopping = True
@@ -276,7 +285,7 @@ def status_of(keys: indexnow.Keys, notice: indexnow.Notice, now: float = 0.0) ->
 
 
 def test_a_site_without_a_key_file_does_not_block_other_sites() -> None:
-    """After one notice of 10,000 URLs, all sites once got 429 for ten minutes. Now the share of a site is limited."""
+    """After one notice of 10,000 URLs, all sites once got 429 for ten minutes. Now the share of each site is limited."""
     keys = indexnow.Keys(10, 16_000)
     attack = [notice_of(f"www{n}.evil.example", 5) for n in range(10)]
     assert [status_of(keys, notice) for notice in attack] == [202] * 2 + [429] * 8
@@ -348,7 +357,7 @@ def test_a_websub_hub_verifies_and_delivers(tmp_path: Path) -> None:
 
 
 def test_requests_for_another_process_are_answered_with_its_owner(tmp_path: Path) -> None:
-    """A process handles the key files of its hosts, and the subscriptions whose tokens it created."""
+    """Each process handles the key files of its own hosts, and the subscriptions whose tokens it created."""
 
     async def talk(served: Receiving) -> None:
         served.receivers._processes = ("p0", "p1", "p2")
@@ -380,7 +389,7 @@ def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path) -> No
         await hub.verify()
         first = posted(urlList=[f"{SITE}{n}" for n in range(2)])
         assert [(await served.post("/indexnow", first)).status for _ in range(2)] == [200, 429]
-        served.now += 0.2  # enough for all sources together
+        served.now += 0.2  # enough for two more signals at the rate of all sources together
         assert [(await hub.distribute()).status for _ in range(2)] == [202, 429]
         served.now += 0.9
         assert (await served.post("/indexnow", first)).status == 200, (

@@ -47,7 +47,7 @@ def test_requests_that_arrive_byte_by_byte() -> None:
 
 
 def test_only_a_request_that_arrived_alone_keeps_its_bytes() -> None:
-    """`ClientHeadersCache` remembers these bytes, so they must not contain another request or a body."""
+    """`ClientHeadersCache` remembers the bytes of such a request, so they must not contain another request or a body."""
     assert RequestReader(LIMIT).feed(GET)[0].raw == GET
     for parts in (
         [GET + GET],
@@ -105,7 +105,7 @@ def test_a_header_that_is_too_long(data: bytes, step: int) -> None:
     [b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", GET[:-2] + b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n"],
 )
 def test_requests_for_other_protocols_are_not_followed(request_text: bytes) -> None:
-    """The request is answered as if it did not ask for another protocol; later bytes of the connection are ignored."""
+    """The request is answered as if it had no Upgrade field; later bytes of the connection are ignored."""
     reader = RequestReader(LIMIT)
     (request,) = reader.feed(request_text + b"\x00\x01")
     assert request.complete and not request.keep_alive and reader.feed(GET) == []
@@ -113,7 +113,7 @@ def test_requests_for_other_protocols_are_not_followed(request_text: bytes) -> N
 
 
 def test_a_header_may_be_as_long_as_the_limit() -> None:
-    """The limit covers target and fields, each with four bytes for separators; the next request counts from zero."""
+    """The limit covers target and fields, each with four bytes for separators; it applies to each request anew."""
     fits = b"GET /%b HTTP/1.1\r\nY: %b\r\n\r\n" % (b"a" * 99, b"b" * (LIMIT - 100 - 5))
     reader = RequestReader(LIMIT)
     assert len(reader.feed(fits * 3)) == 3 and reader.refusal is None

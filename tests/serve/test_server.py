@@ -97,7 +97,7 @@ def test_conditional_requests(served: Served) -> None:
 
 
 def test_failed_preconditions_give_412(served: Served) -> None:
-    """If-Match compares strongly and takes precedence (RFC 9110, 13.1.1, 13.2.2); its failure precedes 304 and 206."""
+    """If-Match compares strongly and takes precedence (RFC 9110, 13.1.1, 13.2.2); its failure rules out 304 and 206."""
     served.store()
     served.store(PAGE + "gone", b"no", status=404, reason="Not Found", outcome=Outcome.GONE)
 
@@ -147,7 +147,7 @@ def test_range_requests(served: Served) -> None:
 
 
 def test_answers_are_counted_by_their_status(tmp_path: Path) -> None:
-    """Answers with a range of a streamed body, and time maps, are counted too."""
+    """Answers with a range of a streamed body are counted, too, and so are time maps."""
     served = Served(tmp_path, held_bytes_max=65_536)
     body = bytes(range(256)) * 1024
     served.store(body=body)
@@ -267,7 +267,7 @@ def test_stored_statuses_are_served(served: Served) -> None:
 
 
 REDIRECTS = [
-    # the stored Location, and the page that it names, with the fragment
+    # for each case: the stored Location, and the page that it names, with the fragment
     (b"/a?x=1&y=2", "http://site.example/a?x=1&y=2", "http://site.example/a%3Fx%3D1%26y%3D2"),
     (b"../b", "http://site.example/b", "http://site.example/b"),
     (b"//other.example", "http://other.example/", "http://other.example/"),
@@ -284,7 +284,7 @@ REDIRECTS = [
 def test_a_redirect_leads_to_the_copy_of_its_target(
     served: Served, status: int, location: bytes, target: str, quoted: str
 ) -> None:
-    """The redirect keeps `rewrite` and the time; a client of the proxy form gets the original target."""
+    """The redirect keeps `rewrite` and the time; a client of the proxy form is redirected to the original target."""
     headers = ((b"Location", location),)
     served.store(PAGE + "d/moved", b"", status=status, outcome=Outcome.REDIRECT, headers=headers)
 
@@ -327,7 +327,7 @@ def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: Served
     ],
 )
 def test_an_incomplete_answer_hides_no_earlier_copy(served: Served, status: int, outcome: Outcome) -> None:
-    """After a refresh that brings only part of the page, or nothing, the last whole copy is still served."""
+    """After a refresh that brings only a part of the page, or nothing, the last complete copy is still served."""
     served.store(body=b"whole")
     served.store(body=b"wh", at=10.0, status=status, outcome=outcome)
 
@@ -445,7 +445,7 @@ def test_rewritten_links_point_into_the_cache(served: Served) -> None:
 
 
 def test_a_damaged_copy_gives_502(served: Served) -> None:
-    """A copy with broken bytes gives a 502, with the reason in the log; the server continues."""
+    """A copy with damaged bytes gives a 502, and the reason is logged; the server continues."""
     served.store()
     served.store(PAGE + "whole", b"whole")
     for segment in served.site.segments():
@@ -473,7 +473,7 @@ def test_health_checks_and_allowed_methods(served: Served) -> None:
 
 
 def test_a_rendered_page_is_served_as_its_dom(served: Served) -> None:
-    """A DOM has another entity tag than the server's answer, which may stay the same while the DOM changes."""
+    """A DOM has its own entity tag, because the server's answer may stay the same while the DOM changes."""
     url, shell = "http://site.example/app", b"<script src=app.js></script>"
     tags = []
 
@@ -490,7 +490,10 @@ def test_a_rendered_page_is_served_as_its_dom(served: Served) -> None:
 
 
 def test_the_picture_of_a_page_is_served_like_its_copy(served: Served) -> None:
-    """A picture is an image and nothing else; it is withheld with its page, and each copy has its own."""
+    """A picture is served only as an image.
+
+    It is withheld when its page is withheld, and each copy has its own picture.
+    """
     view = "/view?url=" + PAGE
     for at in (0.0, 1000.0):
         served.store(at=at, rendering=Rendering(dom=b"<p>shown", view=b"\x89PNG %d" % at))

@@ -1,4 +1,4 @@
-"""Test that a request for another node's page is forwarded to that node at most once, and the answer is streamed."""
+"""Test that a request for another node's page is forwarded at most once, and that the answer is streamed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ AT = "/page?url=" + PAGE
 
 
 def between(tmp_path: Path, talk: Callable[[Served, Served], Awaitable[None]]) -> None:
-    """Run `talk` with two nodes: the owner p1 has the pages; `first` has none and knows p1 as a peer."""
+    """Run `talk` with two nodes: the owner p1 has the pages; `first` has no pages, and knows p1 as a peer."""
     first, owner = Served(tmp_path / "a"), Served(tmp_path / "b")
     first.crawl.elsewhere = True
     owner.store(body=b"the owner's page " * 20_000)

@@ -1,4 +1,4 @@
-"""Test serving copies whose gzip members have several parts: the bytes read and sent on each path, and damage."""
+"""Test how copies whose gzip members have several parts are served: the bytes read and sent on each path, and damage."""
 
 import asyncio
 import gzip
@@ -33,7 +33,7 @@ def served(tmp_path: Path) -> Served:
 
 @pytest.fixture
 def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that receives the number of bytes that each call decompresses."""
+    """Return a list to which each decompressing call adds its number of bytes."""
     lengths: list[int] = []
     payload = MemberParts.payload
 
@@ -89,7 +89,7 @@ def test_nothing_is_read_if_the_client_has_the_copy(served: Served, inflated: li
 
 
 def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a cache, the body is read from the segment each time; a 304 reads nothing."""
+    """Without a cache, the body is read from the segment each time; for a 304, nothing is read."""
     reads: list[int] = []
     read = SegmentFiles.read
 
@@ -157,7 +157,7 @@ def test_ranges_apply_to_the_decoded_page(served: Served, inflated: list[int]) -
 
 
 def test_only_bodies_that_shrink_are_sent_as_gzip(served: Served) -> None:
-    """Noise, short pages and rewritten pages are sent uncompressed; a DOM and a revisit are sent as gzip, like a page."""
+    """Random bytes, short pages and rewritten pages are sent uncompressed; a DOM and a revisit as gzip, like a page."""
     noise = os.urandom(5000)
     served.store(PAGE + "noise", noise)
     served.store(PAGE + "short", b"short")
@@ -199,7 +199,7 @@ def _disallow(served: Served) -> None:
 def test_directives_are_checked_at_each_request(
     tmp_path: Path, ready_bytes_max: int, withhold: Any, lines: tuple[str, ...]
 ) -> None:
-    """On each path, a page that has been served, and perhaps cached, is withheld as soon as a rule forbids it."""
+    """On each path, even a page that has been served, and perhaps cached, is withheld as soon as a rule forbids it."""
     on_disallow = "withhold" if withhold is _disallow else "keep"
     served = Served(tmp_path, ready_bytes_max=ready_bytes_max, on_disallow=on_disallow)
     served.site.cache.withdrawals = Withdrawals(tmp_path)

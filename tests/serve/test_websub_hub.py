@@ -1,4 +1,4 @@
-"""Test the subscriber against a small WebSub hub written from the Recommendation: requests, verification, renewal."""
+"""Test the subscriber with a small WebSub hub that follows the Recommendation: requests, verification, renewal."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,8 @@ TOPIC = "http://site.example/feed"
 class WebSubHub:
     """A hub (sections 5 to 7) that accepts a form, verifies the intent at the callback, and distributes signed content.
 
-    `status` is its answer to a form, `lease` the lease that it grants (0 if it names no lease).
+    `status` is the hub's answer to a form; `lease` is the lease that it grants (0 if it does not state a
+    lease).
     """
 
     def __init__(self) -> None:
@@ -140,7 +141,7 @@ def test_a_subscription_is_verified_used_and_renewed(tmp_path: Path) -> None:
             await subscriber.ask()
             await hub.settled()
             assert len(hub.forms) == 2 and hub.forms[0]["hub.callback"] == hub.forms[1]["hub.callback"]
-            served.now += 500.0  # after the first lease, within the second
+            served.now += 500.0  # after the end of the first lease, during the second
             assert await hub.publish() == [202] and len(hub.subscribers) == 1
             served.now += 1000.0
             assert await hub.publish() == [410], "without renewal the subscription ends"
@@ -221,9 +222,10 @@ class Told:
 def test_a_hub_cannot_send_the_secret_elsewhere(
     tmp_path: Path, status: int, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The subscriber once followed a hub's redirect to any address, and after a 307 sent `hub.secret` there.
+    """The subscriber once followed a hub's redirect to any address; after a 307, it sent `hub.secret` there.
 
-    The redirect leads to a listener at a forbidden address, or at a permitted address that is not the hub's.
+    Here, the redirect leads to a listener at a forbidden address, or at a permitted address that is not the
+    hub's.
     """
 
     async def talk(served: Receiving) -> None:
@@ -250,7 +252,7 @@ def test_a_hub_at_a_forbidden_address_is_not_asked(tmp_path: Path, caplog: pytes
 
 
 def test_a_hub_may_move_within_its_origin(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """307 and 308 repeat the form (5.1); a redirect loop is ended."""
+    """After a 307 or 308, the form is sent again (5.1); a redirect loop is ended."""
 
     async def talk(served: Receiving) -> None:
         hub = Told("HTTP/1.1 308 Moved", "Location: /new")

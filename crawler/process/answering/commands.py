@@ -36,20 +36,21 @@ from crawler.urls.canonical import canonical, hostname
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
-AUTHORITIES_SHOWN = 100  # maximum number of authorities in the answer about a host
-# commands that answer once their change is durable
+AUTHORITIES_SHOWN = 100  # maximum number of authorities in the answer to the command `host`
+# commands that are answered only once their change is durable
 CHANGING = ("seed", "block", "unblock", "retire", "signal", "withdraw")
 _SEED = LinkFlag.SEED
-RECORDS_LOOKED_AT = 100_000  # records of tried URLs that `retire` searches for a stored page: about 1 s
-# hosts examined between two pauses; reading the queue of one host from the store costs 13 us
+# number of tried URLs that `retire` examines in search of a stored page: about 1 s
+RECORDS_LOOKED_AT = 100_000
+# number of hosts examined between two pauses; reading one host's queue from the store takes 13 us
 HOSTS_AT_ONCE = 100
 
 
 class Commands:
     """The commands of one process.
 
-    `commit` queues a `Change`, which becomes durable later; `peers` returns the
-    connection state of the other processes, None if this process is not running.
+    `commit` queues a `Change`, which becomes durable later; `peers` returns the connection state of the other
+    processes, or None if this process is not running.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Commands:
         return _end_of(self.steps(request))
 
     def steps(self, request: Mapping[str, Any]) -> Steps:
-        """Answer like `run`; this is a generator that pauses in long commands, so that other work can run meanwhile."""
+        """Answer like `run`, but as a generator that pauses during long commands, so that other work can run."""
         arguments = dict(request)
         name = arguments.pop("command", "")
         command = self._commands.get(name) if isinstance(name, str) else None
@@ -113,7 +114,7 @@ class Commands:
         return answer.plain() if isinstance(answer, Status) else answer
 
     def status(self, hosts: int = 20) -> Status:
-        """Return the counters, the state of the queues and of the DUE, and for each of `hosts` hosts why it waits."""
+        """Return the counters, the state of the queues and of the DUE, and why the first `hosts` hosts wait."""
         status: Status = _end_of(self._status(hosts))
         return status
 
@@ -140,7 +141,7 @@ class Commands:
         return replace(status, **self.running())
 
     def host(self, host: str) -> dict[str, Any]:
-        """Return the state of a host, as the status shows it, and the robots.txt of each of its authorities."""
+        """Return the state of a host as `status` shows it, together with the robots.txt of each of its authorities."""
         name = _host_name(host)
         status = self._frontier.views.host(name, self._now())
         if status is None:
@@ -167,9 +168,9 @@ class Commands:
     ) -> dict[str, Any] | None:
         """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy.
 
-        With `static`, return the server's answer even if a browser showed the page. With `screenshot`, the content is the
-        picture that the browser took; it is empty if there is none. With `allow`, ignore copies that may not be used for
-        this purpose.
+        With `static`, return the server's answer even if a browser showed the page. With `screenshot`, the
+        content is the picture that the browser took; it is empty if there is none. If `allow` names a
+        purpose, ignore copies that may not be used for it.
         """
         rule = UseRule.of(allow, self._context.config.consent)
         request_form = canonical(url)
@@ -194,9 +195,10 @@ class Commands:
         }
 
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
-        """Queue seeds; the answer names the rejected ones, each with the reason.
+        """Queue seeds; the answer names the rejected seeds, each with the reason.
 
-        `settings` names the relaxed settings of the crawl that apply to these seeds, too (`crawl/relaxed_settings.py`).
+        `settings` names those relaxed settings of the crawl that also apply to these seeds
+        (`crawl/relaxed_settings.py`).
         """
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
         confirm(config, settings or {})
@@ -214,7 +216,7 @@ class Commands:
                     good.append(judged.url)
             yield
         if places.grown:
-            # another request may have changed the noted places during a pause
+            # another request may have changed the stored places of seeds during a pause
             places.restrict(directory.seed_places())
             directory.note_places(places.names)
         if good:
@@ -238,7 +240,7 @@ class Commands:
         return rows
 
     def consent(self, pages: int = 100_000) -> Steps:
-        """Count the first `pages` stored pages by host, use, and the site's answer for the use: see `Summary`."""
+        """Count the first `pages` stored pages by host, by use, and by the site's answer for it; see `Summary`."""
         if pages < 0:
             raise UsageError("consent: pages must not be negative")
         summary = Summary()
@@ -249,7 +251,7 @@ class Commands:
         return summary.rows()
 
     def block(self, host: str) -> Steps:
-        """Make no more requests to a host, if this process owns it."""
+        """If this process owns the host, make no more requests to it."""
         name = _host_name(host)
         yield from self._point.making()
         if self._owns(name):
@@ -258,7 +260,7 @@ class Commands:
         return {"host": name}
 
     def unblock(self, host: str) -> Steps:
-        """Lift the block of a host, if this process owns it."""
+        """If this process owns the host, lift its block."""
         name = _host_name(host)
         yield from self._point.making()
         if self._owns(name):
@@ -272,7 +274,7 @@ class Commands:
         self._commit(change)
 
     def _owns(self, host: str) -> bool:
-        """Return whether this process crawls a host; host commands are sent to all processes."""
+        """Return whether this process crawls a host; commands about a host are sent to all processes."""
         owner = self._context.topology.partition.owner(self._fingerprinter.host_key(host))
         return owner == self._context.name
 
@@ -316,7 +318,7 @@ def _end_of(steps: Generator[None, None, T]) -> T:
 
 
 def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Wrap `command` to take a mapping of arguments; raise a UsageError if they do not fit the command's signature."""
+    """Wrap `command` so that it accepts a mapping of arguments; raise a UsageError if they do not fit its signature."""
     name = command.__name__.removeprefix("_")
     fields = [
         (each.name, each.annotation, msgspec.NODEFAULT if each.default is each.empty else each.default)

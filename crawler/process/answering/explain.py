@@ -1,4 +1,4 @@
-"""The verdict on a URL: the first sentence of `crawler why`, and whether the URL may be fetched.
+"""Decides the verdict on a URL: the first sentence of `crawler why`, and whether the URL may be fetched.
 
 `why`, `refresh=1`, signals and the dashboard agree about a URL, because all use the same facts (`Commands.why`).
 """
@@ -12,7 +12,7 @@ from crawler.records import Outcome, PageState
 from crawler.serve.interfaces import Ahead, AheadState
 from crawler.urlfilter.rule_names import WITHDRAWN
 
-# The meaning of each host state for a URL in the host's queue.
+# What each state of a host means for a URL that waits in the host's queue.
 _HOSTS = {
     "ready": "its host is ready; it is fetched when its turn comes",
     "in_flight": "another URL of its host is being fetched",
@@ -40,7 +40,7 @@ _DROPPED = "it was found but is in no queue; `crawler retire` removed it"
 
 
 def sentence(answer: Mapping[str, Any]) -> str:
-    """Return the sentence that says what happened to a URL, from the facts that `why` has collected."""
+    """Return the sentence that explains what happened to a URL, from the facts that `why` has collected."""
     record = answer.get("record")
     if withdrawn := answer.get("withdrawn"):
         return _withdrawn(withdrawn)
@@ -65,7 +65,7 @@ def sentence(answer: Mapping[str, Any]) -> str:
 
 
 def prospect(facts: Mapping[str, Any]) -> Ahead:
-    """Return whether a URL may be fetched, and why its host waits; QUEUED if nothing forbids the fetch."""
+    """Return whether a URL may be fetched, the reason, and the host's wait; QUEUED if nothing forbids the fetch."""
     if facts["filter"] == WITHDRAWN:
         return Ahead(AheadState.OUT_OF_SCOPE, facts["reason"])
     if facts["filter"] != "accepted" and facts.get("record") is None:
@@ -90,7 +90,7 @@ def _parked(facts: Mapping[str, Any]) -> str:
     return f"{_PARKED.get(facts['parked_by'], facts['parked_by'])}; raise the limit to queue it again"
 
 
-# What an answer with one of these statuses requires, and the flags that provide it.
+# For each of these statuses: what the server requires, and the command-line flags that provide it.
 _WANTS = {
     401: "; it requires a login (--http-user and --http-password, --login, --load-cookies)",
     429: "; the host requests a slower crawl (--delay, --delay-factor)",
@@ -127,7 +127,7 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
 
 
 def _shown(record: Mapping[str, Any]) -> str:
-    """Return the clause that says why a browser showed the page, or could not, and at what cost; "" if none was tried."""
+    """Return a clause: why a browser showed the page, or failed to, and the cost; "" if no browser was tried."""
     facts = record.get("shown")
     failed = _not_shown(facts) if facts and facts["failures"] else ""
     if not record.get("rendered"):
@@ -150,7 +150,7 @@ def _not_shown(facts: Mapping[str, Any]) -> str:
 
 
 def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
-    """Return the sentence about a withdrawn URL: since when, why, what is kept, and whether it is fetched again."""
+    """Return the sentence on a withdrawn URL: when and why it was withdrawn, what is kept, if it is fetched again."""
     copies = withdrawn["copies"]
     kept = "no copy is kept"
     if copies:
@@ -160,7 +160,7 @@ def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
 
 
 def _now(record: Mapping[str, Any], robots: Mapping[str, Any], kept: str) -> str:
-    """Return the clause that says how the site now restricts a stored page; "" if the site does not restrict it."""
+    """Return the clause about how the site now restricts a stored page; "" if the site does not restrict it."""
     if robots.get("denied"):
         return f"; {_robots(robots)} now, so it is not fetched again{kept}"
     return kept if record.get("noarchive") else ""
@@ -198,7 +198,7 @@ def _robots(robots: Mapping[str, Any]) -> str:
 
 
 def _waits(answer: Mapping[str, Any]) -> str:
-    """Return why a to-do URL waits, and until when; `retry_at` is the retry time of the URL itself."""
+    """Return why a to-do URL waits, and until when; `retry_at` is the time at which the URL itself is tried again."""
     waiting = answer["waiting"]
     state, until, cause = waiting["state"], waiting.get("ready_at"), waiting.get("cause")
     if answer.get("retry_at", "") > (until or ""):

@@ -1,4 +1,4 @@
-"""The facts known about a URL: the answer to `crawler why`, and whether the URL may be fetched."""
+"""Collects the facts known about a URL: the answer to `crawler why`, and whether the URL may be fetched."""
 
 from collections.abc import Generator, Mapping
 from typing import Any
@@ -95,7 +95,7 @@ class Explainer:
             answer["waiting"] = waiting = self._frontier.views.explain(request_form, now)
             if record is None and answer["known"] and not queued and not self._due.waits(fingerprint):
                 length = waiting.get("todo", 0) + waiting.get("parked", 0)
-                answer["dropped"] = length <= EXPLAINED_MAX  # this is True only if the whole queue was read
+                answer["dropped"] = length <= EXPLAINED_MAX  # True only if the whole queue was read
             if self._frontier.pauses.reasons:
                 answer["paused"] = list(self._frontier.pauses.reasons)
             _say_times(answer, now)
@@ -105,7 +105,7 @@ class Explainer:
         return answer
 
     def _withdrawal(self, fingerprint: int, withdrawn: Withdrawal | Erased) -> dict[str, Any]:
-        """Return when and why a URL was withdrawn, and how many copies of it are kept."""
+        """Return when and why a URL was withdrawn, and the number of its copies that are kept."""
         copies = sum(1 for _ in self._pages.stored_captures_of(fingerprint))
         said = {"at": iso_time(withdrawn.at), "reason": withdrawn.reason, "copies": copies}
         return said | ({"again": not withdrawn.stops_fetches} if isinstance(withdrawn, Withdrawal) else {})
@@ -116,14 +116,14 @@ class Explainer:
         return {} if newest is None else in_plain(self._pages.store, fingerprint, newest)
 
     def _facts(self, url: str) -> dict[str, Any]:
-        """Return the verdicts of the filter and of robots.txt on a URL (request form)."""
+        """Return the verdicts of the filter and of robots.txt on a URL, given in request form."""
         explanation = self._link_filter.explain(url)
         facts = {"filter": explanation.rule or "accepted", "reason": explanation.reason}
         robots = self._robots_of(url)
         return facts | {"robots": robots} if robots else facts
 
     def prospect(self, url: str, record: PageRecord | None) -> Ahead:
-        """Return whether a URL (request form) with this record may be fetched. Long queues are not read."""
+        """Return whether a URL (in request form) that has this record may be fetched. Long queues are not read."""
         frontier = self._frontier
         waiting = frontier.views.explain(url, self._context.clock.now())
         facts: dict[str, Any] = {

@@ -1,9 +1,9 @@
-"""The log lines of -v that say why hosts wait: one line per wait, with its cause and the time of the next try.
+"""The log lines of `-v` about waiting hosts: one line per wait, with its cause and the time of the next attempt.
 
-Logged waits: back-offs, robots.txt that cannot be fetched, hosts whose URLs are all retried later, and hosts that are
-blocked, given up or slowed down; also long gaps and long waits for an address or a DNS look-up. The same cause is
-logged once per host until it changes. Hosts with a request in flight are skipped, because the committed result
-decides their next wait.
+These waits are logged: back-offs, a robots.txt that cannot be fetched, hosts whose URLs are all retried
+later, and hosts that are blocked, given up or slowed down. Long gaps, and long waits for an address or a DNS
+look-up, are logged too. A cause is logged once per host, and again only after it has changed. Hosts with a
+request in flight are skipped, because the committed result decides their next wait.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from crawler.clock import iso_time
 from crawler.records import HostStatus
 
 HOSTS_MAX = 200  # maximum number of hosts examined per pass; the hosts in memory come first
-LONG_WAIT = 5.0  # seconds from which a gap, or a wait for an address or a look-up, is logged
+LONG_WAIT = 5.0  # a gap, or a wait for an address or a look-up, of at least this many seconds is logged
 _REMEMBERED_MAX = 4096
 _LINES = ("waits", "waits_for_address", "waits_for_look_up")
 _CALM = ("ready", "idle", "excluded", *_LINES)
@@ -28,14 +28,14 @@ class Wait(NamedTuple):
 
 
 class WaitLog:
-    """Remembers what was logged last about each host: its trouble and its long waits."""
+    """Remembers what was last logged about each host: what was wrong with it, and its long waits."""
 
     def __init__(self) -> None:
         self._said: dict[str, tuple[object, ...]] = {}
         self._gaps: dict[str, tuple[object, ...]] = {}
 
     def new_lines(self, hosts: Iterable[HostStatus]) -> Iterator[Wait]:
-        """Yield a line for each host that waits for another reason, or longer, than its last logged line says."""
+        """Yield a line for each host whose wait has a new cause, or is longer than its last logged line says."""
         for host in hosts:
             if host.state == "in_flight":
                 continue
@@ -52,7 +52,7 @@ class WaitLog:
 
 
 def _trouble(host: HostStatus) -> tuple[object, ...]:
-    """Return a description of the trouble of a host; () if it has none."""
+    """Return a description of what is wrong with a host; () if nothing is wrong."""
     calm = host.state in _CALM
     if calm and not (host.failures or host.refusals or host.slowdown > 1.0 or host.cause):
         return ()

@@ -5,9 +5,9 @@
     detach    write again each copy that stays but is stored as a repetition of a covered copy (`pages/erasure.py`)
     erase     erase the covered copies
 
-Long steps examine one portion of the store per request, so a request never takes long. The answer's `next` is the
-key from which the next request continues, "" at the end. All processes receive the same request, which contains
-the key of each process.
+A long step examines only a portion of the store per request, so a request never takes long. The answer's
+`next` is the key from which the next request continues, "" at the end. All processes receive the same
+request, which contains the key of each process.
 """
 
 import itertools
@@ -38,16 +38,16 @@ _STEPS = {
     "detach": ("copies",),
     "erase": ("pages", "copies", "bytes"),
 }
-COPIES_AT_ONCE = 64  # maximum number of copies that one `Change` writes again
+COPIES_AT_ONCE = 64  # maximum number of copies that one `Change` rewrites
 OPERATIONS_AT_ONCE = 2000  # maximum number of puts and deletes in one `Change`
 BLOCK_BYTES = 4096
 # maximum number of bytes that one `Change` overwrites: about 0.1 s in the writer thread
 BYTES_AT_ONCE = 32 << 20
-PAUSE_ENTRIES = 500  # entries examined between two pauses: about 5 ms
+PAUSE_ENTRIES = 500  # number of entries examined between two pauses: about 5 ms
 
 
 class Withdrawing:
-    """Takes the steps of a withdrawal in one process; `commit` queues a `Change`, `making` builds all queued ones."""
+    """Takes the steps of a withdrawal in one process; `commit` queues a `Change`, `making` builds all queued changes."""
 
     def __init__(
         self,
@@ -99,12 +99,12 @@ class Withdrawing:
     def _apply(self) -> Steps:
         self._pages.withdrawals.reload()
         self._url_filter.renew()
-        self._commit(Change())  # the answer waits until everything decided before is durable
+        self._commit(Change())  # the answer waits until all earlier decisions are durable
         yield
         return {"process": self._name, "rules": len(self._pages.withdrawals.rules)}
 
     def _count(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
-        """Count the covered copies in a portion of the captures: `pages` (URLs), `copies`, and their `bytes`."""
+        """Count the covered copies in a portion of the captures: their URLs (`pages`), `copies`, and `bytes`."""
         pages, copies, size, next_key = 0, 0, 0, ""
         last = b""
         for number, (key, capture) in enumerate(self._part(rule, begin)):
@@ -121,7 +121,7 @@ class Withdrawing:
         return {"pages": pages, "copies": copies, "bytes": size, "next": next_key}
 
     def _part(self, rule: Withdrawal, begin: bytes) -> Iterator[tuple[bytes, Capture]]:
-        """Yield the captures in the rule's key range, from the key `begin` on; the rule may cover only some of them."""
+        """Yield the captures in the rule's key range, from the key `begin`; the rule may cover only some of them."""
         first, end = span(rule, keys.CAPTURE, self._fingerprinter)
         for key, capture in self._pages.stored_captures(begin or first):
             if key >= end:
@@ -131,7 +131,7 @@ class Withdrawing:
     # -- erasure
 
     def _detach(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
-        """Rewrite the copies that are stored as repetitions of a covered copy: queue the changes, count the copies."""
+        """Rewrite the copies that are stored as repetitions of a covered copy: queue the changes and count the copies."""
         erasing, copies, next_key = Erasing(self._pages, rule), 0, ""
         change = Change(sync=True)
         for number, (key, capture) in enumerate(self._pages.stored_captures(begin)):
@@ -150,9 +150,9 @@ class Withdrawing:
         return {"copies": copies, "next": next_key}
 
     def _erase(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
-        """Queue the changes that erase covered copies, what is known about their URLs, and their bytes.
+        """Queue the changes that erase covered copies, their bytes, and the facts known about their URLs.
 
-        Erasing has several phases; the key family of the key to continue from tells which phase is next.
+        Erasing has several phases; the family of the key from which to continue determines the next phase.
         """
         counts = dict.fromkeys(_STEPS["erase"], 0)
         if not begin and rule.stops_fetches:
@@ -161,7 +161,8 @@ class Withdrawing:
         while place:
             family = place[:2]
             place = yield from self._erasers[family](rule, begin, entries, counts)
-            # Go on only if nothing is queued: the next family depends on what this one has changed.
+            # Continue only if nothing is queued, because the next family depends on the changes made to this
+            # one.
             if place[:2] == family or entries < sys.maxsize:
                 break
             begin = place
@@ -229,7 +230,7 @@ class Withdrawing:
         return next_key
 
     def _erase_places(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
-        """Delete the entries that say where another process stored covered responses before a reshard."""
+        """Delete the entries that tell where another process had stored covered responses before a reshard."""
         erasing, change = Erasing(self._pages, rule), Change(sync=True)
         for number, (key, value) in enumerate(scan_prefix(self._pages.store, keys.ELSEWHERE)):
             capture = unpack_capture(key, value)
@@ -242,7 +243,7 @@ class Withdrawing:
         return keys.ERASING
 
     def _blank(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
-        """Overwrite listed bytes. Writing a block of `BLOCK_BYTES` takes as long as examining an entry."""
+        """Overwrite listed bytes. Overwriting a block of `BLOCK_BYTES` takes as long as examining an entry."""
         listed: dict[bytes, int] = {}
         for key, length in listed_bytes(self._pages.store, begin):
             if entries <= 0:
@@ -276,7 +277,7 @@ def _key(place: str) -> bytes:
 
 
 def rule_of(plain: dict[str, Any]) -> Withdrawal:
-    """Return a rule that came as plain data.
+    """Convert a rule from plain data.
 
     Raises:
         UsageError: the data is not a rule.
@@ -293,7 +294,7 @@ def covers(rule: Withdrawal, capture: Capture) -> bool:
 
 
 def span(rule: Withdrawal, prefix: bytes, fingerprinter: Fingerprinter) -> tuple[bytes, bytes]:
-    """Return the key range of a family, in buckets, that contains all keys of the URLs of a rule."""
+    """Return the key range of a family, as buckets, that contains the keys of all URLs covered by a rule."""
     host = rule.host or (hostname(f"http://{rule.prefix}") if rule.prefix else "")
     host = host or (hostname(rule.url) if rule.url else "")
     if not host:

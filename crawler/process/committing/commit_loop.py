@@ -1,11 +1,11 @@
-"""The commit loop: repeatedly asks the committer for the next step and takes it.
+"""The commit loop: it repeatedly asks the committer for the next step, and takes that step.
 
     loop thread     decides results, notes that groups are durable; writes small groups if it would only wait otherwise
     writer thread   writes other groups and DUE runs
     merger thread   merges runs, one merge at a time
 
-`committer.py` chooses the steps. A flush and a merge each end in a `Change`, which
-goes through the queue like the `Change` of any result.
+`committer.py` chooses the steps. A flush or a merge ends with a `Change`, which goes through the queue like
+the `Change` of any result.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ from crawler.storage.rotating_file import RotatingFile
 log = logging.getLogger("crawler")
 
 TURN = 0.004  # seconds that decisions may block the event loop before they yield
-# A group up to this size (results, links, bytes of answers) is written in the event loop thread,
-# provided that at most `SIBLINGS` fetches are in flight.
+# A group of at most this size (results, links, bytes of answers) is written in the event loop's thread if at
+# most `SIBLINGS` fetches are in flight.
 SMALL_GROUP, SMALL_LINKS, SMALL_BYTES = 16, 1_000, 256 << 10
 
 
@@ -41,22 +41,22 @@ class CommitLoopOwner(Protocol):
     """The interface through which the commit loop queries and notifies its process."""
 
     def fetching(self) -> int:
-        """Return the number of running fetch tasks, not counting those that only wait for their commit."""
+        """Return the number of running fetch tasks, without those that only wait for their commit."""
 
     def seeding(self) -> bool:
         """Return whether seeds are still being read."""
 
     def stopping(self) -> bool:
-        """Return whether the process is stopping and starts nothing new."""
+        """Return whether the process is stopping, and so starts nothing new."""
 
     def leaves_links(self) -> bool:
-        """Return whether the next run, and not this one, flushes the pending links of the DUE."""
+        """Return whether the DUE's pending links are left for the next run to flush."""
 
     def decided(self) -> None:
-        """Note that results were decided, so their hosts are free again."""
+        """Take note that results were decided, so their hosts are free again."""
 
     def committed(self) -> None:
-        """Note that a group is durable."""
+        """Take note that a group is durable."""
 
     def wake(self) -> None:
         """Check again whether the run is over, because something relevant has changed."""
@@ -91,7 +91,7 @@ class CommitLoop:
         self._in_thread = in_thread
         self._committer = Committer(config.store, config.crawl.concurrency)
         self._heavy_links_max = config.due.buffer_entries_max
-        # With an HTTP server, its clients would also wait for the disk.
+        # If the process has an HTTP server, the server's clients would also wait for the disk.
         self._alone = not config.serve.address
         self._steps = {
             Step.WAIT: self._wait,
@@ -102,7 +102,7 @@ class CommitLoop:
         }
         self.observe: Callable[[str, float], None] = _unobserved
         self.busy = False  # whether a step other than waiting is under way
-        self.writing = False  # True if a write exceeded its time limit: the store must not be closed
+        self.writing = False  # True if a write exceeded its time limit; then the store must not be closed
         self._compacting = False
         self._news = asyncio.Event()
         self._few_in_flight = asyncio.Event()
@@ -123,7 +123,7 @@ class CommitLoop:
         self.look_at_flight()
 
     def queue_heavy(self, maker: Maker) -> None:
-        """Queue a function that takes long to build its `Change`; at most one of these runs per turn of the queue."""
+        """Queue a function that takes long to build its `Change`; per turn of the queue, at most one of these runs."""
         self._point.add_heavy(maker)
         self._news.set()
         self.look_at_flight()
@@ -153,7 +153,7 @@ class CommitLoop:
             self._run.fail(error)
 
     async def close(self, limit: float) -> None:
-        """End merges and threads, each within `limit` seconds; set `writing` if the writer did not end in time."""
+        """End merges and threads, each within `limit` seconds; set `writing` if the writer thread did not end in time."""
         in_thread = self._in_thread
         self._background.cancel()
         await within(limit, "merges", self._background.wait())
@@ -197,7 +197,7 @@ class CommitLoop:
         await wait_for(self._few_in_flight, self._committer.pause(self._clock.now()))
 
     async def _decide(self) -> None:
-        """Decide the queued results, so that their hosts may be fetched from again."""
+        """Decide the queued results, so that the crawl may fetch from their hosts again."""
         await self._make()
         self._run.decided()
 
@@ -261,7 +261,8 @@ class CommitLoop:
             self.observe("flush", self._clock.now() - began)
             if self._compacting:
                 reach("flush during compaction")
-        except StoreError as error:  # nothing refers to the new run yet: its links wait for the next attempt
+        except StoreError as error:
+            # nothing refers to the new run yet, so its links wait for the next attempt
             log.error("DUE: cannot flush: %s; will retry later", error)
             self._due.flush_failed(plan, self._clock.now())
         else:
@@ -302,7 +303,7 @@ class CommitLoop:
 
 
 def _is_small(group: Sequence[Change]) -> bool:
-    """Return whether writing a group takes little time, apart from the wait for the disk; an erasure takes long."""
+    """Return whether writing a group takes little time, not counting the wait for the disk; an erasure takes long."""
     if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
         return False
     captures = [each for change in group for each in change.captures]

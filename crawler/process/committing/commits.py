@@ -1,4 +1,4 @@
-"""The changes of one process made durable: the commit point, and the changes that end a DUE flush or merge.
+"""Makes the changes of one process durable: the commit point, and the changes that end a DUE flush or merge.
 
 `CommitLoop` runs the phases one by one, concurrently with other work. For a directory at
 rest, `commit` and `commit_now` apply changes in the caller's thread.
@@ -56,8 +56,8 @@ class Commits:
     def flush_change(self, plan: FlushPlan) -> Making:
         """Build the `Change` that records the plan's new URLs as known and adds them to the frontier.
 
-        It goes through the queue of the commit point like any other change: it writes host
-        records, and these count pages whose changes still wait in that queue.
+        It goes through the queue of the commit point like any other change: the change writes host records,
+        and these records count pages whose changes still wait in that queue.
         """
         reach("flush ran")
         change = Change(sync=True)
@@ -75,7 +75,7 @@ class Commits:
         reach("flush done")
 
     def compaction_change(self, plan: CompactionPlan) -> Change:
-        """Build the `Change` that replaces the input runs of a merge by the merged run."""
+        """Build the `Change` that replaces the input runs of a merge with the merged run."""
         reach("compaction ran")
         change = Change(sync=True)
         self.due.stage_compaction(plan, change)

@@ -6,7 +6,7 @@ Within a process:
     to_due              = pending + known + new
     new                 = done + todo + parked          (URLs in flight count as todo)
 
-The counted and the stored numbers of two kinds of keys, so that a lost key is noticed:
+The counted and the stored number of keys must be equal for two kinds of keys, so that a lost key is noticed:
 
     stored.records      = page records in the store (u/)
     stored.captures     = captures in the store (c/)
@@ -16,11 +16,10 @@ Between processes:
     to_outbox + scope_told + signals_told + credits_told = sent + waiting + repeated
     received + scope_heard + signals_heard + credits_heard = applied
 
-`accepted` counts links that passed the URL filter, `received` links from other
-processes. A cache hit is a link that is already in the CLOCK cache or in the DUE's
-set of pending fingerprints. `resharded` balances the equations after hosts have moved
-to or from this process. Seeds count as links. Every group of the commit point
-contains its counts, so the invariants also hold after a crash.
+`accepted` counts links that passed the URL filter; `received` counts links from other processes. A cache hit
+is a link that is already in the CLOCK cache or in the DUE's set of pending fingerprints. `resharded` keeps
+the equations balanced after hosts have moved to or from this process. Seeds count as links. Every group of
+the commit point contains its counts, so the invariants also hold after a crash.
 """
 
 from collections.abc import Mapping
@@ -50,7 +49,7 @@ _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
 
 
 def count_kept(change: Change, capturing: Capturing) -> None:
-    """Count the keys that a capture adds to the store, and whether its body is incomplete."""
+    """Count the keys that a capture adds to the store; count also a capture with an incomplete body."""
     change.captures.append(capturing)
     change.count("stored.records", capturing.new_record)
     change.count("stored.captures", capturing.new_capture)
@@ -63,7 +62,7 @@ def count_kept(change: Change, capturing: Capturing) -> None:
 
 
 def count_page(change: Change, fetch: Fetch, end: End) -> None:
-    """Count the fetch of a discovered page: `pages.<outcome>`, and the URL if it is done."""
+    """Count the fetch of a discovered page: `pages.<outcome>`, and also the URL if it is done."""
     _count_fetch(change, "pages", fetch, end)
     if end is End.DONE:
         change.count("urls.done")
@@ -81,7 +80,7 @@ def count_refresh(change: Change, capturing: Capturing, end: End) -> None:
 
 
 def count_rendering(change: Change, rendering: Rendering) -> None:
-    """Count a page that a browser showed, or failed to show, its requests, and the time it took in milliseconds."""
+    """Count a page that a browser showed or failed to show, with its requests and its time in milliseconds."""
     change.count("rendered.pages" if rendering.dom else "rendered.failed")
     change.count("rendered.added", rendering.added)
     change.count("rendered.cut", bool(rendering.broke))
@@ -97,7 +96,7 @@ def count_rendering(change: Change, rendering: Rendering) -> None:
 
 
 def count_connection(change: Change, fetch: Fetch) -> None:
-    """Count how a request got its connection: reused, opened without TLS, or with a full or a resumed handshake."""
+    """Count how a request got its connection: reused, or opened without TLS, or with a full or a resumed handshake."""
     if fetch.connection:
         change.count(f"connections.{fetch.connection}")
 
@@ -132,7 +131,7 @@ def conservation(counters: Mapping[str, int], due: DueCounts, frontier: Frontier
 
 
 def splitter_conservation(counters: Mapping[str, int], splitter: SplitterCounts | None) -> list[str]:
-    """Return the equations between processes that do not hold; `splitter` is None if the crawl has one process."""
+    """Return the equations between processes that do not hold; `splitter` is None if the crawl has only one process."""
     if splitter is None:
         return []
     c = counters.get

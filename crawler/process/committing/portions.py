@@ -1,6 +1,6 @@
 """Long lists split into portions, so that no decision blocks the event loop for long.
 
-A page may have 20,000 links, a sitemap 50,000 URLs. Their decisions are one change,
+A page may have 20,000 links, and a sitemap 50,000 URLs. Their decisions are one change,
 made by a generator that pauses after each portion. At a pause the committer yields
 to the event loop if its turn is over (`storage/commit.py`).
 """

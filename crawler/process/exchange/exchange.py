@@ -1,11 +1,10 @@
 """The limits and the end of the whole crawl, and the exchange with peers, as one process sees them.
 
-`Exchange` serves a crawl of one process: it applies the limits and detects the end by the
-same rules as in a crawl of many. `PeerExchange` (`peer_exchange.py`) adds the peers.
+`Exchange` serves a crawl of one process: it applies the limits and detects the end by the same rules as in a
+crawl of many processes. `PeerExchange` (`peer_exchange.py`) adds the peers.
 
-The process calls `room` before it starts a fetch, reads `limit_reached` and `ended` to
-learn whether the crawl is over, and calls `advance` when it is idle and `committed` after
-every group.
+The process calls `room` before it starts a fetch. It reads `limit_reached` and `ended` to learn whether the
+crawl is over. It calls `advance` when it is idle, and `committed` after every group.
 """
 
 import logging
@@ -35,16 +34,15 @@ from crawler.urls.fingerprint import Fingerprinter
 
 log = logging.getLogger("crawler")
 
-_WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is cached
+_WORK_AGE_MAX = 0.5  # number of seconds for which the number of hosts with work is cached
 
 
 class Member(msgspec.Struct, frozen=True):
-    """Describes the process `name` as a member of a crawl of one or several processes.
+    """The process `name` as a member of a crawl of one or several processes.
 
-    `addresses` are the addresses of the peers. `run` names the run whose limits span
-    restarts of this process; with "", each start is a run of its own. `ended` says
-    that the crawl is known to be over already. `supervised` says that a supervisor
-    keeps the configuration, seeds and report of the whole crawl.
+    `addresses` are the addresses of the peers. `run` names the run; its limits span restarts of this process.
+    If `run` is "", each start is a run of its own. `ended` is true if the crawl is already known to be over.
+    `supervised` is true if a supervisor keeps the configuration, seeds and report of the whole crawl.
     """
 
     name: str
@@ -72,7 +70,7 @@ class Loops(msgspec.Struct, frozen=True):
 class ExchangeParts(msgspec.Struct, frozen=True):
     """The parts of the process's stages that the exchange uses; `counters_before` are the counters at process start.
 
-    `clean` says that the last run of this process ended cleanly.
+    `clean` is true if the last run of this process ended cleanly.
     """
 
     store: KeyValue
@@ -90,7 +88,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, stages: Stages) -> "ExchangeParts":
-        """Take the parts from the open stages of a process."""
+        """Collect the parts from the open stages of a process."""
         return cls(
             store=stages.store,
             counters=stages.point.counters,
@@ -108,7 +106,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
 
 
 class Exchange:
-    """The limits and the end of a crawl; used as it is by a process without peers."""
+    """The limits and the end of a crawl; a process without peers uses this class itself."""
 
     address: Address = ("", 0)  # the address at which peers reach this process
 
@@ -145,37 +143,37 @@ class Exchange:
         return self.address
 
     async def close(self) -> None:
-        """Close all connections; unconfirmed messages will be sent again."""
+        """Close all connections; unconfirmed messages will be sent again later."""
 
     def set_address(self, name: str, address: Address) -> None:
-        """Note that a peer has moved to `address`."""
+        """Take note that a peer has moved to `address`."""
 
     def stop_listening(self) -> None:
         """Accept no more messages from peers: later messages remain unconfirmed, so the peers keep them."""
 
     def committed(self) -> None:
-        """Note that a group is durable: confirm and send the messages that waited for it."""
+        """Take note that a group is durable: confirm and send the messages that waited for this."""
 
     async def part(self, stopped_by: str) -> None:
-        """Wait until all peers know that the crawl has ended, or have had time to learn of a reached limit."""
+        """Wait until all peers know that the crawl has ended, or have had time to learn that a limit was reached."""
 
     def status(self) -> dict[str, PeerStatus]:
-        """Return the connection state of each peer, and the number of links that wait for it."""
+        """Return the connection state of each peer, and the number of links that wait to be sent to that peer."""
         return {}
 
     # -- the crawl as a whole -------------------------------------------------------
 
     def room(self, places: int) -> int:
-        """Return how many of `places` free slots may start a fetch now."""
+        """Return in how many of `places` free slots a fetch may start now."""
         left = self.coordination.pages_left(self._clock.now())
         return places if left is None else min(places, left)
 
     def advance(self) -> None:
-        """Check whether the crawl has ended; call when this process is idle."""
+        """Check whether the crawl has ended; call this when this process is idle."""
         self.coordination.advance()
 
     def set_rate(self, rate: float) -> None:
-        """Change the rate of the whole crawl; with peers, heartbeats divide it among the processes."""
+        """Change the rate of the whole crawl; with peers, the processes divide it by means of their heartbeats."""
         self.coordination.rate = rate
         if len(self._context.topology.names) == 1:
             self._frontier.set_rate(rate)
@@ -183,7 +181,7 @@ class Exchange:
                 self._refresh.portion.set_rate(rate)
 
     def learn_end(self) -> None:
-        """Note that some process found that no process has work left."""
+        """Take note that some process found that no process has work left."""
         self.coordination.ended = True
         self._loops.wake()
 
@@ -221,14 +219,14 @@ class Exchange:
 
 
 def pages_of(counters: Mapping[str, int]) -> int:
-    """Return the number of finished fetches, from the counters of their outcomes."""
+    """Return the number of finished fetches, computed from the counters of their outcomes."""
     return sum(
         counters.get(f"pages.{outcome}", 0) + counters.get(f"refresh.{outcome}", 0) for outcome in Outcome
     )
 
 
 def _run_before(store: KeyValue, counters_before: Mapping[str, int], run: str) -> dict[str, int]:
-    """Return the counters from when `run` began; they are stored, so that its limits span restarts of this process."""
+    """Return the counters at the start of `run`; they are stored, so the run's limits span restarts of this process."""
     if not run:
         return dict(counters_before)
     value = store.get(RUN)

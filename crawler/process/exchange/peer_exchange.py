@@ -1,12 +1,12 @@
-"""The exchange of a process with its peers: connections, shares of the rate, and an end that all agree upon.
+"""The exchange of a process with its peers: connections, shares of the rate, and an end on which all agree.
 
     received    each entry of the inbox becomes one change, in order, even while nothing is fetched
     committed   acknowledgements and outbox entries are sent; a long queue is rewritten
     heartbeat   the share of the rate and the end of the crawl are updated
 
-A process that has finished stays until all others know of the end, for `crawl.patience` at most.
-Peers cannot tell a silent process from a dead one. A process that was cut off meanwhile waits for the
-processes that have left until one of them is started again and tells it of the end.
+A process that has finished keeps running until all others know of the end, but at most for `crawl.patience`.
+Peers cannot tell a silent process from a dead one. If a process was cut off meanwhile, it waits for the
+processes that have left, until one of them is started again and informs it of the end.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ from crawler.urls.suffixes import suffix_list_version
 
 log = logging.getLogger("crawler")
 
-LAST_WORDS = 2  # number of heartbeats for which a process stays after the end or a limit, so that the others learn of it
+# number of heartbeats for which a process stays after the end or a limit, so that the others learn of it
+LAST_WORDS = 2
 
 
 class PeerExchange(Exchange):
@@ -137,7 +138,7 @@ class PeerExchange(Exchange):
             )
 
     def _patience(self) -> float:
-        """Return how many seconds to wait for uninformed peers: fewer if the end was known before this start."""
+        """Return the number of seconds to wait for uninformed peers: fewer if the end was known before this start."""
         silence_max = self._config.silence_max
         return (
             silence_max
@@ -146,7 +147,7 @@ class PeerExchange(Exchange):
         )
 
     async def _keep_end(self) -> None:
-        """Store that the crawl has ended, because after a crash the peers that know this may be gone."""
+        """Store that the crawl has ended: after a crash, the peers that know this may be gone."""
         kept = asyncio.Event()
         said = self.coordination.rates_stated()
         change = self._known_termination.keep(
@@ -154,7 +155,7 @@ class PeerExchange(Exchange):
         )
         change.after.append(kept.set)
         self._loops.queue(change)
-        with suppress(TimeoutError):  # the write failed, and that ends the process
+        with suppress(TimeoutError):  # the write failed, and this failure ends the process
             await asyncio.wait_for(kept.wait(), self._config.silence_max)
             self.coordination.tells_end = True
 
@@ -178,7 +179,7 @@ class PeerExchange(Exchange):
         return own
 
     def _recall_end(self) -> None:
-        """End this process if it knew of the end before it was killed, and informed peers have left since."""
+        """End this process if it knew of the end before it was killed and the informed peers have left since then."""
         said = self.coordination.rates_stated()
         if self._known_termination.recalls(said, self.coordination.process_count, self._clock.now()):
             self.learn_end()
@@ -199,10 +200,10 @@ class PeerExchange(Exchange):
     # -- messages from peers -------------------------------------------------------
 
     def _take(self) -> None:
-        """Queue the accepted entries, in order; commit at once if a peer waits for an epoch to become durable."""
+        """Queue the accepted entries in order; commit at once if a peer waits until an epoch is durable."""
         if not self._taking:
             return
-        # while the DUE is full, entries wait in the inbox, and soon at the sender
+        # while the DUE is full, entries wait in the inbox; when that is full, they wait at the sender
         if not self._parts.due.full:
             for received in self._inbox.take():
                 self._loops.queue(partial(self._parts.received, received))
@@ -216,7 +217,7 @@ class PeerExchange(Exchange):
         self._urgent = False
 
     def _overtake(self, newest: int) -> None:
-        """Give this start a later number than any that a peer knows, because this machine's clock is behind."""
+        """Give this start a higher number than any that a peer knows; this machine's clock is behind."""
         if self._common.identity.incarnation > newest:
             return
         log.warning(
@@ -243,7 +244,7 @@ class PeerExchange(Exchange):
             self._loops.in_background(self._compact(plan))
 
     async def _compact(self, plan: Compaction) -> None:
-        """Rewrite the outbox queue of a peer that has been away for long."""
+        """Rewrite the outbox queue of a peer that has been unreachable for long."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._loops.worker, plan.run)
         if self._outbox.adopt(plan):
@@ -278,14 +279,14 @@ class PeerExchange(Exchange):
         self._has_share = share > 0.0 or not rate
 
     def _tell_level(self, refresh: Refresh, now: float) -> None:
-        """Pass to `refresh` the levels that the peers have reported; send its answer with the next heartbeats."""
+        """Pass the peers' reported levels to `refresh`; send the level that it returns with the next heartbeats."""
         said = self.coordination.rates_stated()
         reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
         waited = self._frontier.views.why_slow(now)["rate"]
         self._level = refresh.portion.exchange_levels(reports, waited, now)
 
     def _both_shares(self, refresh: Refresh, now: float) -> float:
-        """Return this process's share of the rate for new and known pages; tell `refresh` the two parts."""
+        """Return this process's share of the rate for new and known pages; inform `refresh` of the two parts."""
         said = self.coordination.rates_stated().values()
         discovery, known = portions(
             self.coordination.share(now),
@@ -309,13 +310,13 @@ def make_exchange(context: ProcessContext, parts: ExchangeParts, member: Member,
 
 
 def _check(urls: UrlsConfig, fingerprinter: Fingerprinter) -> bytes:
-    """Return 16 bytes that differ between two processes if they compute different fingerprints or buckets of URLs."""
+    """Return 16 bytes that differ between two processes if these compute different fingerprints or buckets of URLs."""
     parts = (fingerprinter.check_value, urls.partition, urls.strip_session_ids, suffix_list_version())
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
 def _next_incarnation(store: KeyValue, now: float) -> int:
-    """Return the number of this start: greater than all earlier ones in this folder, and at least the time in ms."""
+    """Return the number of this start: greater than all earlier numbers in this folder, and at least the time in ms."""
     value = store.get(INCARNATION)
     before = 0 if value is None else int.from_bytes(unseal(INCARNATION, value), "big")
     number = max(before + 1, int(now * 1000))

@@ -1,20 +1,21 @@
-"""Lets a process of several remember, after a crash, that the crawl had ended: its peers may have left by then.
+"""Lets a restarted process know, even after a crash, that the crawl had ended: its peers may have left by then.
 
-A process that announces the end may be left alone by all peers that it has told. So it first
-stores the end (`m/ended`) with its extent: the links that it had sent and applied, the pages
-that it had fetched, the seeds that it was given, the limits in force. Later work, such as the
-seeds of a new run, changes these numbers, and then the stored end no longer applies. Nor does it after a change of the
-limits, because URLs that were parked or had to wait too long may now be fetched, here
-or in a process that starts later. Each process tells its peers whether it has stored an end, and whether that still
-applies (`PastEnd`). While any peer has a stored end that no longer applies, no process relies on the end that it has
-stored itself. A restarted process is given the seeds of its run again and
-sends those of other processes again; these seeds are not counted, because the other processes had them before the end.
+When a process announces the end, all peers may leave as soon as they have heard of it. So the process first
+stores the end (`m/ended`) together with the extent of its work: the links that it had sent and applied, the
+pages that it had fetched, the seeds that it was given, and the limits in force. Later work, such as the seeds
+of a new run, changes these numbers, and then the stored end no longer applies. It does not apply after a
+change of the limits either, because URLs that were parked or had to wait too long may now be fetched, by this
+process or by one that starts later. Each process tells its peers whether it has stored an end, and whether
+the stored end still applies (`PastEnd`). While any peer has a stored end that no longer applies, no process
+relies on the end that it has stored itself. A restarted process receives the seeds of its run again, and
+again sends on those that belong to other processes. These seeds are not counted, because the other processes
+had them before the end.
 
-A stored end applies in two cases. After a crash, the process may have been killed while it left, so it leaves once
-the missing peers have been silent for long. After a clean end, a start is a new run, which waits for all peers; but a
-process that was cut off when the others left may still wait for them. For this case the stored end contains the
-numbers of links that each peer had sent and applied. If a peer has the same numbers and knows of no end, the first
-process that comes back tells it.
+A stored end is used in two cases. After a crash, the process may have been killed while it was leaving, so it
+leaves once the missing peers have been silent for long. After a clean end, a start is a new run, which waits
+for all peers; but a process that was cut off when the others left may still be waiting for them. For this
+case, the stored end contains the numbers of links that each peer had sent and applied. If a peer has the same
+numbers and knows of no end, the first process that is started again informs it of the end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +34,9 @@ from crawler.storage.reshard import load, pack
 class Extent(msgspec.Struct, frozen=True):
     """The work of a process over all runs: links appended to outboxes, links applied from inboxes, pages fetched.
 
-    `seeds` is the number of those links that are seeds of this start, `digest` the sum of the seeds' fingerprints.
-    `limits` describes the settings that decide which known URLs are not fetched. `peers` holds the
-    numbers (appended, applied) of each peer that was at rest when it was last heard.
+    `seeds` is the number of appended links that are seeds of this start, `digest` the sum of the seeds'
+    fingerprints. `limits` describes the settings that decide which known URLs are not fetched. `peers` holds
+    the numbers (appended, applied) of each peer that had no work when it was last heard.
     """
 
     appended: int
@@ -47,7 +48,7 @@ class Extent(msgspec.Struct, frozen=True):
     peers: dict[str, tuple[int, int]] = {}
 
     def is_beyond(self, kept: "Extent") -> bool:
-        """Return whether the limits differ from those in `kept`, or more work was done; repeated seeds do not count."""
+        """Return whether the limits differ from those in `kept`, or work was done since; repeated seeds do not count."""
         before = (kept.appended, kept.applied, kept.pages, kept.digest, kept.limits)
         return (self.appended - self.seeds, self.applied, self.pages, self.digest, self.limits) != before
 
@@ -55,7 +56,8 @@ class Extent(msgspec.Struct, frozen=True):
 class Termination:
     """Remembers whether this process knew of the end before it restarted, and whether that end still applies.
 
-    `extent` returns the current extent; `silence_max` is in seconds; `clean` says that the last run ended cleanly.
+    `extent` returns the current extent; `silence_max` is in seconds; `clean` is true if the last run ended
+    cleanly.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Termination:
         self._extent = extent
         self._silence_max = silence_max
         self._clean = clean
-        # The time since which some peers have been missing and no process has had work.
+        # The time from which on some peers have been missing and no process has had work.
         self._quiet_since = now
 
     @property
@@ -87,7 +89,7 @@ class Termination:
         return self.past_end is PastEnd.HOLDS
 
     def keep(self, peers: Mapping[str, Progress | Counters]) -> Change:
-        """Build the `Change` that stores the end for a later start; `peers` are the values received last."""
+        """Build the `Change` that stores the end for a later start; `peers` holds the values last received from peers."""
         at_rest = {
             name: (each.appended, each.applied)
             for name, each in peers.items()
@@ -100,9 +102,10 @@ class Termination:
     def recalls(self, said: Mapping[str, Progress | Counters], processes: int, now: float) -> bool:
         """Return whether the stored end still applies; call this often.
 
-        The end applies if all processes heard since this start are idle, none knows of later work, some processes are
-        missing, and one of the processes heard has the same numbers as at the end but does not know of it. After a
-        crash, the last condition is not required once the others have held for `silence_max`.
+        The end applies if all processes heard since this start are idle, none of them knows of later work,
+        and some processes are missing. Also, one of the processes heard must have the same numbers as at the
+        end, but not know of the end. After a crash, this last condition is dropped once the others have held
+        for `silence_max`.
         """
         work = any(not each.idle or each.outbox or each.past_end is PastEnd.VOID for each in said.values())
         if len(said) == processes or work or not self.holds:
@@ -120,7 +123,7 @@ class Termination:
 
 
 class MissingPeers:
-    """Reports each set of missing peers once if the process has nothing left to do; `silence_max` in seconds."""
+    """Reports each set of missing peers once if the process has nothing left to do; `silence_max` is in seconds."""
 
     def __init__(self, silence_max: float) -> None:
         self._silence_max = silence_max
@@ -128,7 +131,7 @@ class MissingPeers:
         self._told: Sequence[str] = ()
 
     def check(self, missing: Sequence[str], idle: bool, now: float) -> Sequence[str]:
-        """Return `missing` once, to be reported, after `silence_max` seconds without work; at other calls return ()."""
+        """Return `missing` once, after `silence_max` seconds without work, so that it is reported; else return ()."""
         if not idle or not missing:
             self._since, self._told = None, ()
             return ()

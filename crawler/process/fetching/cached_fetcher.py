@@ -3,8 +3,8 @@
     GET --> a stored answer of an earlier crawl, if there is one (no request, so no gap either)
         --> otherwise the fetcher
 
-Requests with a method, header fields or cookies of their own, and conditional ones, are always sent: their
-answers may depend on more than the URL.
+A request with its own method, header fields or cookies, or with a condition, is always sent: its answer may
+depend on more than the URL.
 """
 
 from collections.abc import Hashable
@@ -18,7 +18,7 @@ from crawler.urls.media_type import field_text, media_type
 
 
 class CachedFetcher:
-    """Answers from `answers`, or else by `fetcher`; `bytes_max` limits the length of a stored answer."""
+    """Returns an answer from `answers`, or else fetches; stored answers have at most `bytes_max` bytes."""
 
     def __init__(self, fetcher: Fetcher, answers: EarlierAnswers, bytes_max: int) -> None:
         self._fetcher = fetcher
@@ -57,7 +57,7 @@ class CachedFetcher:
 
 
 def _as_fetched(found: EarlierAnswer, content_max: int) -> Fetch:
-    """Return a stored answer as the fetcher once returned it, with the time of that fetch."""
+    """Return a stored answer in the form in which the fetcher once returned it, with the time of that fetch."""
     stored = found.stored
     is_redirect = 300 <= stored.status < 400
     location = field_text(stored.header(b"location")) if is_redirect else ""

@@ -1,4 +1,4 @@
-"""Builds the requests of fetch tasks: their limits and conditions, what `[[override]]` sets, and headers with secrets."""
+"""Builds the requests of fetch tasks: limits, conditions, the values set by `[[override]]`, and headers with secrets."""
 
 from collections.abc import Callable
 
@@ -35,8 +35,9 @@ class FetchTaskSlot:
 class FetchRequests:
     """Builds the requests of the fetch tasks of a process.
 
-    `trusts` tells whether a URL may receive credentials; `conditions` returns the validators
-    (ETag, Last-Modified) with which a task asks for its page; `wake` wakes the loop that starts fetch tasks.
+    `trusts` tells whether credentials may be sent to a URL. `conditions` returns the validators (ETag,
+    Last-Modified) that a task sends with the request for its page. `wake` wakes the loop that starts fetch
+    tasks.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class FetchRequests:
         self._overrides = Overrides(config.override)
 
     def make(self, fetch_task: FetchTask, owner: object, *, robots: bool = False) -> FetchRequest:
-        """Return the first request of a fetch task; `owner` is charged for the bytes of the answers."""
+        """Return the first request of a fetch task; the bytes of the answers are charged to `owner`."""
         config = self._config
         gap, gap_factor = self._frontier.under_way.gap_terms(fetch_task)
         keep_alive = gap + config.fetch.keep_alive_extra
@@ -84,13 +85,13 @@ class FetchRequests:
         return request
 
     def allow_secrets(self, request: FetchRequest, name: str) -> None:
-        """Let the request carry only the headers that are configured for its URL, also after a redirect."""
+        """Give the request only those headers that are configured for its URL; this also applies after a redirect."""
         request.credentials = self._trusts(request.url)
         if self._overrides:
             request.headers = self._overrides.for_url(request.url, name).headers or ()
 
     def _override(self, request: FetchRequest, fetch_task: FetchTask) -> None:
-        """Apply to the request the values that `[[override]]` sets for its URL."""
+        """Apply the values that `[[override]]` sets for the URL of the request."""
         own = self._overrides.for_url(fetch_task.url, fetch_task.hostname)
         request.tls = own.tls or ""
         request.fetcher = own.fetcher or HTTP
@@ -101,7 +102,7 @@ class FetchRequests:
 
 
 def with_options(request: FetchRequest, options: RequestOptions) -> FetchRequest:
-    """Add `options` to what the configuration says about a request; return the request."""
+    """Add `options` to the options that the configuration sets for a request; return the request."""
     request.method, request.body, request.secrets = options.method, options.body, options.secrets
     request.headers = (*request.headers, *options.headers) if options.headers else request.headers
     return request

@@ -1,6 +1,6 @@
 """The fetch slots of a process: each running fetch task holds one of `crawl.concurrency` slots.
 
-A page holds its slot until it is committed and the user's page sink has taken it.
+A page holds its slot until it is committed and the user's page sink has processed it.
 """
 
 from collections.abc import Callable
@@ -10,16 +10,17 @@ from crawler.frontier.frontier import Frontier
 from crawler.process.fetching.fetch_tasks import FetchTasks
 from crawler.process.lifecycle.background_tasks import Fail, Tasks
 
-STARTS_MAX = 16  # fetch tasks started in one turn of the event loop: about 5 ms with their first steps
-# seconds per turn for starting tasks: a verdict on a URL takes long if robots.txt has many rules
+# maximum number of fetch tasks started per turn of the event loop; their first steps take about 5 ms
+STARTS_MAX = 16
+# seconds per turn for starting tasks; checking a URL takes long if the robots.txt has many rules
 START_TURN = 0.008
 
 
 class FetchSlots:
-    """Starts the fetch tasks that the frontier gives out; reports to `time` how long that takes.
+    """Starts the fetch tasks that the frontier gives out; `time` is the clock that bounds one turn.
 
-    `room(n)` returns in how many of n free slots a fetch may start now, by the
-    limits of the crawl; `ended` is called whenever a fetch task has ended.
+    `room(n)` returns in how many of n free slots the limits of the crawl allow a fetch to start now; `ended`
+    is called whenever a fetch task has ended.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class FetchSlots:
         self._fetch_tasks = fetch_tasks
         self._room = room
         self.tasks = Tasks(fail, ended)
-        self.limited = False  # whether a limit left slots empty at the last start
+        self.limited = False  # whether a limit kept slots empty at the last start
 
     def __len__(self) -> int:
         """Return the number of running tasks."""
@@ -49,7 +50,7 @@ class FetchSlots:
 
     @property
     def fetching(self) -> int:
-        """The number of running tasks, not counting those that only wait for their commit."""
+        """The number of running tasks, without those that only wait for their commit."""
         return len(self.tasks) - self._fetch_tasks.awaiting_commit
 
     @property
@@ -58,11 +59,11 @@ class FetchSlots:
         return self.concurrency - self._frontier.requests - self._fetch_tasks.in_sink
 
     def room(self) -> int:
-        """Return how many requests may start now: none if the result is 0 or negative. A full DUE blocks all slots."""
+        """Return the number of requests that may start now (none if it is 0 or negative). A full DUE blocks all slots."""
         return 0 if self._due.full else self._room(self.free)
 
     def start(self, now: float) -> bool:
-        """Start tasks, at most as many as fit into one turn of the event loop; return whether more may follow."""
+        """Start the tasks that fit into one turn of the event loop; return whether more may follow."""
         room = self.room()
         self.limited = room < self.free
         self._frontier.limit_requests(self._frontier.requests + room)

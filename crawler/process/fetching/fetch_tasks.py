@@ -5,13 +5,13 @@
     resolve   look up the addresses of a host
     denied    record the refusal
 
-`fetch_requests.py` builds their requests, `hop_requests.py` follows redirects. A fetch task that
-waits for a hop, for memory, or for the decision on a large answer holds no fetch slot, so
-`concurrency` other tasks can transfer data meanwhile.
+`fetch_requests.py` builds their requests, `hop_requests.py` follows redirects. A fetch task holds no fetch
+slot while it waits for a hop, for memory, or for the decision on a large answer. So `concurrency` other tasks
+can transfer data meanwhile.
 
-An unexpected exception ends only its own fetch task, with the outcome `internal_error`;
-host, address and slot are released as after any failure. A `StoreError`, and an
-exception of the user's page sink, end the process.
+An unexpected exception ends only its own fetch task, with the outcome `internal_error`. The host, address and
+slot of the task are released as after any failure. A `StoreError`, and an exception of the user's page sink,
+end the process.
 """
 
 import asyncio
@@ -57,13 +57,14 @@ RequestOptionsOf = Callable[[FetchTask], RequestOptions]
 
 _OWN_REQUEST, _SITEMAP = LinkFlag.OWN_REQUEST, LinkFlag.SITEMAP
 _REFRESH, _RENDER, _EXTERNAL = LinkFlag.REFRESH, LinkFlag.RENDER, LinkFlag.EXTERNAL
-# bytes and links above which an answer is heavy; one answer in a hundred is
+# an answer with more bytes or more links than this is heavy; about one answer in a hundred is
 HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
-# bytes above which a robots.txt is heavy: ten times the size that one in a thousand exceeds
+# a robots.txt with more bytes than this is heavy; one robots.txt in a thousand exceeds a tenth of it
 HEAVY_ROBOTS = 64 << 10
-# bytes of a str in a list besides its characters; bytes of a dated pair
+# bytes that a str in a list uses besides its characters; bytes of a pair of URL and date
 _STRING_BYTES, _DATE_BYTES = (57, 150)
-# Large sitemaps whose links are in memory, between the end of their download and their commit: at most 13 MB each.
+# Maximum number of large sitemaps whose links are in memory, from the end of their download to their commit:
+# at most 13 MB each.
 MAPS_READ_MAX = 2
 
 
@@ -110,11 +111,11 @@ class FetchTasks:
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
-        # Adds to a page's `Change` the note that the sink must receive the page.
+        # Adds a note to a page's `Change`: the sink must receive the page.
         self.promise: Promise | None = None
         # the request options of a fetch task with the flag OWN_REQUEST
         self.request_options_of: RequestOptionsOf | None = None
-        # The flags that the user's requests for a page add to the flags of its link.
+        # returns the flags that the user's requests for a page add to the flags of its link
         self.flags_of: Callable[[FetchTask], int] | None = None
         self._requests = FetchRequests(
             config, clock=clock, frontier=frontier, trusts=trusts, conditions=self._conditions, wake=wake
@@ -149,32 +150,33 @@ class FetchTasks:
             subresources=self._subresources,
             queue=queue,
         )
-        # One digest thread at a time, because threads compete with the event loop for the processors.
+        # Only one thread computes digests at a time, because threads compete with the event loop for the
+        # processors.
         self._preparing = asyncio.Lock()
         self._maps_read = asyncio.Semaphore(MAPS_READ_MAX)
         self._maps_held: set[object] = set()  # the owners of sitemaps that are counted by the semaphore
         self.pages_ended = 0
-        self.awaiting_commit = 0  # fetch tasks whose page goes to the sink once it is durable
-        self.in_sink = 0  # fetch tasks whose page is durable and being handled by the sink
+        self.awaiting_commit = 0  # number of fetch tasks whose page goes to the sink once the page is durable
+        self.in_sink = 0  # number of fetch tasks whose page is durable and is being handled by the sink
 
     async def run(self, fetch_task: FetchTask) -> None:
         """Run a fetch task to its end; the task's slot becomes free once the `Change` of the task is committed."""
         await self._run[fetch_task.kind](fetch_task)
 
     def _rendering(self, fetch_task: FetchTask) -> "PageRendering | None":
-        """Return the part that may show a page in a browser; None if nothing asks for that."""
+        """Return the part that may show a page in a browser; None if no request or setting demands a browser."""
         if self._made_rendering is None and fetch_task.flags & _RENDER:
             self._made_rendering = self._make_rendering()
         return self._made_rendering
 
     def _conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return the validators (ETag, Last-Modified) to send; none if a browser is to show the page in any case."""
+        """Return the validators (ETag, Last-Modified) to send; none if a browser will show the page in any case."""
         if self._is_due_in_browser(fetch_task):
             return "", ""
         return self._results.conditions(fetch_task, now)
 
     def _is_due_in_browser(self, fetch_task: FetchTask) -> bool:
-        """Return whether a known page must be read although its answer may be the same, since a browser is to show it."""
+        """Return whether a browser will show a known page, so that its answer must be read even if it is unchanged."""
         rendering = self._rendering(fetch_task)
         return rendering is not None and rendering.is_due(fetch_task)
 
@@ -214,7 +216,7 @@ class FetchTasks:
         self._frontier.hops.leave_address(fetch_task, self._clock.now())
 
     def configure(self, config: Config) -> None:
-        """Apply a new configuration, of which only the pages that a browser shows may differ."""
+        """Apply a new configuration, which may differ only in the pages that a browser shows."""
         self._config = config
         if self._made_rendering is not None:
             self._made_rendering.configure(config)
@@ -278,7 +280,7 @@ class FetchTasks:
         )
 
     async def _robots_txt(self, fetch_task: FetchTask) -> None:
-        # it is charged for the bytes, which may still be held when the host's next fetch begins
+        # the owner is charged for the bytes, which may still be in memory when the host's next fetch begins
         owner = object()
         fetch = await self._ended(
             fetch_task,
@@ -304,7 +306,7 @@ class FetchTasks:
 
     async def _page(self, fetch_task: FetchTask) -> None:
         reach("fetch begun")
-        owner = object()  # it is charged for the bytes of the answer
+        owner = object()  # the owner is charged for the bytes of the answer
         fetch, extracted, file = await self._ended(
             fetch_task,
             self._fetch_page(fetch_task, owner),
@@ -339,7 +341,7 @@ class FetchTasks:
         make: Maker,
         queue: Callable[[Maker], None],
     ) -> None:
-        """Queue the `Change` of a page; once that is durable, pass the page to the sink, if there is one."""
+        """Queue the `Change` of a page; once the change is durable, pass the page to the sink, if there is one."""
         if self.sink is None or fetch_task.flags & _EXTERNAL:
             return queue(make)
         self.awaiting_commit += 1
@@ -360,7 +362,7 @@ class FetchTasks:
     def _promised(
         self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float
     ) -> Making:
-        """Build the page's `Change`, with what its rendering taught and the promise that the sink will get the page."""
+        """Build the page's `Change`, with the facts learned from its rendering and the promise to the sink."""
         change = yield from self._results.page(fetch_task, fetch, extracted, now)
         if fetch.rendering is not None and self._made_rendering is not None:
             self._made_rendering.learn(fetch_task, fetch, change)
@@ -371,7 +373,7 @@ class FetchTasks:
     async def _fetch_page(
         self, fetch_task: FetchTask, owner: object
     ) -> tuple[Fetch, Extracted | None, FileBody | None]:
-        """Return the answer, what was extracted from it, and the body that the caller must free."""
+        """Return the answer, the content extracted from it, and the body, which the caller must free."""
         request = self._requests.make(fetch_task, owner)
         try:
             fetch, stream = await self._answer(fetch_task, request)
@@ -398,7 +400,7 @@ class FetchTasks:
         return fetch, extracted, request.file
 
     def _let_go(self, owner: object) -> None:
-        """Release what a fetch task held: the bytes of its answer, and its place among the sitemaps being read."""
+        """Release what a fetch task holds: the bytes of its answer, and its place among the sitemaps being read."""
         self._fetcher.let_go(owner)
         if owner in self._maps_held:
             self._maps_held.remove(owner)
@@ -428,7 +430,7 @@ class FetchTasks:
             raise
 
     async def _commit(self, make: Maker, queue: Callable[[Maker], None]) -> None:
-        """Queue a change and wait until it is durable; from that moment the page is counted in `in_sink`."""
+        """Queue a change and wait until it is durable; from then on, the page is counted in `in_sink`."""
         committed = asyncio.get_running_loop().create_future()
 
         def made() -> Making:
@@ -445,7 +447,7 @@ class FetchTasks:
         await committed
 
     async def _read(self, fetch_task: FetchTask, fetch: Fetch, stream: MapStream | None) -> Extracted | None:
-        """Return the content extracted from an answer; None if it shows nothing new or cannot be read."""
+        """Return the content extracted from an answer; None if the answer shows nothing new or cannot be read."""
         try:
             if not self._results.shows_news(fetch_task, fetch) and not self._is_due_in_browser(fetch_task):
                 self._reader.drop(stream)
@@ -463,7 +465,7 @@ class FetchTasks:
 
 
 def _free(file: FileBody | None, fetch: Fetch) -> None:
-    """Free the body of a file whose capture is durable; keep it if the URL is tried again."""
+    """Free the body of a file whose capture is durable; keep the body if the URL will be tried again."""
     if file is not None:
         file.end(resumed_later=not fetch.final)
 
@@ -482,7 +484,7 @@ def size_of(extracted: Extracted) -> int:
 
 
 def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
-    """Return whether deciding an answer takes long: some milliseconds of hashing, or of handling links."""
+    """Return whether the decision on an answer takes long: milliseconds of hashing, or of handling links."""
     links = 0 if extracted is None else len(extracted.hrefs) + len(extracted.maps) + len(extracted.requisites)
     return len(fetch.body) + len(fetch.content) > HEAVY_BYTES or links > HEAVY_LINKS
 
@@ -492,7 +494,7 @@ def _not_resolved(text: str) -> Resolution:
 
 
 def _say(fetch: Fetch) -> None:
-    """Log, for -v, why a request failed; `process/answering/wait_log.py` logs when the host is tried again."""
+    """Log why a request failed, for `-v`; `process/answering/wait_log.py` logs when the host is tried again."""
     if fetch.blame and log.isEnabledFor(logging.DEBUG):
         status = f" {fetch.status}" if fetch.status else ""
         error = f": {fetch.error}" if fetch.error else ""

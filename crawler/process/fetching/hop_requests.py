@@ -1,8 +1,8 @@
-"""Follows redirects, and sends the other requests that an answer asks for, within one fetch task.
+"""Follows redirects, and sends the other requests that an answer makes necessary, within one fetch task.
 
-Each of these requests is a hop: a redirect leads on, a server wants a request signed, or the transfer of a file broke
-off. A hop waits for the gap of its host; before a hop to another host, the fetch task takes the slot of that host.
-While it waits, the fetch task holds no fetch slot.
+Each of these requests is a hop. It follows a redirect, repeats a request that the server wants signed, or
+resumes an interrupted transfer of a file. A hop waits for the gap of its host; before a hop to another host,
+the fetch task acquires the slot of that host. While it waits, the fetch task holds no fetch slot.
 """
 
 import asyncio
@@ -28,14 +28,16 @@ Requested = list[tuple[str, str]]  # the requests of a redirect chain so far: (U
 NextHop = Callable[[FetchRequest, Fetch, Requested], str]
 
 HOP_BODY_BYTES_MAX = 64 << 10  # bytes kept of the body of each earlier answer of a redirect chain
-HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
+# number of seconds that a fetch task waits for another host's slot before it gives up the hop
+HOP_WAIT_MAX = 120.0
 HOP_ASKS_MAX = 2.0  # seconds between two attempts to take the slot of a busy host
 
 
 class HopRequests:
     """Makes the hops of the fetch tasks of a process.
 
-    `key` returns the duplicate key of a URL; `step_aside` frees the slot of a task that waits.
+    `key` returns the key under which duplicates of a URL are found; `step_aside` frees the slot of a waiting
+    task.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class HopRequests:
     async def _signed(
         self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch, options: RequestOptions
     ) -> Fetch:
-        """Send the request again, after the gap, if the server wants it signed; else return `fetch`."""
+        """If the server wants the request signed, send it again after the host's gap; else return `fetch`."""
         if not fetch.challenged:
             return fetch
         fetch.body = fetch.content = b""
@@ -104,7 +106,7 @@ class HopRequests:
         return await self.hop(fetch_task, request, fetch.url, fetch, options)
 
     async def resume(self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch) -> Fetch:
-        """Resume a file whose transfer broke off, as long as each request brings more of it; return the last answer."""
+        """Resume an interrupted transfer while each request brings more of the file; return the last answer."""
         file = request.file
         for _ in range(self._fetch.resumes_max):
             if file is None or fetch.outcome is not Outcome.TRUNCATED or not file.can_resume():
@@ -116,7 +118,7 @@ class HopRequests:
         return fetch
 
     def _begin_jar(self, request: FetchRequest, fetch: Fetch) -> None:
-        """Keep cookies for this redirect chain: many sites set one and redirect to the same page."""
+        """Keep cookies for this redirect chain, because many sites set a cookie and redirect to the same page."""
         request.jar = CookieJar()
         lines = [value for name, value in fetch.headers if name.lower() == b"set-cookie"]
         request.jar.store(split(fetch.url), lines, self._clock.now())
@@ -131,10 +133,10 @@ class HopRequests:
         return resolve(fetch.url, fetch.location) or ""
 
     def to_own_key(self, request: FetchRequest, fetch: Fetch, chain: Requested) -> str:
-        """Return the redirect's target if it has the duplicate key of a URL of the chain, else "".
+        """Return the redirect's target if it is a duplicate (by its key) of a URL of the chain, else "".
 
-        As a link, such a target would be dropped as a duplicate. A request that was already
-        made with the same cookies is a loop, because the answer would be the same.
+        As a link, such a target would be dropped as a duplicate. If the same request was already made with
+        the same cookies, this is a loop, because the answer would be the same.
         """
         target = resolve(fetch.url, fetch.location)
         if target is None or self._key(target) not in {self._key(url) for url, _ in chain}:
@@ -146,7 +148,10 @@ class HopRequests:
         return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 
     def in_scope(self, request: FetchRequest, fetch: Fetch, chain: Requested) -> str:
-        """Return the redirect's target if it is in scope. A user's own request needs this, because its caller waits."""
+        """Return the redirect's target if it is in scope.
+
+        This is used for a user's own request, whose caller waits for the final answer.
+        """
         target = resolve(fetch.url, fetch.location)
         if target is None or not self._results.in_scope(target):
             return ""
@@ -158,7 +163,7 @@ class HopRequests:
     async def hop(
         self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch, options: RequestOptions
     ) -> Fetch:
-        """Fetch the next URL of a chain when its host's turn comes."""
+        """Fetch the next URL of a chain as soon as its host may be requested again."""
         name = hostname(url)
         self._frontier.hops.give_back(fetch_task.hostname, self._clock.now(), before.took, before.retry_after)
         self._step_aside(fetch_task)
@@ -184,7 +189,7 @@ class HopRequests:
                 self._frontier.hops.give_back(name, self._clock.now(), took)
 
     async def _borrow(self, fetch_task: FetchTask, name: str, address: str) -> bool:
-        """Wait until a hop may be requested; return False if that takes too long."""
+        """Wait until the request of a hop may be sent; return False if this takes too long."""
         give_up = self._clock.now() + HOP_WAIT_MAX
         least = 0.01
         while (at := self._frontier.hops.borrow(name, self._clock.now(), fetch_task, address)) > 0.0:
@@ -196,15 +201,16 @@ class HopRequests:
 
 
 def _shortened(fetch: Fetch) -> Fetch:
-    """Return a copy of an earlier answer of a chain, without the part of its body that is too long to be held."""
+    """Return a copy of an earlier answer of a chain, with its body cut to the length that may be held."""
     body = fetch.body[:HOP_BODY_BYTES_MAX]
     truncated = fetch.truncated if len(body) == len(fetch.body) else "length"
     return msgspec.structs.replace(fetch, body=body, content=b"", truncated=truncated, payload_digest=b"")
 
 
 def redirected_options(options: RequestOptions, status: int, *, same_host: bool) -> RequestOptions:
-    """Return the options after a redirect: 303, and 301 and 302 after POST, continue with GET (Fetch Standard).
+    """Return the options after a redirect.
 
+    After a 303, and after a 301 or 302 in answer to POST, the method is GET (Fetch Standard).
     Credentials are not sent to another host.
     """
     if options is PLAIN:

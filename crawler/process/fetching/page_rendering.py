@@ -1,13 +1,14 @@
-"""Shows the page of a fetch task in a browser if that is worth it, and takes the DOM as its content.
+"""Shows the page of a fetch task in a browser if that is worth its cost, and uses the DOM as the page's content.
 
     static answer -> its links and text -> is it worth a browser? (`render/deciding.py`)
     yes -> the browser shows it; the requests that this needs are made politely (`subresources.py`)
         -> links, title and directives of the DOM, and the links of the static answer that the DOM lost
 
-If no browser can show a new page, its static answer is stored, and the next fetch of the page tries again, even if the
-answer is the same. A page that a browser showed before keeps its stored copy, because the static answer, usually a
-shell, would look like a change. Under `auto`, a page that no browser could show is not tried again before
-`RenderingFacts.again_at`. This module, and with it the browser's modules, is imported only by a crawl that renders.
+If no browser can show a new page, its static answer is stored. The next fetch of the page tries a browser
+again, even if the answer is the same. A page that a browser showed before keeps its stored copy, because the
+static answer, usually a shell, would look like a change. Under `auto`, a page that no browser could show is
+not shown again before `RenderingFacts.again_at`. Only a crawl that renders pages imports this module, and
+with it the modules of the browser.
 
     Whether a page is shown is decided by its request or seed (`LinkFlag.RENDER`, `STATIC`), else by `[[override]]`,
     else by `render.when`.
@@ -51,10 +52,10 @@ MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]
 class PageRendering:
     """Renders the pages of one process.
 
-    `read` extracts from an answer, `in_scope` tells whether a link counts as something new,
-    `subresources` makes a page's requests, `step_aside` frees the address
-    of a task and, if few tasks are aside, its fetch slot. `known` returns the record of a task's page
-    if that has a stored copy. `store` holds what earlier runs have learned.
+    `read` extracts the content of an answer, `in_scope` tells whether a link counts as something new, and
+    `subresources` makes a page's requests. `step_aside` frees the address of a task and, unless too many
+    tasks have stepped aside, its fetch slot. `known` returns the record of a task's page if the page has a
+    stored copy. `store` holds the facts that earlier runs have learned.
     """
 
     def __init__(
@@ -80,16 +81,16 @@ class PageRendering:
         self._renderer = renderer
 
     def configure(self, config: Config) -> None:
-        """Apply a configuration: which pages a browser shows."""
+        """Apply a configuration, which determines the pages that a browser shows."""
         self._when = config.render.when
         self._overrides = Overrides(config.override)
 
     async def render(
         self, fetch_task: FetchTask, fetch: Fetch, static: Extracted, request: FetchRequest
     ) -> Extracted | None:
-        """Render a page if that is worth it; put the rendering into `fetch` and return what the DOM shows.
+        """Render a page if that is worth its cost; put the rendering into `fetch` and return the content of the DOM.
 
-        Return None for a known page that no browser can show any more; `fetch` is then a failure.
+        If no browser can show a known page any more, turn `fetch` into a failure and return None.
         """
         when = self._when_of(fetch_task, fetch.url)
         if when == "never" or fetch.outcome is not Outcome.FETCHED:
@@ -122,8 +123,8 @@ class PageRendering:
     def is_due(self, fetch_task: FetchTask) -> bool:
         """Return whether a known page is to be rendered even if its static answer is the same as before.
 
-        That holds if its stored copy is a static answer, because no browser could show the page, or because the
-        configuration has changed.
+        This is so if the stored copy is a static answer, because no browser could show the page or because
+        the configuration has changed.
         """
         record = self._known(fetch_task)
         if record is None or record.rendered or record.content_type not in HTML_TYPES:
@@ -132,13 +133,16 @@ class PageRendering:
         return when in ("always", "request") or (when == "auto" and failed is not None)
 
     def _reason(self, fetch_task: FetchTask, fetch: Fetch, seen: Signs, record: PageRecord | None) -> str:
-        """Return why `auto` renders a page; "" if it does not. A page's own gain counts more than that of its pattern."""
+        """Return why `auto` renders a page; "" if it does not.
+
+        The gain measured for the page itself counts more than the gain of its URL pattern.
+        """
         if record is not None and record.rendered and record.shown is not None and record.shown.added:
             return "again"
         return self._deciding.why(fetch_task.host, fetch.url, seen)
 
     def _when_of(self, fetch_task: FetchTask, url: str) -> str:
-        """Return when a page is rendered: "never", "auto", "always", or "request" if its own request demands it."""
+        """Return when a page is rendered: "never", "auto", "always", or "request" if its request demands it."""
         flags = fetch_task.flags
         if flags & NO_PAGE or flags & LinkFlag.STATIC:
             return "never"
@@ -151,7 +155,7 @@ class PageRendering:
     async def _show(
         self, fetch_task: FetchTask, fetch: Fetch, request: FetchRequest
     ) -> tuple[Rendering | None, Extracted | None]:
-        """Return the page as a browser shows it, and the content extracted from its DOM; each None if there is none."""
+        """Return the page as a browser shows it and the content extracted from its DOM; each is None if there is none."""
         if self._renderer.given_up:
             return None, None
         self._step_aside(fetch_task)
@@ -178,7 +182,7 @@ class PageRendering:
         return None
 
     def learn(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Learn whether rendering pages of this kind adds something; store that with the change.
+        """Learn whether rendering pages of this kind adds content; store this fact with the change.
 
         A rendering that failed has added nothing.
         """
@@ -188,7 +192,7 @@ class PageRendering:
             )
 
     def _new_links(self, static: Extracted, shown: Extracted) -> int:
-        """Return how many links in scope only the browser shows."""
+        """Return the number of links in scope that only the browser shows."""
         known = {resolve(static.base, href) for href in static.hrefs}
         found = {resolve(shown.base, href) for href in set(shown.hrefs) - set(static.hrefs)}
         return sum(url is not None and self._in_scope(url) for url in found - known)
@@ -199,7 +203,7 @@ class PageRendering:
 
 
 def _failures(record: PageRecord | None) -> RenderingFacts | None:
-    """Return the facts about the latest renderings of a page if they failed; None if they did not."""
+    """Return the facts about the latest renderings of a page if these failed, else None."""
     facts = None if record is None else record.shown
     return facts if facts is not None and facts.failures else None
 
@@ -234,7 +238,7 @@ def as_page(fetch: Fetch, rendering: Rendering) -> Fetch:
 
 
 def merged(static: Extracted, shown: Extracted, left_for: str) -> Extracted:
-    """Return what the DOM shows, with the directives and links of the static answer that it no longer has."""
+    """Return the content of the DOM, plus those directives and links of the static answer that the DOM lacks."""
     shown.nofollow = shown.nofollow or static.nofollow
     shown.noindex = shown.noindex or static.noindex
     shown.noarchive = shown.noarchive or static.noarchive

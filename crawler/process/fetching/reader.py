@@ -5,9 +5,9 @@ a sitemap (fetched as a sitemap)                             extract.sitemap
 RSS and Atom, if configured                                  extract.feed
 a style sheet, if page requisites are fetched                extract.css
 
-Large sitemaps, feeds and style sheets have a child process of their own, so pages do not wait for them.
-`news` compares the dates in a document with those in its stored copy: a changed date is a signal that
-the page with that date has changed.
+Large sitemaps, feeds and style sheets are parsed in a separate child process, so that pages do not wait for
+them. `news` compares the dates in a document with those in the document's stored copy: if the date of a page
+differs, this is a signal that the page has changed.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome
 
 Extractor = Callable[[FetchTask, Fetch], Iterable[str]]
 
-# XML and CSS up to this size are parsed in the event loop, at about 0.1 us per byte, at worst 0.6 us.
+# XML and CSS up to this size are parsed in the event loop; this takes about 0.1 us per byte, at worst 0.6 us.
 INLINE_BYTES_MAX = 64 << 10
 
 _SITEMAP, _REQUISITE = LinkFlag.SITEMAP, LinkFlag.REQUISITE
@@ -49,18 +49,19 @@ def fork_parser() -> ForkedChild | None:
 def changed_dates(
     dated: Iterable[tuple[str, float]], known: Iterable[Entry], *, first: bool
 ) -> list[tuple[str, float]]:
-    """Return the entries of `dated` whose date differs from `known`; with `first`, also those that `known` lacks.
+    """Return the entries of `dated` whose date differs from `known`; with `first`, also entries that `known` lacks.
 
-    A sitemap's date seen for the first time says nothing about a change; a new item of a feed is news.
+    A date that a sitemap gives for the first time does not mean that the page has changed; a new item of a feed is
+    news.
     """
     before = {entry.loc: entry.lastmod for entry in known}
     return [(loc, at) for loc, at in dated if (before[loc] != at if before.get(loc) is not None else first)]
 
 
 class Reader:
-    """Reads fetches; a given `extractor` replaces the built-in one for HTML pages.
+    """Reads the links of fetches; if an `extractor` is given, it replaces the built-in one for HTML pages.
 
-    `reads_anchors`: whether anchor texts are extracted, too.
+    If `reads_anchors` is true, anchor texts are extracted, too.
     """
 
     def __init__(
@@ -80,10 +81,11 @@ class Reader:
             msgspec.structs.replace(config.extract, cpu_seconds_max=config.sitemaps.cpu_seconds_max)
         )
         self._rules = PageRules(config, want_anchors=reads_anchors)
-        self._comparing = asyncio.Lock()  # one stored copy at a time: it may have 50 MiB
+        # only one stored copy is read at a time, because a copy may have 50 MiB
+        self._comparing = asyncio.Lock()
 
     def charge(self, holding: Holding) -> None:
-        """Report to `holding` the memory held while a child parses."""
+        """Set `holding`, the function that receives the memory held while a child parses."""
         self._worker.holding = holding
 
     def follow(self, fetch_task: FetchTask) -> MapStream | None:
@@ -103,9 +105,9 @@ class Reader:
     async def read(
         self, fetch_task: FetchTask, fetch: Fetch, apart: Apart = nothing, stream: MapStream | None = None
     ) -> Extracted | None:
-        """Return the content extracted from the answer; None if links are not taken from such an answer.
+        """Return the content extracted from the answer; None if links are not read from such an answer.
 
-        `apart` is called before waiting for a child; `stream` received the content while it arrived.
+        `apart` is called before the wait for a child process. `stream` has received the content while it arrived.
         """
         if stream is not None and self._is_streamed(fetch, stream):
             apart()
@@ -127,7 +129,7 @@ class Reader:
 
     @staticmethod
     def _is_streamed(fetch: Fetch, stream: MapStream) -> bool:
-        """Return whether `stream` received the final content, and the content is large enough for a child."""
+        """Return whether `stream` has received the final content, and the content is large enough for a child process."""
         if fetch.outcome not in _READABLE or fetch.undecoded:
             return False
         return fetch.part is not None or stream.nbytes == len(fetch.content) > INLINE_BYTES_MAX
@@ -135,7 +137,7 @@ class Reader:
     async def _document(
         self, kind: DocumentKind, fetch_task: FetchTask, fetch: Fetch, apart: Apart
     ) -> Extracted:
-        """Read a small document at once, a large one in the child; return no links if the child cannot parse it."""
+        """Parse a small document at once, and a large one in the child; return no links if the child cannot parse it."""
         document = Document.of(kind, fetch, self._config.sitemaps)
         if len(fetch.content) <= INLINE_BYTES_MAX:
             await self._worker.share.mine()
@@ -145,7 +147,7 @@ class Reader:
         return await self._documents.read(fetch.content, self._context(fetch_task, fetch), document)
 
     async def news(self, extracted: Extracted, fetch: Fetch, known_content: Callable[[], bytes]) -> None:
-        """Keep only the dates that differ from those in the document's stored copy, which `known_content` reads."""
+        """Keep only the dates that differ from those in the document's stored copy; `known_content` reads the copy."""
 
         def compare() -> list[tuple[str, float]]:
             entries = self._entries(extracted.told_by, known_content())

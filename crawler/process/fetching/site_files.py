@@ -1,10 +1,10 @@
 """Fetches the files in which a site states how its pages may be used: tdmrep.json and RSL licence documents.
 
-They are fetched after a page of the site was fetched and before its result is stored, so that the page's receipt
-contains them; each file is fetched at most once per `consent.files_max_age`. robots.txt, gaps and limits apply to these
-requests as to any other. On
-the page's own host they are hops of its fetch task; on another host they are made like subresources, which fetches
-that host's robots.txt first.
+They are fetched after a page of the site has been fetched and before the page's result is stored, so that the
+page's receipt contains what they say. Each file is fetched at most once per `consent.files_max_age`.
+robots.txt, gaps and limits apply to these requests as to all others. Requests to the page's own host are hops
+of the page's fetch task. Requests to another host are made like those of subresources, so that host's
+robots.txt is fetched first.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,8 @@ _PLAIN = RequestOptions()
 class SiteFiles:
     """Fetches tdmrep.json and licence documents for the fetch tasks of a process.
 
-    `hop` makes a request on the host of a fetch task when its gap is over; `queue` takes the changes.
+    `hop` sends a request to the host of a fetch task when the host's gap is over; `queue` receives the
+    changes.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class SiteFiles:
     async def fetch(
         self, fetch_task: FetchTask, request: FetchRequest, page: Fetch, extracted: Extracted | None
     ) -> None:
-        """Fetch the site's files that a page still needs, and note in the page's answer what the site now says."""
+        """Fetch those files of the site that a page still needs; note in the page's answer what the site now says."""
         urls = self._results.site_files(page, extracted, self._clock.now())
         if not urls:
             return
@@ -61,7 +62,7 @@ class SiteFiles:
             etag="",
             last_modified="",
             listener=None,
-            file=None,  # `file` is only for the page's own body
+            file=None,  # `file` is used only for the body of the page itself
             jar=None,
             method="GET",
             body=b"",

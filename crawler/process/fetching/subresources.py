@@ -1,13 +1,13 @@
-"""The requests that a page makes while a browser shows it, made as politely as every other request of the crawl.
+"""Sends the requests of a page that a browser shows, as politely as every other request of the crawl.
 
     own host        one at a time, without a gap between them; afterwards the host rests as after a single
                     request that took as long as all of them
     other hosts     each request waits for its host's slot and gap, like the hop of a redirect, within the page's time
     limit
 
-robots.txt applies to subresources as to pages; if a host's robots.txt is not known yet, it is fetched first. The address
-guard, the limits and the cookies are those of the fetcher; a crawl without cookies still keeps a page's cookies for the
-requests of that page.
+A host's robots.txt applies to subresources as it does to pages; if it is not known yet, it is fetched first.
+The address guard, the limits and the cookies are those of the fetcher. A crawl without cookies still keeps a
+page's cookies for the other requests of the same page.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from crawler.robots.cache import VerdictKind
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.urls.canonical import authority, canonical, hostname, resolve
 
-ASKS_MIN, ASKS_MAX = 0.05, 2.0  # seconds between two attempts to take the slot of a busy host
+ASKS_MIN, ASKS_MAX = 0.05, 2.0  # number of seconds between two attempts to acquire the slot of a busy host
 
 
 class Subresources:
-    """Makes the requests of one page; `ask` never raises, unless it is cancelled.
+    """Sends the requests of one page; `ask` raises no exceptions, unless it is cancelled.
 
-    `request` is the page's own request, whose settings they share. `queue` takes the change
-    of a robots.txt that had to be fetched. `allow` sets the headers that a URL may receive.
+    `request` is the page's own request; its settings apply to the subresources, too. `queue` receives the
+    change of a robots.txt that had to be fetched. `allow` sets the headers that may be sent to a URL.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Subresources:
             fetcher=HTTP,
             jar=jar,
             body=b"",
-            file=None,  # `file` is only for the page's own body
+            file=None,  # `file` is used only for the body of the page itself
         )
         self._config = config
         self._clock = clock
@@ -76,10 +76,11 @@ class Subresources:
         self._queue = queue
         self._allow = allow
         self._turns: dict[str, asyncio.Lock] = {}
-        self.own_host_took = 0.0  # seconds for which the page's own host was busy with its requests
+        # number of seconds for which the page's own host was busy with these requests
+        self.own_host_took = 0.0
 
     async def ask(self, url: str, method: str, headers: tuple[str, ...], body: bytes = b"") -> Fetch:
-        """Fetch a URL for the page when its host's turn comes."""
+        """Fetch a URL for the page as soon as the URL's host may be requested again."""
         form = canonical(url)
         if form is None or method not in METHODS:
             return Fetch(url, Outcome.ADDRESS_DENIED, error="not a URL that is fetched")
@@ -90,7 +91,7 @@ class Subresources:
             return await self._fetch(form, method, headers, body)
 
     async def _may_ask(self, url: str) -> bool:
-        """Return whether robots.txt allows the URL, after fetching it if it is not known."""
+        """Return whether robots.txt allows the URL; fetch the robots.txt first if it is not known."""
         verdict = self._frontier.hops.verdict(url, self._clock.now())
         if verdict.kind is VerdictKind.FETCH:
             await self._fetch_robots(authority(url))
@@ -98,7 +99,7 @@ class Subresources:
         return verdict.kind is VerdictKind.ALLOWED
 
     async def _fetch_robots(self, site: str) -> None:
-        """Fetch robots.txt of an authority, along its redirects, and wait until the answer is known."""
+        """Fetch the robots.txt of an authority, follow its redirects, and wait until the answer is known."""
         first = url = f"{site}/robots.txt"
         fetch = await self._fetch(url)
         for _ in range(self._config.robots.redirects_max):
@@ -137,9 +138,9 @@ class Subresources:
             request = msgspec.structs.replace(
                 self._request, url=url, addresses=addresses, method=method, body=body
             )
-            if (
-                method == "POST"
-            ):  # what a page sends may change something, and must not do so in the crawl's name
+            if method == "POST":
+                # a request sent by a page may change something on a server, and must not do so in the crawl's
+                # name
                 request.credentials, request.headers, request.jar = False, (), CookieJar()
             else:
                 self._allow(request, name)

@@ -1,4 +1,4 @@
-"""Background tasks of a process: an exception in one of them fails the process."""
+"""Background tasks of a process: if one of them raises an exception, the whole process fails."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -8,14 +8,14 @@ Fail = Callable[[BaseException], None]
 
 
 class Tasks:
-    """The running tasks; `ended` is called whenever one has ended."""
+    """The running tasks; `ended` is called whenever a task has ended."""
 
     def __init__(self, fail: Fail, ended: Callable[[], None] = lambda: None) -> None:
         self._fail = fail
         self._ended = ended
         self._running: dict[
             asyncio.Task[None], None
-        ] = {}  # a dict is ordered, so a simulated run can be repeated
+        ] = {}  # a dict is ordered, so a simulated run can be repeated exactly
 
     def __len__(self) -> int:
         return len(self._running)
@@ -46,7 +46,7 @@ class Tasks:
 
 
 async def wait_for(event: asyncio.Event, delay: float | None) -> None:
-    """Wait for the event, which is set after `delay` seconds at the latest (None: no limit); always yield to others."""
+    """Wait for the event, and set it after `delay` seconds at the latest (None: no limit); always yield once."""
     if event.is_set():
         return await asyncio.sleep(0)
     timer = None if delay is None else asyncio.get_running_loop().call_later(delay, event.set)

@@ -1,17 +1,17 @@
-"""When memory is collected and returned: Python's garbage collector and the C heap.
+"""Determines when memory is collected and returned: Python's garbage collector and the C heap.
 
-Reference counting frees nearly all objects of a crawl: 11,000 pages of the open web leave
-a few dozen cycles. The collector blocks the event loop for about 0.3 ms per thousand objects
-(1 ms if other programs evict them from the CPU caches), so it runs seldom and on few objects:
-objects that exist at the start of a crawl, or survive a full collection, are frozen. A
-collection examines about 45,000 objects, however large the crawl is. A frozen cycle that becomes garbage later is never
-freed, for example one of a fetch that was in flight when it was frozen.
+Reference counting frees nearly all objects of a crawl: 11,000 pages of the open web leave a few dozen cycles.
+The collector blocks the event loop for about 0.3 ms per thousand objects (1 ms if other programs evict them
+from the CPU caches). So it runs seldom and on few objects: objects that exist at the start of a crawl, or
+survive a full collection, are frozen, which means that the collector ignores them. A collection examines
+about 45,000 objects, however large the crawl is. A frozen cycle that becomes garbage later is never freed;
+for example, a cycle of a fetch that was in flight at the time of freezing.
 
-Bodies are allocated and freed between objects that live for hours, which leaves holes in the
-C heap: 65 of 172 MiB after ten minutes of the open web. `give_back` returns the free memory
-pages to the system. `map_large_blocks` keeps bodies of more than a mebibyte out of the heap: otherwise, after the first
-free of a large block, glibc takes such blocks from the heap, where three processes that
-read large sitemaps left holes of 190 MiB.
+Bodies are allocated and freed between objects that live for hours. This leaves holes in the C heap: 65 of 172
+MiB after ten minutes of the open web. `give_back` returns the free memory pages to the system.
+`map_large_blocks` keeps bodies of more than a mebibyte out of the heap. Otherwise, once a large block has
+been freed, glibc allocates such blocks in the heap; there, three processes that read large sitemaps left
+holes of 190 MiB.
 """
 
 import gc
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SETTLED = 1.0  # seconds after the start; crawls that end earlier save an import
+SETTLED = 1.0  # seconds from the start to the first call; crawls that end earlier save an import
 _MMAP_THRESHOLD, _LARGE_BYTES = -3, 1 << 20  # M_MMAP_THRESHOLD of <malloc.h>
 GIVE_BACK_INTERVAL = 300.0  # seconds; each call locks the heap for about 0.1 ms per MiB
 
@@ -40,9 +40,10 @@ def frozen() -> Iterator[None]:
 
 
 def freeze() -> None:
-    """Exclude existing objects (modules, settings, opened stages) and survivors of full collections from collection.
+    """Exclude existing objects (modules, settings, opened stages) and those that survive full collections.
 
-    This lasts until `thaw` has been called as often as `freeze`, because a crawl may be only a part of a user's program.
+    These objects are collected again after `thaw` has been called as often as `freeze`, because a crawl may
+    be only a part of a user's program.
     """
     gc.collect()
     gc.freeze()
@@ -70,7 +71,7 @@ def give_back() -> None:
 
 
 def map_large_blocks() -> None:
-    """Let the system hold each large block apart, so that it is returned when it is freed; only glibc supports this."""
+    """Give each large block its own mapping, so that freeing the block returns it to the system; glibc only."""
     import ctypes
 
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):

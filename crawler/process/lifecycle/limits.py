@@ -6,17 +6,18 @@ import msgspec
 
 from crawler.config import CrawlConfig, StoreConfig
 
-# seconds that fetches in flight, decisions on large answers and flushes of the DUE get after a stop
+# number of seconds after a stop in which fetches in flight, decisions on large answers and flushes of the DUE
+# may end
 STOP_GRACE = 2.5
-WATCH_INTERVAL = 1.0  # seconds between checks of time and disk space
+WATCH_INTERVAL = 1.0  # number of seconds between two checks of time and disk space
 
 
 class RunProgress(msgspec.Struct, frozen=True, gc=False):
     """The progress of a run: the seconds since its start, and the facts that decide whether the run is over.
 
-    `limit` is a limit that all processes together have reached; `ended` says that
-    no process has work left; `busy` says that something is in flight, queued or
-    pending here; `finished` is the frontier's reason for having no more URLs.
+    `limit` is a limit that all processes together have reached. `ended` is true if no process has work left.
+    `busy` is true if something is in flight, queued or pending in this process. `finished` is the frontier's
+    reason for having no more URLs.
     """
 
     elapsed: float = 0.0
@@ -27,7 +28,7 @@ class RunProgress(msgspec.Struct, frozen=True, gc=False):
 
 
 def limit_reached(standing: RunProgress, config: CrawlConfig) -> str:
-    """Return why the run is over: "max_time", "max_pages", "max_bytes", "done" or "patience"; "" if it is not."""
+    """Return why the run is over: "max_time", "max_pages", "max_bytes", "done", "patience"; "" if it is not over."""
     if config.max_time and standing.elapsed >= config.max_time:
         return "max_time"
     if standing.limit:
@@ -46,7 +47,7 @@ class Disk(Enum):
 
 
 def disk_state(free: int, total: int, config: StoreConfig) -> Disk:
-    """Return the state of a disk of `total` bytes; a small disk is low when less than a twentieth of it is free."""
+    """Return the state of a disk of `total` bytes; a small disk counts as low when less than a twentieth is free."""
     if free < config.stop_water_bytes:
         return Disk.FULL
     return Disk.LOW if free < min(config.low_water_bytes, total // 20) else Disk.ROOM

@@ -1,11 +1,11 @@
-"""Shutdown in bounded time; whatever does not end in time is logged with its stacks.
+"""Shutdown in bounded time: whatever does not end in time is logged with its stacks.
 
-`within` limits a step of the shutdown: a step that exceeds its limit is logged with all stacks,
-cancelled, and abandoned. `run` and `leave` limit the waits that Python does not limit:
-tasks, executors, threads. A `Watchdog` logs the stacks when the event loop is blocked,
-whatever code blocks it.
+`within` limits the time of a shutdown step: if the step exceeds its limit, all stacks are logged, and the
+step is cancelled and abandoned. `run` and `leave` limit waits that Python itself does not limit: those for
+tasks, executors and threads. A `Watchdog` logs the stacks when the event loop is blocked, whatever code
+blocks it.
 
-No data is lost: work that was not committed is done again.
+No data is lost: work that was not committed is done again in the next run.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ log = logging.getLogger("crawler")
 
 TASKS_SHOWN = 20  # maximum number of tasks shown in a log entry with all stacks
 FRAMES_SHOWN = 20  # maximum number of frames shown per task and thread
-LEAVE_LIMIT = 2.0  # seconds to wait for threads of executors that are already shut down
-_left_alone: list[str] = []  # shutdown steps of this process that were abandoned
-LOOKS = 4  # checks that the watchdog makes within its limit
+LEAVE_LIMIT = 2.0  # number of seconds to wait for threads of executors that have already been shut down
+_left_alone: list[str] = []  # number of shutdown steps of this process that were abandoned
+LOOKS = 4  # number of checks that the watchdog makes within its limit
 
 
 async def within(limit: float, step: str, work: Awaitable[object]) -> bool:
@@ -65,7 +65,7 @@ def in_thread(function: Callable[[], object]) -> "asyncio.Future[None]":
 
 
 def run(main: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEventLoop], limit: float) -> T:
-    """Run `main` as `asyncio.run` does, but limit the cleanup of what it leaves behind to `limit` seconds."""
+    """Run `main` like `asyncio.run`, but limit the cleanup of tasks and threads that it leaves to `limit` seconds."""
     loop = new_loop()
     asyncio.set_event_loop(loop)
     before = len(_left_alone)
@@ -114,7 +114,7 @@ def stacks(loop: asyncio.AbstractEventLoop | None = None) -> str:
     ]
     try:
         tasks = asyncio.all_tasks(loop)
-    except RuntimeError:  # no loop is running here, or its tasks change while they are listed
+    except RuntimeError:  # no loop is running here, or the loop's tasks change while they are listed
         tasks = set()
     for task in list(tasks)[:TASKS_SHOWN]:
         frames = [f'  File "{f.f_code.co_filename}", line {f.f_lineno}' for f in task.get_stack()]
@@ -127,7 +127,7 @@ def stacks(loop: asyncio.AbstractEventLoop | None = None) -> str:
 class Watchdog:
     """Logs all stacks, once per incident, when the event loop has been blocked for `limit` seconds.
 
-    A process that was suspended as a whole and continues is not blocked.
+    A process that was suspended as a whole and then continued does not count as blocked.
     """
 
     def __init__(self, limit: float) -> None:
@@ -144,7 +144,7 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop watching; do nothing if not started."""
+        """Stop watching; do nothing if the watchdog was not started."""
         self._over.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -158,6 +158,7 @@ class Watchdog:
         while not self._over.wait(self._interval):
             looks = looks + 1 if self._turns == seen else 0
             seen = self._turns
-            # counts this thread's checks, not seconds: they stop if the process is suspended
+            # counts this thread's checks instead of seconds, because no checks happen while the process is
+            # suspended
             if looks == LOOKS:
                 log.error("the event loop is blocked for %g s\n%s", self._limit, stacks(self._loop))

@@ -1,4 +1,4 @@
-"""Construction of a process's stored stages from its configuration: one function per stage."""
+"""Constructs a process's stored stages from its configuration, with one function per stage."""
 
 import logging
 import os
@@ -43,7 +43,7 @@ log = logging.getLogger("crawler")
 
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
-    """Open the store; return it, and a description of what had to be cut off to open it ("" if nothing)."""
+    """Open the store; return it, with a description of the data that had to be cut off to open it ("" if none)."""
     store, mended = context.environment.open_store(context.opened / "store", context.config.store)
     if mended and context.copy is None:
         log.error("store: %s", mended)
@@ -63,7 +63,8 @@ def make_fingerprinter(context: ProcessContext, seed: bytes, equivalences: Equiv
 
 def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
     config = context.config
-    # One entry for each host in the front: the robots.txt of each is read every few seconds.
+    # One entry for each host in the front, because the robots.txt of each such host is read every few
+    # seconds.
     entries_max = config.frontier.front_factor * config.crawl.concurrency
     return RobotsCache(store, config.robots, config.identity.token, entries_max)
 
@@ -113,7 +114,7 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 
 
 def make_file_bodies(context: ProcessContext, pages: PageCache) -> FileBodies:
-    """Open the folder of partly received files; delete what earlier runs left of files that have been stored since."""
+    """Open the folder of partly received files; delete the parts of files that have been stored completely since."""
     parts = PartFolder(context.directory / PARTS)
 
     def is_needed(identity: str, head: PartHead) -> bool:
@@ -138,7 +139,7 @@ def make_eliminator(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 
 
 def _handed_out(store: KeyValue) -> Iterator[int]:
-    """Yield the fingerprints that the frontier has received (tried, to do, parked), to fill a DUE kept in memory."""
+    """Yield all fingerprints that the frontier has received (tried, to do, parked), to fill a DUE kept in memory."""
     for key, _ in scan_prefix(store, PAGE):
         yield int.from_bytes(key[2:], "big")
     yield from queued_fingerprints(store)
@@ -152,7 +153,7 @@ def queued_fingerprints(store: KeyValue) -> Iterable[int]:
 
 
 def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Fingerprinter) -> Refresh:
-    """Return the schedule of known pages, which are refetched."""
+    """Return the schedule by which known pages are refetched."""
     config = context.config
     return Refresh(
         config.refresh,
@@ -168,7 +169,7 @@ def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Finge
 
 
 def _values(path: str, fingerprinter: Fingerprinter) -> dict[int, float]:
-    """Read the importance of pages from the user's file; {} without a file.
+    """Read the importance of pages from the user's file; return {} if there is no file.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -213,14 +214,14 @@ def make_frontier(
 
 
 def make_splitter(context: ProcessContext, store: KeyValue, *, whole: bool) -> tuple[Outbox, Inbox]:
-    """Open the queues to and from other processes; without `whole`, the outbox may have lost its tail."""
+    """Open the queues to and from other processes; if `whole` is false, the outbox may have lost its tail."""
     topology, config = context.topology, context.config.splitter
     outbox = Outbox(store, topology.peers, config, context.environment.rng, clean=whole)
     return outbox, Inbox(store, topology.partition, topology.me, topology.peers, config)
 
 
 def make_trace(context: ProcessContext) -> TraceWriter | None:
-    """Open a new trace of the links entering the host splitter, in the process's folder; None if not configured."""
+    """Open a new trace of the links that enter the host splitter, in the process's folder; None if not configured."""
     if not context.config.crawl.trace:
         return None
     details = {"source": "crawl", "tags": list(TAGS), "process": context.name}

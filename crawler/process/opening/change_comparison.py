@@ -1,4 +1,4 @@
-"""The definition of a page change, per URL, from `[pages]` and `[[override]]`."""
+"""Defines, for each URL, what counts as a change of the page, from `[pages]` and `[[override]]`."""
 
 from functools import lru_cache
 
@@ -8,7 +8,7 @@ from crawler.urls.canonical import hostname
 
 
 class ChangeComparison:
-    """Returns, for a URL, how two of its answers are compared."""
+    """Returns the comparison to be used for two answers of a URL."""
 
     def __init__(self, config: PagesConfig, overrides: Overrides) -> None:
         self._config = config

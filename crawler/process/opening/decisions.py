@@ -40,7 +40,7 @@ _CREDIT = LinkFlag.CREDIT
 
 
 class Decisions:
-    """The deciding objects of one process: `link_filter`, `knowledge`, `admission`, `signal_intake` and `results`.
+    """The objects of one process that decide: `link_filter`, `knowledge`, `admission`, `signal_intake` and `results`.
 
     `hook` is the user's own filter of URLs.
     """
@@ -76,7 +76,7 @@ class Decisions:
             credentials=has_credentials(config.identity.headers),
         )
         bits = config.cache.bits
-        # without peers this cache is never used, so it is minimal
+        # without peers, this cache is never used, so it is as small as possible
         sent = ClockCache(bits if topology.peers else 1)
         self.admission = Admission(
             self.link_filter,
@@ -115,7 +115,7 @@ class Decisions:
         )
 
     def received(self, received: Received) -> Making:
-        """Build the `Change` for an entry of another process: links, signals, credits for hubs."""
+        """Build the `Change` for an entry that another process sent: links, signals, or credits for hubs."""
         credits = [link for link in received.links if link.flags & _CREDIT]
         rest = [link for link in received.links if not link.flags & _CREDIT] if credits else received.links
         change = yield from self.signal_intake.received(received, rest)
@@ -124,7 +124,7 @@ class Decisions:
 
 
 def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Change], None]:
-    """Return a function that moves waiting URLs to the better classes of given links, in the links' own `Change`."""
+    """Return a function that moves waiting URLs to the better classes of given links, in the `Change` of these links."""
 
     def improve(links: Sequence[Link], change: Change) -> None:
         if frontier.intake.improve(links, change, clock.now()):
@@ -134,7 +134,7 @@ def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Ch
 
 
 def _validators(context: ProcessContext, store: KeyValue, refresh: Refresh | None) -> Validators:
-    """Return the object that tells which validators to trust: the refresh schedule's, if there is a schedule."""
+    """Return the object that tells which validators to trust: that of the refresh schedule, if there is a schedule."""
     if refresh is not None:
         return refresh.validators
     validators = Validators(context.config.refresh)
@@ -163,7 +163,7 @@ def _link_filter(
 
 
 def _scope(context: ProcessContext, store: KeyValue) -> Scope:
-    """Return the scope as widened so far by seeds and their redirects."""
+    """Return the scope, as seeds and their redirects have widened it so far."""
     config, state = context.config, load_json(store, SCOPE_STATE)
     overrides = Overrides([own for own in config.override if own.scope is not None])
     own = (lambda url: overrides.for_url(url, hostname(url)).scope) if overrides else None

@@ -1,7 +1,7 @@
 """The environment of a process: disk, network, randomness, threads.
 
-`Environment` is the real one. Simulations (`lab/cluster/`) pass their own and run
-the same process: the same stages and the same loops.
+`Environment` is the real one. Simulations (`lab/cluster/`) pass an environment of their own, but run the same
+process: the same stages and the same loops.
 """
 
 import asyncio
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 
 class Environment:
-    """The operating system. Methods import what they need: a command on a directory at rest needs no network."""
+    """The operating system.
+
+    The methods import the modules that they need, because a command on a directory at rest needs no network.
+    """
 
     watch_interval = WATCH_INTERVAL
 
@@ -42,7 +45,7 @@ class Environment:
         return os.urandom(count)
 
     def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
-        """Open the store in a folder; return it, and a description of what had to be cut off to open it."""
+        """Open the store in a folder; return it, with a description of the data that had to be cut off to open it."""
         store = open_store(
             path,
             config.engine,
@@ -96,7 +99,7 @@ class Environment:
         return in_thread(function)
 
     def frozen(self) -> AbstractContextManager[None]:
-        """Return a context in which the garbage collector ignores the objects that existed before it."""
+        """Return a context in which the garbage collector ignores the objects that existed before the context."""
         return garbage_collection.frozen()
 
     async def keep_heap_small(self) -> None:

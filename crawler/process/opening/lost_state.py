@@ -1,8 +1,8 @@
-"""Detects lost state: the store of a process, or its last writes, may be gone without any file showing it.
+"""Detects lost state: the store of a process, or its last writes, may be gone without a trace in any file.
 
-Every opening and every clean end write a state number to the store, synced. The number is
-then also written outside the folder (`DIR/p0.begun`). So a missing log, a log cut off before
-that number, and a store that was put back to an earlier version are all detected.
+Whenever the store is opened, and at every clean end, a state number is written to the store and synced. The
+number is then also written to a file outside the folder (`DIR/p0.begun`). So these losses are all detected: a
+missing log, a log that was cut off before that number, and a store that was restored from an earlier version.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from crawler.storage.reshard import load, pack
 
 
 def check_for_loss(folder: Path) -> None:
-    """Raise an error if a process has already run here and its store is gone; a new store must not replace it.
+    """Raise an error if a process has already run here but its store is gone; a new store must not replace the lost one.
 
     Raises:
         DamageError: the store is gone.
@@ -43,7 +43,7 @@ def state_of(store: KeyValue, folder: Path) -> int:
 
 
 def stage_state(batch: Batch, state: int, *, clean: bool) -> None:
-    """Add the number of a new state to `batch`, which is the first or the last batch of a run and begins the state."""
+    """Add the number of a new state to `batch`, the first or the last batch of a run; the batch begins the state."""
     if clean:
         batch.put(CLEAN, b"1")
     else:

@@ -1,17 +1,17 @@
-"""Makes a private copy of the store and the DUE for a reader, which takes no lock and changes nothing.
+"""Makes a private copy of the store and the DUE for a reader, which needs no lock and changes nothing.
 
     DIR/p0/snapshot-PID-.../store     a copy of the store as it is committed now (`storage/snapshot.py`)
     DIR/p0/snapshot-PID-.../due       links to the runs, which never change
     DIR/p0/snapshot-PID-.../links     copies of the links log
     DIR/p0/warc                       is read in place: committed bytes never change
 
-The store decides what is committed. All files that the store may name are linked before the store is
-copied, and files that have appeared since are linked afterwards. So all files that the copy names exist,
-even if the process merges or deletes its own meanwhile. A reader opens the copy as a process opens its own files
-after a crash: recovery then cuts or deletes only copies.
+The store decides what is committed. All files that the store may name are linked before the store is copied,
+and files that have appeared meanwhile are linked afterwards. So all files that the copy names exist, even if
+the process merges or deletes its own files at the same time. A reader opens the copy as a process opens its
+own files after a crash. Recovery may then cut or delete files, but only copies.
 
-If the file system of the crawl is read-only or full, the copy is in the system's temporary folder. Cost: a hard link for
-each table and run; the logs are copied.
+If the file system of the crawl is read-only or full, the copy is in the system's temporary folder. A private
+copy costs a hard link for each table and each run; the logs are copied.
 """
 
 import os
@@ -46,7 +46,7 @@ def private_copy(process: Path) -> Iterator[Path]:
 
 
 def signature(process: Path) -> list[tuple[str, int]]:
-    """Return the names and sizes of the files of the store, which change with every write."""
+    """Return the names and sizes of the store's files; every write changes some of these."""
     try:
         return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(process / "store"))
     except OSError:
@@ -81,7 +81,7 @@ def _link_new(process: Path, folder: Path, name: str, pattern: str) -> None:
 
 
 def _copy(source: Path, linked: Path) -> None:
-    """Replace a link by a copy, because opening a log may cut it."""
+    """Replace a hard link with a copy, because opening a log may truncate the log."""
     draft = linked.with_suffix(".copy")
     try:
         shutil.copyfile(source, draft)

@@ -1,4 +1,4 @@
-"""The values available to every part of a process: settings, place in the crawl, clock and environment."""
+"""The values available to every part of a process: settings, the process's place in the crawl, clock, environment."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +11,11 @@ from crawler.process.opening.environment import Environment
 
 @dataclass(slots=True)
 class ProcessContext:
-    """The context of the process `name` with its files in `directory`.
+    """The context of the process `name`; its files are in `directory`.
 
     `copy` is the folder in which a reader has its own copy of the store and the DUE; None for
     the process itself. `config` is replaced when settings change while the process runs; the other fields
-    do not change. `boot_id` names this start.
+    do not change. `boot_id` identifies this start of the process.
     """
 
     config: Config

@@ -21,7 +21,7 @@ from crawler.urls.fingerprint import Fingerprinter
 class ProcessViews:
     """Reads the stages of a process and changes nothing.
 
-    `brief`: the process is at rest, so the freshness of its copies is read from the store.
+    If `brief` is true, the process is at rest, so the freshness of its copies is read from the store.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ProcessViews:
         self._refresh, self._brief = refresh, brief
 
     def problems(self) -> list[str]:
-        """Return the counter invariants that do not hold, [] if all do; call only while nothing is in flight."""
+        """Return the counter invariants that do not hold, or [] if all hold; call only while nothing is in flight."""
         counters, frontier = self._point.counters, self.frontier_counts()
         return conservation(counters, self.due_counts(), frontier) + splitter_conservation(
             counters, self.splitter_counts()
@@ -101,7 +101,7 @@ class ProcessViews:
 
     @cached_property
     def freshness(self) -> Refresh | None:
-        """Return the refresh schedule, which knows how fresh copies are; at rest, also the schedule of an earlier run."""
+        """Return the refresh schedule, which knows the freshness of copies; at rest, also that of an earlier run."""
         if self._refresh is not None or not self._brief:
             return self._refresh
         context = self._context
@@ -117,7 +117,7 @@ class ProcessViews:
         )
 
     def refreshing(self, now: float, hosts: int = 20) -> dict[str, Any]:
-        """Return the state of refreshes, with the `hosts` hosts that have most pages; {} if no page is refreshed."""
+        """Return the state of refreshes, with the `hosts` hosts that have the most pages; {} if no page is refreshed."""
         if self.freshness is None:
             return {}
         found = sorted(self.freshness.views.by_host(now).items(), key=lambda item: -item[1][0])[:hosts]

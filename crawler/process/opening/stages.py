@@ -1,4 +1,4 @@
-"""The parts of one process, opened together from its directory; no loop, no network.
+"""The parts of one process, opened together from its directory, without any loop or network.
 
 `Stages` is the composition root: it takes the lock, opens the store and hands each
 part to the parts that depend on it. It decides nothing.
@@ -9,8 +9,8 @@ part to the parts that depend on it. It decides nothing.
     commits         the commit point, flushes and merges of the DUE                 committing/commits.py
     views           counts, invariants, freshness                                   process_views.py
 
-`Process` drives them while it crawls. Commands on a directory at rest open
-the same stages, work through the same commit point, and close them.
+`Process` drives the stages while it crawls. Commands on a directory at rest open the same stages, make their
+changes through the same commit point, and close the stages again.
 """
 
 import logging
@@ -49,21 +49,22 @@ from crawler.urls.equivalence import Equivalences
 
 log = logging.getLogger("crawler")
 
-_LEAD_SAID = 60.0  # seconds; a smaller step of the clock is not logged
+_LEAD_SAID = 60.0  # number of seconds; a smaller jump of the clock is not logged
 
 BALLAST = "ballast"
 _READING_TRIES = 5  # a process may change its files while a reader copies them
-_NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; this page gets the credit for the link
+_NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; that page gets the credit for the link
 
 
 class Stages:
     """The stages stored in `DIR/<name>`, opened under its lock.
 
-    `seed` is the crawl's 16 secret bytes; `topology` names the other processes (None:
-    there are none); `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages
-    whose stored copy is gone are queued again. With `brief`, the stages are closed soon, so
-    other openers wait for the lock, unless they are `lasting`. With `copy`, a private copy of the store and the DUE is
-    opened, without a lock; its changes are lost at closing. `environment` defaults to the operating system.
+    `seed` holds the crawl's 16 secret bytes. `topology` names the other processes (None: there are none).
+    `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages whose stored copy is
+    gone are queued again. With `brief`, the stages are closed soon, so others that open them wait for the
+    lock, unless the stages are also `lasting`. With `copy`, a private copy of the store and the DUE is
+    opened, without a lock; changes to the copy are lost when it is closed. `environment` defaults to the
+    operating system.
 
     Raises:
         BusyError: another process holds the lock.
@@ -215,7 +216,7 @@ class Stages:
         sync_directory(self.directory.absolute().parent)
 
     def _note_opening(self) -> bool:
-        """Return whether the last run ended cleanly; from here until `close` this run counts as unclean."""
+        """Return whether the last run ended cleanly; from now until `close`, this run counts as unclean."""
         clean = self.store.get(CLEAN) is not None
         self._begin_state(self.store.batch(sync=True), clean=False)
         return clean
@@ -227,7 +228,7 @@ class Stages:
         self.store.write(batch)
 
     def reserve_ballast(self) -> None:
-        """Reserve the disk space that `crawler check --repair` frees when the disk is full.
+        """Reserve disk space that `crawler check --repair` can free when the disk is full.
 
         Raises:
             StoreError: the disk has no room for it.
@@ -237,7 +238,7 @@ class Stages:
             reserve(ballast, size)
 
     def _restore_lost(self) -> int:
-        """Queue the pages of missing or short WARC segments again; return the number of pages."""
+        """Queue the pages of WARC segments that are missing or too short again; return the number of pages."""
         lost = self.pages.lost
         if not lost:
             return 0
@@ -269,7 +270,7 @@ class Stages:
         return len(links)
 
     def close(self, *, clean: bool = True) -> None:
-        """Close the folder. `clean` is False after a failed write: then nothing more is written."""
+        """Close the folder. If `clean` is false, a write has failed, so nothing more is written."""
         if self.lock is None:
             self.store.close()
             return
@@ -291,7 +292,7 @@ class Stages:
 
 @contextmanager
 def _disk_errors(folder: Path) -> Iterator[None]:
-    """Convert a full disk into a StoreError, wherever it is detected first."""
+    """Turn the error of a full disk into a StoreError, wherever the error is detected first."""
     try:
         yield
     except (OSError, DirectoryError) as error:

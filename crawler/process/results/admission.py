@@ -1,4 +1,4 @@
-"""Admission of links: from raw URLs to the DUE of the process that owns them.
+"""Admission of links: takes raw URLs and passes them to the DUE of the process that owns them.
 
     raw URLs --filter--> accepted --partition--own------> CLOCK cache -> pending set -> change.links   (to the DUE)
                                        |
@@ -9,7 +9,7 @@
 The caches are volatile, and a look-up also adds the URL. So links are admitted in the order of
 the commit queue, and the caches never get ahead of it. Long lists are admitted in portions
 (`process/committing/portions.py`); the generator pauses after each portion.
-`process/committing/counters.py` says how links are counted.
+`process/committing/counters.py` explains how links are counted.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ Counted = Generator[None, None, int]  # a generator that pauses, then returns th
 
 
 class LinkContext(msgspec.Struct, frozen=True, gc=False):
-    """The attributes of a link besides its URL; the fields mean the same as in `records.Link`."""
+    """The attributes of a link apart from its URL; the fields have the same meaning as in `records.Link`."""
 
     depth: int = 0
     via: int = 0
@@ -48,20 +48,23 @@ class LinkContext(msgspec.Struct, frozen=True, gc=False):
 
 
 class Seen:
-    """Finds links of this process seen recently: in the CLOCK cache or pending in the DUE. A look-up adds the link."""
+    """Finds the links of this process that were seen recently: they are in the CLOCK cache, or pending in the DUE.
+
+    A look-up also adds the link.
+    """
 
     def __init__(self, cache: ClockCache, due: Eliminator) -> None:
         self._cache = cache
         self._due = due
 
     def misses(self, fingerprints: np.ndarray) -> list[int]:
-        """Return the positions of fingerprints, uint64 (n,), that neither the cache nor the DUE has."""
+        """Return the positions of those fingerprints, uint64 (n,), that are neither in the cache nor in the DUE."""
         missed: list[int] = self._cache.missing(fingerprints)
         return list(compress(missed, self._due.admit(fingerprints[missed]).tolist())) if missed else missed
 
 
 class Owners:
-    """Maps links to their owning processes, as seen by process `me`; `sent` caches the links sent recently."""
+    """Maps links to the processes that own them, as seen by process `me`; `sent` caches the links sent recently."""
 
     def __init__(self, partition: Partition, me: str, sent: ClockCache) -> None:
         self.me = me
@@ -70,11 +73,11 @@ class Owners:
         self._sent = sent
 
     def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
-        """Return the positions of fingerprints, uint64 (n,), by the name of their owner."""
+        """Return the positions of fingerprints, uint64 (n,), grouped by the name of their owner."""
         return self._partition.split(fingerprints)
 
     def foreign(self, fingerprints: np.ndarray) -> np.ndarray:
-        """Return, as bool (n,), which fingerprints belong to other processes."""
+        """Return, as an array bool (n,), which fingerprints belong to other processes."""
         return self._partition.owners(fingerprints) != self._index
 
     def unsent(self, fingerprints: np.ndarray) -> list[int]:
@@ -129,7 +132,7 @@ class Admission:
         encoding: str = "utf-8",
         source: LinkSource = NO_PAGE,
     ) -> int:
-        """Filter raw links and queue those not seen recently; return the number accepted. The order reads `source`."""
+        """Filter raw links and queue those not seen recently; return the number accepted. `source` is for scoring."""
         change.count("urls.links", len(hrefs))
         scores = None
         if self._ordering is None:
@@ -152,7 +155,7 @@ class Admission:
         link_context: LinkContext,
         encoding: str = "utf-8",
     ) -> Counted:
-        """Queue raw links that are out of scope, to be checked; pause after each portion; return their number.
+        """Queue raw links that are out of scope, so that they are checked; pause after each portion; return their number.
 
         Each accepted link is counted again, because it was first counted as filtered by scope.
         """
@@ -204,7 +207,7 @@ class Admission:
         link_context: LinkContext,
         scores: Scores | None,
     ) -> None:
-        """Queue those accepted links of one owner that were not seen recently, or whose class has much improved."""
+        """Queue the accepted links of one owner that were not seen recently, or whose class is now much better."""
         own = owner == self._owners.me
         missed = self._seen.misses(fingerprints) if own else self._owners.unsent(fingerprints)
         classes = None
@@ -227,7 +230,7 @@ class Admission:
             change.foreign.append((owner, links))
 
     def log(self, fetch_task: FetchTask, extracted: Extracted) -> Pauses:
-        """Log every occurrence of an accepted link as it enters the host splitter; do nothing without a trace."""
+        """Log every occurrence of an accepted link when it enters the host splitter; do nothing if there is no trace."""
         if self._trace is None:
             return
         found: list[int] = []
@@ -244,7 +247,7 @@ class Admission:
     # -- seeds -----------------------------------------------------------------
 
     def seeds(self, urls: Sequence[str]) -> Making:
-        """Widen the scope by the user's seeds (request forms, must not be empty); build the `Change` that queues them."""
+        """Widen the scope by the user's seeds (request forms; at least one); build the `Change` that queues the seeds."""
         change = Change()
         yield from self.given(change, urls)
         yield from self.portions(change, urls[0], urls, LinkContext(flags=_SEED))
@@ -254,7 +257,7 @@ class Admission:
         return change
 
     def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:
-        """Widen the scope by seeds, however they were given; pause between portions."""
+        """Widen the scope by seeds, in whatever way they were given; pause between portions."""
         yield from self._knowledge.given(change, urls)
         change.count("urls.seeds", len(urls))
 
@@ -271,7 +274,7 @@ class Admission:
     # -- links from other processes ----------------------------------------------
 
     def received(self, received: Received, links: list[Link]) -> Making:
-        """Build the `Change` for an entry of another process; `links` are its links without signals."""
+        """Build the `Change` for an entry that another process sent; `links` are its links that are not signals."""
         change = Change()
         change.received = received
         links = self._knowledge.apply_notice(change, links)

@@ -1,12 +1,13 @@
-"""Credit for hubs, whichever process they belong to.
+"""Gives credit to hubs, whichever process they belong to.
 
     When page P of this process, linked from hub H, is fetched for the first time:
         H is in this process    the credit goes to f/H, with the change that has P's record
         H is in another         a link with the flag CREDIT and `via` H goes to the owner of H, through the outbox
 
-So a credit is as durable as the page that earned it, and is applied exactly once, like a link (`splitter/README.md`).
-Only the loss of a disk can count it twice. If H turns out to be a redirect from a page of a third process,
-the owner of H passes the credit on, at most `PASSES_MAX` times; the message's `redirects` counts the passes.
+So a credit is as durable as the page that earned it, and is applied exactly once, like a link
+(`splitter/README.md`). Only after the loss of a disk can a credit be counted twice. If H turns out to be a
+redirect from a page of a third process, the owner of H passes the credit on, at most `PASSES_MAX` times; the
+message's `redirects` counts the passes.
 
 The message's fingerprint combines the bucket of H, which selects H's process, with the modified lower bits of P.
 A compaction of the outbox keeps one link per fingerprint, so each page earns one credit.
@@ -26,7 +27,7 @@ _MARK = 0x4352_0000_0000  # distinguishes a credit from a link to the page itsel
 
 
 class Credits:
-    """Gives the credits of process `me`; `refresh` is None if no page is refetched."""
+    """Gives the credits that process `me` owes; `refresh` is None if no page is refetched."""
 
     def __init__(self, refresh: Refresh | None, partition: Partition, me: str) -> None:
         self._refresh = refresh
@@ -34,7 +35,7 @@ class Credits:
         self._me = me
 
     def give(self, change: Change, via: int, page: int, now: float) -> None:
-        """Credit the hub `via` for its link to `page` when `page` was fetched for the first time."""
+        """Credit the hub `via` for its link to `page`, which was fetched for the first time."""
         self._give(change, via, (page ^ _MARK) & _LOW_48, now)
 
     def received(self, change: Change, links: Iterable[Link], now: float) -> None:

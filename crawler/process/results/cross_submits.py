@@ -1,4 +1,4 @@
-"""Decides which URLs a sitemap may name (sitemaps.org, cross-submits).
+"""Decides which URLs a sitemap may name (sitemaps.org, "cross submits").
 
 A sitemap may name URLs of its own host, and of any authority whose robots.txt names the
 sitemap. The parsed host of the URL is compared, never a substring of the URL. Each authority
@@ -10,14 +10,15 @@ from collections.abc import Callable, Generator, Sequence
 from crawler.records import FetchTask
 from crawler.urls.canonical import authority, hostname, resolve
 
-_AUTHORITIES_MAX = 10_000  # authorities remembered per sitemap
-_LOOKED_UP = 64  # URLs converted to their request form between two pauses: about 2 ms
+_AUTHORITIES_MAX = 10_000  # number of authorities remembered per sitemap
+_LOOKED_UP = 64  # number of URLs converted to their request form between two pauses: about 2 ms
 
-Names = Callable[[str, str], bool]  # (authority, URL of a sitemap): whether its robots.txt names the sitemap
+# takes an authority and the URL of a sitemap; returns whether the authority's robots.txt names the sitemap
+Names = Callable[[str, str], bool]
 
 
 class CrossSubmits:
-    """Checks the URLs of the sitemap that `fetch_task` fetched; `names` looks into a robots.txt."""
+    """Checks the URLs of the sitemap that `fetch_task` fetched; `names` tells whether a robots.txt names the sitemap."""
 
     def __init__(self, fetch_task: FetchTask, names: Names) -> None:
         self._map_url = fetch_task.url
@@ -34,7 +35,7 @@ class CrossSubmits:
         self._asked = False
 
     def among(self, locs: Sequence[str]) -> Generator[None, None, list[str]]:
-        """Return the entries of `locs` that the sitemap may name, and the invalid ones, which the filter rejects."""
+        """Return the entries of `locs` that the sitemap may name, and invalid entries, which the filter will reject."""
         taken: list[str] = []
         work = 0
         for loc in locs:

@@ -1,4 +1,4 @@
-"""Which links of an answer are followed, and with which depth and flags.
+"""Decides which links of an answer are followed, and with which depth and flags.
 
     answer                       links                            depth       flags
     redirect, meta refresh       its target, one hop further      the page's  the page's, and REDIRECT
@@ -46,7 +46,7 @@ _KEPT_BY_REDIRECTS = int(
 
 
 class LinkPolicy:
-    """Follows the links of one process's answers; each method returns the number of accepted links."""
+    """Follows the links in the answers of one process; each method returns the number of accepted links."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class LinkPolicy:
     def _requisites(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
         """Follow the requisites of a page, or of another requisite, at the page's own depth.
 
-        Style sheets that import each other, and nested frames, end at the limit of redirects.
+        Chains of style sheets that import each other, or of nested frames, end at the limit for redirects.
         """
         hops = fetch_task.redirects + 1 if fetch_task.flags & _REQUISITE else 0
         if hops > self._redirects_max:
@@ -128,7 +128,7 @@ class LinkPolicy:
         )
 
     def _map(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
-        """Follow the pages of a sitemap, at depth 1, and the sitemaps of an index."""
+        """Follow the pages that a sitemap lists, at depth 1, and the sitemaps that an index lists."""
         submitted = CrossSubmits(fetch_task, self._robots.names)
         hrefs = yield from submitted.among(extracted.hrefs)
         pages = LinkContext(1, fetch_task.fingerprint, flags=_news(fetch_task))
@@ -143,7 +143,8 @@ class LinkPolicy:
     def robots(self, change: Change, fetch_task: FetchTask) -> Counted:
         """Follow the sitemaps that a robots.txt names, and /sitemap.xml if guessing is configured.
 
-        This is done only for hosts in scope, because a host outside the scope names pages outside the scope.
+        This is done only for hosts in scope, because the sitemaps of other hosts name pages outside the
+        scope.
         """
         if not self._sitemaps.robots or not self._admission.in_scope(fetch_task.url):
             return 0
@@ -155,7 +156,7 @@ class LinkPolicy:
         )
 
     def _redirect(self, change: Change, fetch_task: FetchTask, base: str, location: str) -> Counted:
-        """Follow the target of a redirect or meta refresh, which is a link of the same depth with one more hop."""
+        """Follow the target of a redirect or meta refresh, as a link of the same depth with one more hop."""
         if fetch_task.redirects >= self._redirects_max:
             change.count("urls.filtered.redirect_chain")
             return 0
@@ -174,7 +175,7 @@ class LinkPolicy:
         return found
 
     def _source(self, fetch_task: FetchTask, extracted: Extracted | None, kind: str) -> LinkSource:
-        """Return the facts about a page that the order needs to score its links."""
+        """Return the facts about a page that the order of URLs needs to score the page's links."""
         if not self._ordered:
             return NO_PAGE
         score = page_score(fetch_task.order)
@@ -185,11 +186,11 @@ class LinkPolicy:
         return LinkSource(page, dict(zip(extracted.hrefs, extracted.anchors, strict=False)))
 
     def _is_copy(self, fetch_task: FetchTask, fetch: Fetch, digest: bytes) -> bool:
-        """Return whether the page exceeds the number of copies of the same content allowed per host."""
+        """Return whether the page is one copy too many of the same content on its host."""
         key = digest_without_url(fetch.content, target(fetch.url), digest)
         return self._same_content.count(fetch_task.host, key) > self._copies_max
 
 
 def _news(fetch_task: FetchTask) -> int:
-    """Return the flag NEWS for links of a refetched page, else 0."""
+    """Return the flag NEWS for links of a refetched page, and 0 for other links."""
     return _NEWS if fetch_task.flags & _REFRESH else 0

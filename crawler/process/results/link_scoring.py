@@ -1,13 +1,14 @@
-"""Scores of links under an order of new URLs, and detection of links that improve a waiting URL.
+"""Scores links under an order of new URLs, and detects links that improve the score of a waiting URL.
 
     page ─► scores (`orders/order.py`) ─► worth by all links seen recently (`orders/link_scores.py`)
                                             ├─► the class of a new link: to the DUE, or to another process
                                             └─► news: a waiting URL is moved (`Frontier.improve`)
 
-The process that finds a link scores it, and the score travels as the class in the link's flags.
-Another process is sent what a link adds to the scores sent to it before: the growth of the sum if the order
-adds scores, else the best score. There the link is treated like any other. The target of a redirect has the score
-of the redirecting page; a sitemap named by robots.txt or an index comes first.
+The process that finds a link scores it, and the score travels as the class in the link's flags. If the link
+belongs to another process, that process receives what the link adds to the scores already sent: the growth of
+the sum if the order adds scores, else the best score. The other process treats the link like any other. The
+target of a redirect has the score of the redirecting page; a sitemap named by robots.txt or an index comes
+first.
 """
 
 import logging
@@ -35,7 +36,7 @@ Scores = NDArray[np.float64]
 
 
 class LinkSource(msgspec.Struct, frozen=True):
-    """The source of links: the page, and its anchor texts by raw URL."""
+    """The source of links: the page on which they were found, and its anchor texts by raw URL."""
 
     page: FoundOn = _SEED
     anchors: Mapping[str, str] = {}
@@ -96,7 +97,7 @@ class LinkScoring:
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 
     def improve(self, links: Sequence[Link], change: Change) -> None:
-        """Move each URL of `links` that waits in a queue: these links improve its score."""
+        """Move each URL of `links` that waits in a queue, because these links improve the URL's score."""
         if links:
             self._improve(links, change)
 
@@ -120,7 +121,7 @@ def classed(link: Link, place: int) -> Link:
 
 
 def page_score(order: int) -> float:
-    """Return the score of a page from its fetch task's `order`; the default score if it was in no queue."""
+    """Return the score of a page, from the `order` of its fetch task; the default score if the page was in no queue."""
     return score_of(class_in_order(order) if order > 0 else NEUTRAL)
 
 

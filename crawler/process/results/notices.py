@@ -1,7 +1,7 @@
-"""Keeps IndexNow notices in the store while they wait for their key files: a notice answered with 202 survives a crash.
+"""Keeps IndexNow notices in the store until their key files are read: a notice answered with 202 survives a crash.
 
-A notice is deleted by the change that turns its URLs into signals, or when its key file turns out not to
-contain the key. `serve/indexnow.py` limits the number of waiting URLs.
+A notice is deleted by the change that turns its URLs into signals, or when its key file proves not to contain
+the key. `serve/indexnow.py` limits the number of waiting URLs.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,9 +21,10 @@ _Name = tuple[str, str]  # (location of the key file, key)
 
 
 class StoredNotices:
-    """The waiting notices of one process; `queue` takes a change, or a function that makes it.
+    """The waiting notices of one process; `queue` accepts a change, or a function that makes one.
 
-    `kept` waits until everything queued is durable; it returns False if that takes too long.
+    `kept` waits until all queued changes are durable; it returns False if this takes too
+    long.
     """
 
     def __init__(
@@ -39,10 +40,10 @@ class StoredNotices:
         self._intake = intake
         self._queue, self._kept = queue, kept
         self._keys: dict[_Name, list[bytes]] = {}
-        self._number = 0  # the highest number of a notice
+        self._number = 0  # the highest number that a notice has
 
     def load(self) -> list[Notice]:
-        """Return the notices of earlier runs; damaged ones are left for `crawler check`."""
+        """Return the notices of earlier runs; damaged notices stay in the store for `crawler check`."""
         found = []
         for key, value in scan_prefix(self._store, NOTICE):
             self._number = max(self._number, int.from_bytes(key[-8:], "big"))
@@ -55,7 +56,7 @@ class StoredNotices:
         return found
 
     async def keep(self, notice: Notice) -> None:
-        """Store a notice; it is durable on return.
+        """Store a notice; when this method returns, the notice is durable.
 
         Raises:
             Refusal: 503, the disk is too slow.
@@ -71,7 +72,7 @@ class StoredNotices:
             raise HttpError(503, "late", "the notice is not on disk yet; send it again")
 
     def judged(self, notice: Notice, urls: Sequence[str], source: str) -> None:
-        """Take `urls` as signals and delete all notices of this key, in one change, after its key file was read."""
+        """Turn `urls` into signals and delete all notices with this key, in one change, after the key file was read."""
         keys = self._keys.pop((notice.location, notice.key), [])
         self._queue(lambda: self._made(keys, urls, source))
 

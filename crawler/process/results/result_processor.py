@@ -5,15 +5,15 @@
                       --> links: `link_policy.py` selects them, `admission.py` queues them
                       --> counts (`process/committing/counters.py`), the line of pages.jsonl
 
-A *refresh* (a fetch task with the flag REFRESH, for a known page) differs in two points.
-It is counted separately, under `refresh.`, because its URL is done already; the same holds
-for a known page that was queued again (AGAIN). And if the content of the page is unchanged, its
-links are not followed again (`shows_news`).
+A *refresh* (a fetch task with the flag REFRESH, for a known page) differs in two ways. It is counted
+separately, under `refresh.`, because its URL is already counted as done; the same is true of a known page
+that was queued again (AGAIN). And if the content of the page is unchanged, its links are not followed again
+(`shows_news`).
 
-A change is made in one step, or by a generator that pauses between portions of
-its links (`process/committing/portions.py`); the commit point makes one change at a time.
-An exception caused by a page's content ends in a counted outcome: the page is recorded
-without its answer, or without its links.
+A change is built in one step, or by a generator that pauses between portions of the links
+(`process/committing/portions.py`). The commit point builds one change at a time. If the content of a page
+causes an exception, this is counted as an outcome, and the page is recorded without its answer or without its
+links.
 """
 
 import re
@@ -60,8 +60,10 @@ _AGAIN = LinkFlag.AGAIN
 _NEWS = LinkFlag.NEWS
 _KNOWN = _REFRESH | _AGAIN
 _EXTERNAL = LinkFlag.EXTERNAL
-_APART = 0.002  # seconds between two captures of one fingerprint: their keys contain the time in milliseconds
-# Answers that contain the site's statements; they get no receipt.
+# number of seconds between two captures of one fingerprint, because their keys contain the time in
+# milliseconds
+_APART = 0.002
+# Kinds of tasks whose answers contain the site's statements about use; these answers get no receipt.
 _ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)
 Pauses = Generator[None, None, None]
 # Arguments: the change, the page's fetch task, the extracted content, now.
@@ -104,13 +106,14 @@ class ResultProcessor:
     # -- pages -----------------------------------------------------------------
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return the validators (ETag, Last-Modified) for a conditional request, each "" if there is none to use.
+        """Return the validators (ETag, Last-Modified) for a conditional request; each is "" if none can be used.
 
-        There are none if all copies are withdrawn: a 304 would leave the page without a copy to show.
+        If all copies are withdrawn, no validators are returned, because a 304 would leave the page without
+        any copy to show.
         """
         if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
             return "", ""
-        # An unchanged static answer would say nothing about the rendered page.
+        # An unchanged static answer would not prove that the rendered page is unchanged.
         known = self.known_record(fetch_task)
         if known is not None and known.rendered:
             return "", ""
@@ -131,29 +134,29 @@ class ResultProcessor:
         return record if record is not None and record.state is PageState.STORED else None
 
     def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
-        """Return whether the known page was stored without a receipt; then its meta elements must be read once."""
+        """Return whether the known page was stored without a receipt, so that its meta elements must be read once."""
         record = self._pages.record(fetch_task.fingerprint)
         return self._stamping is not None and record is not None and not record.receipt
 
     def shows_news(self, fetch_task: FetchTask, fetch: Fetch) -> bool:
-        """Return whether an answer should be parsed: False for a refresh that repeats the known bytes."""
+        """Return whether an answer should be parsed: False for a refresh that brings the same bytes again."""
         if not fetch_task.flags & _KNOWN or self._lacks_receipt(fetch_task):
             return True
         return not self._pages.shows_known(fetch, fetch_task)
 
     def note_site(self, fetch: Fetch) -> None:
-        """Note in an answer what the site that sent it now says about the use of the site's pages."""
+        """Note in an answer what its site now says about the use of the site's pages."""
         if self._stamping is not None:
             fetch.site = self._stamping.book.note(authority(fetch.url))
 
     def site_files(self, fetch: Fetch, extracted: Extracted | None, now: float) -> list[str]:
-        """Return the URLs of the files about a page's site that are to be fetched: tdmrep.json, licence documents."""
+        """Return the URLs of the files to fetch about a page's site: tdmrep.json and licence documents."""
         if self._stamping is None or fetch.outcome not in SUCCESSES:
             return []
         return self._stamping.wanted_files(fetch, extracted, now)
 
     def site_file(self, page: Fetch, url: str, fetch: Fetch, now: float) -> Callable[[], Change]:
-        """Learn from the answer to a request for a site's file; return the function that builds its `Change`."""
+        """Learn from the answer to a request for a site's file; return the function that builds the answer's `Change`."""
         assert self._stamping is not None
         item = self._stamping.book.learn(authority(page.url), url, fetch, now)
 
@@ -205,7 +208,7 @@ class ResultProcessor:
         )
 
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
-        """Build the `Change` for the fetch of a page; the fetch may be final, or may be tried again later."""
+        """Build the `Change` for the fetch of a page; the fetch may be final, or be repeated later."""
         change = Change()
         decision = self._settle(fetch_task, fetch, now)
         # The decision is staged before the links, because they may move URLs of the same host.
@@ -242,7 +245,7 @@ class ResultProcessor:
     def _keep_earlier(
         self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float, *, final: bool
     ) -> None:
-        """Store the earlier answers of a chain under the fingerprint of its first request, each at another instant."""
+        """Store the earlier answers of a chain under its first request's fingerprint, each at a different time."""
         hops, next_at = [], fetch.began or now
         for hop in reversed(fetch.earlier):
             next_at = hop.began = min(hop.began, next_at - _APART)
@@ -252,7 +255,7 @@ class ResultProcessor:
             counters.count_kept(change, self._capture(change, hop, task, None, now, final=final))
 
     def _keep_rendering(self, change: Change, rendering: Rendering, now: float) -> None:
-        """Store the answers that a page's rendering needed, and count what it cost."""
+        """Store the answers that the rendering of a page needed, and count the cost of the rendering."""
         for fetch in rendering.subresources:
             task = FetchTask(TaskKind.SUBRESOURCE, 0, "", fetch.url)
             counters.count_kept(change, self._capture(change, fetch, task, None, now))
@@ -289,7 +292,7 @@ class ResultProcessor:
                 self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
-        """Follow a page's links and note their number in its record; after a failure, the stored copy's number stays."""
+        """Follow a page's links and note their number in its record; after a failure, keep the stored copy's number."""
         fetch_task, fetch = capturing.fetch_task, capturing.fetch
         if fetch.outcome is Outcome.INTERNAL_ERROR:
             extracted = None
@@ -311,7 +314,7 @@ class ResultProcessor:
             return 0
 
     def denied(self, fetch_task: FetchTask, now: float) -> Fetch:
-        """Return the result of a URL that robots.txt or a withdrawal forbids: it is recorded, but never requested."""
+        """Return the result for a URL that robots.txt or a withdrawal forbids; it is recorded without any request."""
         withdrawn = self._pages.withdrawals.stops(fetch_task.url)
         outcome = Outcome.WITHDRAWN if withdrawn else Outcome.ROBOTS_DENIED
         return Fetch(url=fetch_task.url, outcome=outcome, began=now)
@@ -326,7 +329,7 @@ class ResultProcessor:
         return change
 
     def hop_robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:
-        """Build the `Change` for a robots.txt fetched for a request outside the queues; its host's state stays."""
+        """Build the `Change` for a robots.txt fetched for a request outside the queues; its host's state is kept."""
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
         yield from self._read_robots(change, fetch_task, fetch, now)
@@ -340,7 +343,7 @@ class ResultProcessor:
         return change
 
     def _read_robots(self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float) -> Pauses:
-        """Pass the answer to the robots cache; if parsing raises, the robots.txt counts as unavailable."""
+        """Pass the answer to the robots cache; if parsing raises an exception, the robots.txt counts as unavailable."""
         try:
             yield from self._record_robots(change, fetch_task, fetch, now)
         except StoreError:
@@ -370,14 +373,14 @@ class ResultProcessor:
         return change
 
     def retire(self, pattern: str, change: Change) -> int:
-        """Drop the to-do and parked URLs that the regular expression matches; return how many."""
+        """Drop the to-do and parked URLs that the regular expression matches; return the number of URLs dropped."""
         gone = self._frontier.intake.retire(re.compile(pattern).search, change)
         self._count_retired(change, gone)
         self._tell_written(change)
         return gone
 
     def retiring(self, matches: Callable[[str], object], commit: Callable[[Change], None]) -> Counted:
-        """Retire matching URLs in portions: pass each one's `Change` to `commit`, then pause; return how many URLs."""
+        """Retire matching URLs in portions: pass each `Change` to `commit`, then pause; return the number of URLs."""
         count, begin = 0, PARKED
         while begin:
             change = Change()
@@ -400,7 +403,7 @@ class ResultProcessor:
     # -- parts -------------------------------------------------------------------
 
     def _settle(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
-        """Return the frontier's decision; if it raises, decide as for an internal error."""
+        """Return the frontier's decision; if the frontier raises an exception, decide as for an internal error."""
         try:
             return self._frontier.record_outcome(fetch_task, fetch, now)
         except StoreError:
@@ -419,7 +422,7 @@ class ResultProcessor:
         *,
         final: bool = True,
     ) -> Capturing:
-        """Capture a fetch for storage, with its receipt; if that raises, capture only the fact that a fetch was made."""
+        """Capture a fetch for storage, with its receipt; after an exception, capture only that a fetch was made."""
         try:
             tags = header_directives(fetch.headers, self._token)
             before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
@@ -437,7 +440,7 @@ class ResultProcessor:
     def _stamp(
         self, change: Change, capturing: Capturing, extracted: Extracted | None, before: PageRecord | None
     ) -> None:
-        """Give an answer its receipt; the record of a stored page keeps the receipt of the last success."""
+        """Give an answer its receipt; the record of a stored page keeps the receipt of the last successful fetch."""
         if self._stamping is None:
             return
         fetch, record = capturing.fetch, capturing.record
@@ -449,7 +452,7 @@ class ResultProcessor:
             record.receipt = stamp.digest
 
     def _make_internal_error(self, fetch: Fetch, error: Exception, where: str) -> None:
-        """Turn `fetch` into an internal error, and discard its content; its task refers to the same object."""
+        """Turn `fetch` into an internal error, and discard its content; this changes the object in place."""
         failed = Fetch(
             url=fetch.url,
             outcome=Outcome.INTERNAL_ERROR,
@@ -462,7 +465,7 @@ class ResultProcessor:
             setattr(fetch, name, getattr(failed, name))
 
     def _release(self, change: Change, decision: Decision) -> None:
-        """Add the frontier's decision to the change, and free the fetch task's slot once it is durable."""
+        """Add the frontier's decision to the change, and free the fetch task's slot once the change is durable."""
         self._frontier.stage(decision, change)
         self._release_after(change, decision)
 

@@ -1,4 +1,4 @@
-"""The place of a known URL in the frontier; detection of URLs that `crawler retire` removed."""
+"""Finds the place of a known URL in the frontier, and detects URLs that `crawler retire` removed."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from crawler.frontier.frontier import Frontier
 def queue_entry(due: Eliminator, frontier: Frontier, url: str, fingerprint: int) -> dict[str, Any] | None:
     """Return the queue entry of a known URL (request form) without a page record; {} if it is in no queue.
 
-    Return None if the URL is not known, has not reached a queue yet, or if the queue of
-    its host is too long to be read in one turn of the loop.
+    Return None if the URL is not known, if it has not reached a queue yet, or if its host's queue is too long
+    to be read in one turn of the loop.
     """
     if not due.contains(fingerprint) or due.waits(fingerprint):
         return None
@@ -25,6 +25,6 @@ def queue_entry(due: Eliminator, frontier: Frontier, url: str, fingerprint: int)
 def is_retired(due: Eliminator, frontier: Frontier, url: str, fingerprint: int) -> bool:
     """Return whether a URL (request form) without a page record is known but certainly in no queue.
 
-    `crawler retire` is the only way out of a queue without a record.
+    Only `crawler retire` takes a URL out of a queue without leaving a page record.
     """
     return queue_entry(due, frontier, url, fingerprint) == {}

@@ -1,11 +1,11 @@
-"""Brings the seeds, which are given as a series of lists, to the frontier by a sequence of changes.
+"""Brings the seeds, which are given as a series of lists, to the frontier in a sequence of changes.
 
 command line, file, configuration --> crawl/seeds.py: canonical, in pieces
     one process, or a node         Seeds                     every seed is treated like any link
     several under a supervisor     SeedFile, read by all     each takes its own; first the scope takes all
 
-With `crawl.timestamping`, known pages are put back into the queues of their hosts first,
-each once, unless it is queued already.
+With `crawl.timestamping`, known pages are first put back into the queues of their hosts. This is done once
+for each page, unless the page is queued already.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ from crawler.urls.fingerprint import Fingerprinter
 
 Pieces = Iterable[Sequence[str]]
 Own = Callable[[Sequence[str]], Sequence[str]]
-KNOWN_AT_ONCE = 1000  # known pages queued per commit
+KNOWN_AT_ONCE = 1000  # number of known pages queued per commit
 _AGAIN, _OWN_REQUEST = LinkFlag.AGAIN, LinkFlag.OWN_REQUEST
 # RETIRED is included: the copies of these URLs were erased by date, or their withdrawal was undone. URLs that are still
 # withdrawn have no record.
@@ -38,9 +38,9 @@ def seed_changes(
 ) -> Iterator[Maker]:
     """Yield functions that build changes: these queue the canonical seeds, in order.
 
-    `own` selects the seeds of this process if all processes read the same pieces, which must then be
-    readable more than once; None if the pieces are for this process alone. The scope (`crawl.scope`)
-    must include all shared seeds before anything is fetched; otherwise links would be dropped.
+    `own` selects the seeds of this process if all processes read the same lists; the lists must then be
+    readable more than once. `own` is None if the lists are for this process alone. The scope (`crawl.scope`)
+    must include all shared seeds before anything is fetched; otherwise links to them would be dropped.
     """
     if own is not None and scope != "any":
         yield partial(_widen, knowledge, pieces)
@@ -74,7 +74,7 @@ def known_changes(
 
 
 def _among(ordered: NDArray[np.uint64], some: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return which elements of `some` are in a sorted array: bool, shape (len(some),)."""
+    """Return which elements of `some` are in a sorted array, as bool of shape (len(some),)."""
     if not len(ordered):
         return np.zeros(len(some), bool)
     places = np.minimum(np.searchsorted(ordered, some), len(ordered) - 1)

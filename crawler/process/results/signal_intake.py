@@ -6,8 +6,8 @@
                                                                    │                   sent       the owner's outbox
     dates in a page that is read again ► ResultProcessor ► hear ───┘                   or refused, with the reason
 
-A URL of another process is sent to its owner as a link with the flag SIGNAL, through the outbox: durable, applied once.
-The owner decides as if it had received the signal itself.
+If another process owns the URL, the signal is sent to the owner through the outbox, as a link with the flag
+SIGNAL; so it is durable and applied once. The owner decides as if it had received the signal directly.
 
 The rules, in this order:
 
@@ -19,9 +19,10 @@ The rules, in this order:
     seen, and in no queue                                     retired
     otherwise                                                 queued as a link, at the depth of a seed's links
 
-Deciding outside the queue would lose URLs. A page that pauses between two portions of its links would find the
-signalled URL in the CLOCK cache and omit it from its own change. If that change is committed and the process is
-killed before the signal's change is, the URL is lost.
+If signals were decided outside the queue, URLs would be lost. The decision on a page pauses between two
+portions of the page's links; it could then find the signalled URL in the CLOCK cache and omit it from the
+page's own change. If the page's change is committed, and the process is killed before the signal's change is
+committed, the URL is lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,12 +40,13 @@ from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.rule_names import EXCLUDE, PORT, SCOPE
 from crawler.urls.canonical import LENGTH_MAX, TOO_LONG, hostname, resolve
 
-# Characters per signalled URL, if half of it is escaped; longer input is not parsed.
+# Maximum number of characters of a signalled URL, half of which may be escapes; longer input is not parsed.
 RAW_CHARS_MAX = 2 * LENGTH_MAX
-URL_CHARS_TOLD = 200  # characters of an invalid URL that the answer repeats
+URL_CHARS_TOLD = 200  # number of characters of an invalid URL that the answer repeats
 _SIGNAL, _REQUISITE = LinkFlag.SIGNAL, LinkFlag.REQUISITE
 _BIND_ALL = frozenset({SCOPE, EXCLUDE, PORT, traps.PATH_SEGMENTS, traps.REPEATED_SEGMENTS})
-# Added to the fingerprints of signals, by source: a compaction of the outbox keeps one link per fingerprint.
+# Marks that are added to the fingerprints of signals, by source, because a compaction of the outbox keeps
+# only one link per fingerprint.
 _MARKS = tuple(0x5157_0000_0000 + number for number in range(SOURCES))
 
 
@@ -111,7 +113,7 @@ class SignalIntake:
         return change
 
     def hear(self, change: Change, fetch_task: FetchTask, extracted: Extracted, now: float) -> None:
-        """Take as signals the dates that a refetched page gives for pages of its own host, all owned by this process."""
+        """Treat as signals the dates that a refetched page gives for pages of its own host, all owned by this process."""
         if self._refresh is None:
             return
         own = [
@@ -122,7 +124,7 @@ class SignalIntake:
         self._refresh.changes.note_dated(fetch_task.fingerprint, own, extracted.told_by, now, change)
 
     def _forms(self, raw_urls: Sequence[str], met: set[str], said: Signalled) -> list[str]:
-        """Return the request forms of valid URLs, each once; `met` holds the forms that earlier calls returned."""
+        """Return the request forms of valid URLs, each once; `met` holds the forms that earlier calls have returned."""
         forms = []
         for raw_url in raw_urls:
             form, rule = self._intake.form(raw_url) if len(raw_url) <= RAW_CHARS_MAX else ("", TOO_LONG)
@@ -136,7 +138,7 @@ class SignalIntake:
     def _decide(
         self, change: Change, urls: Sequence[str], number: int, said: Signalled, *, ours: bool = False
     ) -> None:
-        """Decide about URLs (request forms); `ours`: they are known to belong to this process."""
+        """Decide about URLs (request forms); if `ours` is true, they are known to belong to this process."""
         known: list[int] = []
         new: list[str] = []
         sent: dict[str, list[Link]] = {}
@@ -172,6 +174,6 @@ class SignalIntake:
 
 
 def _count(change: Change, said: Signalled) -> None:
-    """Count URLs by fate, as `signals.<fate>`, so that even after a crash it is known which signals were taken."""
+    """Count URLs by fate, as `signals.<fate>`, so that even after a crash it is known which signals were accepted."""
     for fate, n in said.counts().items():
         change.count(f"signals.{fate}", n)

@@ -3,9 +3,9 @@
     scope          widened by seeds and by the targets of their redirects; the same in all processes
     equivalences   http -> https, www <-> apex, proven by redirects; each process has its own
 
-Scope and equivalences are stored with the change that taught them. The other processes learn of a wider scope
-by notices: links with the flag SCOPE, sent through the outbox, because the loss of a notice
-would lose links.
+Scope and equivalences are stored with the change from which they were learned. Notices tell the other
+processes that the scope has widened: these are links with the flag SCOPE. They are sent through the outbox,
+because the loss of a notice would lose links.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ _encode_json = msgspec.json.Encoder().encode
 class SiteKnowledge:
     """Keeps the scope and the equivalences of one process; `peers` are the other processes of the crawl.
 
-    `credentials`: headers with credentials are configured. They are sent only to URLs
+    If `credentials` is true, headers with credentials are configured. These headers are sent only to URLs
     given as seeds, so the scope also records which URLs were given.
     """
 
@@ -56,13 +56,13 @@ class SiteKnowledge:
         return self._keep_scope(change, [url for url in urls if self._filter.widen(url)])
 
     def _keep_scope(self, change: Change, grown: list[str]) -> list[str]:
-        """Store the scope with the change, if URLs in `grown` widened it."""
+        """Store the scope with the change if URLs in `grown` have widened the scope."""
         if grown:
             change.put(SCOPE_STATE, seal(_encode_json(self._filter.scope.state())))
         return grown
 
     def spread(self, change: Change, urls: Sequence[str]) -> None:
-        """Add URLs to the scope, and tell the peers which ones widened it."""
+        """Add URLs to the scope, and tell the peers which URLs widened it."""
         self._tell(change, self.widen(change, urls), self._peers)
 
     def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:
@@ -81,7 +81,7 @@ class SiteKnowledge:
         return self._keep_scope(change, [url for url in urls if self._filter.scope.give(url)])
 
     def trusts(self, url: str) -> bool:
-        """Return whether headers with credentials may be sent to this URL: only to URLs given as seeds."""
+        """Return whether headers with credentials may be sent to this URL; only URLs given as seeds may get them."""
         return self._credentials and self._filter.scope.was_given(url)
 
     def announce(self, change: Change, peers: Sequence[str]) -> None:
@@ -91,7 +91,8 @@ class SiteKnowledge:
     def _tell(self, change: Change, urls: Sequence[str], peers: Sequence[str], flags: int = _SCOPE) -> None:
         if not urls:
             return
-        # A notice needs another fingerprint than the link: a compaction of the outbox keeps only one of two equal ones.
+        # A notice needs a different fingerprint than the link itself, because a compaction of the outbox
+        # keeps only one of two equal fingerprints.
         kind = _LOW_48 if flags == _SCOPE else _LOW_48 >> 1
         notices = [Link(self._fingerprint(url) ^ kind, url, flags=flags) for url in urls]
         change.foreign += [(peer, list(notices)) for peer in peers]
@@ -117,11 +118,11 @@ class SiteKnowledge:
             change.put(EQUIVALENCES, seal(_encode_json(self._equivalences.state())))
 
     def answered(self, url: str) -> None:
-        """Note that an authority answered with a page of its own."""
+        """Take note that an authority answered with a page of its own."""
         self._equivalences.answered(url)
 
     def own_keys(self, links: list[Link]) -> list[Link]:
-        """Return a peer's links with the fingerprints of this process, which may know more equivalent authorities."""
+        """Return a peer's links with the fingerprints of this process, which may know of more equivalent authorities."""
         if not self._equivalences.proven:
             return links
         key = self._fingerprint

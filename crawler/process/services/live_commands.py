@@ -1,4 +1,4 @@
-"""The commands of a running process: those of `process/answering/commands.py`, and pause, resume, set."""
+"""The commands of a running process: those of `process/answering/commands.py`, and also pause, resume and set."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ log = logging.getLogger("crawler")
 
 
 class LiveCommands:
-    """Answers commands while the process runs; the log level does not change for the handler `errors`."""
+    """Answers commands while the process runs; a change of the log level does not apply to the handler `errors`."""
 
     def __init__(self, process: "Process", stages: "Stages", errors: logging.Handler) -> None:
         self._process, self._context = process, stages.context
@@ -33,7 +33,7 @@ class LiveCommands:
         }
 
     def steps(self, request: Mapping[str, Any]) -> Steps:
-        """Answer a command, with pauses for other work.
+        """Answer a command, with pauses in which other work can run.
 
         Raises:
             UsageError: the command does not exist, or its arguments are wrong.
@@ -48,7 +48,7 @@ class LiveCommands:
             raise UsageError(f"{name}: {error}") from error
 
     def _pause(self) -> dict[str, Any]:
-        """Start no fetch until `resume`."""
+        """Start no fetch until the command `resume` is given."""
         self._pauses.pause()
         log.info("paused: nothing is fetched until `crawler resume`")
         return {"paused": list(self._pauses.reasons)}

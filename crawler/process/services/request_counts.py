@@ -1,4 +1,4 @@
-"""Counts the requests of clients for each page; the counts outlast the run and set the importance of pages."""
+"""Counts the requests of clients for each page; the counts are kept after the run, and set the importance of pages."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -14,11 +14,11 @@ from crawler.storage.commit import Change, Maker
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
-COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
+COUNTS_INTERVAL = 5.0  # a crash may lose the counts of this many seconds
 
 
 class RequestCounts:
-    """The counts of a process; `queue` passes a change to the commit queue, `refresh` takes the importance."""
+    """The counts of a process; `queue` passes a change to the commit queue, `refresh` receives the importance."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class RequestCounts:
             self._queue(lambda: self._stored(counts, now))
 
     def _stored(self, counts: Mapping[int, float], now: float) -> Change:
-        """Build the `Change` for `counts`; this runs in queue order, so it keeps what earlier changes learned."""
+        """Build the `Change` for `counts`; this runs in queue order, so it keeps the results of earlier changes."""
         change = Change()
         if self._refresh is not None:
             self._refresh.outcomes.renew_importance(counts, self._now(), change)

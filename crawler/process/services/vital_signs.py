@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("crawler")
 
-LAG_INTERVAL = 0.25  # seconds between measurements of the event loop's lag
-_GROWTH_LOOKS = 20  # lag measurements between two samples of the counters
+LAG_INTERVAL = 0.25  # number of seconds between two measurements of the event loop's lag
+_GROWTH_LOOKS = 20  # number of lag measurements between two samples of the counters
 
 
 class VitalSigns:
@@ -63,7 +63,7 @@ class VitalSigns:
         }
 
     def _growing(self) -> dict[str, int]:
-        """Return the counters whose growth shows the progress of the crawl."""
+        """Return those counters whose growth shows the progress of the crawl."""
         return {
             "done": self._counters["urls.done"],
             "hosts": self._frontier.views.hosts_reached,
@@ -72,7 +72,7 @@ class VitalSigns:
         } | recent_requests(self._counters)
 
     async def watch(self) -> None:
-        """Measure the lag of the event loop until cancelled: keep the largest recent value, which decays."""
+        """Measure the lag of the event loop until cancelled; keep the largest recent value, which decays with time."""
         loop, looks = asyncio.get_running_loop(), 0
         while True:
             if looks % _GROWTH_LOOKS == 0:

@@ -154,9 +154,10 @@ def test_reasons_to_commit_a_group_at_once(loop: Loop, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("pending", "stopped", "fetching", "early", "dry", "asked"),
     [
-        (0, False, 0, True, True, None),  # no link is pending: the committer is not consulted
+        (0, False, 0, True, True, None),  # no link is pending, so the committer is not consulted
         (3, False, 0, False, True, True),  # no fetch is in flight, so there is nothing else to do
-        (3, False, 5, False, True, False),  # another flush would exceed the share of time for flushes
+        # another flush would exceed the share of the time that flushes may take
+        (3, False, 5, False, True, False),
         (3, False, 5, True, True, True),
         (3, False, 5, True, False, False),
         (3, True, 5, False, False, True),  # a process that stops flushes all links
@@ -188,7 +189,10 @@ def test_conditions_for_the_flush_of_a_dry_frontier(
 def test_a_result_with_many_links_waits_for_room_in_the_due(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the links would fill the DUE, and all other results would wait. During a stop, no result waits."""
+    """If a result with many links did not wait, its links would fill the DUE, and all other results would wait.
+
+    During a stop, no result waits.
+    """
     most = loop.stages.config.due.buffer_entries_max
     loop.commits.queue(Change)
     loop.commits.queue_heavy(heavy)
@@ -340,7 +344,7 @@ def test_a_log_that_cannot_be_written_is_a_failed_disk(loop: Loop, monkeypatch: 
 
 
 def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heavy decisions are not made during a write; an exception of the write is raised after the decisions."""
+    """Heavy decisions are not made during a write; if the write fails, its exception is raised after the decisions."""
     monkeypatch.setattr(module, "DECISION_DELAY", 0.001)
     loop.commits.queue(Change)
     loop.commits.queue_heavy(heavy)
@@ -363,7 +367,7 @@ def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: 
 
 
 def test_decisions_hold_the_loop_for_a_moment_only(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tasks get a turn every 4 ms; results that these tasks queue are left to the next call."""
+    """Other tasks get a turn every 4 ms; results that these tasks queue are left for the next call."""
     clock, naps = [0.0], []
 
     def make_one() -> Change:
@@ -495,7 +499,7 @@ def test_small_groups_are_recognized(some: list[Change], small: bool) -> None:
 
 
 def test_a_group_that_erases_bytes_is_not_small() -> None:
-    """An erasure has no payload; reading the size of a payload once ended a process that had little else to do."""
+    """An erasure has no payload; reading the size of its payload once ended a process that had little else to do."""
     change = Change(sync=True)
     change.captures.append(Blanked({b"j/name": 10}))
     assert not _is_small([change])

@@ -1,4 +1,4 @@
-"""Test the steps of a commit loop: first only the decision, then real loops with a constant stream of results.
+"""Test the steps of a commit loop: first only the choice of steps, then real loops with a constant stream of results.
 
 The loops run on a virtual clock that each result advances. A result arrives in each
 turn of the event loop, so no test waits and no test depends on timing.
@@ -83,7 +83,7 @@ STATES = st.builds(
 
 @given(st.lists(STATES, max_size=40), st.sampled_from([0.0, 0.03, 0.2]))
 def test_a_group_never_waits_longer_than_the_delay(states: list[CommitterState], delay: float) -> None:
-    """A flush that is requested comes before the next commit."""
+    """A requested flush comes before the next commit."""
     one, now, since = committer(delay=delay), 1e6, None
     for state in states:
         step = one.next_step(state, now)
@@ -137,7 +137,7 @@ class Load:
         self.due.begin_flush = begun  # type: ignore[method-assign]
 
     def result(self, links: int) -> Callable[[], Change]:
-        """Return a function that creates a `Change`, as for a page with `links` new links, and returns it."""
+        """Return a function that makes a `Change` like that of a page with `links` new links."""
 
         def make() -> Change:
             change = Change()
@@ -157,7 +157,7 @@ class Load:
         """
         self.stages.frontier.pauses.pause(
             "test"
-        )  # a paused frontier is not dry: only the bounds cause a flush
+        )  # a paused frontier does not count as dry, so only the limits of the DUE cause a flush
         loop = asyncio.create_task(self.process.commits.run())
         while results:
             while (
@@ -182,7 +182,7 @@ class Load:
 
 
 def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> None:
-    """If a flush came only when no result was left to commit, it would never come at 20 results per second."""
+    """If flushes began only when no result was left to commit, none would ever begin at 20 results per second."""
     load = Load(tmp_path)
     asyncio.run(load.stream(600, 5, 0.001))
     load.close()
@@ -192,7 +192,7 @@ def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> 
 
 
 def test_no_link_waits_longer_than_max_wait(tmp_path: Path) -> None:
-    """The buffer never fills up; `lag` allows for the time of groups that are queued or written before the flush."""
+    """The buffer never fills up; `lag` is the time for groups that are queued or written before the flush."""
     load = Load(tmp_path)
     asyncio.run(load.stream(300, 1, 0.1))
     load.close()
@@ -308,7 +308,7 @@ def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]
     load = Load(tmp_path, crawl=crawl, network={"dns_concurrency": 6})
     process, frontier = load.process, load.stages.frontier
     add(frontier, load.stages, [f"http://h{n}.org/" for n in range(40)])
-    load.clock.advance(2.0)  # beyond the start delay of a directory that was not closed cleanly
+    load.clock.advance(2.0)  # a time after the start delay of a directory that was not closed cleanly
     rounds = 0
 
     async def schedule() -> list[FetchTask]:
@@ -338,7 +338,7 @@ def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]
 
 
 def test_a_dry_frontier_causes_a_flush_at_once_but_not_after_each_group(tmp_path: Path) -> None:
-    """While hosts wait for their gaps, the frontier is dry after every result; a flush after each would be too many.
+    """While hosts wait for their gaps, the frontier is dry after every result; a flush after each would be too much.
 
     After a flush that took 0.1 s, no flush begins for 0.9 s while fetches are in flight.
     """

@@ -1,4 +1,4 @@
-"""Test the limits and the end of a crawl in a process alone and in one with peers; the same rules apply to both."""
+"""Test the limits and the end of a crawl in a single process and in one with peers; the same rules apply to both."""
 
 import asyncio
 import math
@@ -128,7 +128,7 @@ def test_pages_in_flight_count_against_the_limit(folder: Path, names: tuple[str,
 
 @pytest.mark.parametrize("names", [("p0",), ("p0", "p1")], ids=["alone", "with a peer"])
 def test_limits_apply_to_one_run(folder: Path, names: tuple[str, ...]) -> None:
-    """A start without a run name begins a new run; a named run continues after a restart."""
+    """A start without a run name begins a new run; a run with a name continues after a restart."""
     here = Here(folder, names, max_pages=10, max_bytes=1000)
     exchange = here.exchange(run="one")
     here.fetch(4, 600)
@@ -357,7 +357,10 @@ def counters(one: Peered, **said: Any) -> Counters:
 
 
 def test_the_end_is_announced_only_once_it_is_durable(peered: Callable[..., Peered]) -> None:
-    """A process that knows the end of the crawl leaves. If a peer forgot the end in a crash, it would wait forever."""
+    """A process leaves once it knows of the end of the crawl.
+
+    If its peer then forgot the end in a crash, the peer would wait forever.
+    """
     one = peered()
     exchange, coordination, told = one.exchange, one.exchange.coordination, []
     exchange.learn_end()
@@ -532,14 +535,14 @@ def test_the_progress_in_heartbeats(peered: Callable[..., Peered], monkeypatch: 
 
 
 def test_a_peer_that_moved_is_dialled_where_it_listens(peered: Callable[..., Peered]) -> None:
-    """When a peer was restarted, the supervisor announces the new address of the peer."""
+    """When a peer has been restarted, the supervisor announces the peer's new address."""
     one = peered()
     one.exchange.set_address("p1", ("127.0.0.3", 7))
     assert one.exchange.status()["p1"].address == "127.0.0.3:7"
 
 
 def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
-    """In a new folder, the start number is taken from the clock, so it exceeds all numbers of a folder that was lost."""
+    """In a new folder, the start number comes from the clock, so it exceeds all numbers of a folder that was lost."""
     here = Here(folder, ("p0", "p1"))
     first = module._next_incarnation(here.stages.store, here.stages.clock.now())
     assert first == int(here.stages.clock.now() * 1000)
@@ -553,7 +556,7 @@ def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
 def test_a_start_whose_clock_is_behind_continues_under_a_later_number(
     peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The later start number is durable before it is used; a repeated answer of the peer changes nothing."""
+    """The higher start number is durable before it is used; if the peer repeats its answer, nothing changes."""
     one = peered()
     before = one.exchange._common.identity.incarnation
     one.exchange._overtake(before + 5000)
@@ -610,7 +613,7 @@ def test_counters_of_a_run_are_kept_separate_from_other_runs(folder: Path) -> No
 def test_life_of_an_exchange_with_peers(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The exchange listens, sends heartbeats and receives the entries that wait for it.
+    """The exchange listens, sends heartbeats, and receives the entries that wait for this process.
 
     Before the exchange is closed, it sends all confirmations.
     """
@@ -649,7 +652,7 @@ def test_life_of_an_exchange_with_peers(
 def test_new_and_known_pages_share_the_part_of_the_rate(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The division of the rate depends on the known pages and on the hosts with work that all processes report."""
+    """How the rate is divided depends on whether any process reports known pages, and whether any has work."""
     exchange, told, asked = peered().exchange, [], []
     said = {"p0": Progress(work=0, weight=0.0), "p1": Progress(work=3, weight=2.0)}
     portion = SimpleNamespace(

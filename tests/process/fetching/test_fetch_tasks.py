@@ -1,4 +1,4 @@
-"""Test the fetch tasks of a process (hops, turns, bugs, the sink): stages are real, client and resolver are canned."""
+"""Test the fetch tasks of a process (hops, turns, bugs, the sink), with real stages, but a canned client and resolver."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ NOT_FOUND = Resolution((), 0.0, Outcome.DNS_NOT_FOUND, "no such name")
 
 
 class Canned:
-    """A fetcher and resolver with canned answers by URL and addresses by name; canned exceptions are raised."""
+    """A fetcher and resolver with canned answers by URL and canned addresses by name; it raises canned exceptions."""
 
     places = 0
 
@@ -85,7 +85,7 @@ class Canned:
 
 
 class Run:
-    """Runs fetch tasks on the stages of a `Joint`, and keeps the change with which each ends."""
+    """Runs fetch tasks on the stages of a `Joint`, and keeps the change with which each task ends."""
 
     def __init__(self, joint: Joint, **options: Any) -> None:
         self.joint = joint
@@ -223,7 +223,7 @@ def test_sitemaps_have_a_bound_of_their_own(run: Run) -> None:
 def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next request to a host may start before the last answer is committed, so each answer holds its own bytes."""
+    """A host's next request may start before the last answer is committed, so bytes are charged to each fetch task."""
 
     def make_nothing(*_: object) -> Making:
         yield from ()
@@ -247,7 +247,7 @@ def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
 
 
 def test_a_long_robots_txt_is_a_heavy_decision(run: Run) -> None:
-    """Until the decision is made, the bytes of the robots.txt are held, but its fetch slot is free."""
+    """Until the decision is made, the bytes of the robots.txt stay in memory, but its fetch slot is free."""
     fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
     line = b"Disallow: /no\n"
     rules = b"User-agent: *\n" + line * (HEAVY_ROBOTS // len(line) + 1)
@@ -279,7 +279,7 @@ def test_a_page_with_many_links_is_a_heavy_decision(run: Run) -> None:
 
 
 def test_heavy_answers_are_recognized() -> None:
-    """An answer is heavy from 2 MiB of body and content, a thousand links, or 64 KiB of robots.txt.
+    """An answer is heavy if it has over 2 MiB of body and content, over a thousand links, or over 64 KiB of robots.txt.
 
     At most one answer in a hundred is heavy.
     """
@@ -530,7 +530,7 @@ def test_a_hop_to_a_host_without_an_address(run: Run) -> None:
 
 
 def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
-    """Another fetch task holds the host b.org, to which the hop leads."""
+    """The hop leads to the host b.org, which another fetch task holds."""
     run.joint.seeds("http://b.org/")
     tasks = {
         fetch_task.hostname: fetch_task
@@ -545,7 +545,7 @@ def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
 
 
 def test_a_hop_tries_less_and_less_often_for_a_busy_host(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that always seems nearly free is tried after 10 ms, then less and less often, but at least every 2 s."""
+    """If a host always seems nearly free, it is tried after 10 ms, then less and less often, but at least every 2 s."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -745,7 +745,7 @@ def test_a_browser_is_prepared_only_if_a_link_asks_for_it(run: Run) -> None:
 
 
 class Part:
-    """The body of a large file, which notes how it was ended."""
+    """The body of a large file; it records how it was ended."""
 
     def __init__(self) -> None:
         self.ends: list[bool] = []
@@ -764,7 +764,7 @@ class Part:
 def test_the_body_of_a_file_is_freed_once_and_kept_if_the_fetch_failed(
     run: Run, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """After a bug in between, the bytes are kept for the next try; otherwise they go with the commit."""
+    """If a bug ends the fetch, the bytes are kept for the next attempt; otherwise, they are freed at the commit."""
     part = Part()
     monkeypatch.setattr(run.fetch_tasks._files, "body", lambda request, fetch_task: part)
     run.answer(fetch(HOME, b"<p>page"))

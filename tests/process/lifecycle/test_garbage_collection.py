@@ -46,7 +46,7 @@ def test_each_collection_looks_at_what_came_since_the_last_full_one() -> None:
 
 
 def test_cycles_that_die_young_are_freed() -> None:
-    """During a crawl, young cycles are still freed without an explicit collection."""
+    """During a crawl, short-lived cycles are still freed without an explicit collection."""
     garbage_collection.collect_rarely()
     garbage_collection.freeze()
     dead = weakref.ref(Cycle())
@@ -55,7 +55,7 @@ def test_cycles_that_die_young_are_freed() -> None:
 
 
 def test_after_the_last_crawl_the_collector_is_restored() -> None:
-    """A crawl may run inside a user's program. The cycles of that program must be freed after the crawl."""
+    """A crawl may run inside a user's program. The cycles of that program must be freed again after the crawl."""
     callbacks = list(gc.callbacks)
     garbage_collection.freeze()
     garbage_collection.freeze()
@@ -72,7 +72,7 @@ def test_after_the_last_crawl_the_collector_is_restored() -> None:
 
 
 def test_holes_in_the_heap_are_given_back() -> None:
-    """Long-lived objects that lie between freed objects keep the heap from shrinking by itself."""
+    """Long-lived objects between freed objects prevent the heap from shrinking by itself."""
     rows = [bytearray(1000 + number % 7) for number in range(40_000)]
     spread = rows[::16]
     rows.clear()

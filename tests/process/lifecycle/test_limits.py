@@ -1,4 +1,4 @@
-"""Test each reason for the end of a run, the states of a disk, and the priority among the reasons."""
+"""Test each reason for the end of a run, which reason takes precedence, and the states of a disk."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_the_limit_of_time(elapsed: float, reason: str) -> None:
         (5 * GIB, 1000 * GIB, Disk.ROOM),
         (4 * GIB, 1000 * GIB, Disk.ROOM),
         (4 * GIB - 1, 1000 * GIB, Disk.LOW),
-        (3 * GIB, 40 * GIB, Disk.ROOM),  # a twentieth of this disk is less than the configured mark
+        (3 * GIB, 40 * GIB, Disk.ROOM),  # a twentieth of this disk is less than the configured limit
         (2 * GIB, 40 * GIB, Disk.ROOM),
         (2 * GIB - 1, 40 * GIB, Disk.LOW),
         (GIB, 1000 * GIB, Disk.LOW),

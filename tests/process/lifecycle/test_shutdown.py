@@ -23,7 +23,7 @@ from crawler.process.lifecycle.shutdown import (
     within,
 )
 
-SOON = 0.05  # seconds; this time limit is short, because the tests exceed it
+SOON = 0.05  # number of seconds; this time limit is short because the tests exceed it
 
 
 async def stubborn() -> None:
@@ -46,7 +46,7 @@ def test_a_step_that_does_not_end_is_abandoned(caplog: pytest.LogCaptureFixture)
     loop = asyncio.new_event_loop()
     with caplog.at_level(logging.ERROR):
         assert run(play(), lambda: loop, SOON) == [False, True]
-    loop.close()  # `run` left it open, because a task in it has not ended
+    loop.close()  # `run` left the loop open, because a task in the loop has not ended
     assert (
         "stubborn step did not end within 0.05 s" in caplog.text
         and "in stubborn" not in caplog.records[1].message
@@ -104,7 +104,8 @@ def test_the_watchdog_logs_where_the_event_loop_is_blocked() -> None:
         asyncio.run(play())
     finally:
         logger.removeHandler(handler)
-    # On a busy machine the loop may already count as blocked before `play` waits, but it is blocked in `play`.
+    # On a busy machine, the loop may count as blocked even before `play` blocks it; in any case, it is
+    # blocked in `play`.
     assert "the event loop is blocked for 0.05 s" in texts[0] and ", in play\n" in texts[0]
 
 
@@ -145,7 +146,7 @@ def test_an_abandoned_step_is_cancelled() -> None:
 
 
 def test_a_caller_that_gave_up_gets_no_result() -> None:
-    """The caller is cancelled; the thread ends later, when the event loop still runs or is already closed."""
+    """The caller is cancelled; the thread ends later, while the event loop is still running or after it was closed."""
     complaints: list[object] = []
     release = threading.Event()
 
@@ -172,7 +173,7 @@ def test_a_caller_that_gave_up_gets_no_result() -> None:
 
 
 def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
-    def deep(depth: int) -> str:  # alternating functions, because a traceback merges equal frames
+    def deep(depth: int) -> str:  # functions that alternate, because a traceback merges equal frames
         return deeper(depth) if depth else stacks()
 
     def deeper(depth: int) -> str:
@@ -191,7 +192,8 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
         await asyncio.Event().wait()
 
     many, one = asyncio.run(play())
-    assert many.count("\ntask ") == TASKS_SHOWN and "\nand 5 more tasks\n" in many  # one of them is `play`
+    # one of these tasks is `play`
+    assert many.count("\ntask ") == TASKS_SHOWN and "\nand 5 more tasks\n" in many
     assert f'  File "{__file__}", line {stubborn_once_line(many)}' in many
     assert one.count("task ") == 1 and "more tasks" not in one
     assert f"thread {threading.current_thread().name}:\n" in one
@@ -201,7 +203,7 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
 
 
 def stubborn_once_line(text: str) -> str:
-    """Return the number of the line at which the task of the test above waits, as it occurs in the task's stack."""
+    """Return the number, in the task's stack, of the line at which the task of the test above waits."""
     return text.partition("task waits ")[2].partition(", line ")[2].partition("\n")[0]
 
 
@@ -254,7 +256,7 @@ def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.Mon
 def test_a_loop_is_blocked_after_some_checks_without_a_turn(
     turns: str, said: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A blocked loop is logged once, and again only after it has run a turn, which a `t` in `turns` stands for."""
+    """A blocked loop is logged once, and again only after it has run a turn; each `t` in `turns` is such a turn."""
     dog = Watchdog(10.0)
     looks = iter(turns)
 

@@ -35,7 +35,7 @@ def crawl(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[CrawlDirector
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return size and modification time of each file of a process, except the diagnostic log of RocksDB."""
+    """Return the size and modification time of each file of a process, except for the diagnostic log of RocksDB."""
     return {
         str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
         for path in folder.rglob("*")
@@ -55,7 +55,7 @@ def waits(stages: Stages, url: str) -> None:
 
 
 def test_several_readers_beside_a_writer(crawl: tuple[CrawlDirectory, Any]) -> None:
-    """Each reader sees the state committed when it opened.
+    """Each reader sees the state that was committed when it opened the store.
 
     The files do not change, and another writer can start later.
     """
@@ -84,7 +84,7 @@ def test_several_readers_beside_a_writer(crawl: tuple[CrawlDirectory, Any]) -> N
 
 
 def test_a_reader_recovers_nothing(crawl: tuple[CrawlDirectory, Any]) -> None:
-    """After a crash, a writer removes uncommitted tails and moves unknown files away; a reader must do neither."""
+    """After a crash, a writer cuts off uncommitted data and moves unknown files away; a reader must do neither."""
     directory, config = crawl
     folder = directory.process("p0")
     stages = Stages(config, folder, bytes(16), clock=VirtualClock())
@@ -122,7 +122,7 @@ def test_damage_is_reported_with_the_path_of_the_original(crawl: tuple[CrawlDire
 def test_a_process_that_changes_its_files_meanwhile(
     crawl: tuple[CrawlDirectory, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Damage is reported only if the store has not changed since the copy was begun; otherwise the copy is made again."""
+    """Damage is reported only if the store has not changed since the copy began; otherwise, the copy is made again."""
     directory, config = crawl
     with at_rest(config, directory, "p0", clock=VirtualClock()) as writer:
         fetched(writer, URL)
@@ -160,7 +160,7 @@ def merging(process: Path, real: Callable[[Path, Path], None]) -> Callable[[Path
 def test_every_file_that_the_store_may_name_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: str
 ) -> None:
-    """The copy has all files, whatever the process deletes meanwhile, on any file system. Logs are copied, not linked."""
+    """On any file system, the copy has all files, whatever the process deletes meanwhile. Logs are copied, not linked."""
     process = tmp_path / "p0"
     for name in ("due/1.run", "links/0.log", "links/1.log", "store/CURRENT"):
         (process / name).parent.mkdir(parents=True, exist_ok=True)

@@ -85,7 +85,7 @@ def next_page(stages: Stages) -> FetchTask:
 
 
 def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
-    """The number of keys of each kind reveals that a record or capture has disappeared."""
+    """The number of keys of each kind is counted, so that the loss of a record or capture is noticed."""
     stages = opened(tmp_path)
     fingerprint = fetched(stages, URL)
     fetched(stages, "http://a.org/y", b"another")
@@ -114,7 +114,7 @@ def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Pa
 
 @pytest.mark.parametrize("runs", [(True, True), (True, False), (False, True), (False, False)])
 def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple[bool, bool]) -> None:
-    """It does not matter how the last run ended: each opening and each clean end changes the state number."""
+    """It is refused however the last run ended, because each opening and each clean end changes the state number."""
     for clean in runs:
         stages = opened(tmp_path)
         stages.close(clean=clean)
@@ -126,7 +126,7 @@ def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple
     for _ in range(2):
         with pytest.raises(DamageError, match="older than the last run"):
             opened(tmp_path)
-    (tmp_path / "p0.begun").write_bytes(b"")  # the form in which older versions wrote it
+    (tmp_path / "p0.begun").write_bytes(b"")  # the form in which older versions wrote the state number
     opened(tmp_path).close()
 
 
@@ -230,7 +230,7 @@ def test_a_crawl_of_several_counts_what_waits_for_each_peer(tmp_path: Path) -> N
     ("number", "failed"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
 )
 def test_a_full_disk_during_opening_is_a_store_error(tmp_path: Path, number: int, failed: bool) -> None:
-    """If the crawl directory found the disk full first, its error once had another exit code and was not retried."""
+    """If the crawl directory was the first to find the disk full, its error once had another exit code and no retry."""
     with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
         raise DirectoryError("cannot be made") from OSError(number, "why")
     assert isinstance(met.value, StoreError) is failed
@@ -241,7 +241,7 @@ REFRESHING = {"refresh": {"endless": True, "share": 0.5}}
 
 @pytest.mark.parametrize("left", ["begun", "warc/a.warc.gz", "due/1.run"])
 def test_a_missing_store_is_not_created_anew(tmp_path: Path, left: str) -> None:
-    """An empty folder in place of the store is refused, too; a process whose folder is empty starts anew."""
+    """An empty folder in place of the store is refused, too; but a process whose whole folder is empty starts anew."""
     folder = tmp_path / "p0"
     if left == "begun":
         CrawlDirectory(tmp_path).note_state("p0", 0)
@@ -317,7 +317,7 @@ def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:
 
 
 def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
-    """If the result of a merge did not replace its inputs, they would stay in the manifest, or prevent other merges."""
+    """If a merge's result did not replace the merged runs, these would stay in the manifest, or prevent other merges."""
     stages = opened(tmp_path)
     merges, urls = 0, [f"http://a.org/{n}" for n in range(9)]
     for url in urls:
@@ -344,7 +344,7 @@ def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
 def test_a_crash_can_be_tried_at_each_step_of_a_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every step reaches its fault point, in order, before or after the commit, so crash tests can stop at any step."""
+    """All steps reach their fault points in order, before or after the commit, so crash tests can stop at any step."""
     stages, passed = opened(tmp_path), []
     url = "http://a.org/new"
     stages.due.admit(stages.fingerprinter.fingerprints([url]))
@@ -385,7 +385,7 @@ def test_missing_parent_folders_are_created(tmp_path: Path) -> None:
 
 
 def test_a_due_in_memory_knows_what_was_handed_out(tmp_path: Path) -> None:
-    """After a restart, URLs that were tried, wait or are parked do not count as new."""
+    """After a restart, URLs that were tried, that wait, or that are parked do not count as new."""
     tree = {"due": {"method": "memory"}, "crawl": {"depth": 1}}
     stages = opened(tmp_path, tree=tree)
     done = fetched(stages, URL)

@@ -1,4 +1,4 @@
-"""Test the admission of links (filter, owner, caches, outbox, trace); the caches, the DUE and the filter are real."""
+"""Test the admission of links (filter, owner, caches, outbox, trace) with real caches, DUE and filter."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -187,7 +187,10 @@ def test_a_long_entry_is_taken_in_portions(open_joint: OpenJoint) -> None:
 
 
 def test_received_links_take_the_keys_that_are_known_here(open_joint: OpenJoint) -> None:
-    """The sender may not know that two authorities are equivalent. Links whose key is already right are unchanged."""
+    """The sender may not know that two authorities are equivalent.
+
+    Links that already have the right key are unchanged.
+    """
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     before = link(joint, "http://a.org/x", depth=2, via=3)
     prove(joint)
@@ -332,7 +335,7 @@ def test_an_authority_that_serves_pages_is_no_alias(joint: Joint) -> None:
 
 
 def crosses(joint: Joint) -> list[bool]:
-    """Return one bool per logged link: True if it goes to another process."""
+    """Return one bool per logged link: True if the link goes to another process."""
     trace, joint.stages.trace = joint.stages.trace, None
     assert trace is not None
     trace.close()

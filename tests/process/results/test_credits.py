@@ -1,4 +1,4 @@
-"""Test that hubs get the same credit in several processes as in one, despite kills and redirects; outboxes are real."""
+"""Test, with real outboxes, that hubs get the same credit in several processes as in one, despite kills and redirects."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ class Crawl:
         deliver_pending([joint.stages for joint in self.joints.values()])
 
     def show(self, shown: Mapping[str, list[str]]) -> None:
-        """Refetch every hub; the new answers of the hubs in `shown` have these links."""
+        """Refetch every hub; the new answers of the hubs in `shown` have the links given there."""
         for joint in self.joints.values():
             joint.clock.advance(DAY)
             waiting = {url for url in HUBS if self.owner(url) is joint}
@@ -58,7 +58,7 @@ class Crawl:
         self.settle()
 
     def answer_new(self, given: Mapping[str, Fetch] | None = None) -> None:
-        """Fetch each new URL of each process, until no process has any."""
+        """Fetch each new URL of each process, until no process has any new URLs left."""
         while any(joint.stages.views.frontier_counts().todo for joint in self.joints.values()):
             for joint in self.joints.values():
                 while joint.stages.views.frontier_counts().todo:
@@ -127,14 +127,14 @@ def own_page(joint: Joint) -> str:
 
 
 def reopened(joint: Joint, folder: Path) -> Stages:
-    """Reopen the process as after a kill at this moment, and return it."""
+    """Reopen the process as if it had been killed at this moment, and return it."""
     shutil.copytree(joint.stages.directory, folder, ignore=shutil.ignore_patterns("*.sock", "LOCK"))
     stages = joint.stages
     return Stages(stages.config, folder, SEED, clock=joint.clock, name=stages.name, topology=stages.topology)
 
 
 def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: Path) -> None:
-    """The article's process is killed before it sends the credit, the hub's process after it has committed the credit."""
+    """The article's process is killed before it sends the credit, and the hub's process after it has committed it."""
     crawl = Crawl(open_joint, NAMES)
     hub = foreign_hub(crawl.joints["p0"])
     article = own_page(crawl.joints["p0"])
@@ -195,9 +195,9 @@ def test_a_credit_is_passed_on_a_bounded_number_of_times(open_joint: Open, times
 
 
 def test_a_page_that_is_fetched_again_earns_no_second_credit(open_joint: Open) -> None:
-    """A page is queued again by `crawl.timestamping` or after the loss of a WARC segment.
+    """A page is queued again by `crawl.timestamping`, or after the loss of a WARC segment.
 
-    Its hub already had the credit.
+    Its hub has already received the credit.
     """
     joint = open_joint(**TREE)
     hub, article = HUBS[0], HUBS[0] + "article"

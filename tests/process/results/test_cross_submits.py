@@ -75,7 +75,10 @@ def test_urls_that_a_sitemap_may_name(loc: str, taken: bool) -> None:
 
 
 def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time grows with lines + URLs. It once grew with lines x URLs, which blocked the event loop for 45 minutes."""
+    """The time is proportional to lines + URLs.
+
+    It was once proportional to lines x URLs, which blocked the event loop for 45 minutes.
+    """
     calls = 0
     for module, name in ((cache_module, "canonical"), (submitted_module, "resolve")):
         whole = getattr(module, name)

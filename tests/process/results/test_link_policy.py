@@ -1,4 +1,4 @@
-"""Test which links of an answer are followed, with which depth and flags; answers are canned, stages are real."""
+"""Test which links of canned answers are followed, with which depth and flags; the stages are real."""
 
 import html
 from collections.abc import Callable
@@ -67,7 +67,8 @@ def test_links_out_of_scope_are_checked_if_configured(open_joint: OpenJoint) -> 
     found = extracted("/x", "http://b.org/y.pdf", "http://b.org/secret", "mailto:me")
     change = joint.page(joint.fetch_task(), fetch(HOME), found)
     assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://b.org/y.pdf", 0, 0, EXTERNAL)]
-    assert change.counts["urls.links"] == 5  # the link that is checked out of scope counts twice
+    # the link that is checked although it is out of scope counts twice
+    assert change.counts["urls.links"] == 5
     assert change.counts["urls.accepted"] == 2
     assert change.counts["urls.filtered.scope"] == 2
 
@@ -126,7 +127,7 @@ def test_a_page_that_was_not_read_has_no_links(home: Joint) -> None:
 
 
 def test_links_of_too_many_copies_on_a_host_are_not_followed(open_joint: OpenJoint) -> None:
-    """Copies are counted by host and content, whatever their URL; links of further copies are not followed."""
+    """Copies are counted by host and content, whatever their URL; links of copies beyond the limit are not followed."""
     joint = open_joint(traps={"same_digest_pages_max": 2})
     joint.seeds(HOME, "http://b.org/")
     taken = []
@@ -146,7 +147,7 @@ def test_links_of_too_many_copies_on_a_host_are_not_followed(open_joint: OpenJoi
 
 
 def test_a_host_that_answers_200_for_missing_pages(open_joint: OpenJoint) -> None:
-    """A soft 404 page quotes the requested URL and links to one below it.
+    """A soft 404 page quotes the requested URL and links to another URL below it.
 
     The crawler must not follow these links forever.
     """

@@ -1,4 +1,4 @@
-"""Test links under an order: scores from real pages, classes sent to the DUE and to other processes, moved URLs."""
+"""Test links under an order: scores from real pages, classes sent to the DUE and to other processes, and moved URLs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_without_an_order_no_anchor_is_read_and_no_class_given(joint: Joint) -> 
 
 
 def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) -> None:
-    """The URL is moved both before and after it is queued; each move is committed in the same change as the link."""
+    """The URL moves both before and after it is queued; each move is committed in the same change as the link."""
     joint = open_joint(
         order={"name": "opic"}, crawl=ANYWHERE, cache={"bits": 12}, traps={"same_digest_pages_max": 20}
     )
@@ -119,7 +119,7 @@ def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint:
 def test_scores_travel_to_the_owner_which_adds_them_up(open_joint: OpenJoint) -> None:
     """Links pass through the wire format.
 
-    A link that raises the score that was sent is sent again, even if it is in a cache.
+    If a link raises the score that was sent before, it is sent again, even if it is in a cache.
     """
     joint = open_joint(
         names=(HERE, THERE),

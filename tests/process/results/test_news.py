@@ -1,4 +1,4 @@
-"""Test the credit of hubs with real stages: a new link in a refetched page, the fetch of the link, the report, a kill."""
+"""Test the credit of hubs with real stages: a new link on a refetched page, the link's fetch, the report, a kill."""
 
 import shutil
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
 
 
 def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:
-    """It is unknown how long the links in a first copy have been on the page."""
+    """The links in a first copy may have been on the page for any length of time."""
     on.seeds(HUB)
     on.page(on.fetch_task(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
     answer(on, ARTICLE)
@@ -103,7 +103,7 @@ def test_a_hub_whose_link_is_redirected_gets_the_credit(on: Joint) -> None:
 
 @pytest.mark.parametrize("kind", ["sitemap", "feed"])
 def test_a_sitemap_and_a_feed_are_hubs(on: Joint, kind: str) -> None:
-    """The date that a sitemap or feed gives for a URL counts as the birth of the page."""
+    """The date that a sitemap or feed gives for a URL counts as the time when the page was published."""
     crawl(on, OTHER)
     url = f"http://a.org/{kind}.xml"
     on.add(url, flags=LinkFlag.SITEMAP if kind == "sitemap" else LinkFlag.FEED)

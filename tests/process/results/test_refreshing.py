@@ -73,7 +73,7 @@ def test_pages_are_refetched_without_end_and_none_is_forgotten(on: Joint) -> Non
 
 
 def test_the_gap_of_a_host_holds_over_both_sources(on: Joint) -> None:
-    """New URLs and known pages together get one request per host at a time, and never two within its gap."""
+    """New URLs and known pages together get one request per host at a time, and never two within the host's gap."""
     crawl(on, "http://a.org/", "http://b.org/")
     on.seeds(*[f"http://{host}.org/{n}" for host in "ab" for n in range(20)])
     before: dict[str, float] = {}
@@ -114,7 +114,7 @@ def test_the_share_divides_the_rate_between_new_and_known_pages(open_joint: Call
 def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
     open_joint: Callable[..., Joint],
 ) -> None:
-    """If other hosts can use the whole rate, a host that must first fetch robots.txt would otherwise wait forever."""
+    """A host whose robots.txt must be fetched first would otherwise wait forever if others can use the whole rate."""
     ready = [{"match": f"{host}.org", "robots": "ignore"} for host in "ab"]
     joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)
     urls = [f"http://{host}.org/{n}" for host in "abcdef" for n in range(2)]
@@ -252,7 +252,7 @@ def test_conditions_are_those_of_the_copy_and_are_checked_periodically(on: Joint
         )
         on.page(fetch_task, answer)
     assert set(asked) == {("", ""), ('W/"1"', "Mon, 01 Jan 2024 00:00:00 GMT")}
-    assert asked.count(("", "")) == 2  # a plain request after five 304 in a row
+    assert asked.count(("", "")) == 2  # a request without conditions after five answers of 304 in a row
 
 
 def test_a_host_with_wrong_validators_gets_unconditional_requests(on: Joint) -> None:
@@ -340,7 +340,8 @@ def test_an_override_can_exclude_patterns_from_the_comparison(open_joint: Callab
             fetch_task, fetch(fetch_task.url, b"<p>visits: %d</p>" % n, began=joint.clock.now())
         )
         changed.append((fetch_task.hostname, said.counts.get("refresh.content_changed", 0)))
-    assert sum(n for host, n in changed if host == "a.org") == 1  # only the first refetch differs
+    # only the first refetch brings different content
+    assert sum(n for host, n in changed if host == "a.org") == 1
     assert all(n for host, n in changed if host == "b.org")
 
 
@@ -363,11 +364,12 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
     (row,) = refresh_of(on).changes.heard()
     on.stages.close()
     on.stages = reopened(on)
-    assert refresh_of(on).changes.heard() == [{**row, "delay": None}]  # everything but the delays is stored
+    # all values except the delays are stored
+    assert refresh_of(on).changes.heard() == [{**row, "delay": None}]
 
 
 def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:
-    """Refetch pages until it is the turn of `url`; answer it with `body` and the extracted content `said`."""
+    """Refetch pages until it is the turn of `url`; answer that request with `body` and the extracted content `said`."""
     while (fetch_task := on.fetch_task()).url != url:
         on.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=on.clock.now()))
     on.page(fetch_task, fetch(url, body, began=on.clock.now()), said)
@@ -383,7 +385,7 @@ def test_a_date_without_a_time_may_mean_the_end_of_its_day(on: Joint) -> None:
 
 
 def test_a_sitemap_is_read_as_often_as_its_news_justify(on: Joint) -> None:
-    """A sitemap that reports many changes gets a shorter interval; the counts that determine it survive reopening."""
+    """A sitemap that reports many changes gets a shorter interval; the counts behind the interval survive reopening."""
     few, many = ["http://a.org/1"], [f"http://b.org/{n}" for n in range(40)]
     crawl(on, *few, *many)
     maps = [urls[0].rpartition("/")[0] + "/map.xml" for urls in (few, many)]
@@ -430,7 +432,10 @@ def test_a_users_bounds_for_a_map_hold(open_joint: Callable[..., Joint]) -> None
 
 
 def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) -> None:
-    """Each fetch finds a changed page: the model learns this late, but the measured freshness shows it at once."""
+    """Each fetch finds that the page has changed.
+
+    The model learns this late, but the measured freshness shows it at once.
+    """
     crawl(on, "http://a.org/", "http://a.org/1")
     for round_ in range(30):
         on.clock.advance(86_400.0)
@@ -449,7 +454,7 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
 
 
 def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:
-    """Until an answer is committed, the page server serves the earlier copy, so the age of the earlier copy counts."""
+    """Until an answer is committed, the page server serves the earlier copy, so that copy's age counts."""
     crawl(on, "http://a.org/")
     refresh, page = refresh_of(on), on.fingerprint("http://a.org/")
     before = explain(on, "http://a.org/")["crawled_at"]

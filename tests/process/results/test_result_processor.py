@@ -1,4 +1,4 @@
-"""Test the `Change` made from a finished fetch (records, captures, decisions, counts) with real stages."""
+"""Test the `Change` that is made from a finished fetch (records, captures, decisions, counts), with real stages."""
 
 import re
 from collections.abc import Callable
@@ -182,7 +182,7 @@ def raises(error: Exception) -> Callable[..., Any]:
 
 
 def once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception) -> None:
-    """Make a method raise an exception at its first call."""
+    """Make a method raise an exception at its first call only."""
     whole, left = getattr(owner, name), [error]
 
     def function(*arguments: Any, **options: Any) -> Any:
@@ -342,7 +342,7 @@ def test_a_robots_txt_that_was_not_answered_leaves_no_capture(joint: Joint) -> N
 def test_sitemap_lines_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(robots={"sitemaps_max": 2})
     joint.seeds(HOME)
-    for expected in (3, 3):  # the number that each robots.txt adds, not the total
+    for expected in (3, 3):  # the number of rules that each robots.txt adds, not the total
         fetch_task = joint.fetch_task(TaskKind.ROBOTS)
         body = b"".join(b"Sitemap: http://a.org/%d.xml\n" % n for n in range(5))
         change = joint.commit(
@@ -378,7 +378,7 @@ def test_retired_urls_are_done(joint: Joint) -> None:
 
 
 def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
-    """The totals equal those of a single change; a portion without a matching URL produces no change."""
+    """The total counts equal those of a single change; a portion without a matching URL produces no change."""
     for path in ("x1", "x2", "y"):
         joint.add(HOME + path)
     changes: list[Change] = []
@@ -415,7 +415,7 @@ def test_an_answer_records_whether_it_is_final(
 
 
 def test_rules_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
-    """The number that each robots.txt adds is counted, not the total."""
+    """For each robots.txt, the number of rules that it adds is counted, not the total."""
     joint = open_joint(robots={"rules_max": 2})
     joint.seeds(HOME)
     body = b"User-agent: *\n" + b"".join(b"Disallow: /%d\n" % n for n in range(5))
@@ -476,7 +476,7 @@ def test_requests_are_conditional_as_configured(open_joint: Callable[..., Joint]
 
 
 def test_a_wrong_validator_of_a_page_queued_again_is_detected(open_joint: Callable[..., Joint]) -> None:
-    """If the content differs under the same ETag, later requests to the host have no validators."""
+    """If different content has the same ETag, later requests to the host have no validators."""
     joint = open_joint(refresh={"check_every": 1})
     fetch_task = again(joint)
     assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", ""), (
@@ -618,7 +618,7 @@ def test_a_refresh_that_redirects_is_followed_as_discovery(refreshing: Joint) ->
 
 
 def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
-    """After a failed refresh, the page remains stored, and the schedule decides when to try again."""
+    """After a failed refresh, the page remains stored, and the schedule decides when the next attempt is made."""
     joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, outcome=Outcome.TEMPORARY, blame=Blame.URL, status=500))

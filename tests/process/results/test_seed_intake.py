@@ -1,6 +1,7 @@
-"""Test how seeds are entered: one change per piece. A process takes only its own seeds, but its scope covers all seeds.
+"""Test how seeds are entered: with one change per list of seeds.
 
-Known pages are queued again in the same way: each page that was tried is queued once.
+A process accepts only its own seeds, but its scope covers all seeds. Known pages are queued again in the same way:
+each page that was tried is queued once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +38,7 @@ def seeds_of(stages: Stages, *, shared: bool) -> Iterator[Any]:
 
 
 def seeded(stages: Stages, *, shared: bool) -> int:
-    """Commit all changes that enter the seeds; return the number of changes."""
+    """Commit all changes that queue the seeds; return the number of changes."""
     changes = list(seeds_of(stages, shared=shared))
     for change in changes:
         stages.commits.commit(change)
@@ -73,7 +74,7 @@ def test_each_process_takes_its_own_part_of_shared_seeds(tmp_path: Path, scope: 
 
 
 def test_the_scope_spans_all_shared_seeds_before_any_is_queued(tmp_path: Path) -> None:
-    """Otherwise a link that another process sends while seeds are queued would be dropped."""
+    """Without this, a link that another process sends while seeds are being queued would be dropped."""
     stages = process(tmp_path, "p0", ["p0", "p1"])
     stages.commits.commit(next(seeds_of(stages, shared=True)))
     assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL)

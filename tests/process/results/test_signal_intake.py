@@ -1,4 +1,4 @@
-"""Test what happens to change signals, with real stages: every rule of the table, for one process and for two."""
+"""Test what happens to change signals, with real stages: each rule of the table, for one process and for two."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ SIGNAL = LinkFlag.SIGNAL
 
 
 def take(joint: Joint, *urls: str, source: str = "signal") -> tuple[dict[str, tuple[str, str]], Change]:
-    """Process and commit signals; return (fate and reason of each URL, the change)."""
+    """Process and commit signals; return the fate and reason of each URL, and the change."""
     said = Signalled()
     change, _ = made(joint.stages.signal_intake.decide(urls, source, said))
     joint.stages.commits.commit_now(change)
@@ -91,7 +91,7 @@ def test_a_signal_for_a_page_that_is_not_refreshed_is_not_noted(open_joint: Open
 
 
 def test_a_known_page_is_noted_even_if_the_filter_rejects_links_to_it(open_joint: Open) -> None:
-    """The page was a seed that does not match filter.include."""
+    """The page was given as a seed, although it does not match filter.include."""
     joint = open_joint(**FRESH, filter={"include": ("/articles/",)})
     visited(joint, HOME)
     assert take(joint, HOME, NEW)[0] == {HOME: ("noted", ""), NEW: ("out_of_scope", "include")}
@@ -214,7 +214,7 @@ def test_links_without_signals_are_taken_unchanged(open_joint: Open) -> None:
 
 
 def test_a_signal_is_never_passed_on_twice(open_joint: Open) -> None:
-    """Processes may briefly disagree about the owner, when only one knows that two authorities are equivalent."""
+    """Two processes may briefly disagree about a URL's owner, when only one knows that two authorities are equivalent."""
     joint = open_joint(names=(HERE, THERE), **FRESH, crawl={"scope": "any"})
     there = by_owner(joint)[THERE][0]
     change = received(joint, Link(joint.fingerprint(there), there, flags=SIGNAL))

@@ -2,7 +2,7 @@
 
 Apache (plain and table), nginx and lighttpd write a link, the file's modification time
 in one of three forms, and its size. The time is the server's local time and is read as
-UTC if it has no zone. Signals that are wrong for that reason lower the source's precision
+UTC if it has no zone. If times are wrong for that reason, the measured precision of this source drops
 (`freshness/README.md`).
 """
 
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from crawler.extract.sitemap import Entry
 
-_HEAD_BYTES = 2048  # bytes in which the title of a listing must begin
+_HEAD_BYTES = 2048  # the title of a listing must begin within this many bytes
 _TITLE = re.compile(rb"<title>\s*(?:index of|directory listing)", re.IGNORECASE)
 _ROW = re.compile(
     rb'<a\s+href="([^"?#<>]{1,1024})"[^<>]{0,200}>[^<]{0,300}</a>[^\w]{0,4}(?:</?t[dr][^<>]{0,100}>|\s){1,400}'

@@ -1,4 +1,4 @@
-"""A parser child for callers that wait for its answer: exports, the report, recovery.
+"""Runs a parser child for callers that block until it answers: exports, the report, recovery.
 
 The child is the same program that the fetch loop uses (`parser_child.py`), under the same
 limits of CPU and memory, so extracting a stored page gives the same result as in the
@@ -26,7 +26,7 @@ from crawler.shadow_roots import open_shadow_roots
 
 
 class ParserProcess:
-    """Extracts pages as `Worker` does: harmless ones here, others in a child. Belongs to one process."""
+    """Extracts pages as `Worker` does: harmless ones here, others in a child. Belongs to the process that made it."""
 
     def __init__(self, config: ExtractConfig) -> None:
         self._config = config

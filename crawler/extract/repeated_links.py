@@ -17,7 +17,7 @@ _SELECTOR = ",".join(f"{element}[{attribute}]" for element, attribute in FOLLOWE
 
 
 def links_with_repeats(content: bytes, page: Context, config: ExtractConfig) -> list[str]:
-    """Return the raw URLs of a page's links in document order, with repeats; [] for pages the guard suspects."""
+    """Return the raw URLs of a page's links in document order, with repeats; [] if the guard suspects the page."""
     utf8, _ = prepare(content, page)
     if judge(utf8, config) is not Judgement.SAFE:
         return []

@@ -1,4 +1,4 @@
-"""Extraction for the fetch loop: harmless pages at once, expensive ones in a child process.
+"""Extracts pages for the fetch loop: harmless pages at once, expensive ones in a child process.
 
 A page that is large, or that the guard suspects, goes to the child (`parser_child.py`),
 one at a time, in order of arrival. If no child was forked before the loop began, the
@@ -29,15 +29,16 @@ from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 
-# Wall time given to a page, as a multiple of its CPU time; other processes may use the machine, too.
+# Limit of wall time for a page, as a multiple of its limit of CPU time; other processes may use the machine,
+# too.
 WALL_FACTOR = 10.0
-# Bytes scanned in the event loop; at worst 0.2 us per byte, if everything is tags.
+# Maximum number of bytes scanned in the event loop; if everything is tags, the scan takes 0.2 us per byte.
 SCAN_INLINE_BYTES = 128 << 10
 # maximum number of bytes that the child has not read yet; further pieces wait in the stream
 _BEHIND_BYTES = 1 << 20
-# Bytes of memory for parsing per byte of a page: its copies on both sides and its tree.
+# Bytes of memory that parsing needs per byte of a page, for the copies in parent and child and for the tree.
 PARSED_FACTOR = 16
-START_SECONDS = 30.0  # wall time added for starting a child
+START_SECONDS = 30.0  # extra wall time for starting a child
 
 
 class ChildProcess(Protocol):
@@ -135,7 +136,7 @@ class Worker:
         return found if found is not None else Extracted(page.url, parse_limit=True)
 
     def follow(self, document: Document, least: int) -> MapStream:
-        """Return a stream for a map that will arrive and may exceed `least` bytes; it is a late one if many are open.
+        """Return a stream for a map that may exceed `least` bytes; if many streams are open, it is a late one.
 
         The caller must end it with `read_stream` or `drop`.
         """
@@ -160,7 +161,7 @@ class Worker:
         return True
 
     async def read_stream(self, stream: MapStream, content: Iterable[bytes], document: Document) -> Extracted:
-        """Read the map that `stream` was fed (`content` has the same pieces); return an empty result on failure."""
+        """Read the map that was fed to `stream` (`content` has the same pieces); return an empty result on failure."""
         try:
             async with self._turn:
                 found = await self._ask(lambda child: self._finish(child, stream, content, document))
@@ -203,9 +204,9 @@ class Worker:
     async def _scan_off_loop(
         self, content: bytes, call: Callable[..., Extracted], *arguments: object
     ) -> Extracted:
-        """Return `call(content)`: call it at once, or in a thread if it could block the event loop.
+        """Return the result of `call`: call it at once, or in a thread if it could block the event loop.
 
-        Threads take the interpreter lock from the loop, so only one runs at a time.
+        A thread holds the interpreter lock part of the time and delays the loop, so only one thread runs at a time.
         """
         if len(content) <= SCAN_INLINE_BYTES:
             return call(*arguments)
@@ -218,7 +219,7 @@ class Worker:
             await self._end()
 
     async def _parse(self, job: Job) -> Extracted | None:
-        """Return what the child extracts from a page; meanwhile account for the memory that it uses."""
+        """Return what the child extracts from a page; in the meantime, account for the memory that parsing uses."""
         if self.holding is None:
             return await self._ask_job(job)
         tree = min(PARSED_FACTOR * len(job.content), self._config.worker_memory_bytes_max)
@@ -236,7 +237,7 @@ class Worker:
         return await self._ask(send)
 
     async def _ask(self, send: Callable[[_Child], Awaitable[None]]) -> Extracted | None:
-        """Send a request to the child by `send` and return its answer; None if the child died."""
+        """Send a request to the child with `send` and return the child's answer; None if the child died."""
         limit = START_SECONDS + WALL_FACTOR * self._config.cpu_seconds_max
         try:
             async with asyncio.timeout(limit):

@@ -1,4 +1,4 @@
-"""Page-level robots directives: Reads the directives in `<meta name=robots>` and `X-Robots-Tag`. Both are
+"""Page-level robots directives: `<meta name=robots>` and `X-Robots-Tag`. Both are
 case-insensitive comma-separated lists. A header value may begin with the name of an agent (`otherbot:
 noindex, nofollow`); the directives then apply to that agent only, up to the next name in the value. `none`
 means `noindex, nofollow`.

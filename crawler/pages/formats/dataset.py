@@ -86,7 +86,7 @@ class Parquet:
             self._rows, self._waiting = [], 0
 
     def size(self) -> int:
-        return self._file.tell() + self._waiting // 4  # buffered rows will shrink to about a quarter
+        return self._file.tell() + self._waiting // 4  # buffered rows will be compressed to about a quarter
 
     def finish(self) -> None:
         self._flush()

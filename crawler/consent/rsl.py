@@ -100,7 +100,7 @@ def read_rsl(body: bytes) -> RslDocument:
 
 
 def terms_for(documents: Iterable[RslDocument], url: str) -> RslTerms:
-    """Return the terms for the page `url`; in each of `documents`, the content with the longest matching path decides."""
+    """Return the terms for the page `url`; in each document, the content with the longest matching path decides."""
     authority, target = address_of(url)
     deciding: list[RslContent] = []
     for document in documents:
@@ -176,7 +176,7 @@ def _names(usages: Iterable[str], use: str) -> bool:
 
 
 class _Reading:
-    """A document being read: the finished content elements, and the content element and licence that are still open."""
+    """A document being read: the finished content elements, and the open content element and licence."""
 
     def __init__(self) -> None:
         self.contents: list[RslContent] = []

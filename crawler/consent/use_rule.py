@@ -31,7 +31,7 @@ _known: dict[bytes, Consent] = {}
 
 
 class Refusal(NamedTuple):
-    """The reason why a copy may not be used; `later` is True if only a later fetch refuses (`consent.retroactive`)."""
+    """The reason why a copy may not be used; `later`: only a later fetch refuses (`consent.retroactive`)."""
 
     why: str
     later: bool = False

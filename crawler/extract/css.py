@@ -103,7 +103,7 @@ def read_sheet(content: bytes, charset: str, count_max: int) -> list[str]:
 
 
 def replace(css: str, map_reference: Callable[[str], str | None]) -> str:
-    """Return `css` with each reference replaced by the result of `map_reference`; if this is None, the reference stays.
+    """Return `css` with each reference replaced by the result of `map_reference`; None keeps the reference.
 
     Everything else, including quotes, is unchanged. Characters that could end the string,
     the parentheses or a `<style>` element are escaped.

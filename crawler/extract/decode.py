@@ -86,7 +86,7 @@ def _transcode(content: bytes, name: str) -> bytes:
 
 
 def _whole_characters(run: re.Match[bytes]) -> bytes:
-    """Return a run of two-byte characters before an escape sequence; if the run ends in half a character, replace that.
+    """Return a run of two-byte characters before an escape sequence; replace half a character at its end.
 
     After half a character, WHATWG's decoder reads the escape sequence as such. Python's decoder takes the
     first byte of the sequence as the second half, and then reads all following text as Japanese.

@@ -118,7 +118,7 @@ class MapStream:
             self._waiting.clear()
 
     def rest(self, content: Iterable[bytes], *, again: bool) -> Iterator[MapPiece]:
-        """Yield the pieces of `content` that were not sent yet, or all pieces with `again`; then yield the last piece."""
+        """Yield the pieces of `content` not sent yet, or all pieces with `again`; then yield the last piece."""
         if self._is_stale:
             yield self.dropped()
         if again or self._is_behind:

@@ -157,7 +157,7 @@ def _different(content: bytes, starts: list[int]) -> int:
 
 
 def open_elements(content: bytes) -> int:
-    """Return the largest number of elements that are open at once: start tags without an end tag of their name so far.
+    """Return the largest number of elements open at once: start tags without an end tag of their name so far.
 
     Elements that a following tag closes are not counted.
     """
@@ -177,7 +177,7 @@ def open_elements(content: bytes) -> int:
 
 
 def most_attributes(content: bytes, enough: int) -> int:
-    """Return the largest number of attributes on a tag; skip short tags, and stop at a tag with more than `enough`."""
+    """Return the largest number of attributes on a tag; skip short tags, stop at a tag with over `enough`."""
     text = _RAW_TEXT.sub(b"", content)
     most = at = 0
     while most <= enough and (start := _START.search(text, at)):
@@ -240,7 +240,7 @@ def _sure_ends(content: bytes) -> Iterator[int]:
 
 
 def _opens(content: bytes, quote: int) -> bool:
-    """Return whether the quote at this position (-1 for none) may begin a value, because it follows `=` or a blank."""
+    """Return whether the quote at this position (-1: none) may begin a value: it follows `=` or a blank."""
     return quote > 0 and content[quote - 1] in _BEFORE_VALUE
 
 

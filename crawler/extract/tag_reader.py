@@ -94,7 +94,7 @@ class TagReader:
 
     @cython.final
     def next_tag(self) -> cython.int:
-        """Data state: read up to the end of the next tag; return the kind of tag, or NOTHING at the end of the input."""
+        """Data state: read up to the end of the next tag; return its kind, or NOTHING at the end of the input."""
         at: cython.Py_ssize_t
         character: cython.uchar
         self.before = BLANK

@@ -161,7 +161,7 @@ class Worker:
         return True
 
     async def read_stream(self, stream: MapStream, content: Iterable[bytes], document: Document) -> Extracted:
-        """Read the map that was fed to `stream` (`content` has the same pieces); return an empty result on failure."""
+        """Read the map that was fed to `stream` and is whole in `content`; return an empty result on failure."""
         try:
             async with self._turn:
                 found = await self._ask(lambda child: self._finish(child, stream, content, document))

@@ -132,7 +132,7 @@ class Archive:
                 yield int.from_bytes(key[2:], "big"), record
 
     def stored_records(self) -> Iterator[tuple[int, Callable[[], PageRecord]]]:
-        """Yield (fingerprint, function that reads the record) for every URL that was tried, in the order of fingerprints.
+        """Yield (fingerprint, function that reads the record) for every URL that was tried, by fingerprint.
 
         Withdrawn URLs are not left out.
         """
@@ -140,7 +140,7 @@ class Archive:
             yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
 
     def capture_at(self, key: bytes) -> Capture | None:
-        """Return the committed capture with this `c/` key, even if a reshard copied it from another process (`v/`)."""
+        """Return the committed capture with this `c/` key, even if a reshard copied it from elsewhere (`v/`)."""
         value = self.store.get(key) or self.store.get(keys.ELSEWHERE + key[2:])
         return None if value is None else unpack_capture(key, value)
 

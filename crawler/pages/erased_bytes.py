@@ -36,7 +36,7 @@ def is_filler(record: reading.Record) -> bool:
 
 
 def filler(length: int) -> bytes | None:
-    """Return a gzip member of exactly `length` bytes that holds a WARC record of blanks; None if `length` is too small.
+    """Return a gzip member of `length` bytes that holds a WARC record of blanks; None if `length` is too small.
 
     If there is no room for blocks that are not compressed, a comment in the gzip header fills the gap. This
     comment is always short, since some readers accept at most 512 bytes.

@@ -138,7 +138,7 @@ Rewriting = Detached | Blanked
 
 
 def list_bytes(batch: Batch, capture: Capture) -> None:
-    """Add the records of a capture to the list of bytes to overwrite, in the batch that deletes the capture's keys."""
+    """List the bytes of a capture's records for overwriting, in the batch that deletes the capture's keys."""
     key = keys.ERASING + capture.segment.encode() + b"\0" + capture.offset.to_bytes(8, "big")
     batch.put(key, seal((end_of(capture) - capture.offset).to_bytes(8, "big")))
 

@@ -1,4 +1,4 @@
-"""Test the parser for callers that wait: its results equal those of the crawl, even if children die or never start."""
+"""Test the parser for callers that block: it gives the results of the crawl, even if children die or never start."""
 
 import asyncio
 import gc

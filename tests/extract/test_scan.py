@@ -1,4 +1,4 @@
-"""Test the plain scan: it is linear in any input, and agrees with the parser on ordinary pages."""
+"""Test the plain scan: it takes linear time for any input, and agrees with the parser on ordinary pages."""
 
 import pytest
 from hypothesis import given

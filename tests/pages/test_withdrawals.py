@@ -67,7 +67,7 @@ def test_invalid_targets(target: Subject) -> None:
 
 
 def test_rules_are_replaced_kept_and_undone(tmp_path: Path) -> None:
-    """A rule that is given twice keeps its first time; only a rule in force can be undone."""
+    """If a rule is given twice, the time of the first counts. Only a rule that is in force can be undone."""
     file = RuleFile(tmp_path, 2)
     first = file.add(Subject(host="a.example").rule(1.0))
     assert file.add(Subject(host="www.a.example").rule(2.0, "now with a reason")).at == first.at

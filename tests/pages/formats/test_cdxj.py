@@ -39,7 +39,7 @@ def test_deeply_escaped_urls_take_bounded_time() -> None:
 
 
 def test_lines_have_the_form_of_pywb() -> None:
-    """The golden form is pywb's sample_archive/cdxj/dupes.cdxj (key, 14 digits, strings, no status on a revisit)."""
+    """The model is pywb's sample_archive/cdxj/dupes.cdxj: a key, 14 digits, strings, and no status for a revisit."""
     digest = bytes.fromhex("da39a3ee5e6b4b0d3255bfef95601890afd80709")
     capture = Capture(
         "dupes.warc.gz", 1858, 343, "response", 1390842758.9, 302, "", digest, "http://iana.org"
@@ -101,7 +101,7 @@ def test_many_runs_are_merged_in_bounded_memory(tmp_path: Path, monkeypatch: pyt
 
 
 def _look_up(lines: list[bytes], url: str, folder: Path) -> StoredPage:
-    """Look up a URL like a replay tool: bisect the index and read the bytes that it names."""
+    """Look up a URL like a replay tool: search the index by bisection, and read the bytes that its line names."""
     key = cdxj.surt(url).encode() + b" "
     at = bisect.bisect_left(lines, key)
     while lines[at].startswith(key):

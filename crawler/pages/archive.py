@@ -97,7 +97,7 @@ class Archive:
             yield key, unpack_capture(key, value)
 
     def newest_captures(self, *, withdrawn: bool = False) -> Iterator[tuple[int, Capture]]:
-        """Yield (fingerprint, newest capture) for every URL that has a capture; `get` would choose the same capture.
+        """Yield (fingerprint, newest capture) for every URL that has a capture; `get` follows the same rule.
 
         With `withdrawn`, include withdrawn captures.
         """

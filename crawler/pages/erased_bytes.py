@@ -1,9 +1,9 @@
 """Overwrites records in WARC segments, in place, with empty records of the same length.
 
-Every other record keeps its offset, so the store, earlier exported indexes and readers that have the segment
-open stay valid. If several processes share a segment (`pages/reshard.py`), it is rewritten for all of them.
-The record that fills the gap is one gzip member whose blocks are not compressed. So its length can be chosen
-to the byte, and every reader of WARC files accepts it.
+Every other record keeps its offset, so the store, previously exported indexes and readers that have the
+segment open stay valid. If several processes share a segment (`pages/reshard.py`), it is rewritten for all of
+them. The record that fills the gap is one gzip member whose blocks are not compressed. So its length can be
+chosen to the byte, and every reader of WARC files accepts it.
 """
 
 import os

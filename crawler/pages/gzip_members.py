@@ -120,7 +120,7 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
     crc: int
 
     def head(self) -> bytes:
-        """Return the head: The WARC fields and, in a response, the HTTP fields.
+        """Return the head: the WARC fields and, in a response, the HTTP fields.
 
         Raises:
             DamageError: the bytes are broken.

@@ -1,7 +1,8 @@
 """Builds WARC/1.1 records (ISO 28500:2017; `pages/README.md`, "WARC").
 
-A stored answer is one *capture* of three records: a `response` or `revisit`, the `request` that led to it,
-and a `metadata` record. They are in sequence in one segment, each as its own gzip member (`gzip_members.py`):
+A stored answer is one *capture*. It consists of a `response` or `revisit` record, the `request` that led to
+it, and a `metadata` record. These are in sequence in one segment, each as its own gzip member
+(`gzip_members.py`):
 
     segment  = warcinfo capture*            <prefix>-<process>-<time>-<serial>.warc.gz
     capture  = (response | revisit) request [metadata]

@@ -286,7 +286,7 @@ class RuleFile:
             return known
 
     def note_erasure(self, rule: Withdrawal, *, done: bool) -> Withdrawal:
-        """Record that the copies of a rule will be erased. If `done`, record that they are erased, and drop the URL."""
+        """Record that the copies of a rule will be erased. If `done`, record that this is done, and drop the URL."""
         with self._locked():
             rules = {each.key: each for each in load_rules(self.directory)}
             known = rules[rule.key]

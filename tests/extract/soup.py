@@ -152,7 +152,7 @@ def soup(seed: int) -> bytes:
 
 
 class Soup:
-    """Draws a page. Makes one page. Each link has its own target, so a wrong order or a repeated link is noticed."""
+    """Makes a random page. Each link has its own target, so a wrong order or a repeated link is noticed."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance

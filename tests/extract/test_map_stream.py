@@ -62,7 +62,7 @@ def test_a_streamed_map_gives_the_same_result_as_a_whole_one(name: str, seed: in
 
 @pytest.mark.parametrize("late", [False, True])
 def test_an_answer_replaces_the_bytes_of_an_earlier_one(late: bool) -> None:
-    """The child may have read half of an answer whose transfer failed; then the request is sent again."""
+    """The child may have read half of an answer when the connection fails and the request is sent again."""
     readers = MapReaders(10.0)
     sent: list[MapPiece] = []
 

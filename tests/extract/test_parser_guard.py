@@ -123,7 +123,7 @@ def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bo
     )
 )
 def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None:
-    """A regular expression gives the same result; in it, a blank or slash never follows a formatting element's name."""
+    """A regular expression gives the same result, in which no formatting element's name precedes a blank or slash."""
     content = b"".join(pieces)
     stripped = without_formatting_attributes(content)
     assert stripped == _ATTRIBUTES_OF_FORMATTING.sub(rb"<\1", content)

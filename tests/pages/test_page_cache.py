@@ -669,7 +669,7 @@ def test_a_page_in_another_form_is_no_change(tmp_path: Path) -> None:
 
 
 def test_the_record_counts_the_failed_renderings_of_a_page(tmp_path: Path) -> None:
-    """Failures are counted until a rendering succeeds; the facts of an earlier rendering are kept beside the count."""
+    """Failures are counted until a rendering succeeds; the facts of an earlier rendering are kept meanwhile."""
     site, seen = Site(tmp_path), []
     lost = failed(1, outcome=Outcome.NOT_RENDERED)
     held_back = fetch(body=SHELL, held_back=True)

@@ -29,7 +29,7 @@ PAGE = "https://www.example.org/private/a?b=1"
 def test_the_urls_that_a_rule_covers(
     tmp_path: Path, target: Subject, covered: list[str], others: list[str]
 ) -> None:
-    """The scheme and a leading `www.` are ignored; hosts and prefixes cover neither longer names nor other ports."""
+    """The scheme and a leading `www.` are ignored. A host covers all its ports, a prefix only the port it names."""
     rule = RuleFile(tmp_path, 10).add(target.rule(5.0, "asked"))
     withdrawals = Withdrawals(tmp_path)
     for url in covered:

@@ -27,7 +27,7 @@ from crawler.consent.statements import (
 )
 
 PARSER = "content-usage/1"
-# Labels of draft-ietf-aipref-vocab -> our names; other labels are ignored, as the draft demands.
+# Maps labels of draft-ietf-aipref-vocab to our names. Other labels are ignored, as the draft demands.
 _LABELS = {"search": "search", "ai-use": "ai_input", "train-ai": "train_ai"}
 _ANSWERS = {"y": ALLOW, "n": REFUSE}
 

@@ -1,4 +1,4 @@
-"""Resolves everything that a site says about one page to one answer for each use, with the source that decided.
+"""Combines everything that a site says about a page into one answer for each use, and names the source that decided.
 
 No source has precedence, except inside TDMRep, where the page overrides the file. For each use, the most
 restrictive answer counts. If several sources gave this answer, the one that comes first in `SOURCES` is

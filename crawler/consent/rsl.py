@@ -1,4 +1,4 @@
-"""Really Simple Licensing 1.0 (rslstandard.org/rsl): licence documents, and where they are announced.
+"""Reads Really Simple Licensing 1.0 (rslstandard.org/rsl): licence documents, and where they are announced.
 
     <rsl><content url="/news/" server="...">            the longest matching `url` decides
       <license><permits type="usage">search</permits>   one offer among several

@@ -154,7 +154,7 @@ class SiteBook:
         return tuple(urls)[: ANNOUNCED_MAX + 1]
 
     def wanted(self, authority: str, announced: Iterable[str], now: float) -> list[str]:
-        """Return the URLs of the files to fetch for an authority; [] if all are known and recent."""
+        """Return the URLs of the files to fetch for an authority; [] if all files are known and recent."""
         urls = [f"{authority}{WELL_KNOWN}"] if self._config.tdmrep else []
         if self._config.licenses:
             urls += announced

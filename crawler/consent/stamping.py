@@ -108,7 +108,7 @@ class Stamping:
     def _earlier(self, fingerprint: int, digest: bytes) -> Receipt | None:
         try:
             return load(self._store, fingerprint, digest, Receipt)
-        except DamageError:  # `check` reports the damage; the meta elements of this answer count as unknown
+        except DamageError:  # `check` reports the damage; here, the meta elements count as unknown
             return None
 
     def _receipt(self, site: Site, fetch: Fetch, own: OwnStatements) -> _Made:

@@ -58,8 +58,8 @@ def combined(statements: Iterable[Preferences]) -> Preferences:
 def bounded(raw_values: Iterable[bytes]) -> tuple[tuple[str, ...], bool]:
     """Return the values as text, and whether all of them are within the bounds.
 
-    Values beyond the bounds are cut or dropped, and the caller must then treat the answers as unknown: the
-    part that was cut might contain a refusal.
+    Values beyond the bounds are cut or dropped. The caller must then treat the answers as unknown, because
+    the part that was cut might contain a refusal.
     """
     kept: list[str] = []
     for value in raw_values:

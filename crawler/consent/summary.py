@@ -18,7 +18,7 @@ class Summary:
         self._hosts: dict[str, Counter[str]] = {}
 
     def add(self, host: str, uses: Consent | None) -> None:
-        """Count a page; `uses` is None if it has no receipt."""
+        """Count a page; `uses` is None if the page has no receipt."""
         counts = self._hosts.setdefault(host, Counter())
         counts["pages"] += 1
         if uses is None:

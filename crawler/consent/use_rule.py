@@ -23,7 +23,7 @@ from crawler.errors import DamageError, UsageError
 from crawler.records import Capture, PageRecord
 from crawler.storage.kv import KeyValue
 
-# The name of a use in Content-Usage and Content-Signal -> our name.
+# Maps the name of a use in Content-Usage and Content-Signal to our name.
 USE_NAMES = {use.replace("_", "-"): use for use in USES}
 USES_CACHED_MAX = 4096  # maximum number of receipts whose answers are cached; a host has a few receipts
 _NOTHING = Consent()

@@ -1,7 +1,7 @@
 """Collects what is found on a page, and decides which of these findings are used.
 
-The parser (`links.py`), the scanner (`link_scanner.py`) or the plain scan (`scan.py`) fills a `Collected`: element by
-element, in document order, after the links of the header.
+The parser (`links.py`), the scanner (`link_scanner.py`) or the plain scan (`scan.py`) fills a `Collected`:
+first with the links of the header, then element by element, in document order.
 """
 
 from collections.abc import Mapping
@@ -141,7 +141,7 @@ class Collected:
         return not self.base and self.bases < BASES_MAX
 
     def take_base(self, href: str | None) -> None:
-        """Evaluate a `<base>`; without `href` it is only counted."""
+        """Evaluate a `<base>`; if it has no `href`, it is only counted."""
         if self.wants_base():
             self.bases += 1
             self.add_base(href)

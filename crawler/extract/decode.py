@@ -34,7 +34,7 @@ _NAME, _DOUBLE, _SINGLE, _BARE = rb"[^\s/>][^\s/>=]*+", rb'[^"]*+', rb"[^']*+", 
 _ATTRIBUTE = re.compile(
     rb"(%b)(?:\s*+=\s*+(?:\"(%b)\"|'(%b)'|(?![\"'])(%b)))?+" % (_NAME, _DOUBLE, _SINGLE, _BARE)
 )
-# A tag with its name and attributes; without its final `>` if a quote stays open.
+# A tag with its name and attributes. The final `>` is missing if a quote is not closed.
 _TAG = re.compile(
     rb"</?([A-Za-z][^\s/>]*+)((?:[\s/]*+%b(?:\s*+=\s*+(?:\"%b\"|'%b'|(?![\"'])%b))?+)*+)[\s/]*+>?"
     % (_NAME, _DOUBLE, _SINGLE, _BARE)

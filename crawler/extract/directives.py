@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from crawler.records import Directives
 
 _FIELD = b"x-robots-tag"
-# Directives with a value after a colon; their names must not be taken for agents.
+# Directives with a value after a colon; their names must not be mistaken for names of agents.
 _VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
 
 

@@ -253,7 +253,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _is_misplaced(self, element: cython.int) -> cython.bint:
-        """Return whether a start tag directly in a table, or between its rows and cells, is moved before the table."""
+        """Return whether the parser would move a start tag here (in a table, outside its cells) before the table."""
         if element == tags.INPUT:
             return self.type is None or self.type.lower() != "hidden"
         return element not in (tags.STYLE, tags.SCRIPT, tags.TEMPLATE, tags.FORM)

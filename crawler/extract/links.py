@@ -156,7 +156,7 @@ def _is_html(node: LexborNode) -> bool:
 
 
 def early_title(utf8: bytes) -> str | None:
-    """Return the title that `parse` would find, from a page's first bytes; None if these do not determine the title.
+    """Return the title that `parse` would find, from the first bytes of a page; None if these are not sufficient.
 
     A title in the head stays the first title of the page, and it is complete once anything follows it.
     """

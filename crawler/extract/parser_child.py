@@ -1,9 +1,9 @@
 """The process that parses pages that the fetch loop must not parse (`worker.py` starts it).
 
-It is a program of its own or a fork of its parent. The first line of its input is its configuration. It
-answers each frame with a frame: 4 bytes of length, big-endian, and that many bytes of msgpack. A page is sent
-as an array of its context and its bytes; the answer is what was extracted. The pieces of a map
-(`map_stream.py`) get one answer, after the last piece.
+The process is a separate program or a fork of its parent. The first line of its input contains its
+configuration. It answers each frame with a frame: 4 bytes of length, big-endian, and that many bytes of
+msgpack. A page is sent as an array of its context and its bytes; the answer is what was extracted. The pieces
+of a map (`map_stream.py`) get one answer, after the last piece.
 
 The kernel limits the memory of the process, and ends the process when a page takes more CPU time than
 allowed. It uses a profiling timer whose signal is not handled, so this works even while the parser holds the
@@ -56,7 +56,7 @@ def limits_of(config: ExtractConfig) -> bytes:
 
 
 def run(requests: BinaryIO, answers: BinaryIO) -> int:
-    """Serve pages under the limits in the first line until the input ends; return the exit code."""
+    """Serve pages until the input ends, under the limits in its first line; return the exit code."""
     line = requests.readline()
     if not line:
         return 0

@@ -192,7 +192,7 @@ def most_attributes(content: bytes, enough: int) -> int:
 
 
 def _excessive_tag(content: bytes, enough: int) -> bool:
-    """Return whether a tag has more than `enough` attributes; fast for text and scripts with few blanks."""
+    """Return whether a tag has more than `enough` attributes. This is fast for text and scripts with few blanks."""
     long = [part for part in content.split(b">") if len(part) > enough]
     return any(_separators(part) > enough for part in long) and most_attributes(content, enough) > enough
 

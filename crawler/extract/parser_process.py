@@ -35,7 +35,7 @@ class ParserProcess:
         self.deaths = 0
 
     def extract(self, content: bytes, page: Context, *, careful: bool = False) -> Extracted:
-        """Extract a page; never fails.
+        """Extract a page. This never fails.
 
         Args:
             careful: parse nothing in this process.

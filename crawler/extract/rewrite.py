@@ -1,9 +1,8 @@
 """Replaces the URLs of a page, for mirrors on disk and for pages served from the cache.
 
-`rewrite_html` passes every URL of a page, absolute and canonical, to `map_url`
-and replaces it by the result. All other bytes stay unchanged. A parser's tree
-would not preserve them, so one regular expression finds the tags as the standard's
-tokenizer does (WHATWG HTML, 13.2.5):
+`rewrite_html` passes every URL of a page, absolute and canonical, to `map_url` and replaces it by the result.
+All other bytes stay unchanged. A parser's tree would not preserve these bytes, so one regular expression
+finds the tags in the same way as the standard's tokenizer (WHATWG HTML, 13.2.5):
 
     comments, doctypes                     skipped
     script, textarea, title, iframe ...    the tag is read, the text skipped
@@ -14,9 +13,9 @@ It takes linear time for any input. A tag or a quote that is not closed ends wit
 has over 100 characters stays unchanged: in `<a<a<a`, the rest of the text is one name from each `<` on, so
 reading all these names would take quadratic time. So pages need no guard, and 1 MB takes some 20 ms.
 
-Two more things change because a browser would otherwise reject the replaced URLs:
-elements with a replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a
-Content-Security-Policy loses its content.
+Two more changes are needed because a browser would otherwise reject the replaced URLs. Elements with a
+replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a Content-Security-Policy loses its
+content.
 """
 
 import html
@@ -130,7 +129,7 @@ def rewrite_css_bytes(content: bytes, charset: str, base: str, map_url: MapUrl) 
 
 
 def _codec(encoding: str) -> str:
-    """Return the Python codec of a WHATWG encoding name; windows-1252 if there is none."""
+    """Return the Python codec of a WHATWG encoding name; windows-1252 if the name is unknown."""
     import webencodings
 
     known = webencodings.lookup(name_of(encoding) or "windows-1252")

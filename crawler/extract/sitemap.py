@@ -1,8 +1,8 @@
-"""Sitemaps (sitemaps.org 0.9): XML, index, plain text, each of them also compressed with gzip.
+"""Reads sitemaps (sitemaps.org 0.9): XML, index or plain text, with or without gzip compression.
 
-`SitemapReader` is fed the body as it arrives, in chunks of any size; a 50 MiB map
-is never in memory as a whole. If the reading ends early (broken XML, a broken gzip
-stream, a limit), the entries read so far are kept. `close` returns them.
+`SitemapReader` receives the body as it arrives, in chunks of any size, so a 50 MiB map is never in memory as
+a whole. If the reading ends early (broken XML, a broken gzip stream, a limit), the entries read so far are
+kept. `close` returns them.
 
 The caller decides which `lastmod` values are signals.
 """
@@ -232,7 +232,7 @@ class _Gunzip:
         self.problem = ""
 
     def decode(self, chunk: bytes) -> bytes | None:
-        """Return the next step of output; None when all input given so far is decoded."""
+        """Return the next part of the output; None if all input given so far is decoded."""
         chunk, self._rest = self._rest + chunk, b""
         if self._member.eof and not self._begins_member(chunk):
             return None

@@ -47,7 +47,7 @@ _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _keys = cython.declare(cython.ulonglong[256])  # names as numbers, in an open hash table
 _elements = cython.declare(cython.uchar[256])
 _classes = cython.declare(cython.uchar[256])
-# classes of bytes; NUL, which follows the last byte, ends names and values
+# classes of bytes; a NUL follows the last byte of the page, so NUL ends names and values
 _BLANK = cython.declare(cython.uchar, 1)
 _ENDS_NAME = cython.declare(cython.uchar, 2)
 _ENDS_VALUE = cython.declare(cython.uchar, 4)
@@ -88,7 +88,7 @@ class TagReader:
         self.text = content if cython.compiled else content + b"\0"
         self.at = 0
         self.end = len(content)
-        # set by the caller: whether CDATA sections exist here; whether `before` is wanted
+        # both are set by the caller: whether CDATA sections exist here, and whether `before` is wanted
         self.in_foreign = False
         self.sees_text = True
 
@@ -135,7 +135,7 @@ class TagReader:
 
     @cython.final
     def _other_markup(self, character: cython.uchar) -> cython.bint:
-        """Tag open and end tag open states where no tag begins; return False at the end of the input."""
+        """Tag open and end tag open states, if no tag begins; return False at the end of the input."""
         if character == 33:  # !
             self.at += 1
             return self._declaration()

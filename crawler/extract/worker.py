@@ -1,11 +1,10 @@
 """Extracts pages for the fetch loop: harmless pages at once, expensive ones in a child process.
 
-A page that is large, or that the guard suspects, goes to the child (`parser_child.py`),
-one at a time, in order of arrival. If no child was forked before the loop began, the
-first such page starts one. If the child dies (CPU or memory limit, or a crash of the
-parser) the page gets a plain scan and is marked `parse_limit`; the next page starts
-another child. When more than `worker_queue_max` pages wait, a page gets only a plain scan,
-so a site of expensive pages does not delay others for long.
+A page that is large, or that the guard suspects, goes to the child (`parser_child.py`), one at a time, in
+order of arrival. If no child was forked before the loop began, the first such page starts one. If the child
+dies (CPU or memory limit, or a crash of the parser), the page gets a plain scan and is marked `parse_limit`.
+The next page starts another child. When more than `worker_queue_max` pages wait, a page gets only a plain
+scan, so a site of expensive pages does not delay others for long.
 """
 
 import asyncio
@@ -80,7 +79,7 @@ class _Child(NamedTuple):
 
 
 def work(link: socket.socket) -> int:
-    """Parse for the parent of this fork until its input ends; return the exit code."""
+    """Parse pages for the parent of this fork until the input ends; return the exit code."""
     os.closerange(3, link.fileno())  # close the files and connections inherited from the parent
     os.closerange(link.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
     return run(link.makefile("rb"), link.makefile("wb"))
@@ -179,14 +178,14 @@ class Worker:
             await child.writer.drain()
 
     def drop(self, stream: MapStream) -> None:
-        """Abandon the map of `stream`; harmless if it has been read."""
+        """Abandon the map of `stream`; this is harmless if the map has been read."""
         child = self._streams.pop(stream.number, None)
         if child is not None and child is self._child and not child.writer.is_closing():
             with suppress(EOFError):
                 _write(child, stream.dropped())
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
-        """Parse in the child; use a plain scan if that fails."""
+        """Parse a page in the child; use a plain scan if that fails."""
         found = None
         if self._waiting > self._config.worker_queue_max:
             self.refused += 1

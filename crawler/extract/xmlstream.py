@@ -1,8 +1,9 @@
 """Reads untrusted XML (sitemaps and feeds) as it arrives.
 
-The parser is expat without its dangerous features. The reading ends at a document type declaration, so no
-entities are expanded and nothing is fetched. It also ends if elements are nested too deeply, if there are too
-many of them, or at a token (tag, comment) longer than a megabyte. Everything read before that is used.
+The parser is expat, without the dangerous features of XML. The reading ends at a document type declaration,
+so no entities are expanded and nothing is fetched. It also ends if elements are nested too deeply, if there
+are too many of them, or at a token (tag, comment) longer than a megabyte. Everything read before that is
+used.
 
 Namespaces are ignored, since many files declare none: an element is identified by its local name. Where it
 matters, the element must also have the prefix of its parent: `<image:loc>` inside `<url>` is not the `<loc>`

@@ -211,8 +211,8 @@ class Archive:
     def read(self, capture: Capture, *, static: bool = False) -> StoredPage:
         """Read a capture from its segment, which may still be open; a revisit is returned with its payload.
 
-        A 304 gets the status and headers of the response that it confirms. For a page that a browser showed,
-        the payload is the DOM, or with `static` the payload of the server's answer.
+        A 304 gets the status and headers of the response that it confirms. If a browser showed the page, the
+        payload is the DOM, or, with `static`, the payload of the server's answer.
 
         Raises:
             DamageError: the bytes are missing, or are not a record.

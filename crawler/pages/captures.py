@@ -39,7 +39,7 @@ _UNANSWERED = frozenset(
     }
 )
 
-# Fields of an answer that describe its body; they do not apply to a DOM that replaces the body
+# Header fields that describe the body of an answer; they do not apply to a DOM that replaces the body
 _OF_THE_BODY = frozenset(
     {b"content-type", b"content-encoding", b"content-length", b"etag", b"last-modified", b"digest"}
 )

@@ -1,4 +1,4 @@
-"""Decide whether a page changed, and compute its record after an answer.
+"""Decides whether a page changed, and computes the record of the page after an answer.
 
 Each answer has two digests, which answer two questions:
 
@@ -8,18 +8,17 @@ Each answer has two digests, which answer two questions:
                      without the matches of the site's
                      patterns (a clock, a token)
 
-A page with an equal content digest is unchanged, although its bytes may differ (for
-example in the compression level) and be stored again. The content digest is not
-cryptographic: a site that forges a collision only falsifies the freshness of its own
-page. It takes 8 us for 45 kB; a SHA-1 would take 32 us.
+A page with an equal content digest is unchanged, although its bytes may differ (for example in the
+compression level) and be stored again. The content digest is not cryptographic: a site that forges a
+collision can only hide changes of its own page. It takes 8 us for 45 kB; a SHA-1 would take 32 us.
 
 The setting (`Comparison`) may say that only the visible text, or most of it, matters. An answer with another
 digest is then compared with the copy that was stored at the page's last change. If the two are the same by
 this comparison, the page keeps its digest. Small changes therefore add up until they amount to a change. Only
 the copies are stored, not the results of comparisons, so the setting may be changed at any time.
 
-Only `next_record` turns an answer into the state of a URL. A failed try of a
-stored page leaves it stored: its copy still exists.
+Only `next_record` turns an answer into the state of a URL. If a try fails, a stored page stays stored,
+because its copy still exists.
 """
 
 import re
@@ -87,7 +86,7 @@ _TYPE_CHARS_MAX = 128
 _ERROR_CHARS_MAX = 500
 _LOCATION_CHARS_MAX = 8192
 
-# Comments, elements without visible text, and tags; an unclosed one extends to the end of the input.
+# Comments, elements without visible text, and tags; if one is not closed, it extends to the end of the input.
 _INVISIBLE = re.compile(
     rb"<!--.*?(?:-->|\Z)|<(script|style|template)\b.*?(?:</\1\b[^<>]*>|\Z)|<[a-z/!?][^>]*(?:>|\Z)",
     re.DOTALL | re.IGNORECASE,
@@ -100,7 +99,7 @@ Patterns = Sequence[re.Pattern[bytes]]
 
 
 def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[bytes], ...]:
-    """Compile the patterns whose matches a comparison ignores; they are matched against the content's bytes.
+    """Compile the patterns whose matches a comparison ignores; they are matched against the bytes of the content.
 
     Raises:
         ConfigError: a pattern is not a regular expression.
@@ -259,7 +258,7 @@ def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: flo
 
 
 def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch, unchanged: bool) -> None:
-    """Count the fetch, and the change if there was one; keep the validators of this answer."""
+    """Count the fetch, and the change if the page changed; keep the validators of this answer."""
     record.fetches += 1
     if not unchanged:
         record.changed_at = record.fetched_at
@@ -302,7 +301,7 @@ def _renew_directives(
     tags: Directives | None,
     unchanged: bool,
 ) -> None:
-    """Renew the directives of a page: from its meta tags, and from the header of this answer.
+    """Renew the directives of a page from its meta tags and from the header of this answer.
 
     If the content is not parsed again, the known meta tags still apply. If a 304 has no X-Robots-Tag, the
     stored header fields still apply (RFC 9111, section 3.2).

@@ -1,4 +1,4 @@
-"""Find damage in an archive, and forget the captures that are lost.
+"""Finds damage in an archive, and forgets the captures that are lost.
 
 `check` reads everything. `find_lost` only lists the captures that are lost because their segment was missing
 or too short when the archive was opened; their pages can then be fetched again.

@@ -65,7 +65,7 @@ class Detached(msgspec.Struct):
         raw = archive.raw_records(capture)
         where = f"{capture.segment} at {capture.offset}"
         old = reading.parse_record(reading.expand(raw[: capture.length], where=where), where)
-        # the request and metadata records refer to the response by its id, which stays the same
+        # the request and metadata records refer to the response by its id, so the id is kept
         rest = raw[capture.length :]
         made, status = self._answer(archive, old)
         first = compress(made)
@@ -225,7 +225,7 @@ class Erasing:
         return Original(at, capture.url, capture.fetched_at)
 
     def erase_capture(self, key: bytes, capture: Capture, batch: Batch) -> None:
-        """Delete the keys of a capture, and list its bytes."""
+        """Delete the keys of a capture, and list its bytes for overwriting."""
         batch.delete(key)
         self._forget_payload(key, capture, batch)
         list_bytes(batch, capture)

@@ -268,7 +268,7 @@ class PageCache(Archive):
         return self._payload_digest(fetch) == previous.digest
 
     def _content_digest(self, fetch: Fetch, fetch_task: FetchTask, previous: PageRecord | None) -> bytes:
-        """Return the digest by which changes are detected; b"" for an answer without content of its own."""
+        """Return the digest by which changes are detected; b"" if the answer has no content of its own."""
         if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         comparison = self._comparison(fetch.url)
@@ -377,7 +377,7 @@ class PageCache(Archive):
     # -- second step: write
 
     def write(self, items: Sequence[Capturing | erasure.Rewriting]) -> int:
-        """Append the records of a group durably; return the number of captures made bare after an internal error.
+        """Append the records of a group durably; return the number of captures made bare because of internal errors.
 
         This also carries out the group's part of an erasure.
 

@@ -3,10 +3,10 @@
     bytes --expand--> record --parse_record--> fields, block
           block --parse_http--> status, headers, payload --decode_payload--> content
 
-Files of other programs may be plain or gzip, of one member or many, in WARC version 1.0 or 1.1; they may have
-bare line feeds, and transfer codings in their blocks. Data that cannot be read raises a DamageError that
-states the position. Sizes are bounded by the caller's `bytes_max`, regardless of length fields and compressed
-streams.
+Files of other programs may be plain or compressed with gzip (one member or many), and have WARC version 1.0
+or 1.1. They may contain bare line feeds, and transfer codings in their blocks. Data that cannot be read
+raises a DamageError that states the position. Sizes are bounded by the caller's `bytes_max`, regardless of
+length fields and compressed streams.
 """
 
 import base64
@@ -341,7 +341,7 @@ def _head_of(stream: _Stream, first: bytes, where: str) -> bytes:
 
 
 def parse_http(block: bytes) -> HttpMessage:
-    """Parse the HTTP message of a block, tolerating servers' errors; undo its transfer codings."""
+    """Parse the HTTP message in a block, tolerating errors of servers; undo its transfer codings."""
     head, _, payload = _split_head(block)
     lines = head.replace(b"\r\n", b"\n").split(b"\n")
     cut = [line.partition(b":") for line in lines[1:]]
@@ -444,7 +444,7 @@ _DECODERS = {b"gzip": _gunzip, b"x-gzip": _gunzip, b"deflate": _undeflate, b"br"
 
 
 def check_digests(record: Record) -> list[str]:
-    """Return the problems with the record's SHA-1 digests; [] if they are right or absent."""
+    """Return the problems with the SHA-1 digests of a record; [] if the digests are right or absent."""
     problems = []
     if not _digest_fits(record.fields.get("warc-block-digest", ""), record.block):
         problems.append("block digest differs")
@@ -457,7 +457,7 @@ def check_digests(record: Record) -> list[str]:
 
 
 def checked_record(pieces: Iterator[bytes], where: str) -> tuple[Record, list[str]]:
-    """Parse a record of any size from its pieces; return it and the problems with its digests.
+    """Parse a record of any size from its pieces; return the record, and the problems with its digests.
 
     If the block has more than `WHOLE_BYTES_MAX` bytes, the returned record holds only its beginning.
 

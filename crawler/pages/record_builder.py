@@ -93,7 +93,7 @@ class RecordBuilder:
         """Return the answer's header block, and whether it was rebuilt from the parsed fields."""
         fetch = capturing.fetch
         undone = self._decoded and bool(fetch.content)
-        # the Content-Length of a 304 is that of the page, so it is kept
+        # the Content-Length of a 304 states the length of the page, so the field is kept
         confirms = fetch.outcome is Outcome.UNCHANGED
         length = None if confirms else capturing.payload_bytes
         head = b"" if undone else warc.received_head(fetch.head_block, fetch.headers, length)

@@ -81,7 +81,7 @@ def _binary(body: bytes) -> str:
 
 
 def _fields_of(document: Any) -> dict[str, str]:
-    """Return the values of a JSON document by name; a repeated name gets a number."""
+    """Return the values of a JSON document by name; a number is appended to repeated names."""
     fields: dict[str, str] = {}
     counts: dict[str, int] = {}
     for name, value in _values(document, ""):

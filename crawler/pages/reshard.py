@@ -168,7 +168,7 @@ class _Segments:
         self._finish()
 
     def _write(self, archive: Archive, capture: Capture) -> Capture:
-        """Write the records of a capture; return it with its new place."""
+        """Write the records of a capture; return the capture with its new place."""
         size = end_of(capture) - capture.offset
         pieces = archive.raw_pieces(replace(capture, extent=size))
         member = b"".join(pieces) if size <= _WHOLE_BYTES_MAX else pieces
@@ -187,7 +187,7 @@ class _Segments:
             self._to.put(segment_key(segment), seal(length.to_bytes(8, "big")))
 
     def _bring_originals(self, repeated: Iterable[bytes]) -> None:
-        """Copy the responses with the keys `repeated`, which other processes own; put their places under `v/`."""
+        """Copy the responses with the keys `repeated`, which other processes own; put the new places under `v/`."""
         self._about = None
         for key in sorted(repeated):
             self._bring_original(key)

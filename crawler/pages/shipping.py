@@ -123,7 +123,7 @@ def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, ShippingNote, bool]
 
 
 def refuse_elsewhere(folders: Iterable[Path]) -> None:
-    """Raise ShippedError if a segment is in object storage only; call before work that needs all segments on disk."""
+    """Raise ShippedError if a segment is only in object storage; call this before work that needs all segments."""
     for path, note, here in shipped(folders):
         if not here:
             raise ShippedError(

@@ -204,7 +204,7 @@ def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
 
 
 def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the content without its codings; the coding that was applied last is undone first.
+    """Yield the content with its codings undone; the coding that was applied last is undone first.
 
     Decoding stops at an unknown coding; the content then keeps the remaining codings.
     """
@@ -238,7 +238,7 @@ def can_decode(codings: Sequence[bytes]) -> bool:
 
 
 def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode gzip of one or several members; content that does not begin like gzip is yielded unchanged."""
+    """Decode gzip of one or several members; if the content does not begin like gzip, yield it unchanged."""
     inflater = None
     head, plain = b"", False
     for piece in pieces:

@@ -246,7 +246,7 @@ class RuleFile:
         self._rules_max = rules_max
 
     def add(self, rule: Withdrawal) -> Withdrawal:
-        """Put a rule in force and return it; a rule that is already in force keeps its original instant.
+        """Put a rule in force, and return the rule; if it is already in force, it keeps its original instant.
 
         Raises:
             UsageError: there are too many rules.

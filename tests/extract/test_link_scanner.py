@@ -231,7 +231,7 @@ def test_the_scanner_is_used_only_if_compiled_and_for_links() -> None:
     ids=["root", "none", "left to the parser"],
 )
 def test_pages_with_shadow_roots(content: bytes) -> None:
-    """Links in shadow roots count, links in other templates do not; scanner and parser agree."""
+    """Links in shadow roots count, but links in other templates do not. Scanner and parser agree about this."""
     expected = extract_page(content, PAGES[0], CONFIG)
     assert read_here(*prepare_scan(content, PAGES[0]), PAGES[0], CONFIG) == expected
     assert len(expected.hrefs) == content.count(b"href=/") - content.count(b"/no")

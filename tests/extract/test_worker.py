@@ -45,7 +45,7 @@ async def _closing(worker: Worker, *contents: bytes) -> list[Extracted]:
 
 @pytest.mark.parametrize("name", ["formatting", "nested div", "attributes"])
 def test_known_expensive_pages(name: str) -> None:
-    """Parsing ends within the limit; then the page is marked, and its links are those of a plain scan."""
+    """Parsing ends within the limit. Then the page is marked, and its links are found by a plain scan."""
 
     async def test() -> None:
         worker = Worker(CONFIG)
@@ -275,7 +275,7 @@ def test_the_child_ends_with_its_input() -> None:
 
 
 def test_complete_frames_are_answered() -> None:
-    """The child's loop answers complete frames, and ends at an incomplete one; no process is started."""
+    """The loop of the child answers complete frames, and ends at an incomplete frame. No process is started."""
     request = msgspec.msgpack.encode(Job(PAGE, LINK))
     answers = io.BytesIO()
     serve(io.BytesIO((LENGTH.pack(len(request)) + request) * 2 + b"\0"), answers, CONFIG)

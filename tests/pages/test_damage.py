@@ -16,7 +16,7 @@ URL = "http://site.example/"
 
 
 def _reopen(tmp_path: Path, site: Site, **options: int) -> Site:
-    """Return the site after a simulated power cut, which resets only the store, to its last synced state."""
+    """Return the site after a simulated power cut, which resets only the store to its last synced state."""
     return Site(tmp_path, MemoryStore(site.store.durable, keep_durable=True), **options)  # type: ignore[attr-defined]
 
 

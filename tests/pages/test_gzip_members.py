@@ -98,7 +98,7 @@ def test_members_without_parts_are_read_as_a_whole() -> None:
 
 
 def test_damage_is_found() -> None:
-    """If any byte of a member is changed, the reader returns the right parts, returns no parts, or raises an error."""
+    """Whatever byte of a member is changed, the reader returns the right parts or none, or raises an error."""
     head, record = _response(TEXT[:1500])
     member = _member(record)
     found = 0

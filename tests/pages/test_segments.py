@@ -147,7 +147,7 @@ def test_reading_at_a_place_that_does_not_exist_is_damage(tmp_path: Path) -> Non
 
 
 def test_a_segment_that_is_finished_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader once looked up an open segment and then did not find its file, which had been renamed meanwhile."""
+    """A reader once looked up an open segment but did not find its file, which had been renamed meanwhile."""
     begun, finished = tmp_path / "a.warc.gz.open", tmp_path / "a.warc.gz"
     begun.write_bytes(gzip.compress(b"one") + gzip.compress(b"two"))
     assert len(list(segments.members(begun))) == 2

@@ -99,7 +99,7 @@ def test_withdrawn_places_and_digests_are_known() -> None:
 
 
 def test_an_answer_in_flight_is_not_stored(tmp_path: Path) -> None:
-    """A fetch that ends after the withdrawal stores no copy, and does not put back a record that is being erased."""
+    """If a fetch ends after the withdrawal, no copy is stored, and a record being erased is not written again."""
     site = Site(tmp_path / "p0")
     site.visit(fetch(body=b"<p>old</p>"))
     before = site.store.get(record_key(1))

@@ -119,7 +119,7 @@ def timestamp(instant: float) -> str:
 
 
 def line(capture: Capture, *, filename: str = "", consent: Mapping[str, Any] = _NO_CONSENT) -> bytes:
-    """Return the CDXJ line of a capture, with its line end; `filename` replaces the name of the segment.
+    """Return the CDXJ line of a capture, including the line end; `filename` replaces the name of the segment.
 
     `consent` holds the consent columns of a row (`rows.py`); the known answers and the receipt are added to
     the line.
@@ -175,7 +175,7 @@ def sorted_lines(
 def _add_run(
     levels: list[list[IO[bytes]]], level: int, run: IO[bytes], stack: ExitStack, folder: Path | None
 ) -> None:
-    """Add a run to its level; merge a full level into one run of the next level, so that each line is rarely copied."""
+    """Add a run to its level; merge a full level into one run of the next level, so each line is copied rarely."""
     if level == len(levels):
         levels.append([])
     levels[level].append(run)

@@ -1,6 +1,6 @@
 """Detects the language of a text with py3langid, if this is installed (extra `text`).
 
-py3langid is a naive Bayes classifier of byte n-grams that ships its model (Lui and Baldwin 2011). Its
+py3langid is a naive Bayes classifier of byte n-grams, and includes its model (Lui and Baldwin 2011). Its
 probabilities are multiplied by `DECLARED_PRIOR` for the language that the document declares, so the
 declaration decides if the text is unclear, but it cannot override a clear text. Texts of fewer than
 `CHARACTERS_MIN` characters and unclear texts have no label.

@@ -242,7 +242,7 @@ def _linked_data(document: Any) -> list[Item]:
 
 
 def _selected(root: Any, selector: str, count: int) -> Iterator[Any]:
-    """Yield the first `count` elements that match; iterating over the list itself takes quadratic time."""
+    """Yield the first `count` elements that match; iterating over the library's list would take quadratic time."""
     found = root.query_selector_all(selector)
     return map(found.item, range(min(len(found), count)))
 
@@ -274,7 +274,7 @@ def _walk(value: Any, found: list[Item], depth: int) -> None:
 
 
 def _microdata(document: Any) -> list[Item]:
-    """Return the items of the page's microdata in the form of JSON-LD; `itemref` is not followed."""
+    """Return the items of the page's microdata in the same structure as JSON-LD; `itemref` is not followed."""
     items: dict[Any, Item] = {}
     for node in _selected(document, "[itemscope],[itemprop]", PROPERTIES_MAX):
         value: Any = None

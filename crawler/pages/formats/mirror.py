@@ -10,13 +10,13 @@ them. The second pass fills each file. A link to a stored page becomes the path 
 redirects are followed. Two URLs are the same page if the crawl treats them as the same. A link to anything
 else becomes the absolute URL (`Linker`).
 
-Names come from servers, so they are made harmless. Percent-encoded characters are decoded if they are safe in
-a file name; unsafe characters are percent-encoded. `.` and `..` cannot occur. Some names make a program act
-as soon as it sees the file; they are escaped (`_safe`): a mirror contains no `.git`, `.htaccess` or
-`desktop.ini`. Names are cut to the length that file systems allow; a digest of the URL at the end keeps cut
-names distinct. If two URLs need the same path, or one needs a directory where another has a file, the later
-URL gets a name with a digest of the URL. Files are always newly created, never opened through an existing
-link, so the folder must be empty at first.
+File names come from servers, so they are made harmless. Percent-encoded characters are decoded if they are
+safe in a file name; unsafe characters are percent-encoded. `.` and `..` cannot occur. Some names make a
+program act as soon as it sees the file; they are escaped (`_safe`): a mirror contains no `.git`, `.htaccess`
+or `desktop.ini`. Names are cut to the length that file systems allow; a digest of the URL at the end keeps
+cut names distinct. If two URLs need the same path, or one needs a directory where another has a file, the
+later URL gets a name with a digest of the URL. Files are always newly created, never opened through an
+existing link, so the folder must be empty at first.
 """
 
 import hashlib
@@ -189,7 +189,7 @@ def fill(folder: Path, path: str, pieces: Iterable[bytes]) -> None:
 
 
 def _create(path: Path) -> bool:
-    """Create a new file; return False if another file has its path, or the path of a parent.
+    """Create a new file; return False if another file has this path, or the path of a parent folder.
 
     Raises:
         StoreError: the disk failed.

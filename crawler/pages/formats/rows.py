@@ -61,7 +61,7 @@ FIELDS: dict[str, type] = {
     "links": int,
     "noindex": bool,
     "noarchive": bool,
-    "consent_search": str,  # the answer for search in the receipt of the copy: y, n or unknown; likewise the next columns
+    "consent_search": str,  # the answer about search in the copy's receipt: y, n or unknown; likewise below
     "consent_ai_input": str,
     "consent_train_ai": str,
     "consent_tdm": str,

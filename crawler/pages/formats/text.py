@@ -2,8 +2,8 @@
 
 The text comes from resiliparse if it is installed; otherwise it is the page without its tags. The parser of
 resiliparse takes quadratic time for some inputs. If a page is not `tame`, its tags are removed by a plain
-scan, which takes linear time for any input. Checking the tags of a page costs more than parsing it, so
-callers that have a cheaper check (`crawler/export`) try that first.
+scan, which takes linear time for any input. Checking the tags of a page takes longer than parsing the page,
+so callers with a cheaper check (`crawler/export`) try that check first.
 """
 
 import html
@@ -62,9 +62,9 @@ def text_in(tree: Any, utf8: bytes, *, main_content: bool = False) -> str:
 def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
     """Return the main content of a page whose whole text is `whole`.
 
-    resiliparse's heuristics find nearly nothing on pages made of links, such as tables of
-    contents. For such a page, the result is the text of the element that is marked as main content;
-    else the text that the heuristics found, or `whole` if they found less than `_LITTLE` of it.
+    resiliparse's heuristics find nearly nothing on pages made of links, such as tables of contents. For such
+    a page, the result is the text of the element that is marked as main content. If there is no such element,
+    it is the text that the heuristics found, or `whole` if they found less than `_LITTLE` of it.
     """
     found: str = library[1](tree, main_content=True)
     if len(found) >= _MAIN_SHARE * len(whole):

@@ -26,7 +26,7 @@ ReceiptOf = Callable[[Archive, int, Capture], bytes]
 
 
 class Chunk(msgspec.Struct):
-    """A piece of a WARC file: the records of `capture`, its answer first; None for a warcinfo record or a receipt.
+    """A piece of a WARC file: the records of `capture` (answer first), or of warcinfo or a receipt if it is None.
 
     `pieces` yields the bytes of the chunk, `size` is the number of these bytes, and `length` is the length in
     bytes of the first gzip member.
@@ -77,7 +77,7 @@ def warc_chunks(
 
 
 def _positions(archives: Sequence[Archive], select: Selection) -> Iterator[bytes]:
-    """Yield one line per selected capture; sorting the lines by bytes gives the order of the segments."""
+    """Yield one line per selected capture; sorted by bytes, the lines are in the order of the segments."""
     for number, archive in enumerate(archives):
         for key, capture in selected_captures(archive, select):
             yield b"%04d %b %020d %b\n" % (

@@ -1,4 +1,4 @@
-"""Test CDXJ: compare keys with SURT's reference and lines with pywb; test sorting in bounded memory and a look-up."""
+"""Test CDXJ: keys equal those of SURT, lines those of pywb; sorting takes bounded memory; look-ups work."""
 
 import bisect
 import json

@@ -107,7 +107,7 @@ def packed(value: Stored) -> tuple[bytes, bytes]:
 
 
 def receipt_key(fingerprint: int, digest: bytes) -> bytes:
-    """Return the key of a receipt, or of a site's statements, for a page with this fingerprint."""
+    """Return the key under which a receipt, or a site's statements, are stored for a page with this fingerprint."""
     return RECEIPT + fingerprint.to_bytes(8, "big")[:2] + digest
 
 

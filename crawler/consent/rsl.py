@@ -164,7 +164,7 @@ def _answer(content: RslContent, use: str) -> Preference:
 
 
 def _offer(license_: RslLicense, server: str) -> Preference:
-    """Return the answer of a licence that permits a use: "y" only if it asks for nothing in return."""
+    """Return the answer of a licence that permits a use: "y" only if the licence asks for nothing in return."""
     payments = set(license_.payments) - _FREE
     if payments - _CONDITIONAL:
         return REFUSE

@@ -1,4 +1,4 @@
-"""The TDM Reservation Protocol (W3C Community Group, final report of 10 May 2024).
+"""Reads the TDM Reservation Protocol (W3C Community Group, final report of 10 May 2024).
 
 A site reserves its rights to text and data mining with `tdm-reservation: 1`, as a header, a meta element or
 an entry of `/.well-known/tdmrep.json`; `tdm-policy` is the URL of its terms. The value 1 refuses the use

@@ -137,7 +137,7 @@ class Collected:
             self.add_meta({"name": name, "http-equiv": http_equiv, "content": content})
 
     def wants_base(self) -> bool:
-        """Return whether another `<base>` is examined."""
+        """Return whether another `<base>` needs to be examined."""
         return not self.base and self.bases < BASES_MAX
 
     def take_base(self, href: str | None) -> None:
@@ -170,7 +170,7 @@ class Collected:
             self.base = _http_base(self._page.url, href)
 
     def extracted(self, encoding: str, title: str, links_max: int, *, parse_limit: bool = False) -> Extracted:
-        """Return everything collected, as a record."""
+        """Return everything that was collected as an `Extracted`."""
         page = self._page
         said = page_directives(page.robots_tags, self.robots_metas, self._token)
         own = page_directives((), self.robots_metas, self._token)

@@ -3,7 +3,8 @@
 The order is that of HTML (WHATWG, 13.2.3; `extract/README.md`, "Types and charset"): byte order mark, the
 header's charset, a `<meta>` in the first 1,024 bytes, a later `<meta>` (when a browser finds a late one, it
 reads the page again). Without any declaration the encoding is UTF-8 if the bytes are valid UTF-8, else
-windows-1252. Plain ASCII without a declaration is called windows-1252, the standard's default.
+windows-1252. If a page is plain ASCII and declares nothing, its encoding is reported as windows-1252, the
+standard's default.
 
 Labels are those of the WHATWG Encoding standard (`iso-8859-1` is windows-1252,
 `gb2312` is gbk). Unknown labels are ignored, and invalid bytes become
@@ -29,7 +30,7 @@ _CUT_CHARACTER = re.compile(rb"(\x1b\$[@B])([^\x1b]*+)(?=\x1b)")  # two-byte cha
 _CONTROLS = bytes(range(0x20))
 _GETA = b'".'  # bytes of JIS X 0208 that mark a missing character
 
-# All quantifiers are possessive, so no page can cause backtracking.
+# All quantifiers are possessive, so no page can make the expression backtrack.
 _NAME, _DOUBLE, _SINGLE, _BARE = rb"[^\s/>][^\s/>=]*+", rb'[^"]*+', rb"[^']*+", rb"[^\s>]*+"
 _ATTRIBUTE = re.compile(
     rb"(%b)(?:\s*+=\s*+(?:\"(%b)\"|'(%b)'|(?![\"'])(%b)))?+" % (_NAME, _DOUBLE, _SINGLE, _BARE)

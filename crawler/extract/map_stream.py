@@ -27,7 +27,7 @@ _WAITING_BYTES_MAX = 256 << 10
 
 
 class MapPiece(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """A piece of the map with the number `stream`; the `last` piece may be empty. `document` tells how to read it."""
+    """A piece of the map number `stream`; the `last` piece may be empty. `document` tells how to read the map."""
 
     stream: int
     content: bytes

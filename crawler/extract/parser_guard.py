@@ -119,7 +119,7 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
 
 
 def strip(content: bytes) -> bytes:
-    """Return `content` without the attributes of formatting elements (except `a`), if it may have many."""
+    """If `content` may have many formatting elements, return it without their attributes (except those of `a`)."""
     tags, _, formatting = survey(content)
     return without_formatting_attributes(content) if len(formatting) * tags > REOPENED_MAX else content
 
@@ -145,7 +145,7 @@ def _may_reopen(content: bytes, tags: int, formatting: list[int]) -> bool:
 
 
 def _different(content: bytes, starts: list[int]) -> int:
-    """Return an upper bound of the formatting elements that can be open: three of each spelling.
+    """Return an upper bound of the number of formatting elements that can be open: three of each spelling.
 
     If a spelling is not plain, the tag may continue after the `>` that seems to end it. In that case, all
     elements may differ.
@@ -159,7 +159,7 @@ def _different(content: bytes, starts: list[int]) -> int:
 def open_elements(content: bytes) -> int:
     """Return the largest number of elements open at once: start tags without an end tag of their name so far.
 
-    Elements that a following tag closes are not counted.
+    Kinds of elements that are closed by the next tag are not counted.
     """
     count: dict[bytes, int] = {}
     depth = deepest = 0

@@ -2,7 +2,7 @@
 
 The child is the same program that the fetch loop uses (`parser_child.py`), under the same
 limits of CPU and memory, so extracting a stored page gives the same result as in the
-crawl. The first page that needs a child starts it. If the child dies, its page gets a plain scan, as
+crawl. The child is started when a page first needs it. If the child dies, its page gets a plain scan, as
 in `worker.py`, and the next page starts another child.
 """
 

@@ -1,4 +1,4 @@
-"""A plain scan for links, for pages that must not be parsed or could not be parsed completely.
+"""Finds links by a plain scan, in pages that must not be parsed or could not be parsed completely.
 
 It reads tags with one regular expression that never looks at a byte twice, so
 it takes linear time for any input. It skips comments, script, style and similar elements,

@@ -82,7 +82,7 @@ class SitemapReader:
         """End the body and return its contents."""
         self._take(self._head or b"")
         self._take_form(self._decoded_head, final=True)
-        form, self._form = self._form, None  # the form refers to our methods, which makes a cycle
+        form, self._form = self._form, None  # the form refers to our methods: a reference cycle
         if form is not None:
             form.close()
             self._found.problem = self._found.problem or form.problem

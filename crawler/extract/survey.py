@@ -58,7 +58,7 @@ def survey(content: bytes) -> tuple[int, int, list[int]]:
         at = cython.cast(cython.p_uchar, memchr(at, 60, end - at))
         if at == cython.NULL:
             return tags, end_tags, formatting
-        at += 1  # at the end of the page this is the NUL that follows every bytes object
+        at += 1  # at the end of the page, this byte is the NUL that follows every bytes object
         tags += 1
         if at[0] == 47:
             end_tags += 1

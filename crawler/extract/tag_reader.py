@@ -26,7 +26,8 @@ COMPILED: bool = cython.compiled
 NOTHING, START, END = range(3)  # results of `next_tag`
 BLANK, TEXT, NUL = range(3)  # kinds of text before a tag, by its first character that is not blank
 
-# The element names that are distinguished. Attributes are read for A to IFRAME; IFRAME to NOFRAMES contain raw text.
+# The names of the elements that must be distinguished. Attributes are read for A to IFRAME; IFRAME to
+# NOFRAMES contain raw text.
 NAMES = (
     b"a", b"area", b"link", b"meta", b"base", b"input", b"iframe", b"title", b"textarea", b"style", b"script", b"xmp",
     b"noembed", b"noframes", b"noscript", b"basefont", b"bgsound", b"html", b"head", b"body", b"br", b"p", b"form",

@@ -1,10 +1,10 @@
 """Extracts pages for the fetch loop: harmless pages at once, expensive ones in a child process.
 
 A page that is large, or that the guard suspects, goes to the child (`parser_child.py`), one at a time, in
-order of arrival. If no child was forked before the loop began, the first such page starts one. If the child
-dies (CPU or memory limit, or a crash of the parser), the page gets a plain scan and is marked `parse_limit`.
-The next page starts another child. When more than `worker_queue_max` pages wait, a page gets only a plain
-scan, so a site of expensive pages does not delay others for long.
+order of arrival. If no child was forked before the loop began, the first page of this kind starts a child. If
+the child dies (CPU or memory limit, or a crash of the parser), the page gets a plain scan and is marked
+`parse_limit`. The next page starts another child. When more than `worker_queue_max` pages wait, a page gets
+only a plain scan, so a site of expensive pages does not delay others for long.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class Worker:
         self._waiting = 0
         self._streams: dict[
             int, _Child | None
-        ] = {}  # number of a map -> the child that has the map's first pieces
+        ] = {}  # maps the number of a map to the child that has its first pieces
         self._stream_number = 0
         self.holding: Holding | None = None  # accounts for the memory of parsing
         self.share = LoopShare() if share is None else share  # limits all reading in the event loop
@@ -137,7 +137,7 @@ class Worker:
     def follow(self, document: Document, least: int) -> MapStream:
         """Return a stream for a map that may exceed `least` bytes; if many streams are open, it is a late one.
 
-        The caller must end it with `read_stream` or `drop`.
+        The caller must end the stream with `read_stream` or `drop`.
         """
         self._stream_number += 1
         late = len(self._streams) >= STREAMS_MAX

@@ -38,7 +38,7 @@ _OUTSIDE = Name("", "")
 
 
 class XmlStream:
-    """Calls back at the start and the end of each element.
+    """Calls a function at the start and at the end of each element.
 
     Args:
         start: called with the element's name, its parent's name and the attributes;
@@ -85,7 +85,7 @@ class XmlStream:
         """End the input."""
         if not self.problem:
             self._parse(b"", True)
-        # The parser refers to our methods, which makes a cycle.
+        # The parser refers to our methods, which makes a reference cycle.
         self._parser.StartElementHandler = self._parser.EndElementHandler = None
         self._parser.CharacterDataHandler = self._parser.StartDoctypeDeclHandler = None
 

@@ -1,4 +1,4 @@
-"""The read side of the page cache: records, captures and their bytes.
+"""Reads the page cache: records, captures and their bytes.
 
 An `Archive` reads a store and its folder of segments without changing them, so commands and servers can use
 an archive while a process crawls. An archive sees everything that is committed, including the records in a

@@ -246,7 +246,7 @@ def is_answer(fetch: Fetch) -> bool:
 
 
 def is_copy(capture: Capture) -> bool:
-    """Return whether a capture shows the page as it was.
+    """Return whether a capture shows the page as it was at that time.
 
     A capture does not show the page if it is a temporary failure (408, 425, 429, 5xx), a partial
     answer that was not requested (206, 416, a 304 that confirms nothing), or an
@@ -258,7 +258,7 @@ def is_copy(capture: Capture) -> bool:
 
 
 def newest_of(newest_first: Iterable[Capture]) -> Capture | None:
-    """Return the first capture that is a copy of the page, or the first one if there is none."""
+    """Return the first capture that is a copy of the page, or the first capture if none is a copy."""
     newest = None
     for capture in newest_first:
         if is_copy(capture):

@@ -126,7 +126,7 @@ def visible_text(html: bytes) -> bytes:
 
 
 class Comparison(NamedTuple):
-    """The rule that decides whether a page whose digest differs has changed.
+    """The rule by which a page with another digest counts as changed or unchanged.
 
     kind: the differences that count. "raw": any changed byte; "text": any change of the visible text of HTML;
     "simhash": a change of the visible text after which the simhashes differ in more than `distance` of 64 bits.
@@ -177,7 +177,7 @@ def state_after(previous: PageRecord | None, outcome: Outcome) -> PageState:
 
 
 def plain(text: str, chars_max: int) -> str:
-    """Return `text` cut to `chars_max`, with characters that UTF-8 cannot encode (lone surrogates) replaced."""
+    """Cut `text` to `chars_max`, and replace characters that UTF-8 cannot encode (lone surrogates)."""
     text = text[:chars_max]
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -200,9 +200,9 @@ def next_record(
 ) -> PageRecord:
     """Return the record of a URL after `fetch`; `previous` is not modified.
 
-    `payload_digest` and `digest` (of the content) are b"" if the answer does not replace
-    the known digests. `tags` are the directives of the answer's X-Robots-Tag fields. A later
-    try keeps the depth and the origin of the first try.
+    `payload_digest` and `digest` (of the content) are b"" if the answer does not replace the known digests.
+    `tags` are the directives of the answer's X-Robots-Tag fields. The depth and the origin stay those of the
+    first try.
     """
     unchanged = is_unchanged(previous, fetch.outcome, digest)
     record = PageRecord(

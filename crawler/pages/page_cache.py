@@ -1,4 +1,4 @@
-"""The page cache of a process: takes answers and stores captures.
+"""The page cache of a process, which stores answers as captures.
 
 A *capture* is one stored answer of a URL. Its bytes are in a WARC segment; its
 description (`captures.py`) is in the store, written in the batch of its commit group.
@@ -175,7 +175,7 @@ class PageCache(Archive):
     # -- first step: decide
 
     def digest_ahead(self, fetch: Fetch) -> None:
-        """Precompute the digests of a large answer that `capture` will need. May run in any thread."""
+        """Compute in advance the digests of a large answer, which `capture` will need. May run in any thread."""
         fetch.payload_digest = self._payload_digest(fetch)
 
     def capture(
@@ -519,7 +519,7 @@ class PageCache(Archive):
         return damage.check(self, tails=not self._reading)
 
     def _check(self) -> None:
-        """Assert the invariants that hold between groups."""
+        """Assert the invariants that hold between two commit groups."""
         assert len(self._urls) <= _HOPS_CACHED_MAX
         if not self._written and not self._staged:
             assert not self._pending_records, self._pending_records

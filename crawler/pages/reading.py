@@ -1,4 +1,4 @@
-"""Read WARC files, written by this crawler or by others.
+"""Reads WARC files that were written by this crawler or by other programs.
 
     bytes --expand--> record --parse_record--> fields, block
           block --parse_http--> status, headers, payload --decode_payload--> content

@@ -1,4 +1,4 @@
-"""Build the WARC records of one capture from a fetch."""
+"""Builds the WARC records of one capture from a fetch."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -41,7 +41,7 @@ class RecordBuilder:
     ) -> Iterator[bytes | warc.LargeRecord]:
         """Yield the WARC records of a capture, uncompressed; the answer comes first.
 
-        With `with_receipt`, the whole consent receipt also gets a record, to which other captures refer.
+        With `with_receipt`, a record of the whole consent receipt follows, to which other captures refer.
         """
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)

@@ -1,4 +1,4 @@
-"""Encode the method and body of a request as a query, so that an index can distinguish the captures of one URL.
+"""Encodes method and body of a request as a query, so that an index can distinguish the captures of one URL.
 
     POST /search, "q=tea"   ->   __wb_method=POST&q=tea
 

@@ -1,4 +1,4 @@
-"""Move the page cache to the new processes when a crawl is resharded.
+"""Moves the page cache to the new processes when a crawl is resharded.
 
 Records and captures follow their buckets; a `g/` key follows its capture. A WARC segment whose captures all
 go to one new process is linked, not copied. If the captures of a segment go to several processes, the segment

@@ -9,8 +9,8 @@ leaves at most an uncommitted tail, and `recover` cuts it off before anything el
 no key, nothing in it was committed, so it is moved to `lost+found/`; nothing is deleted. A writer always
 starts a new segment, so a torn file is never written again.
 
-One system call writes the records of a group. `sync` makes the records durable; only then may a batch contain
-the new lengths.
+The records of a group are written by one system call. `sync` makes the records durable; only then may a batch
+contain the new lengths.
 """
 
 import os

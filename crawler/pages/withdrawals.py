@@ -37,10 +37,10 @@ FILE = "withdrawn.json"
 class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One withdrawal. At most one of `digest`, `host` and `prefix` is set, and says which URLs the rule covers.
 
-    `at` is the instant of the withdrawal. `digest` is the `url_digest` of `url`, which is
-    "" once the copies are erased. `prefix` is the beginning of a `place_of`. `before` limits any rule
-    to copies fetched before that instant; 0 means no limit. `erasing` is set before the first
-    copy is erased, `erased` after the last one.
+    `at` is the instant of the withdrawal. `digest` is the `url_digest` of `url`. Once the copies are erased,
+    `url` is "". `prefix` is the beginning of a URL as `place_of` returns it. `before` limits any rule to
+    copies fetched before that instant; 0 means no limit. `erasing` is set before the first copy is erased,
+    `erased` after the last one.
     """
 
     at: float

@@ -330,7 +330,7 @@ def test_the_cache_behaves_like_a_dictionary(
 
 
 def _poison(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Make a step of building records fail for answers of `/poison`."""
+    """Make one step of building records fail for answers from `/poison`."""
     built = getattr(warc, step)
 
     def broken(*arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The export formats: the page cache in the formats of other tools.
+"""The export formats, which write the page cache for other tools.
 
     selection     which captures are exported, and the newest copy of each page
     warc_stream   WARC, and the CDXJ index of the segments in the crawl directory

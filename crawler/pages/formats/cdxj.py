@@ -102,7 +102,7 @@ def _argument(argument: Any) -> Any:
 
 
 def _unescape(text: str) -> bytes:
-    """Percent-decode the text until it no longer changes, so that all spellings of it give the same bytes."""
+    """Percent-decode the text until it no longer changes, so that all spellings of a text give the same bytes."""
     raw = text.encode("utf-8", "replace")
     while b"%" in raw and (decoded := unquote_to_bytes(raw)) != raw:
         raw = decoded
@@ -188,7 +188,7 @@ def _add_run(
 
 
 def _take(source: Iterator[bytes], memory_bytes: int) -> list[bytes]:
-    """Return the next lines, as many as are needed for `memory_bytes` or more."""
+    """Return the next lines, until they have at least `memory_bytes`."""
     run = []
     size = 0
     while size < memory_bytes and (text := next(source, None)) is not None:

@@ -1,4 +1,4 @@
-"""Write rows as JSON lines or Parquet, to one stream or to files of about equal size.
+"""Writes rows as JSON lines or Parquet, to one stream or to files of about equal size.
 
 A Parquet file holds row groups of about 32 MB, compressed with zstd; times are
 timestamps in UTC. Files are named `part-00000.parquet` and so on. Readers such

@@ -90,7 +90,7 @@ class _Declared(NamedTuple):
 
 
 def read_metadata(tree: Any, utf8: bytes, url: str, header_links: Links = ()) -> dict[str, str | None]:
-    """Return the metadata that a page declares: a value, or None, for each column of `PRECEDENCE`. Takes linear time.
+    """Return the declared metadata of a page: a value, or None, for each column of `PRECEDENCE`. Takes linear time.
 
     Args:
         tree: resiliparse's tree of `utf8`.
@@ -376,7 +376,7 @@ def _language(text: str, _: str) -> str | None:
 
 
 def _date(text: str, _: str = "") -> str | None:
-    """Return `iso_date` of a text that may have blanks around it."""
+    """Return the `iso_date` of a text that may have blanks around it."""
     return iso_date(text)
 
 

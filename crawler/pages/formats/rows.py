@@ -130,7 +130,7 @@ def record_row(fingerprint: int, record: PageRecord, via: str) -> dict[str, Any]
     }
 
 
-ConsentOf = Callable[[Archive, int, Capture], dict[str, Any]]  # -> the columns of a copy's receipt
+ConsentOf = Callable[[Archive, int, Capture], dict[str, Any]]  # returns the columns of a copy's receipt
 
 
 def known_rows(
@@ -142,7 +142,7 @@ def known_rows(
 ) -> Iterator[Known]:
     """Yield a row for each URL that was tried, ordered by process and fingerprint; `select` decides about the copies.
 
-    If `select` names a use, URLs without a copy that may be used are left out.
+    If `select` names a use, URLs are left out if they have no copy for this use.
     """
     via_url = url_finder(archives) if want_via else (lambda fingerprint: "")
     for number, archive in enumerate(archives):

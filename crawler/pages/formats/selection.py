@@ -1,4 +1,4 @@
-"""Select the captures to export, and the newest copy of each page.
+"""Selects the captures to export, and the newest copy of each page.
 
 If the latest answer of a page says `noarchive`, all copies of the page are left out, unless `with_noarchive`
 is set. Copies of pages that robots.txt forbids now are left out if `serve.on_disallow` says so. Copies that

@@ -62,9 +62,9 @@ def text_in(tree: Any, utf8: bytes, *, main_content: bool = False) -> str:
 def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
     """Return the main content of a page whose whole text is `whole`.
 
-    resiliparse's heuristics find nearly nothing on pages made of links, such as tables of contents. For such
-    a page, the result is the text of the element that is marked as main content. If there is no such element,
-    it is the text that the heuristics found, or `whole` if they found less than `_LITTLE` of it.
+    On pages that consist of links, such as tables of contents, resiliparse's heuristics find nearly nothing.
+    For such a page, the result is the text of the element that is marked as main content. If there is no such
+    element, it is the text that the heuristics found, or `whole` if they found less than `_LITTLE` of it.
     """
     found: str = library[1](tree, main_content=True)
     if len(found) >= _MAIN_SHARE * len(whole):

@@ -66,7 +66,7 @@ def test_lines_have_the_form_of_pywb() -> None:
     ],
 )  # fmt: skip
 def test_the_key_of_a_post_ends_in_its_method_and_body(url: str, query: str, key: str, fields: dict) -> None:
-    """The golden values are the keys and fields of `cdx-indexer -p -j` of pywb 2.10 for such records."""
+    """The expected keys and fields are the output of `cdx-indexer -p -j` of pywb 2.10 for such records."""
     capture = Capture("s.warc.gz", 0, 1, "response", 1.0, 200, "text/html", b"", url, query=query)
     found, _, rest = cdxj.line(capture).decode().split(" ", 2)
     assert found == key

@@ -194,7 +194,7 @@ class Erasing:
     def __init__(self, archive: Archive, rule: Withdrawal) -> None:
         self._archive = archive
         self._rule = rule
-        self._made: dict[bytes, Original] = {}  # payload digest -> the response that holds the payload from now on
+        self._made: dict[bytes, Original] = {}  # payload digest -> the response that holds it from now on
 
     def covers(self, capture: Capture) -> bool:
         """Return whether a capture is to be erased."""

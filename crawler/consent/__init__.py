@@ -1,1 +1,1 @@
-"""Reads what sites allow their pages to be used for (`consent/README.md`)."""
+"""Reads for which uses sites allow their pages (`consent/README.md`)."""

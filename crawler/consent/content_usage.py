@@ -1,8 +1,9 @@
-"""Content-Usage, as a header and in robots.txt (draft-ietf-aipref-attach, draft-ietf-aipref-vocab).
+"""Reads Content-Usage, as a header and in robots.txt (draft-ietf-aipref-attach, draft-ietf-aipref-vocab).
 
-The value is a dictionary of structured fields (RFC 9651, 3.2): keys are case-sensitive, the last of equal keys
-counts, parameters are ignored. Values other than the tokens `y` and `n` have no meaning. If the dictionary cannot be
-parsed, every use is unknown. Several header lines are one dictionary (RFC 9651, 4.2).
+The value is a dictionary of structured fields (RFC 9651, 3.2): keys are case-sensitive, the last of several
+equal keys counts, and parameters are ignored. Values other than the tokens `y` and `n` have no meaning. If
+the dictionary cannot be parsed, every use is unknown. Several header lines form one dictionary (RFC 9651,
+4.2).
 
     Content-Usage: train-ai=n, search=y          header
     Content-Usage: /archive/ train-ai=n          robots.txt, in a group; the path may be absent
@@ -26,7 +27,7 @@ from crawler.consent.statements import (
 )
 
 PARSER = "content-usage/1"
-# Labels of draft-ietf-aipref-vocab -> our names; other labels are ignored, as the draft demands.
+# Maps labels of draft-ietf-aipref-vocab to our names. Other labels are ignored, as the draft demands.
 _LABELS = {"search": "search", "ai-use": "ai_input", "train-ai": "train_ai"}
 _ANSWERS = {"y": ALLOW, "n": REFUSE}
 
@@ -51,7 +52,8 @@ def read_usage_header(values: Iterable[bytes]) -> ContentUsage:
 def read_usage_rules(lines: Iterable[str], target: str) -> ContentUsage:
     """Return the meaning of a robots.txt group's Content-Usage lines for `target` (path and query).
 
-    The longest matching path decides; of lines with the same path, the most restrictive answer counts.
+    The line with the longest matching path decides. If several lines have this path, the most restrictive
+    answer counts.
     """
     return ContentUsage(*by_path(lines, target, _meaning))
 

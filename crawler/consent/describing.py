@@ -42,14 +42,14 @@ def in_plain(store: KeyValue, fingerprint: int, copy: Capture | PageRecord) -> d
 
 
 def header_text(consent: dict[str, Any]) -> str:
-    """Return the value of the field `X-Consent`: the answers, the receipt, and the id of the request's key."""
+    """Return the value of the header field `X-Consent`: the answers, the receipt, and the id of the request's key."""
     answers = ", ".join(f"{use.replace('_', '-')}={consent[use]}" for use in USES)
     key = f"; key={consent['key_id']}" if consent["key_id"] else ""
     return f"{answers}; receipt={consent['receipt']}{key}"
 
 
 def sources(uses: Consent) -> dict[str, str]:
-    """Return the source that decided about each use with a known answer."""
+    """For each use whose answer is known, return the source that decided."""
     return {use: source for use in USES if (source := getattr(uses, use).source)}
 
 

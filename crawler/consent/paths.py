@@ -1,7 +1,7 @@
-"""Statements for parts of a site: the longest matching path decides, as for Allow and Disallow (RFC 9309, 2.2.2).
+"""Finds the statements that apply to a path: the longest matching path decides, as for Allow (RFC 9309, 2.2.2).
 
-Paths are patterns of robots.txt (`robots/README.md`, "The file"). Of several statements with the same path, the
-most restrictive applies; robots.txt would choose the more permissive.
+Paths are patterns as in robots.txt (`robots/README.md`, "The file"). If several statements have the same
+path, the most restrictive one applies, whereas the most permissive rule would apply in robots.txt.
 """
 
 import re
@@ -26,7 +26,7 @@ def address_of(url: str) -> tuple[str, str]:
 
 
 def longest(patterns: Iterable[str], target: str) -> list[int]:
-    """Return the positions of the matching patterns that are longest in octets; [] if none matches."""
+    """Return the positions of those matching patterns that are longest in octets; [] if none matches."""
     every = tuple(patterns)
     if not every:
         return []
@@ -43,7 +43,7 @@ def longest(patterns: Iterable[str], target: str) -> list[int]:
 def by_path(
     lines: Iterable[str], target: str, meaning: Callable[[str], Preferences]
 ) -> tuple[tuple[str, ...], Preferences]:
-    """Return the raw lines that decide about `target`, and their meaning.
+    """Return the raw lines that decide about the path `target`, and their meaning.
 
     A line begins with a path and a blank, or has no path and applies to the whole site. If there are more than
     `LINES_MAX` lines, or one is longer than `FIELD_OCTETS_MAX`, nothing is known.
@@ -62,7 +62,7 @@ def path_of(line: str) -> str:
 
 
 def _divided(line: str) -> tuple[str, str]:
-    """Return (path, statement) of a line."""
+    """Split a line into (path, statement)."""
     line = line.strip(" \t")
     if not line.startswith("/"):
         return "/", line

@@ -23,14 +23,15 @@ from crawler.errors import DamageError
 from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
-# bytes; a page stores two digests, and with its share of the receipts it needs at most 40 bytes
+# bytes; a page stores two digests; these and its share of the receipts take at most 40 bytes
 DIGEST_BYTES = 14
 
 
 class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A file about a site that was fetched: tdmrep.json or a licence document.
+    """A fetched file with a site's statements: tdmrep.json or a licence document.
 
-    `digest` is the SHA-256 of its content, or b"" if it had none; `problem` says why the file could not be read.
+    `digest` is the SHA-256 of the file's content, or b"" if there was no content; `problem` says why the file
+    could not be read.
     """
 
     kind: str
@@ -44,9 +45,10 @@ class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class SiteStatements(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind", tag="site"):
     """The statements of a host at one time, as they apply to an authority and a product token.
 
-    `robots_url` is "" if robots.txt was not fetched because it is not obeyed; `robots_digest` is the SHA-256 of its
-    content, and `robots_record` the `c/` key of its WARC record if there is one. `group` is the agent of the group
-    of robots.txt that applies, or "" if none applies. `usage`, `signals` and `licenses` are raw values of robots.txt.
+    `robots_url` is "" if robots.txt was not fetched because it is not obeyed. `robots_digest` is the SHA-256
+    of the content of robots.txt, and `robots_record` is the `c/` key of its WARC record, if there is one.
+    `group` is the agent of the group of robots.txt that applies, or "" if none applies. `usage`, `signals`
+    and `licenses` are raw values of robots.txt.
     """
 
     authority: str
@@ -66,11 +68,11 @@ class SiteStatements(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, 
 class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind", tag="page"):
     """The statements about a page, and the resolved answers.
 
-    `site` is the digest of the `SiteStatements`. `rule` is the line of robots.txt that decided about the fetch, ""
-    for none. `fields` and `metas` are header fields and meta elements of the page, `deciding` the statements of the
-    host that apply to the page, as (source, raw text). `complete` is False if some statement could not be read, so that
-    the uses that it might have refused are not allowed. `key_id` names the key that signed the request, "" if it was
-    not signed.
+    `site` is the digest of the `SiteStatements`. `rule` is the line of robots.txt that allowed or denied the
+    fetch, or "" if there is none. `fields` and `metas` are header fields and meta elements of the page.
+    `deciding` has the statements of the host that apply to the page, as (source, raw text). `complete` is
+    False if some statement could not be read; the uses that it might have refused are then not allowed.
+    `key_id` names the key that signed the request; it is "" if the request was not signed.
     """
 
     site: bytes
@@ -99,18 +101,18 @@ _T = TypeVar("_T", Receipt, SiteStatements)
 
 
 def packed(value: Stored) -> tuple[bytes, bytes]:
-    """Return the digest of a receipt or of site statements, and the encoded value."""
+    """Encode a receipt, or the statements of a site; return the digest and the encoded value."""
     data = _encode(value)
     return hashlib.sha256(data).digest()[:DIGEST_BYTES], data
 
 
 def receipt_key(fingerprint: int, digest: bytes) -> bytes:
-    """Return the key of a receipt, or of a site's statements, for a page with this fingerprint."""
+    """Return the key under which a receipt, or a site's statements, are stored for a page with this fingerprint."""
     return RECEIPT + fingerprint.to_bytes(8, "big")[:2] + digest
 
 
 def put_once(store: KeyValue, fingerprint: int, digest: bytes, data: bytes) -> tuple[bytes, bytes] | None:
-    """Return the (key, value) that must be put to store an encoded value; None if the store already has it."""
+    """Return the (key, value) to put into the store for an encoded value; None if the store already has the value."""
     key = receipt_key(fingerprint, digest)
     return None if store.get(key) is not None else (key, seal(data))
 
@@ -132,7 +134,7 @@ def unpack(key: bytes, value: bytes) -> Stored:
 
 
 def load(store: KeyValue, fingerprint: int, digest: bytes, kind: type[_T]) -> _T | None:
-    """Return a stored receipt or site statements; None if it is missing.
+    """Return a stored receipt, or stored site statements; None if the store has none with this digest.
 
     Raises:
         DamageError: it is damaged.
@@ -161,6 +163,6 @@ def read_block(block: bytes) -> ReceiptBlock | None:
 
 
 def answers_of(uses: Consent) -> str:
-    """Return the known answers in words, as "search=y train_ai=n"."""
+    """Return the known answers as text, such as "search=y train_ai=n"."""
     known = ((use, getattr(uses, use).preference) for use in USES)
     return " ".join([f"{use}={answer}" for use, answer in known if answer is not UNKNOWN])

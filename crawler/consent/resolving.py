@@ -1,7 +1,8 @@
-"""Resolves everything that a site says about one page to one answer for each use, with the source that decided.
+"""Combines everything that a site says about a page into one answer for each use, and names the source that decided.
 
-No source has precedence, except inside TDMRep, where the page overrides the file. For each use the most
-restrictive answer counts; of the sources that gave this answer, the first in `SOURCES` is named.
+No source has precedence, except inside TDMRep, where the page overrides the file. For each use, the most
+restrictive answer counts. If several sources gave this answer, the one that comes first in `SOURCES` is
+named.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,8 @@ from crawler.consent.statements import ALLOW, NOTHING_SAID, UNKNOWN, USES, Prefe
 from crawler.consent.tdmrep import TdmFile, TdmReservation, read_tdm_page, reservation_for
 from crawler.robots.rules import RobotsRules
 
-# The first of these that gave the answer is named as the deciding source: the page comes before its host.
+# If several sources gave the answer, the first in this order is named. Sources of the page come before those
+# of its host.
 SOURCES = (
     "content-usage-header",
     "content-signal-header",
@@ -31,7 +33,7 @@ _NO_TDM_FILE = TdmFile()
 
 
 class UseDecision(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The answer about one use, and the source in `SOURCES` that decided; "" if the answer is unknown."""
+    """The answer about one use, and the source in `SOURCES` that decided ("" if the answer is unknown)."""
 
     preference: Preference = UNKNOWN
     source: str = ""
@@ -69,13 +71,13 @@ class PageStatements(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rsl: RslTerms
 
     def consent(self, unread: Iterable[str] = ()) -> Consent:
-        """Return the resolved answers; a use is not allowed if a statement about it is `unread`."""
+        """Return the resolved answers; no use in `unread` is allowed, as a statement about it could not be read."""
         said = (getattr(self, field).preferences for field in self.__struct_fields__)
         return _without_permissions(resolve(zip(SOURCES, said, strict=True)), frozenset(unread))
 
 
 def resolve(statements: Iterable[tuple[str, Preferences]]) -> Consent:
-    """Return the most restrictive answer about each use, with the first source that gave it."""
+    """Return the most restrictive answer about each use, and the first source that gave this answer."""
     every = [(source, said) for source, said in statements if said is not NOTHING_SAID]
     if not every:
         return _ALL_UNKNOWN
@@ -83,7 +85,7 @@ def resolve(statements: Iterable[tuple[str, Preferences]]) -> Consent:
 
 
 def _without_permissions(consent: Consent, unread: frozenset[str]) -> Consent:
-    """Return the answers with "y" replaced by "unknown" for some uses, which an unread statement might have refused."""
+    """Return the answers, with "unknown" in place of "y" for the uses that an unread statement might have refused."""
     if not unread:
         return consent
     answers = ((use, getattr(consent, use)) for use in USES)
@@ -117,7 +119,8 @@ def statements_about(
         metas.setdefault(key.strip().lower(), []).append(content)
     _, target = address_of(url)
     robots = host.robots.parsed
-    # robots.txt says nothing about the use of a page that it forbids to fetch (draft-ietf-aipref-attach).
+    # If robots.txt forbids fetching a page, its lines say nothing about the use of that page
+    # (draft-ietf-aipref-attach).
     usage_lines = robots.usage if host.robots.allowed(target) else ()
     return PageStatements(
         read_usage_header(fields.get("content-usage", ())),

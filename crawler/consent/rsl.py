@@ -1,4 +1,4 @@
-"""Really Simple Licensing 1.0 (rslstandard.org/rsl): licence documents, and where they are announced.
+"""Reads Really Simple Licensing 1.0 (rslstandard.org/rsl): licence documents, and where they are announced.
 
     <rsl><content url="/news/" server="...">            the longest matching `url` decides
       <license><permits type="usage">search</permits>   one offer among several
@@ -14,7 +14,7 @@ What the licences of one content element mean for one use:
 | all that permit it ask for money or work | n, since nothing was paid |
 | none mentions it | unknown |
 
-A document that cannot be read to its end is ignored as a whole.
+If a document cannot be read to its end, the whole document is ignored.
 """
 
 from collections.abc import Iterable
@@ -100,7 +100,7 @@ def read_rsl(body: bytes) -> RslDocument:
 
 
 def terms_for(documents: Iterable[RslDocument], url: str) -> RslTerms:
-    """Return the terms of all `documents` for the page `url`; in each document the longest matching path decides."""
+    """Return the terms for the page `url`; in each document, the content with the longest matching path decides."""
     authority, target = address_of(url)
     deciding: list[RslContent] = []
     for document in documents:
@@ -112,7 +112,7 @@ def terms_for(documents: Iterable[RslDocument], url: str) -> RslTerms:
 
 
 def terms_paths(document: RslDocument, authority: str) -> list[str]:
-    """Return the path patterns of a document's content elements that are about an authority ("scheme://host[:port]")."""
+    """Return the path patterns of the content elements that concern this authority ("scheme://host[:port]")."""
     _, _, name = authority.partition("://")
     return [path for each in document.contents if (path := _path(each.url, name)) is not None]
 
@@ -140,7 +140,7 @@ def announced_licenses(
 
 
 def _path(url: str, authority: str) -> str | None:
-    """Return the path pattern in the `url` of a content element; None if the element is about another authority."""
+    """Return the path pattern in the `url` of a content element; None if the element concerns another authority."""
     if url.startswith("/") and not url.startswith("//"):
         return url
     scheme, separator, rest = url.partition("://")
@@ -164,7 +164,7 @@ def _answer(content: RslContent, use: str) -> Preference:
 
 
 def _offer(license_: RslLicense, server: str) -> Preference:
-    """Return the answer of a licence that permits a use: "y" only if it asks for nothing in return."""
+    """Return the answer of a licence that permits a use: "y" only if the licence asks for nothing in return."""
     payments = set(license_.payments) - _FREE
     if payments - _CONDITIONAL:
         return REFUSE
@@ -176,7 +176,7 @@ def _names(usages: Iterable[str], use: str) -> bool:
 
 
 class _Reading:
-    """The content elements read so far, and the content element and licence that are open."""
+    """A document being read: the finished content elements, and the open content element and licence."""
 
     def __init__(self) -> None:
         self.contents: list[RslContent] = []
@@ -214,7 +214,7 @@ class _Reading:
                 self.contents.append(RslContent(*self._content, tuple(self._licenses)))
 
     def _term(self, kind: str, text: str) -> None:
-        """Add a term to the open licence; a term that is not about uses is a condition."""
+        """Add a term to the open licence; a term that does not name a use is a condition."""
         words = text.lower().replace(",", " ").split()
         if kind == "payment":
             self._lists[kind].append(self._type)

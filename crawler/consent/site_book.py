@@ -1,11 +1,11 @@
 """The current statements of the sites of a crawl: robots.txt, tdmrep.json, licence documents.
 
-`site(authority)` returns the current `Site`. A fetch task notes the digest of the `Site` when the answer has come,
-and `noted` finds the `Site` when the page is stored, so a robots.txt that is fetched in between does not count
-(draft-ietf-aipref-attach).
+`site(authority)` returns the current `Site`. When an answer has arrived, the fetch task notes the digest of
+the current `Site`. When the page is stored, `noted` finds this `Site` again. So a robots.txt that is fetched
+in between does not count (draft-ietf-aipref-attach).
 
-The files are fetched by the crawl (`process/fetching/site_files.py`), at most once per `consent.files_max_age`
-and site, and kept parsed:
+The files are fetched by the crawl (`process/fetching/site_files.py`), at most once per site within
+`consent.files_max_age`. They are stored in parsed form:
 
     L/<8 bytes><authority>    (SiteFile, parsed content) of each file, sealed msgpack
 
@@ -35,14 +35,14 @@ from crawler.urls.canonical import canonical, resolve
 
 TDMREP, RSL = "tdmrep", "rsl"
 WELL_KNOWN = "/.well-known/tdmrep.json"
-# sites in memory, more than are crawled at the same time; a site without statements takes 2 kB
+# sites in memory, which is more than are crawled at the same time; a site without statements takes 2 kB
 SITES_MAX = 4096
 PROBLEM_CHARS_MAX = 200
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
 class KnownFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file about a site with its parsed content; after a failed fetch it has neither entries nor contents."""
+    """A file with a site's statements, parsed; if its fetch failed, the file has neither entries nor contents."""
 
     facts: SiteFile
     tdm: TdmFile | None = None
@@ -55,7 +55,7 @@ _decoder = msgspec.msgpack.Decoder(list[KnownFile])
 class Site:
     """The statements of an authority at one time, ready for resolving.
 
-    Pages with equal headers get equal answers if `place` returns the same for their paths.
+    Two pages with equal headers get equal answers if `place` returns the same value for their paths.
     """
 
     __slots__ = ("_paths", "data", "digest", "licenses", "rules", "statements", "tdm", "tdm_unread")
@@ -76,11 +76,11 @@ class Site:
         self._paths = [paths for paths in lists if any(path != "/" for path in paths)]
 
     def place(self, target: str) -> tuple[tuple[int, ...], ...]:
-        """Return a key that tells which of the statements that are limited to paths decide about this path."""
+        """Return a key that identifies the path-specific statements that apply to `target`."""
         return tuple(tuple(longest(paths, target)) for paths in self._paths)
 
     def host(self, announced: Iterable[str]) -> HostStatements:
-        """Return the host's statements about a page for which these licence documents were announced."""
+        """Return the host's statements about a page; `announced` are the URLs of the page's licence documents."""
         known = tuple(found for url in announced if (found := self.licenses.get(url)) is not None)
         return HostStatements(self.rules, self.tdm, known)
 
@@ -140,7 +140,7 @@ class SiteBook:
         return site.digest
 
     def noted(self, digest: bytes, authority: str) -> Site:
-        """Return the statements with this digest; if they are no longer kept, the current statements."""
+        """Return the statements with this digest, or the current statements if those are no longer in memory."""
         return self._noted.get(digest) or self.site(authority)
 
     def announced(self, site: Site, page_url: str, found: Iterable[str]) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class SiteBook:
         return tuple(urls)[: ANNOUNCED_MAX + 1]
 
     def wanted(self, authority: str, announced: Iterable[str], now: float) -> list[str]:
-        """Return the URLs of the files to fetch for an authority; [] if all are known and recent."""
+        """Return the URLs of the files to fetch for an authority; [] if all files are known and recent."""
         urls = [f"{authority}{WELL_KNOWN}"] if self._config.tdmrep else []
         if self._config.licenses:
             urls += announced
@@ -172,7 +172,7 @@ class SiteBook:
         return found
 
     def learn(self, authority: str, url: str, fetch: Fetch, now: float) -> tuple[bytes, bytes]:
-        """Record the answer to the request for the file announced as `url`; return the (key, value) to put."""
+        """Record the answer to the request for the file `url`; return the (key, value) to put into the store."""
         known = [each for each in self._known_files(authority) if each.facts.url != url]
         known.append(_read(authority, url, fetch, now))
         data = msgspec.msgpack.encode(known)
@@ -232,7 +232,8 @@ class SiteBook:
 def _read(authority: str, url: str, fetch: Fetch, now: float) -> KnownFile:
     kind = TDMREP if url == canonical(f"{authority}{WELL_KNOWN}") else RSL
     at, body = fetch.began or now, fetch.content
-    # A missing tdmrep.json says nothing; one that could not be fetched might have contained a reservation.
+    # If there is no tdmrep.json, the site says nothing. If the fetch failed, the file might contain a
+    # reservation.
     page = fetch.content_type in _HTML_TYPES  # this site answers every request with a page
     absent = kind == TDMREP and (400 <= fetch.status < 500 or page)
     if absent or not 200 <= fetch.status < 300 or fetch.truncated or fetch.undecoded:

@@ -1,7 +1,7 @@
 """Makes the receipt of each page that is stored, and puts it into the page's batch.
 
-Most pages of a host have equal statements, so a receipt is looked up by everything on which it depends:
-the state of the site, the rule of robots.txt, the page's own statements, and its path if the site has
+Most pages of a host have equal statements, so finished receipts are cached by everything on which they
+depend: the state of the site, the rule of robots.txt, the page's own statements, and the path if the site has
 statements about paths. A look-up takes about 5 us.
 """
 
@@ -75,7 +75,7 @@ class Stamping:
     def stamp(
         self, fetch: Fetch, fingerprint: int, extracted: Extracted | None, before: bytes | None, batch: Batch
     ) -> ReceiptStamp:
-        """Return the stamp of an answer's receipt; put into the batch those parts of the receipt that the store lacks.
+        """Return the stamp of an answer's receipt; add to the batch what the store lacks of the receipt.
 
         Call this in the order of the commits. A call takes about 10 us.
 
@@ -91,14 +91,14 @@ class Stamping:
             self._put_new(fingerprint, site.digest, site.data, batch)
             self._put_new(fingerprint, made.stamp.digest, made.data, batch)
             self._put[key] = (
-                None  # later pages may rely on these keys, since a group that fails ends the process
+                None  # later pages may rely on these keys: if a commit group fails, the process ends
             )
             if len(self._put) > KEYS_CACHED_MAX:
                 self._put.popitem(last=False)
         return made.stamp
 
     def wanted_files(self, fetch: Fetch, extracted: Extracted | None, now: float) -> list[str]:
-        """Return the URLs of the files about a page's site that are to be fetched: tdmrep.json, licence documents."""
+        """Return the URLs of the files to fetch about a page's site: tdmrep.json and licence documents."""
         name = authority(fetch.url)
         site = self.book.noted(fetch.site, name)
         own = own_statements(fetch, extracted, repeats=False, earlier=None).licenses
@@ -108,14 +108,14 @@ class Stamping:
     def _earlier(self, fingerprint: int, digest: bytes) -> Receipt | None:
         try:
             return load(self._store, fingerprint, digest, Receipt)
-        except DamageError:  # `check` reports the damage; the meta elements of this answer count as unknown
+        except DamageError:  # `check` reports the damage; here, the meta elements count as unknown
             return None
 
     def _receipt(self, site: Site, fetch: Fetch, own: OwnStatements) -> _Made:
         _, target = address_of(fetch.url)
         rule = site.rules.rule(target)
         image = fetch.content_type.startswith("image/")
-        # A licence that only this page announces: its URL may be relative to the page's.
+        # If the page itself announces a licence, the URL of the licence may be relative to the page's URL.
         bound = fetch.url if own.licenses else ""
         name = site.digest, rule, own, image, site.place(target), bound, self._key_id(fetch)
         made = self._made.get(name)
@@ -160,8 +160,8 @@ def own_statements(
 ) -> OwnStatements:
     """Return what an answer says about its page.
 
-    An answer that repeats a known copy has the meta elements of that copy, which are in the `earlier` receipt. Header
-    fields that a 304 does not send stay as they were (RFC 9111, section 3.2).
+    If the answer repeats a known copy, it has the meta elements of that copy, which are in the `earlier`
+    receipt. Header fields that a 304 does not send keep their earlier values (RFC 9111, section 3.2).
     """
     fields = _own_fields(fetch.headers)
     if not fields and extracted is not None and not extracted.statements and not extracted.licenses:
@@ -186,7 +186,7 @@ def own_statements(
 
 
 def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> _Fields:
-    """Return the header fields that speak about uses, names in lower case, values cut just after the parsers' limit."""
+    """Return the header fields about uses: names in lower case, values cut one octet after the parsers' limit."""
     return tuple(
         [
             (lowered.decode("latin-1"), value[: FIELD_OCTETS_MAX + 1].decode("latin-1"))
@@ -197,7 +197,7 @@ def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> _Fields:
 
 
 def _deciding(said: PageStatements, announced: Iterable[str]) -> _Fields:
-    """Return (source, raw text) of the host's statements that apply to a page."""
+    """Return the host's statements that apply to a page, each as (source, raw text)."""
     found = [("content-usage-robots", line) for line in said.usage_robots.raw]
     found += [("content-signal-robots", line) for line in said.signal_robots.raw]
     found += [("tdmrep", value) for value in (*said.tdm.raw, *said.tdm.policies)]
@@ -207,7 +207,7 @@ def _deciding(said: PageStatements, announced: Iterable[str]) -> _Fields:
 
 
 def load_whole(store: KeyValue, fingerprint: int, digest: bytes) -> tuple[Receipt, SiteStatements] | None:
-    """Return a receipt with the statements of its site; None if the page has none.
+    """Return a receipt with the statements of its site; None if the page has no receipt.
 
     Raises:
         DamageError: it is damaged, or incomplete.

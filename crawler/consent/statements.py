@@ -1,4 +1,4 @@
-"""The four uses about which sites make statements, and the way statements are combined.
+"""Defines the four uses about which sites make statements, and how several statements are combined.
 
 A statement allows a use, refuses it, or does not mention it. If two statements of equal rank disagree,
 the use is refused (draft-ietf-aipref-vocab, "Combining Preferences").
@@ -13,7 +13,7 @@ from crawler.robots.rules import STATEMENT_OCTETS_MAX, STATEMENTS_MAX
 
 # longest header or robots.txt line that is read; few servers send longer headers
 FIELD_OCTETS_MAX = STATEMENT_OCTETS_MAX
-LINES_MAX = STATEMENTS_MAX  # statements of one kind in one answer or file; most sites send one or two
+LINES_MAX = STATEMENTS_MAX  # maximum number of statements of one kind in one answer or file; most sites send one or two
 MEANINGS_MAX = 256  # values whose meaning is cached, since the pages of a site repeat them; at most 2 MiB
 
 
@@ -48,7 +48,7 @@ def strictest(answers: Iterable[Preference]) -> Preference:
 
 
 def combined(statements: Iterable[Preferences]) -> Preferences:
-    """Return, for each use, the most restrictive of several statements."""
+    """Combine several statements: return the most restrictive answer for each use."""
     every = [each for each in statements if each is not NOTHING_SAID]
     if len(every) < 2:
         return every[0] if every else NOTHING_SAID
@@ -56,10 +56,10 @@ def combined(statements: Iterable[Preferences]) -> Preferences:
 
 
 def bounded(raw_values: Iterable[bytes]) -> tuple[tuple[str, ...], bool]:
-    """Return (the values as text, True if all are within the bounds).
+    """Return the values as text, and whether all of them are within the bounds.
 
-    Values beyond the bounds are cut or dropped, and the caller must then treat the answers as unknown: the
-    part that was cut might contain a refusal.
+    Values beyond the bounds are cut or dropped. The caller must then treat the answers as unknown, because
+    the part that was cut might contain a refusal.
     """
     kept: list[str] = []
     for value in raw_values:

@@ -12,13 +12,13 @@ Row = dict[str, Any]
 
 
 class Summary:
-    """Counts pages by host, use and answer, as {host: {(use, answer): pages}}, and the pages without a receipt."""
+    """Counts pages by host, use and answer ({host: {(use, answer): pages}}), and the pages without a receipt."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, Counter[str]] = {}
 
     def add(self, host: str, uses: Consent | None) -> None:
-        """Count a page; `uses` is None if it has no receipt."""
+        """Count a page; `uses` is None if the page has no receipt."""
         counts = self._hosts.setdefault(host, Counter())
         counts["pages"] += 1
         if uses is None:
@@ -28,13 +28,13 @@ class Summary:
             counts[f"{use}.{getattr(uses, use).preference}"] += 1
 
     def rows(self) -> list[Row]:
-        """Return one row per host; the host with the most pages is first."""
+        """Return one row per host, beginning with the host that has the most pages."""
         rows = [_row(host, counts) for host, counts in self._hosts.items()]
         return sorted(rows, key=_order)
 
 
 def merged(parts: Iterable[Iterable[Mapping[str, Any]]]) -> list[Row]:
-    """Return the rows of several processes as one table; each host is in the rows of one process only."""
+    """Merge the rows of several processes into one table; each host occurs in the rows of only one process."""
     return sorted((dict(row) for part in parts for row in part), key=_order)
 
 

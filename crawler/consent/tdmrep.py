@@ -1,9 +1,9 @@
-"""The TDM Reservation Protocol (W3C Community Group, final report of 10 May 2024).
+"""Reads the TDM Reservation Protocol (W3C Community Group, final report of 10 May 2024).
 
-A site reserves its rights to text and data mining with `tdm-reservation: 1`, as a header, a meta element or an
-entry of `/.well-known/tdmrep.json`; `tdm-policy` is the URL of its terms. The value 1 refuses the use `tdm`, 0 allows it,
-other values are ignored. A reservation stated with the page overrides the file; a header and a meta element
-that disagree count as a reservation.
+A site reserves its rights to text and data mining with `tdm-reservation: 1`, as a header, a meta element or
+an entry of `/.well-known/tdmrep.json`; `tdm-policy` is the URL of its terms. The value 1 refuses the use
+`tdm`, 0 allows it, and other values are ignored. A value in the page's header or meta elements overrides
+tdmrep.json. If the header and a meta element disagree, the rights count as reserved.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ from crawler.consent.statements import (
 
 PARSER = "tdmrep/1"
 FILE_OCTETS_MAX = 512_000  # limit in bytes, as for robots.txt
-ENTRIES_MAX = 1000  # entries of tdmrep.json; each is compared with every page of the site
+ENTRIES_MAX = 1000  # maximum number of entries of tdmrep.json; each is compared with every page of the site
 _ANSWERS = {"0": ALLOW, "1": REFUSE}
 
 
@@ -57,7 +57,7 @@ class TdmReservation(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def read_tdm_file(body: bytes) -> TdmFile:
-    """Return the entries of a tdmrep.json; entries of a wrong form are left out."""
+    """Return the entries of a tdmrep.json, except malformed ones."""
     if len(body) > FILE_OCTETS_MAX:
         return TdmFile(problem=f"longer than {FILE_OCTETS_MAX} bytes")
     try:
@@ -87,7 +87,8 @@ def read_tdm_page(reservations: Iterable[bytes], policies: Iterable[bytes]) -> T
 def reservation_for(file: TdmFile, page: TdmReservation, target: str) -> TdmReservation:
     """Return the reservation that applies to `target`: the page's own, else the file's.
 
-    The longest matching location of the file decides; of equally long locations, the most restrictive.
+    In the file, the entry with the longest matching location decides; among equally long ones, the most
+    restrictive.
     """
     if page.raw or not file.entries:
         return page

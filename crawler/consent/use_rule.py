@@ -9,8 +9,8 @@
 | unknown, or there is no receipt | as `consent.unknown` says |
 | it cannot be read | refused |
 
-With `consent.retroactive`, the receipt of the page's last fetch counts too: a refusal that came later withholds the
-copies that were stored before. A later permission does not allow an earlier copy.
+With `consent.retroactive`, the receipt of the page's last fetch counts, too: if the site refused the use
+later, the copies stored before are refused as well. A later permission does not allow an earlier copy.
 """
 
 from typing import NamedTuple
@@ -23,15 +23,15 @@ from crawler.errors import DamageError, UsageError
 from crawler.records import Capture, PageRecord
 from crawler.storage.kv import KeyValue
 
-# The name of a use in Content-Usage and Content-Signal -> our name.
+# Maps the name of a use in Content-Usage and Content-Signal to our name.
 USE_NAMES = {use.replace("_", "-"): use for use in USES}
-USES_CACHED_MAX = 4096  # receipts whose answers are cached; a host has a few receipts
+USES_CACHED_MAX = 4096  # maximum number of receipts whose answers are cached; a host has a few receipts
 _NOTHING = Consent()
 _known: dict[bytes, Consent] = {}
 
 
 class Refusal(NamedTuple):
-    """The reason why a copy may not be used; `later`: it is only a later fetch of the page (`consent.retroactive`)."""
+    """The reason why a copy may not be used; `later`: only a later fetch refuses (`consent.retroactive`)."""
 
     why: str
     later: bool = False
@@ -61,7 +61,7 @@ class UseRule(NamedTuple):
     def refusal(
         self, store: KeyValue, fingerprint: int, capture: Capture, record: PageRecord | None
     ) -> Refusal | None:
-        """Return the reason why a copy may not be used; None if it may be. `record` is the record of its page."""
+        """Return the reason why a copy may not be used; None if it may be. `record` is the page's record."""
         name = self.use.replace("_", "-")
         try:
             said = self._answer(store, fingerprint, capture.receipt)
@@ -85,9 +85,9 @@ class UseRule(NamedTuple):
 
 
 def uses_of(store: KeyValue, fingerprint: int, digest: bytes) -> Consent:
-    """Return the answers of a receipt; if there is none, all are unknown.
+    """Return the answers of a receipt; all answers are unknown if there is no receipt.
 
-    A digest names the content, so the answers are cached for all stores.
+    Since a digest identifies the content, one cache serves all stores.
 
     Raises:
         DamageError: the receipt is damaged, or missing although a copy refers to it.

@@ -1,7 +1,7 @@
-"""Collects what is found on a page, and applies the rules on which of it is used.
+"""Collects what is found on a page, and decides which of these findings are used.
 
-The parser (`links.py`), the scanner (`link_scanner.py`) or the plain scan (`scan.py`) fills a `Collected`: element by
-element, in document order, after the links of the header.
+The parser (`links.py`), the scanner (`link_scanner.py`) or the plain scan (`scan.py`) fills a `Collected`:
+first with the links of the header, then element by element, in document order.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from crawler.extract.link_attributes import FOLLOWED_RELATIONS
 from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
 
 TITLE_CHARACTERS_MAX = 1000
-# Statements about uses, for `consent/`, which reads 64 statements, 8 licences and 8,192 characters of each. One more
-# of each is kept, so that `consent/` sees that there were more.
+# Limits of what is kept for `consent/`, which reads 64 statements about the use of a page, 8 licences, and
+# 8,192 characters of each. One more of each is kept, so that `consent/` notices if there were more.
 STATEMENTS_KEPT, LICENSES_KEPT, STATEMENT_CHARACTERS = 65, 9, 8193
 _LICENSE_TYPE = "application/rsl+xml"
 BASES_MAX = 16  # maximum number of <base> elements examined per page
-# Relations and names on most pages that are neither links nor directives: skipped quickly.
+# Common relations and names that are neither links nor directives; they are skipped quickly.
 _COMMON_OTHERS = frozenset(
     [
         "stylesheet",
@@ -40,12 +40,13 @@ _COMMON_OTHERS = frozenset(
 class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Everything about a page except its bytes.
 
-    `url` is the URL that it was fetched from, `charset` the charset parameter of Content-Type ("" if none), `token` our
-    product token. `link_values`, `refresh_value` and `robots_tags` are the values of the header fields Link, Refresh
-    and X-Robots-Tag. With `obey_robots` off, all links are extracted, whatever the page's directives say (they are
-    still reported); `obey_nofollow` applies to `rel=nofollow` only. `want_requisites` asks for the URLs needed to
-    display the page; `xhtml` means that the type was application/xhtml+xml; `want_anchors` asks for the texts of links,
-    `want_markup` for the markup that the audit checks.
+    `url` is the URL from which the page was fetched, `charset` is the charset parameter of Content-Type (""
+    if there is none), and `token` is our product token. `link_values`, `refresh_value` and `robots_tags` are
+    the values of the header fields Link, Refresh and X-Robots-Tag. With `obey_robots` off, all links are
+    extracted, whatever the page's directives say; the directives are still reported. `obey_nofollow` applies
+    to `rel=nofollow` only. `want_requisites` asks for the URLs needed to display the page, `want_anchors` for
+    the texts of links, and `want_markup` for the markup that the audit checks. `xhtml` means that the type
+    was application/xhtml+xml.
     """
 
     url: str
@@ -63,7 +64,7 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def needs_tree(self) -> bool:
-        """Return whether something is wanted that only the parser can find."""
+        """Return whether the caller wants something that only the parser can find."""
         return self.want_requisites or self.want_anchors or self.want_markup
 
 
@@ -96,7 +97,8 @@ class Collected:
         self.refresh = ""
         self.canonical = ""
         self.robots_metas: list[str] = []
-        # Each once and in order: (name, content) of meta elements that speak about uses; raw URLs of RSL documents
+        # Without repeats, in order: (name, content) of meta elements about the use of the page; raw URLs of
+        # RSL documents
         self.statements: dict[tuple[str, str], None] = {}
         self.licenses: dict[str, None] = {}
         for raw_url, relations in link_headers(page.link_values):
@@ -124,7 +126,7 @@ class Collected:
             self.add_relation(href, frozenset(relations.lower().split()))
 
     def add_license(self, relations: str, media_type: str, href: str) -> None:
-        """Add the RSL document that a `<link>` announces, if it does."""
+        """Add the RSL document that a `<link>` announces, if it announces one."""
         announces = media_type.strip().lower() == _LICENSE_TYPE and "license" in relations.lower().split()
         if announces and len(self.licenses) < LICENSES_KEPT:
             self.licenses[href[:STATEMENT_CHARACTERS]] = None
@@ -135,11 +137,11 @@ class Collected:
             self.add_meta({"name": name, "http-equiv": http_equiv, "content": content})
 
     def wants_base(self) -> bool:
-        """Return whether another `<base>` is examined."""
+        """Return whether another `<base>` needs to be examined."""
         return not self.base and self.bases < BASES_MAX
 
     def take_base(self, href: str | None) -> None:
-        """Evaluate a `<base>`; without `href` it is only counted."""
+        """Evaluate a `<base>`; if it has no `href`, it is only counted."""
         if self.wants_base():
             self.bases += 1
             self.add_base(href)
@@ -168,7 +170,7 @@ class Collected:
             self.base = _http_base(self._page.url, href)
 
     def extracted(self, encoding: str, title: str, links_max: int, *, parse_limit: bool = False) -> Extracted:
-        """Return everything collected, as a record."""
+        """Return everything that was collected as an `Extracted`."""
         page = self._page
         said = page_directives(page.robots_tags, self.robots_metas, self._token)
         own = page_directives((), self.robots_metas, self._token)
@@ -197,7 +199,7 @@ class Collected:
 
 
 def one_line(title: str) -> str:
-    """Return a title with each run of blanks as one space, at most TITLE_CHARACTERS_MAX characters."""
+    """Replace each run of blanks in a title by one space, and cut the title to TITLE_CHARACTERS_MAX characters."""
     return " ".join(title[: 4 * TITLE_CHARACTERS_MAX].split())[:TITLE_CHARACTERS_MAX]
 
 

@@ -1,10 +1,9 @@
 """Finds the references of a style sheet: `url(...)`, `src(...)`, `@import "..."`, strings of `image-set(...)`.
 
-Tokens follow CSS Syntax Level 3 as far as references need it: comments, other
-strings and `@namespace` are not references. One regular expression finds them. It
-never looks at a character twice, so its cost is linear in any input. Each match
-begins at one of `/ @ " ' (`, so the text between costs next to nothing: 200 kB of
-a common framework take 1 ms.
+Tokens follow CSS Syntax Level 3 as far as references need it: comments, other strings and `@namespace` are
+not references. One regular expression finds them. The expression never looks at a character twice, so it
+takes linear time for any input. Each match begins at one of `/ @ " ' (`, so skipping the text in between
+takes almost no time: 200 kB of a common framework take 1 ms.
 
 `references` returns the URLs with their positions, for rewriting; `css_urls` returns only the URLs.
 """
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 import webencodings
 
-SHEET_BYTES_MAX = 1 << 20  # bytes read of a style sheet, which bounds the time
+SHEET_BYTES_MAX = 1 << 20  # maximum number of bytes read of a style sheet; this bounds the time
 
 _SPACE = r"[ \t\n\r\f]*+"
 # A string ends at its quote, before a line feed (a bad string), or at the end of the sheet.
@@ -126,7 +125,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def codec_of(content: bytes, charset: str = "") -> str:
-    """Return the Python codec of a style sheet: byte order mark, `charset` of the header, `@charset`, UTF-8.
+    """Return the Python codec of a style sheet, from its byte order mark, the header, `@charset`, or else UTF-8.
 
     The order is that of CSS Syntax Level 3, section 3.2.
     """
@@ -140,7 +139,7 @@ def codec_of(content: bytes, charset: str = "") -> str:
         except UnicodeError:
             known = None
         if known is not None and known.name not in ("replacement", "x-user-defined"):
-            # A sheet whose @charset can be read as ASCII is not UTF-16.
+            # If @charset can be read as ASCII, the sheet cannot be UTF-16, whatever @charset says.
             return (
                 "utf-8" if label is not charset and known.name.startswith("utf-16") else known.codec_info.name
             )
@@ -164,5 +163,5 @@ def encode(text: str, codec: str) -> bytes:
     """Return the bytes of a text made by `decode`."""
     try:
         return text.encode(codec, "surrogateescape")
-    except UnicodeError:  # our replacements are ASCII, so the codec can read this text but not write it
+    except UnicodeError:  # this codec can read the text, but not write it; our URLs are ASCII
         return text.encode(codec, "replace")

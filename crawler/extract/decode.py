@@ -1,10 +1,10 @@
-"""The character encoding of a page, and its bytes as UTF-8 for the parser.
+"""Determines the character encoding of a page, and converts the page to UTF-8 for the parser.
 
-The order is that of HTML (WHATWG, 13.2.3; `extract/README.md`, "Types and charset"):
-byte order mark, the header's charset, a `<meta>` in the first 1,024 bytes, a later
-`<meta>` (a browser starts again when it finds one). Without any declaration the encoding
-is UTF-8 if the bytes are valid UTF-8, else windows-1252. Plain ASCII
-without a declaration is called windows-1252, the standard's default.
+The order is that of HTML (WHATWG, 13.2.3; `extract/README.md`, "Types and charset"): byte order mark, the
+header's charset, a `<meta>` in the first 1,024 bytes, a later `<meta>` (when a browser finds a late one, it
+reads the page again). Without any declaration the encoding is UTF-8 if the bytes are valid UTF-8, else
+windows-1252. If a page is plain ASCII and declares nothing, its encoding is reported as windows-1252, the
+standard's default.
 
 Labels are those of the WHATWG Encoding standard (`iso-8859-1` is windows-1252,
 `gb2312` is gbk). Unknown labels are ignored, and invalid bytes become
@@ -18,29 +18,30 @@ from functools import lru_cache
 import webencodings
 
 PRESCAN_BYTES = 1024  # bytes examined by WHATWG's "prescan a byte stream"
-LATE_PRESCAN_BYTES = 16_384  # bytes in which a browser still finds a late declaration
+LATE_PRESCAN_BYTES = 16_384  # a browser still finds a late declaration within this many bytes
 
 DEFAULT = "windows-1252"
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16be"), (b"\xff\xfe", "utf-16le"))
-# Encodings in which ASCII bytes can have another meaning, so that pure ASCII needs decoding too.
+# Encodings in which ASCII bytes can have another meaning, so even pure ASCII must be decoded.
 _NOT_ASCII_COMPATIBLE = frozenset({"utf-16be", "utf-16le", "iso-2022-jp", "replacement"})
 
 _CUT_CHARACTER = re.compile(rb"(\x1b\$[@B])([^\x1b]*+)(?=\x1b)")  # two-byte characters up to an escape
 _CONTROLS = bytes(range(0x20))
 _GETA = b'".'  # bytes of JIS X 0208 that mark a missing character
 
-# All quantifiers are possessive, so no page can cause backtracking.
+# All quantifiers are possessive, so no page can make the expression backtrack.
 _NAME, _DOUBLE, _SINGLE, _BARE = rb"[^\s/>][^\s/>=]*+", rb'[^"]*+', rb"[^']*+", rb"[^\s>]*+"
 _ATTRIBUTE = re.compile(
     rb"(%b)(?:\s*+=\s*+(?:\"(%b)\"|'(%b)'|(?![\"'])(%b)))?+" % (_NAME, _DOUBLE, _SINGLE, _BARE)
 )
-# A tag with its name and attributes; without its final `>` if a quote stays open.
+# A tag with its name and attributes. The final `>` is missing if a quote is not closed.
 _TAG = re.compile(
     rb"</?([A-Za-z][^\s/>]*+)((?:[\s/]*+%b(?:\s*+=\s*+(?:\"%b\"|'%b'|(?![\"'])%b))?+)*+)[\s/]*+>?"
     % (_NAME, _DOUBLE, _SINGLE, _BARE)
 )
-# What nearly always precedes a declaration: text, whole comments, declarations, and tags without stray quotes.
+# The usual contents of a page before its `<meta>`: text, whole comments, declarations, and tags without stray
+# quotes.
 _PLAIN_MARKUP = re.compile(
     rb"""(?:[^<]++|<!(?=--)(?>.*?-->)|<(?:!(?!--)|\?)[^>]*+>|</?[A-Za-z][^\s/>"'=<]*+"""
     rb"""(?:[\s/]++[^\s/>"'=<]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'=<]++))?+)*+[\s/]*+>)*+""",
@@ -86,10 +87,10 @@ def _transcode(content: bytes, name: str) -> bytes:
 
 
 def _whole_characters(run: re.Match[bytes]) -> bytes:
-    """Return a run of two-byte characters before an escape sequence, with half a character at its end replaced.
+    """Return a run of two-byte characters before an escape sequence; replace half a character at its end.
 
-    WHATWG's decoder continues with the escape sequence; Python's takes the first byte of
-    the sequence as the second half, and reads everything after it as Japanese.
+    After half a character, WHATWG's decoder reads the escape sequence as such. Python's decoder takes the
+    first byte of the sequence as the second half, and then reads all following text as Japanese.
     """
     halves = len(run[2].translate(None, _CONTROLS))
     return run[0] if halves % 2 == 0 else run[1] + run[2].rstrip(_CONTROLS)[:-1] + _GETA
@@ -108,8 +109,8 @@ def _guess(content: bytes) -> str:
 def _prescan(content: bytes) -> str:
     """Return the encoding that a `<meta>` declares, "" if none does; an early declaration takes precedence.
 
-    Most pages have one of a few declarations, so the answer for a declaration is cached; if what precedes it could
-    matter, the answer for the whole beginning.
+    Most pages have one of a few declarations, so the answer is cached by the text of the declaration. If the
+    text before the declaration could matter, the answer is cached by the whole beginning of the page.
     """
     head = content[:PRESCAN_BYTES]
     end = head.find(b">", head.find(b"charset")) + 1
@@ -152,7 +153,7 @@ def _prescan_part(head: bytes) -> str:
 
 
 def _attributes(text: bytes) -> dict[bytes, bytes]:
-    """Return the attributes of a tag; of equal names the first is used."""
+    """Return the attributes of a tag; if a name occurs several times, the first attribute is used."""
     found: dict[bytes, bytes] = {}
     for match in _ATTRIBUTE.finditer(text):
         found.setdefault(match[1].lower(), match[2] or match[3] or match[4] or b"")

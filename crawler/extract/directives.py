@@ -1,8 +1,7 @@
-"""Page-level robots directives: `<meta name=robots>` and `X-Robots-Tag`.
-
-Both are case-insensitive comma-separated lists. A header value may begin with the name
-of an agent (`otherbot: noindex, nofollow`); the directives then apply to that agent
-only, up to the next name in the value. `none` means `noindex, nofollow`.
+"""Page-level robots directives: `<meta name=robots>` and `X-Robots-Tag`. Both are
+case-insensitive comma-separated lists. A header value may begin with the name of an agent (`otherbot:
+noindex, nofollow`); the directives then apply to that agent only, up to the next name in the value. `none`
+means `noindex, nofollow`.
 """
 
 from collections.abc import Iterable
@@ -10,7 +9,7 @@ from collections.abc import Iterable
 from crawler.records import Directives
 
 _FIELD = b"x-robots-tag"
-# Directives with a value after a colon; their names must not be taken for agents.
+# Directives with a value after a colon; their names must not be mistaken for names of agents.
 _VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
 
 
@@ -33,7 +32,7 @@ def page_directives(robots_tags: Iterable[str], meta: Iterable[str], token: str)
 
 
 def directive_names(robots_tags: Iterable[str], meta: Iterable[str], token: str) -> frozenset[str]:
-    """Return all names that apply to `token`, in lower case; arguments as for `page_directives`."""
+    """Return all names that apply to `token`, in lower case. The arguments are those of `page_directives`."""
     words: set[str] = set()
     for value in robots_tags:
         words.update(_words_for(value, token.lower()))

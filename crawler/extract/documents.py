@@ -1,8 +1,7 @@
 """Sitemaps, feeds and style sheets: documents that are not pages but contain URLs.
 
-The same code reads small ones in the event loop and others in a child process (`worker.py`).
-Fifty megabytes of XML take seconds, and a thread would take this time from the loop in
-pieces of 5 ms.
+The same code reads small documents in the event loop and large ones in a child process (`worker.py`). Fifty
+megabytes of XML take seconds; in a thread, they would block the event loop again and again for 5 ms.
 """
 
 from collections.abc import Iterable
@@ -40,13 +39,13 @@ class Document(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @classmethod
     def of(cls, kind: DocumentKind, fetch: Fetch, config: SitemapsConfig) -> "Document":
-        """Return how to read an answer as a document of this kind."""
+        """Return the `Document` with which to read an answer as a document of this kind."""
         limits = int(config.bytes_max), int(config.urls_max), int(config.maps_max)
         return cls(kind, fetch.url, fetch.began, fetch.charset, *limits)
 
 
 def read_document(content: bytes, document: Document, config: ExtractConfig) -> Extracted:
-    """Return what `content` contains; an error such as broken XML keeps everything before it."""
+    """Return what `content` contains; after an error such as broken XML, return everything before the error."""
     if document.kind is DocumentKind.SITEMAP:
         return _sitemap(content, document)
     if document.kind is DocumentKind.FEED:
@@ -63,7 +62,7 @@ def _sitemap(content: bytes, document: Document) -> Extracted:
 
 
 def found_in_map(found: Sitemap, document: Document) -> Extracted:
-    """Return what was extracted from a sitemap."""
+    """Convert the contents of a sitemap to an `Extracted`."""
     return Extracted(
         document.url,
         hrefs=[entry.loc for entry in found.entries],
@@ -85,5 +84,5 @@ def _feed(content: bytes, document: Document, config: ExtractConfig) -> Extracte
 
 
 def dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
-    """Return a pair (URL, instant) for each entry with an informative date; no pair if all dates are the same."""
+    """Return a pair (URL, instant) for each entry with an informative date; return none if all dates are the same."""
     return [(entry.loc, entry.lastmod) for entry in signals(entries, now) if entry.lastmod is not None]

@@ -1,4 +1,4 @@
-"""RSS 0.9x, 1.0, 2.0 and Atom as sources of links.
+"""Reads the links of feeds: RSS 0.9x, 1.0, 2.0 and Atom.
 
 The links are those of items (`<link>`, a `<guid>` that is a permalink, Atom's
 `rel=alternate`), the feed's own page (`alternate`) and its further pages
@@ -17,14 +17,14 @@ ELEMENTS_PER_LINK = 40
 
 _FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
 _ROOTS = (b"<rss", b"<feed", b"<rdf:rdf", b"<atom:feed")
-_HEAD_BYTES = 1024  # bytes in which the root element must begin
+_HEAD_BYTES = 1024  # the root element must begin within this many bytes
 _ITEMS = frozenset({"item", "entry"})
 _FEEDS = frozenset({"channel", "feed"})
 _DATES = frozenset({"pubdate", "updated", "date", "published"})
 
 
 class Feed(msgspec.Struct, gc=False):
-    """The links of a feed: its items, its own page, its next page; and why the reading ended early."""
+    """The links of a feed (its items, its own page, its next page), and the reason if the reading ended early."""
 
     entries: list[Entry] = []
     page: str = ""
@@ -33,7 +33,7 @@ class Feed(msgspec.Struct, gc=False):
 
 
 def is_feed(content_type: str, content: bytes) -> bool:
-    """Return whether a body is a feed: by its type, or as XML with a feed's root element."""
+    """Return whether a body is a feed: its type says so, or it is XML with a feed's root element."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind in _FEED_TYPES:
         return True

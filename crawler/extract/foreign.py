@@ -1,6 +1,6 @@
 """Finds the parts of a page that are not HTML: SVG, MathML, and the contents of templates.
 
-A `<base>` there is not the base of the page. The rewriter reads tags without a tree, so it asks
+A `<base>` in such a part does not set the page's base URL. The rewriter reads tags without a tree, so it uses
 this module, which follows only the tags that begin and end such parts (WHATWG HTML, 13.2.6.5):
 
     svg, math                    begin a foreign part
@@ -8,7 +8,8 @@ this module, which follows only the tags that begin and end such parts (WHATWG H
     p, div, table ...            end a foreign part without an end tag
     template                     its contents are not in the document
 
-This module is called only for pages with a `<base>` and one of these elements. Linear in any input.
+This module is called only for pages with a `<base>` and one of these elements. It takes linear time for any
+input.
 """
 
 import re
@@ -42,7 +43,7 @@ class Foreign:
     """The parts of `content` that are not HTML."""
 
     def __init__(self, content: bytes) -> None:
-        self._open: list[bytes] = []  # names of the open elements that matter
+        self._open: list[bytes] = []  # names of the open elements that begin or end foreign parts
         self._names: Counter[bytes] = Counter()
         self._changes: list[int] = []  # ascending positions at which HTML ends, begins again, ends, and so on
         if MAY_CONTAIN.search(content):

@@ -1,4 +1,4 @@
-"""Links in header fields: `Link` (RFC 8288) and `Refresh` (WHATWG HTML, 4.2.5.3)."""
+"""Reads the links in the header fields `Link` (RFC 8288) and `Refresh` (WHATWG HTML, 4.2.5.3)."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -17,15 +17,15 @@ _REFRESH_URL = re.compile(r"url[\t\n\f\r ]*+=[\t\n\f\r ]*+", re.IGNORECASE)
 def link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the raw URL and the relation types (lower case) of each link in `Link` fields about this document.
 
-    Links with an `anchor` are about another resource and are skipped. An unreadable part
-    ends its field; the links before it are used.
+    Links with an `anchor` are about another resource and are skipped. If a part of a field is unreadable, the
+    rest of the field is ignored; the links before it are used.
     """
     for target, relations, _ in typed_link_headers(values):
         yield target, relations
 
 
 def typed_link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[str], str]]:
-    """Like `link_headers`, but yield also the media type that the link announces, in lower case, "" if none."""
+    """Like `link_headers`, but also yield the media type (lower case) that each link announces, "" if none."""
     for value in values:
         at = 0
         while target := _TARGET.match(value, at):
@@ -36,7 +36,7 @@ def typed_link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[s
 
 
 def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
-    """Return the parameters from `at` on, and the position after them; of equal names the first wins (RFC 8288 3.3)."""
+    """Return the parameters from `at` on, and the end position; the first of equal names counts (RFC 8288 3.3)."""
     found: dict[str, str] = {}
     while match := _PARAMETER.match(value, at) or _EMPTY_PARAMETER.match(value, at):
         if match.re is _PARAMETER:

@@ -1,4 +1,4 @@
-"""The HTML attributes that hold URLs: one table for all modules that read or rewrite them.
+"""The HTML attributes that hold URLs: one table for all modules that read or rewrite these attributes.
 
     links.py, scan.py, repeated_links.py    the rows that are followed
     link_scanner.py                         the same rows, as a compiled kernel; a test holds it to this table
@@ -31,10 +31,11 @@ class Form(StrEnum):
 
 
 class LinkAttribute(NamedTuple):
-    """A row of the table. `elements` is () for any element; `followed`: its URLs are links of the page.
+    """A row of the table.
 
-    `by_relation`: the relation types decide, see `FOLLOWED_RELATIONS` and `REQUISITE_RELATIONS`.
-    `of_form`: the URL of a form, which is used only if the form is sent by GET.
+    `elements` is () if the attribute counts on any element. `followed` means that the URLs are links of the page.
+    `by_relation` means that the relation types decide (`FOLLOWED_RELATIONS`, `REQUISITE_RELATIONS`). `of_form` means
+    the URL of a form, which is used only if the form is sent by GET.
     """
 
     attribute: str
@@ -75,7 +76,7 @@ FOLLOWED_RELATIONS = frozenset({"next", "prev", "alternate", "canonical"})
 REQUISITE_RELATIONS = frozenset(
     {"stylesheet", "icon", "apple-touch-icon", "mask-icon", "preload", "modulepreload", "manifest"}
 )
-# Element -> the followed attribute, in the order of the table.
+# Maps each element to its followed attribute, in the order of the table.
 FOLLOWED = {element: row.attribute for row in LINK_ATTRIBUTES if row.followed for element in row.elements}
 
 

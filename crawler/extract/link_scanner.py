@@ -1,8 +1,8 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """Finds the links of a page in one pass over its bytes, without a tree.
 
-`tag_reader.py` reads the tags. The scanner follows as much of the standard's tree construction (WHATWG HTML, 13.2.6)
-as decides whether an element is in the tree, and where:
+`tag_reader.py` reads the tags. Of the standard's tree construction (WHATWG HTML, 13.2.6), the scanner follows
+only the rules that decide whether an element is in the tree, and where:
 
     phase       where in the document the scanner is (before, in or after the head, or in the body); it decides
                 which `<title>` is that of the page
@@ -10,10 +10,11 @@ as decides whether an element is in the tree, and where:
     foreign     open elements of SVG and MathML, where `<style>` and `<title>` are ordinary elements
     tables      open tables: whether content is in a cell, or misplaced
 
-It finds what lexbor's tree has, in the same order, or it falls back (`scan` returns False), and the caller parses.
-It falls back where the tree may differ from the source: misplaced content in tables, HTML inside SVG or MathML,
-framesets, raw text without an end, scripts with an escaped `<script>`, a `<base>` in the body, NUL before the body.
-Formatting elements need no attention: the standard copies them, and a copy follows its original.
+It finds the same links as lexbor's tree, in the same order, or it falls back: `scan` returns False, and the
+caller parses the page. It falls back where the tree may differ from the source: misplaced content in tables,
+HTML inside SVG or MathML, framesets, raw text without an end, scripts with an escaped `<script>`, a `<base>`
+in the body, NUL before the body. Formatting elements need no special treatment: the standard may insert
+copies of them, but a copy always comes after its original, and repeated links do not count.
 """
 
 import re
@@ -34,7 +35,8 @@ COMPILED: bool = cython.compiled
 # phases: the insertion modes of 13.2.6.4.1 to 7
 BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY = range(5)
 _DEPTH_MAX = 200  # open tables, or open elements of SVG or MathML
-# Start tags that end SVG and MathML (13.2.6.5), or whose content a tree treats differently there.
+# Start tags that end SVG and MathML (13.2.6.5), or whose content the parser treats differently inside SVG and
+# MathML.
 _BREAKOUTS = frozenset(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta "
     b"nobr ol p pre ruby s small span strong strike sub sup table tt u ul var font "
@@ -59,7 +61,8 @@ class LinkScanner(TagReader):
         self.templates = 0
         self.has_hidden_link = self.has_marker = False  # in the open templates
         self.has_template = False
-        # In the innermost table: TABLE if content is misplaced here; CAPTION, TD, TH; OTHER: no table.
+        # The place in the innermost table: TABLE if content is misplaced here; CAPTION, TD or TH; OTHER if no
+        # table is open.
         self.place = tags.OTHER
         self.section = tags.OTHER  # TBODY, TFOOT, THEAD
         self.tables: list[int] = []  # place and section of each outer table
@@ -71,7 +74,7 @@ class LinkScanner(TagReader):
         self.skips_nofollow = found.skips_nofollow
 
     def scan(self) -> bool:
-        """Scan the page; return False if it must be parsed: then discard what was found so far."""
+        """Scan the page; return False if it must be parsed. In that case, discard what was found so far."""
         tag: cython.int
         self.is_whole = False
         while True:
@@ -94,7 +97,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _start(self) -> cython.bint:
-        """Follow a start tag; return False if the scan ends here."""
+        """Process a start tag; return False if the scan ends here."""
         element: cython.int = self.element
         if self.foreign:
             return self._foreign_start(element)
@@ -112,7 +115,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _in_template(self, element: cython.int) -> cython.bint:
-        """Return whether the contents of the open template stay in it.
+        """Return whether the contents of the open template stay in the template.
 
         If an element that sets a marker (13.2.4.3) is still open at the end of the template, a link before the marker is
         copied out of the template.
@@ -123,7 +126,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _insert(self, element: cython.int) -> cython.bint:
-        """Treat a start tag whose element is inserted where it stands."""
+        """Process a start tag whose element the parser inserts where the tag stands."""
         if element == tags.OTHER:
             return True
         if element <= tags.IFRAME and not self.templates and not self._take(element):
@@ -145,7 +148,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _take(self, element: cython.int) -> cython.bint:
-        """Take a link or a directive."""
+        """Read an element that may hold a link or a directive; return False if the page must be parsed."""
         if element == tags.BASE and self.phase == IN_BODY:
             return False
         if not self._is_searched():
@@ -203,7 +206,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _before_body(self, element: cython.int) -> cython.bint:
-        """Follow a start tag through the phases before the body; return whether it is ignored there."""
+        """Process a start tag before the body; return whether the tag is ignored there."""
         if element == tags.HTML:
             return True
         if self.phase == BEFORE_HEAD:
@@ -250,7 +253,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _is_misplaced(self, element: cython.int) -> cython.bint:
-        """Return whether a start tag directly in a table, or between its rows and cells, is moved before the table."""
+        """Return whether the parser would move a start tag here (in a table, outside its cells) before the table."""
         if element == tags.INPUT:
             return self.type is None or self.type.lower() != "hidden"
         return element not in (tags.STYLE, tags.SCRIPT, tags.TEMPLATE, tags.FORM)

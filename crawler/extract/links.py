@@ -1,19 +1,18 @@
-"""The links of a page (`extract/README.md`, "Links"), found with selectolax (lexbor).
+"""Finds the links of a page (`extract/README.md`, "Links") with selectolax (lexbor).
 
 Lexbor parses by the HTML standard, so the tree decides what a link is:
 comments, script, style, textarea, title and template contents (which are not in
-the searched tree) yield no links, and noscript is read as without scripting. Shadow roots are
+the searched tree) yield no links, and noscript is read as if scripting were off. Shadow roots are
 part of the page (`shadow_roots.py`).
 
-One selector visits every relevant element, in document order. Attribute
-selectors are lexbor's cheapest: 59 us for a 45 kB page (100 us with
-`iframe[src]` and `frame[src]` in place of the last one). Images and scripts are
-excluded. The numeric tag id tells the kind of an element. Values are read one by one,
-because `attributes` builds a dict and costs twice as much.
+One selector visits every relevant element, in document order. Selectors of attributes alone are the fastest
+in lexbor: they take 59 us for a 45 kB page, and 100 us with `iframe[src]` and `frame[src]` in place of the
+last one. Images and scripts are excluded. The kind of an element is read from its numeric tag id. Values are
+read one by one, because `attributes` builds a dict and costs twice as much.
 
-The parser is quadratic in some inputs and holds the interpreter lock while it runs.
+The parser takes quadratic time for some inputs and holds the interpreter lock while it runs.
 `parser_guard.py` decides which pages must not be parsed here; `worker.py` parses them
-under a limit. Most pages are not parsed: `link_scanner.py` finds the same without a tree.
+under a limit. Most pages are not parsed, because `link_scanner.py` finds the same links without a tree.
 """
 
 import re
@@ -28,9 +27,9 @@ from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 
 ANCHOR_CHARACTERS_MAX = 250
-TITLE_PREFIX_BYTES = 8 << 10  # bytes read first if only the title is wanted; nearly all pages have it there
+TITLE_PREFIX_BYTES = 8 << 10  # bytes read first if only the title is wanted; most titles are there
 
-# do not clone elements into <selectedcontent>; 3 % faster
+# Elements are not cloned into <selectedcontent>, which saves 3 % of the time.
 _AS_WRITTEN = LexborDocumentOptions.WO_EVENTS.value
 _ALL = "[href],[content],[src]:not(img,script)"
 _FOLLOWED = '[href]:not([rel~="nofollow" i]),[content],[src]:not(img,script)'
@@ -48,8 +47,8 @@ _OTHERS = frozenset((*_FOLLOWED_BY_ID, _LINK, _META, _BASE)) - {_A}
 _FOREIGN = frozenset(["svg", "math"])
 _INTEGRATION_POINTS = frozenset(["foreignObject", "desc", "title", "mi", "mo", "mn", "ms", "mtext"])
 _HTML_ENCODINGS = frozenset(["text/html", "application/xhtml+xml"])
-_ANCESTORS_MAX = 100  # ancestors examined per <base>; a more deeply nested <base> is ignored
-# Elements whose end tag an HTML parser would search for in vain where XML has `<script src="x"/>`.
+_ANCESTORS_MAX = 100  # ancestors examined per <base>; if there are more, the <base> is ignored
+# Elements such as XML's `<script src="x"/>`: an HTML parser would search in vain for their end tag.
 _SELF_CLOSED = re.compile(
     rb"<((?:script|style|title|textarea|iframe|noframes|noembed|noscript|xmp|a)(?=[\s/])[^<>]*)/>",
     re.IGNORECASE,
@@ -58,10 +57,10 @@ _SELF_CLOSED_NAME = re.compile(rb"[A-Za-z]+")
 
 
 def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
-    """Extract a page with the parser alone; for pages that are known to be harmless.
+    """Extract a page with the parser alone; use this only for pages that are known to be harmless.
 
-    Raw URLs are returned as written, without their fragment: two that differ only in
-    the fragment are one link. Links of the header come first.
+    Raw URLs are returned as written, without their fragment, so two URLs that differ only in the fragment are
+    one link. Links of the header come first.
 
     Args:
         content: the body received so far, without content coding.
@@ -71,13 +70,13 @@ def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extrac
 
 
 def prepare(content: bytes, page: Context) -> tuple[bytes, str]:
-    """Return the bytes for the parser, and the page's encoding. The time is linear in the content."""
+    """Return the bytes for the parser, and the page's encoding. This takes linear time."""
     utf8, encoding = prepare_scan(content, page)
     return open_shadow_roots(utf8), encoding
 
 
 def prepare_scan(content: bytes, page: Context) -> tuple[bytes, str]:
-    """Return the bytes for `scanned`, and the page's encoding: as `prepare`, but shadow roots are not opened."""
+    """Like `prepare`, but return the bytes for `scanned`, in which shadow roots are not opened."""
     utf8, encoding = to_utf8(content, page.charset)
     return _open_self_closed(utf8) if page.xhtml else utf8, encoding
 
@@ -105,7 +104,7 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
 
 
 def _take_elements(tree: LexborHTMLParser, found: Collected) -> None:
-    """Visit every element that may hold a link or a directive; the hot loop of the extractor."""
+    """Visit every element that may hold a link or a directive. This is the hot loop of the extractor."""
     hrefs = found.hrefs
     anchor = _A
     for node in tree.css(_FOLLOWED if found.skips_nofollow else _ALL):
@@ -119,7 +118,7 @@ def _take_elements(tree: LexborHTMLParser, found: Collected) -> None:
 
 
 def _take_anchors(tree: LexborHTMLParser, found: Collected) -> None:
-    """Add to each link the text of its first anchor that has one, with each run of blanks as one space."""
+    """Add to each link the text of its first anchor that has text; replace each run of blanks by one space."""
     hrefs = found.hrefs
     for node in tree.css("a[href]"):
         href = (node.attrs.get("href") or "").partition("#")[0]
@@ -157,9 +156,9 @@ def _is_html(node: LexborNode) -> bool:
 
 
 def early_title(utf8: bytes) -> str | None:
-    """Return the title that `parse` would find, from a page's first bytes; None if these do not determine the title.
+    """Return the title that `parse` would find, from the first bytes of a page; None if these are not sufficient.
 
-    A title in the head remains the first one, and it is complete once anything follows it.
+    A title in the head stays the first title of the page, and it is complete once anything follows it.
     """
     tree = LexborHTMLParser(utf8[:TITLE_PREFIX_BYTES], options=_AS_WRITTEN)
     node = _title_node(tree)
@@ -173,7 +172,7 @@ def _is_followed(node: LexborNode, tree: LexborHTMLParser) -> bool:
 
 
 def _title(tree: LexborHTMLParser) -> str:
-    """Return the text of the first title with each run of blanks as one space, at most 1,000 characters."""
+    """Return at most 1,000 characters of the first title; replace each run of blanks by one space."""
     node = _title_node(tree)
     return "" if node is None else one_line(node.text())
 

@@ -1,9 +1,8 @@
 """Limits the share of an event loop turn spent on reading pages, so that clients and sockets do not wait.
 
-Answers arrive in groups: while the loop reads ten pages, ten more arrive. A turn
-could grow to one page for each host in progress, 60 ms and more. So reading gets
-a share of each turn, in order of arrival, and the loop checks its sockets
-between turns.
+Answers arrive in groups: while the loop reads ten pages, ten more arrive. A turn could grow until it reads
+one page of each host in progress, which takes 60 ms and more. So reading gets a limited share of each turn,
+pages are read in order of arrival, and the loop checks its sockets between turns.
 """
 
 import asyncio
@@ -15,14 +14,14 @@ READING = 0.003  # seconds per turn; a page takes some 0.5 ms
 
 
 class LoopShare:
-    """Allows `seconds` of reading per turn by `clock` (CPU): `await mine()`, then read `with` the share."""
+    """Allows `seconds` of CPU time (`clock`) per turn for reading: `await mine()`, then read `with` the share."""
 
     def __init__(self, seconds: float = READING, clock: Callable[[], float] = time.thread_time) -> None:
         self.seconds = seconds
         self._clock = clock
         self._left = seconds
         self._began = 0.0
-        self._cost = 0.0  # seconds per reading: the largest of the recent ones, decaying
+        self._cost = 0.0  # expected seconds per page: the largest recent value, which decays
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._renewing = False
 
@@ -30,7 +29,7 @@ class LoopShare:
         return len(self._waiting)
 
     async def mine(self) -> None:
-        """Wait until a turn has time left for this task; tasks that wait already come first."""
+        """Wait until a turn has time left for this task; tasks that already wait are served first."""
         if self._left > 0.0 and not self._waiting:
             return
         waiter = asyncio.get_running_loop().create_future()

@@ -4,9 +4,9 @@
             to disk (`fetcher/file_body.py`), from where a child that fell behind or died gets it again
     child   MapReaders: one reader per map; CPU time is limited over all pieces of a map
 
-Neither side holds a map, or its decoded form, in one piece: 50 MiB in one frame take 190 ms
-of the event loop and four copies in memory. The child answers only the last piece,
-like a page. If the child dies, the map is read again from its start.
+Neither side holds a map, or its decoded form, in one piece: 50 MiB in one frame would block the event loop
+for 190 ms and need four copies in memory. The child sends one answer per map, after the last piece. If the
+child dies, the map is read again from its start.
 """
 
 import signal
@@ -20,20 +20,20 @@ from crawler.extract.documents import Document, found_in_map
 from crawler.extract.sitemap import SitemapReader
 from crawler.records import Extracted
 
-STREAMS_MAX = 4  # maps read by a child at once, at up to 10 MB each; others are sent when they are complete
+STREAMS_MAX = 4  # maps that a child reads at once, at up to 10 MB each; other maps are sent when complete
 PIECE_BYTES = 64 << 10
-# Maximum number of bytes of a map that wait for the child; they are copies of bytes that the fetcher holds, too.
+# Maximum number of bytes of a map that wait for the child; the fetcher holds these bytes, too.
 _WAITING_BYTES_MAX = 256 << 10
 
 
 class MapPiece(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """A piece of map number `stream`; the `last` one may be empty. `document` tells how to read it."""
+    """A piece of the map number `stream`; the `last` piece may be empty. `document` tells how to read the map."""
 
     stream: int
     content: bytes
     document: Document
     last: bool = False
-    dropped: bool = False  # the result is not wanted any more
+    dropped: bool = False  # True if the result is no longer wanted
 
 
 class MapReaders:
@@ -69,10 +69,10 @@ def _limits(document: Document) -> SitemapsConfig:
 
 
 class MapStream:
-    """The parent's side: the pieces of a map not yet sent, and the number of bytes sent.
+    """The parent's side: the pieces of a map that are not yet sent, and the number of bytes sent.
 
-    `send(piece)` gives a piece to the child if its input has room, and returns whether it did.
-    With `late`, nothing is sent until the map is complete.
+    If the child's input has room, `send(piece)` gives a piece to the child and returns True. With `late`, nothing is
+    sent until the map is complete.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class MapStream:
         self.restart()
 
     def restart(self) -> None:
-        """Begin another answer; its bytes replace those fed before."""
+        """Begin another answer: forget the bytes that were fed before."""
         self.nbytes = 0
         self._waiting.clear()
         self._is_stale = self.sent > 0  # the child has bytes of an earlier answer
@@ -118,7 +118,7 @@ class MapStream:
             self._waiting.clear()
 
     def rest(self, content: Iterable[bytes], *, again: bool) -> Iterator[MapPiece]:
-        """Yield the pieces of the whole `content` not yet sent, or with `again` all of them, ending with the last one."""
+        """Yield the pieces of `content` not sent yet, or all pieces with `again`; then yield the last piece."""
         if self._is_stale:
             yield self.dropped()
         if again or self._is_behind:

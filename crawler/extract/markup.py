@@ -1,8 +1,8 @@
 """Reads the markup of a page that the audit checks: description, headings, canonical and alternate links, images, words.
 
 The markup is read from the same tree as the links (`links.py`), so each page is parsed once. All lists are
-bounded. Words are those outside of scripts, navigation and footer; a page of Chinese, Japanese or Thai has
-about one word for two characters.
+bounded. Words in scripts, navigation and footer do not count. In Chinese, Japanese and Thai, two characters
+count as about one word.
 """
 
 import re
@@ -13,7 +13,7 @@ from crawler.extract.collected import Context, one_line
 from crawler.extract.headers import link_headers
 from crawler.records import Markup
 
-_LISTED_MAX = 20  # descriptions, headings, canonical links and images kept, of each kind
+_LISTED_MAX = 20  # maximum number of descriptions, headings, canonical links and images, each
 _ALTERNATES_MAX = 500  # alternate links kept
 _HEADING_CHARACTERS_MAX = 200
 _SELECTOR = "meta[name],h1,link[rel],img:not([alt])"
@@ -75,7 +75,7 @@ _READERS = {"meta": _take_meta, "h1": _take_heading, "link": _take_link, "img": 
 
 
 def count_words(tree: LexborHTMLParser) -> int:
-    """Return the words of the body outside of scripts, navigation and footer; -1 if there are too many such parts."""
+    """Return the number of words outside scripts, navigation and footer; -1 if there are too many such parts."""
     if tree.body is None:
         return 0
     aside = tree.css(_ASIDE)
@@ -90,7 +90,7 @@ def count_words(tree: LexborHTMLParser) -> int:
 
 
 def _is_inside(node: LexborNode, others: dict[int, LexborNode]) -> bool:
-    """Return whether an element is inside one of the others, or in the head; deep nesting counts as inside."""
+    """Return whether an element is inside one of `others` or the head; deeply nested ones count as inside."""
     above = node.parent
     for _ in range(_ANCESTORS_MAX):
         if above is None:

@@ -1,6 +1,6 @@
-"""Determines how a page is read, from the configuration and the header of its answer.
+"""Determines, from the configuration and the header of the answer, how a page is read.
 
-Both the crawl and later readers of its stored pages make a page's `Context` here.
+Both the crawl and later readers of its stored pages use this module to make the `Context` of a page.
 """
 
 from collections.abc import Iterable

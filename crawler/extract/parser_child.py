@@ -1,15 +1,13 @@
 """The process that parses pages that the fetch loop must not parse (`worker.py` starts it).
 
-It is a program of its own or a fork of its parent. The first line of its input is its
-configuration. It answers frames with frames: 4 bytes of length, big-endian, and
-that many bytes of msgpack. A page is an array of its context and its bytes; the
-answer is what was extracted. Pieces of a map (`map_stream.py`) are answered after the
-last one.
+The process is a separate program or a fork of its parent. The first line of its input contains its
+configuration. It answers each frame with a frame: 4 bytes of length, big-endian, and that many bytes of
+msgpack. A page is sent as an array of its context and its bytes; the answer is what was extracted. The pieces
+of a map (`map_stream.py`) get one answer, after the last piece.
 
-The kernel ends the process when a page takes more CPU time than allowed (by a profiling
-timer whose signal is not handled, so it works while the parser holds the interpreter
-lock), and limits its memory. The process exits when its input ends, so it never outlives
-its parent.
+The kernel limits the memory of the process, and ends the process when a page takes more CPU time than
+allowed. It uses a profiling timer whose signal is not handled, so this works even while the parser holds the
+interpreter lock. The process exits when its input ends, so it never outlives its parent.
 """
 
 import ctypes
@@ -36,15 +34,16 @@ from crawler.extract.scanned import scanned
 from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 
-NICE = 5  # niceness: the fetch loop, which all pages wait for, has priority over the child
+NICE = 5  # niceness: the fetch loop has priority over the child, because all pages wait for the loop
 LENGTH = struct.Struct(">I")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
-# After a page larger than this, memory is returned to the system; one in a hundred of the pages parsed here is so large.
+# After a page larger than this, freed memory is returned to the system. One in a hundred pages parsed here is
+# so large.
 _LARGE_BYTES = 2 << 20
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """One page to parse, or a document to read if `document` is given."""
+    """A page to parse, or, if `document` is given, a document to read."""
 
     page: Context
     content: bytes
@@ -57,7 +56,7 @@ def limits_of(config: ExtractConfig) -> bytes:
 
 
 def run(requests: BinaryIO, answers: BinaryIO) -> int:
-    """Serve pages under the limits in the first line until the input ends; return the exit code."""
+    """Serve pages until the input ends, under the limits in its first line; return the exit code."""
     line = requests.readline()
     if not line:
         return 0
@@ -75,7 +74,7 @@ def run(requests: BinaryIO, answers: BinaryIO) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Keep freed memory for the next page instead of returning it to the system after each (glibc).
+    """With glibc, keep freed memory for the next page instead of returning it to the system after each page.
 
     Pages over `_LARGE_BYTES` are an exception (`serve`).
     """
@@ -85,7 +84,7 @@ def _keep_freed_memory() -> None:
 
 
 def _data_bytes() -> int:
-    """Return the bytes of this process that RLIMIT_DATA limits: a fork starts with its parent's."""
+    """Return the number of bytes that count against RLIMIT_DATA; a fork starts with those of its parent."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     except OSError:  # this is not Linux, so the child is a separate program, which starts with little memory
@@ -130,7 +129,7 @@ def read(job: Job, config: ExtractConfig) -> Extracted:
 
 
 def read_here(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted | Judgement:
-    """Extract a page from `prepare_scan` if this process may; else return how to treat it, APART or EXCESSIVE."""
+    """Extract a page from `prepare_scan` if it is harmless; else return how to treat the page, APART or EXCESSIVE."""
     if (found := scanned(utf8, encoding, page, config)) is not None:
         return found
     utf8 = open_shadow_roots(utf8)

@@ -1,20 +1,20 @@
 """Judges a page before it is parsed.
 
-Lexbor holds the interpreter lock while it parses, and some inputs take it far more
-than linear time (selectolax 1.0.2, CPU on the development machine):
+Lexbor holds the interpreter lock while it parses, and for some inputs it needs far more than linear time
+(selectolax 1.0.2, CPU on the development machine):
 
     n distinct attributes on one tag            5,000: 51 ms   10,000: 245 ms   20,000: 805 ms
     n open elements (`<svg>` + `<g>` * n)       5,000: 178 ms; block elements 5,000: 38 ms
     n/2 open formatting elements, n/2 tags that reopen them all (`<b a1><p><b a2><p>...`)
                                                 2,500: 247 ms and 170 MB   5,000: 2.8 s and 750 MB
 
-The last case is the worst, and the cheapest to prevent. Many reopened formatting
-elements must differ in their attributes (at most three equal ones are kept, WHATWG
-13.2.4.3), and of all formatting elements only `a` has a link in its attributes. So
-pages with many different ones are parsed without these attributes
-(`without_formatting_attributes`).
+The last case is the worst, but also the cheapest to prevent. Many formatting elements are reopened only if
+they differ in their attributes, since at most three equal ones are kept (WHATWG 13.2.4.3). Of all formatting
+elements, only `a` has a link in its attributes. So pages with many different formatting elements are parsed
+without these attributes (`without_formatting_attributes`).
 
-`judge` examines every page, already as UTF-8, in some 20 us for 45 kB (more above 64 KiB):
+`judge` examines every page, after its conversion to UTF-8. It takes some 20 us for 45 kB, and relatively more
+above 64 KiB:
 
     SAFE        parse here: the number of tags and separators bounds the cost to 0.1 s in the worst case
                 (6,300 tags that stay open; 500 formatting elements reopened by as many tags)
@@ -24,9 +24,9 @@ pages with many different ones are parsed without these attributes
 
 A tag takes 700 bytes in the tree: the 450,000 tags of a 10 MB page take 330 MB.
 
-A suspicion is cheap, and it may be wrong, because APART gives the same result as SAFE. EXCESSIVE needs a closer
-examination. Even that proves nothing, because only the parser knows which elements an end tag closes; the worker's
-limits apply in any case.
+A wrong suspicion does no harm, because APART gives the same result as SAFE. A page is called EXCESSIVE only
+after a closer examination. Even this examination proves nothing, because only the parser knows which elements
+an end tag closes. So the worker's limits apply in any case.
 """
 
 import re
@@ -37,20 +37,24 @@ from itertools import pairwise
 from crawler.config import ExtractConfig
 from crawler.extract.survey import FORMATTING_NAMES, survey
 
-# Elements that reopening may create, at 0.42 us and 320 bytes each.
+# Maximum number of elements that reopening may create, at 0.42 us and 320 bytes each.
 REOPENED_MAX = 250_000
-# Up to this number of tags the cost is bounded: at worst half of them stay open, and each other tag reopens all of these.
+# Up to this number of tags, the cost is bounded: at worst, half of the tags stay open, and each other tag
+# reopens these.
 TAGS_HARMLESS = 1000
-# Bytes per distinct attribute: 3.4 on average (two-letter names run out at some 4,000).
+# Minimum number of bytes per distinct attribute; the real average is 3.4, as there are only some 4,000 names
+# of two letters.
 ATTRIBUTE_BYTES = 3
-# Bytes of a page in which one tag cannot have enough attributes to cost 0.1 s.
+# In a page of up to this number of bytes, no tag can have enough attributes to cost 0.1 s.
 ATTRIBUTES_HARMLESS_BYTES = 64 << 10
-# Pairs of attributes on one tag that may have to be compared, at 2 ns each: 0.8 s.
+# Maximum number of comparisons of two attributes of one tag, at 2 ns each: 0.8 s.
 ATTRIBUTE_PAIRS_MAX = 400_000_000
-# Bytes between searches for the end of a tag: 1 MiB of tags this long stays below that number of pairs.
+# Bytes between searches for the end of a tag: 1 MiB of tags this long need fewer comparisons than that
+# maximum.
 _STRETCH_BYTES = 3 << 10
 _TRIES_MAX = 16  # possible tag ends examined in a row before skipping to the next stretch
-# Open elements times tags, because each tag may examine all open elements, at 1.4 ns each (5 ns on a slower machine).
+# Maximum of open elements times tags: each tag may examine all open elements, at 1.4 ns each (5 ns on a slow
+# machine).
 STEPS_MAX = 40_000_000
 
 _SLASH = ord("/")
@@ -60,7 +64,7 @@ _PLAIN_TAG = re.compile(
 )
 _SPELLING_BYTES = 400  # bytes of a formatting tag; longer ones are not plain
 _EQUAL_OPEN_MAX = 3  # equal formatting elements that can be open, WHATWG 13.2.4.3
-# Formatting elements without attributes that can be open: three of each kind, and one `a`.
+# Maximum number of open formatting elements without attributes: three of each kind, and one `a`.
 _PLAIN_REOPENED = 3 * 12 + 1
 _FORMATTING_NAME = re.compile(rb"(?:" + b"|".join(FORMATTING_NAMES) + rb")(?=[\t\n\f\r /])", re.IGNORECASE)
 _TAG = re.compile(rb"</?[a-z][^\t\n\f\r />]*+")
@@ -72,7 +76,7 @@ _RAW_TEXT = re.compile(
 _ATTRIBUTE = re.compile(rb"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+""")
 _BLANKS = re.compile(rb"[\x00-\x20]++")
 _BEFORE_VALUE = frozenset(b"=\t\n\f\r ")
-# Elements that never stay open, or that the next of their kind closes.
+# Elements that never stay open, or that are closed by the next element of their kind.
 _NOT_NESTING = frozenset(
     b"area base br col embed hr img input link meta param source track wbr "
     b"p li dt dd option optgroup tr td th tbody thead tfoot colgroup rp rt".split()
@@ -89,7 +93,7 @@ class Judgement(Enum):
 
 
 def judge(content: bytes, config: ExtractConfig) -> Judgement:
-    """Return how to read `content`; the worker never requires more than STRIP."""
+    """Return how to read `content`. In the worker, a page judged APART is parsed like STRIP."""
     size = len(content)
     if size <= _TAG_BYTES_MEAN_MIN * TAGS_HARMLESS:
         return Judgement.SAFE
@@ -115,7 +119,7 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
 
 
 def strip(content: bytes) -> bytes:
-    """Return `content` without the attributes of formatting elements (except `a`), if it may have many."""
+    """If `content` may have many formatting elements, return it without their attributes (except those of `a`)."""
     tags, _, formatting = survey(content)
     return without_formatting_attributes(content) if len(formatting) * tags > REOPENED_MAX else content
 
@@ -141,10 +145,10 @@ def _may_reopen(content: bytes, tags: int, formatting: list[int]) -> bool:
 
 
 def _different(content: bytes, starts: list[int]) -> int:
-    """Return an upper bound of the formatting elements that can be open: three of each spelling.
+    """Return an upper bound of the number of formatting elements that can be open: three of each spelling.
 
-    A spelling that is not plain may continue after the `>` that seems to end it;
-    then all elements may differ.
+    If a spelling is not plain, the tag may continue after the `>` that seems to end it. In that case, all
+    elements may differ.
     """
     spellings = {content[start : start + _SPELLING_BYTES].partition(b">")[0] for start in starts}
     if max(map(len, spellings)) == _SPELLING_BYTES or not all(map(_PLAIN_TAG.fullmatch, spellings)):
@@ -153,9 +157,9 @@ def _different(content: bytes, starts: list[int]) -> int:
 
 
 def open_elements(content: bytes) -> int:
-    """Return the largest number of open elements: start tags without an end tag of their name so far.
+    """Return the largest number of elements open at once: start tags without an end tag of their name so far.
 
-    Elements that a following tag closes are not counted.
+    Kinds of elements that are closed by the next tag are not counted.
     """
     count: dict[bytes, int] = {}
     depth = deepest = 0
@@ -173,7 +177,7 @@ def open_elements(content: bytes) -> int:
 
 
 def most_attributes(content: bytes, enough: int) -> int:
-    """Return the largest number of attributes on a tag; stop at a tag with more than `enough`, skip short tags."""
+    """Return the largest number of attributes on a tag; skip short tags, stop at a tag with over `enough`."""
     text = _RAW_TEXT.sub(b"", content)
     most = at = 0
     while most <= enough and (start := _START.search(text, at)):
@@ -188,7 +192,7 @@ def most_attributes(content: bytes, enough: int) -> int:
 
 
 def _excessive_tag(content: bytes, enough: int) -> bool:
-    """Return whether a tag has more than `enough` attributes; fast for text and scripts with few blanks."""
+    """Return whether a tag has more than `enough` attributes. This is fast for text and scripts with few blanks."""
     long = [part for part in content.split(b">") if len(part) > enough]
     return any(_separators(part) > enough for part in long) and most_attributes(content, enough) > enough
 
@@ -206,7 +210,7 @@ def _ends_tags(content: bytes, most: int) -> bool:
 def _may_compare(content: bytes) -> bool:
     """Return whether the attributes of tags may require more than ATTRIBUTE_PAIRS_MAX comparisons.
 
-    No tag extends past a certain end, so each tag is inside a stretch between two of them.
+    No tag extends past a position where tags surely end, so each tag lies between two such positions.
     """
     pairs = 0
     for begin, end in pairwise([*_sure_ends(content), len(content)]):
@@ -218,10 +222,10 @@ def _may_compare(content: bytes) -> bool:
 
 
 def _sure_ends(content: bytes) -> Iterator[int]:
-    """Yield 0, then about every _STRETCH_BYTES the position of a `>` outside any quoted value, wherever tags begin.
+    """Yield 0, then about every _STRETCH_BYTES the position of a `>` that is surely outside any quoted value.
 
-    A quoted value begins after `=` and continues up to the same quote; so the
-    last quote of either kind before the `>` must not follow a `=`.
+    A quoted value begins after `=` and continues up to the next quote of the same kind. So a `>` is sure if
+    neither the last `"` nor the last `'` before it follows a `=` or a blank.
     """
     sure = tries = 0
     yield sure
@@ -236,11 +240,11 @@ def _sure_ends(content: bytes) -> Iterator[int]:
 
 
 def _opens(content: bytes, quote: int) -> bool:
-    """Return whether a quote (-1 for none) may begin a value: it follows `=` or a blank."""
+    """Return whether the quote at this position (-1: none) may begin a value: it follows `=` or a blank."""
     return quote > 0 and content[quote - 1] in _BEFORE_VALUE
 
 
 def _separators(part: bytes) -> int:
-    """Return an upper bound of the attributes of any tag: blanks, slashes, pairs of quotes."""
+    """Return an upper bound of the number of attributes of any tag: the blanks, slashes and pairs of quotes."""
     quotes = part.count(b'"') + part.count(b"'")
     return len(_BLANKS.findall(part)) + part.count(b"/") + quotes // 2

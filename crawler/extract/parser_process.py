@@ -1,8 +1,8 @@
-"""A parser child for callers that wait for its answer: exports, the report, recovery.
+"""Runs a parser child for callers that block until it answers: exports, the report, recovery.
 
 The child is the same program that the fetch loop uses (`parser_child.py`), under the same
 limits of CPU and memory, so extracting a stored page gives the same result as in the
-crawl. The first page that needs a child starts it. If the child dies, its page gets a plain scan, as
+crawl. The child is started when a page first needs it. If the child dies, its page gets a plain scan, as
 in `worker.py`, and the next page starts another child.
 """
 
@@ -26,7 +26,7 @@ from crawler.shadow_roots import open_shadow_roots
 
 
 class ParserProcess:
-    """Extracts pages as `Worker` does: harmless ones here, others in a child. Belongs to one process."""
+    """Extracts pages as `Worker` does: harmless ones here, others in a child. Belongs to the process that made it."""
 
     def __init__(self, config: ExtractConfig) -> None:
         self._config = config
@@ -35,7 +35,7 @@ class ParserProcess:
         self.deaths = 0
 
     def extract(self, content: bytes, page: Context, *, careful: bool = False) -> Extracted:
-        """Extract a page; never fails.
+        """Extract a page. This never fails.
 
         Args:
             careful: parse nothing in this process.

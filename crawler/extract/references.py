@@ -1,6 +1,6 @@
-"""Character references in attribute values and in text (WHATWG HTML, 13.2.5.72 to 80).
+"""Decodes character references in attribute values and in text (WHATWG HTML, 13.2.5.72 to 80).
 
-`html.unescape` follows the standard in text, but not in attributes, and not for control characters.
+`html.unescape` follows the standard for text, but neither for attributes nor for control characters.
 """
 
 import re
@@ -8,10 +8,10 @@ from html.entities import html5
 
 _REFERENCE = re.compile(r"&(?:#([0-9]++);?|#[xX]([0-9a-fA-F]++);?|([a-zA-Z][a-zA-Z0-9]{0,31}+;?))")
 _WITHOUT_SEMICOLON_MAX = max(len(name) for name in html5 if not name.endswith(";"))
-_DIGITS_MAX = 7  # significant digits of a code point; more are out of range
+_DIGITS_MAX = 7  # significant digits of a code point; a number with more digits is out of range
 _REPLACEMENT = "\ufffd"
 _CODE_POINT_MAX = 0x10FFFF
-# The code points 0x80 to 0x9F stand for characters of windows-1252 where it has one.
+# The code points 0x80 to 0x9F stand for the characters that windows-1252 has at these positions.
 _OF_WINDOWS = {
     0x80 + place: character
     for place, character in enumerate(bytes(range(0x80, 0xA0)).decode("windows-1252", "replace"))
@@ -20,12 +20,12 @@ _OF_WINDOWS = {
 
 
 def attribute_text(value: str) -> str:
-    """Return an attribute value as written, with its references decoded."""
+    """Decode the references in an attribute value, which is given as written."""
     return _REFERENCE.sub(_in_attribute, value) if "&" in value else value
 
 
 def data_text(text: str) -> str:
-    """Return the text of an element as written, with its references decoded."""
+    """Decode the references in the text of an element, which is given as written."""
     return _REFERENCE.sub(_in_text, text) if "&" in text else text
 
 

@@ -1,7 +1,7 @@
 """Finds the links of a page including repeats, for URL traces (Broder, Najork, Wiener 2003, section 4.2).
 
-`links.py` makes the links of a page unique; a trace needs every occurrence, since
-a URL cache answers many of the repeats on a page.
+`links.py` returns each link of a page once. A trace needs every occurrence, since a URL cache answers many of
+the repeats on a page.
 """
 
 from selectolax.lexbor import LexborHTMLParser
@@ -17,7 +17,7 @@ _SELECTOR = ",".join(f"{element}[{attribute}]" for element, attribute in FOLLOWE
 
 
 def links_with_repeats(content: bytes, page: Context, config: ExtractConfig) -> list[str]:
-    """Return the raw URLs of a page's links in document order, with repeats; [] for pages the guard suspects."""
+    """Return the raw URLs of a page's links in document order, with repeats; [] if the guard suspects the page."""
     utf8, _ = prepare(content, page)
     if judge(utf8, config) is not Judgement.SAFE:
         return []

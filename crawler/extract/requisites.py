@@ -1,10 +1,9 @@
 """Finds page requisites, and the URLs in rarer attributes.
 
-Requisites are images (with every candidate of a srcset), scripts, style
-sheets, icons, media, embedded objects, frames, and the URLs of CSS in the page
-itself (`css.py` reads those of style sheets). `other_links` implements the setting
-`all_attributes`: every attribute that holds a URL, except forms that are not sent
-by GET, whose URLs must not be fetched.
+Requisites are images (with every candidate of a srcset), scripts, style sheets, icons, media, embedded
+objects, frames, and the URLs in the CSS of the page itself (`css.py` reads those in style sheets).
+`other_links` implements the setting `all_attributes`. It reads every attribute that holds a URL, except in
+forms that are not sent by GET, because their URLs must not be fetched.
 """
 
 import re
@@ -23,7 +22,7 @@ _OTHER_ROWS = [
 
 
 def _selector(rows: Iterable[LinkAttribute]) -> str:
-    """Return the selector of the elements in these rows; if an attribute has a colon, select by element name only."""
+    """Return a selector for these rows: the attribute, or the element names if the attribute has a colon."""
     found = {
         name for row in rows for name in (row.elements if ":" in row.attribute else [f"[{row.attribute}]"])
     }
@@ -83,7 +82,7 @@ def _all_requisites(tree: LexborHTMLParser) -> Iterator[str | None]:
 
 @lru_cache(maxsize=256)
 def _needed_by(tag: str) -> tuple[tuple[str, Form], ...]:
-    """Return the attributes of an element that hold requisites, and their forms."""
+    """Return the attributes of an element that hold requisites, each with the syntax of its value."""
     rows = [row for row in LINK_ATTRIBUTES if row.kind in _NEEDED]
     return tuple((row.attribute, row.form) for row in rows if not row.elements or tag in row.elements)
 

@@ -1,22 +1,21 @@
 """Replaces the URLs of a page, for mirrors on disk and for pages served from the cache.
 
-`rewrite_html` passes every URL of a page, absolute and canonical, to `map_url`
-and replaces it by the result. All other bytes stay unchanged. A parser's tree
-would not preserve them, so one regular expression finds the tags as the standard's
-tokenizer does (WHATWG HTML, 13.2.5):
+`rewrite_html` passes every URL of a page, absolute and canonical, to `map_url` and replaces it by the result.
+All other bytes stay unchanged. A parser's tree would not preserve these bytes, so one regular expression
+finds the tags in the same way as the standard's tokenizer (WHATWG HTML, 13.2.5):
 
     comments, doctypes                     skipped
     script, textarea, title, iframe ...    the tag is read, the text skipped
     style                                  its text is CSS
     any other start tag                    its attributes are read
 
-It is linear in any input: a tag or a quote that stays open ends with the page, and a tag
-whose name has over 100 characters stays unchanged, because `<a<a<a` is one name from each of its `<`.
-So pages need no guard, and 1 MB takes some 20 ms.
+It takes linear time for any input. A tag or a quote that is not closed ends with the page. A tag whose name
+has over 100 characters stays unchanged: in `<a<a<a`, the rest of the text is one name from each `<` on, so
+reading all these names would take quadratic time. So pages need no guard, and 1 MB takes some 20 ms.
 
-Two more things change because a browser would otherwise reject the replaced URLs:
-elements with a replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a
-Content-Security-Policy loses its content.
+Two more changes are needed because a browser would otherwise reject the replaced URLs. Elements with a
+replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a Content-Security-Policy loses its
+content.
 """
 
 import html
@@ -34,17 +33,17 @@ from crawler.extract.link_attributes import LINK_ATTRIBUTES, REQUISITE_RELATIONS
 from crawler.extract.requisites import srcset_spans
 from crawler.urls.canonical import ancestors, plain_join, query_codec, resolve
 
-# Bytes that replacements may add to a page; further URLs stay unchanged.
+# Maximum number of bytes that replacements may add to a page; further URLs stay unchanged.
 GROWTH_BYTES_MAX = 64 << 20
 # Codecs in which bytes that look like ASCII may have another meaning.
 _NO_ASCII = frozenset({"utf-16-le", "utf-16-be", "iso2022_jp"})
 
 
-# (URL, canonical and without fragment; its kind) -> the replacement; None leaves the URL unchanged.
+# Maps a URL (canonical, without fragment) and its kind to the replacement; None leaves the URL unchanged.
 MapUrl = Callable[[str, Kind], str | None]
 
 _WS = rb"[\t\n\f\r ]"
-# Attributes as in 13.2.5.32 to 13.2.5.39. A quote that stays open takes the rest of the page.
+# Attributes as in 13.2.5.32 to 13.2.5.39. A quote that is not closed extends to the end of the page.
 _VALUE = rb"\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|(?![\"'])[^\t\n\f\r >]*+"
 _ATTRIBUTES = (
     rb"(?:[\t\n\f\r /]++(?:[^\t\n\f\r />][^\t\n\f\r />=]*+(?:%b*+=%b*+(?:%b))?+)?+|(?<=[\"'])"
@@ -69,7 +68,7 @@ _NAMES = "|".join(sorted({row.attribute for row in LINK_ATTRIBUTES} | {"content"
 _WORTH_READING = re.compile(rb"(?i)(?:%b)%b*+=" % (_NAMES, _WS))
 _BASE = re.compile(rb"(?i)<base[\t\n\f\r /]")
 
-# Attribute -> element ("" for any) -> the kind of its URL.
+# Maps each attribute and element ("" for any element) to the kind of its URL.
 _KINDS: dict[bytes, dict[bytes, Kind]] = {}
 for _row in LINK_ATTRIBUTES:
     if _row.form is Form.URL:
@@ -88,10 +87,9 @@ _SRCSET_UNSAFE = re.compile(r"[\t\n\f\r ]|,$|^,")
 def rewrite_html(content: bytes, encoding: str, base: str, map_url: MapUrl, *, xhtml: bool = False) -> bytes:
     """Return the page with each URL replaced by the result of `map_url`; fragments are kept.
 
-    `map_url` receives the same URL that the extractor would return as a link. It
-    returns any URL text, "" included, or None to keep the URL. If a page
-    has a `<base>`, unchanged URLs are still relative to it, unless the mapping
-    of the base (Kind.BASE) is "".
+    `map_url` receives the same URL that the extractor would return as a link. It returns the text of the new
+    URL, which may be "", or None to keep the URL. If a page has a `<base>`, unchanged URLs stay relative to
+    that base, unless `map_url` returns "" for the base itself (Kind.BASE).
 
     Args:
         content: without content coding.
@@ -131,7 +129,7 @@ def rewrite_css_bytes(content: bytes, charset: str, base: str, map_url: MapUrl) 
 
 
 def _codec(encoding: str) -> str:
-    """Return the Python codec of a WHATWG encoding name; windows-1252 if there is none."""
+    """Return the Python codec of a WHATWG encoding name; windows-1252 if the name is unknown."""
     import webencodings
 
     known = webencodings.lookup(name_of(encoding) or "windows-1252")
@@ -200,7 +198,7 @@ class _Page:
     def _attributes(self, tag: bytes, text: bytes) -> bytes:
         """Return the attributes of a tag with their URLs replaced."""
         found = list(_ATTRIBUTE.finditer(text))
-        # of equal names the first wins
+        # if a name occurs several times, its first value counts
         values = {each[1].lower(): each[2] or b"" for each in reversed(found)}
         changes: list[tuple[re.Match[bytes], bytes]] = []
         for each in found:
@@ -256,7 +254,7 @@ class _Page:
         return "".join([*parts, value[done:]]) if parts else None
 
     def _changed(self, value: bytes, change: Callable[[str], str | None]) -> bytes | None:
-        """Decode a value of the source, `change` its text, and return it as a quoted value; None if unchanged."""
+        """Decode an attribute value, `change` its text, and return the quoted result; None if it is unchanged."""
         new = change(self._text(_unquoted(value)))
         if new is None:
             return None

@@ -1,8 +1,8 @@
-"""A plain scan for links, for pages that must not be parsed or could not be parsed completely.
+"""Finds links by a plain scan, in pages that must not be parsed or could not be parsed completely.
 
 It reads tags with one regular expression that never looks at a byte twice, so
-it is linear in any input. It skips comments, script, style and similar elements,
-but builds no tree: its links are nearly, not exactly, those of the standard.
+it takes linear time for any input. It skips comments, script, style and similar elements,
+but builds no tree. So its links are nearly, but not exactly, those of the standard.
 In the child process it reads the whole page; in the event loop (or a thread,
 for a long page) it reads the first megabyte.
 """
@@ -18,9 +18,10 @@ from crawler.records import Extracted
 
 SCAN_BYTES = 1 << 20  # bytes of a page scanned in this process
 
-# The rest of a tag: `<` and `>` end it, but not in a quoted value; a quote that stays open takes the rest of the page.
+# The rest of a tag: `<` and `>` end it, but not in a quoted value; a quote that is not closed extends to the
+# end of the page.
 _REST = rb"(?:[^<>=]++|=[\t\n\f\r ]*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))?+)*+"
-# Comments and raw text are skipped; one that never ends is skipped to the end of the input.
+# Comments and raw text are skipped, up to the end of the input if they are not closed.
 _TOKEN = re.compile(
     rb"<!--(?s:.*?)(?:-->|\Z)"
     rb"|<(script|style|textarea|title|template|xmp)\b(?s:.*?)(?:</\1|\Z)"
@@ -37,7 +38,7 @@ _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0
 
 
 _TITLE_END = re.compile(rb"</title\Z", re.IGNORECASE)
-_TITLE_BYTES_MAX = 16 << 10  # bytes of a title, before its references are decoded
+_TITLE_BYTES_MAX = 16 << 10  # maximum number of bytes of a title, before its references are decoded
 
 
 def scan(content: bytes, page: Context, config: ExtractConfig) -> Extracted:

@@ -1,4 +1,4 @@
-"""The links of a page without a tree, by `link_scanner.py`: the same result as `links.parse`, or none."""
+"""Extracts a page without a tree, with `link_scanner.py`: gives the same result as `links.parse`, or no result."""
 
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Collected, Context, one_line
@@ -10,8 +10,9 @@ from crawler.shadow_roots import open_shadow_roots
 def scanned(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted | None:
     """Extract a page as `links.parse` does, in a fifth of the time; None if it must be parsed.
 
-    Shadow roots are opened if the page has templates; most pages have none. The interpreted scanner would be slower than
-    the parser. Rare attributes, and what `Context.needs_tree` lists, need a tree.
+    Shadow roots are opened only if the page has templates; most pages have none. If the scanner is not
+    compiled, every page must be parsed, because the interpreted scanner would be slower than the parser.
+    Pages with rare attributes must also be parsed, and so must those for which `Context.needs_tree` is true.
     """
     if not COMPILED or page.needs_tree or config.all_attributes:
         return None

@@ -1,8 +1,8 @@
-"""Sitemaps (sitemaps.org 0.9): XML, index, plain text, each also as gzip.
+"""Reads sitemaps (sitemaps.org 0.9): XML, index or plain text, with or without gzip compression.
 
-`SitemapReader` is fed the body as it arrives, in chunks of any size; a 50 MiB map
-is never in memory as a whole. If the reading ends early (broken XML, a broken gzip
-stream, a limit), the entries read so far are kept. `close` returns them.
+`SitemapReader` receives the body as it arrives, in chunks of any size, so a 50 MiB map is never in memory as
+a whole. If the reading ends early (broken XML, a broken gzip stream, a limit), the entries read so far are
+kept. `close` returns them.
 
 The caller decides which `lastmod` values are signals.
 """
@@ -18,7 +18,7 @@ from crawler.config import SitemapsConfig
 from crawler.extract.xmlstream import BLANK, BOM, Name, XmlStream
 
 GZIP_MAGIC = b"\x1f\x8b"
-DECODE_STEP_BYTES = 64 << 10  # bytes decoded at once, so that each step is short
+DECODE_STEP_BYTES = 64 << 10  # bytes decoded at once; a small value keeps each step short
 MEMBERS_MAX = 1000  # members of a gzip file
 LINE_BYTES_MAX = 8192  # bytes per line of a text map; longer lines are not URLs
 ELEMENTS_PER_URL = 40  # a url has loc, lastmod, changefreq, priority, and perhaps images and languages
@@ -82,7 +82,7 @@ class SitemapReader:
         """End the body and return its contents."""
         self._take(self._head or b"")
         self._take_form(self._decoded_head, final=True)
-        form, self._form = self._form, None  # the form refers to our methods, which makes a cycle
+        form, self._form = self._form, None  # the form refers to our methods: a reference cycle
         if form is not None:
             form.close()
             self._found.problem = self._found.problem or form.problem
@@ -168,8 +168,8 @@ def read_sitemap(body: bytes, config: SitemapsConfig) -> Sitemap:
 def signals(entries: Iterable[Entry], now: float) -> list[Entry]:
     """Return the entries of one map whose `lastmod` is informative.
 
-    Entries without `lastmod`, or with one in the future, are left out. If all entries (at
-    least two) have the same value, it is the time the map was made, and none is returned.
+    Entries without `lastmod`, or with one in the future, are left out. If all entries (at least two) have the
+    same value, this is the time at which the map was made, so no entry is returned.
     """
     dated = [(entry, entry.lastmod) for entry in entries if entry.lastmod is not None]
     if len(dated) > 1 and len({lastmod for _, lastmod in dated}) == 1:
@@ -207,7 +207,7 @@ class _Lines:
 
     def feed(self, chunk: bytes) -> None:
         *lines, rest = (self._rest + chunk).replace(b"\r", b"\n").split(b"\n")
-        # A line that is too long remains so, whatever follows.
+        # If the line is already too long, the rest of it need not be kept: it stays too long.
         self._rest = rest[: LINE_BYTES_MAX + 1]
         for line in lines:
             self._take(line)
@@ -222,7 +222,7 @@ class _Lines:
 
 
 class _Gunzip:
-    """Decodes gzip of several members, a step at a time."""
+    """Decodes a gzip stream of several members, one step at a time."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(wbits=31)
@@ -232,7 +232,7 @@ class _Gunzip:
         self.problem = ""
 
     def decode(self, chunk: bytes) -> bytes | None:
-        """Return the next step of output; None when all input given so far is decoded."""
+        """Return the next part of the output; None if all input given so far is decoded."""
         chunk, self._rest = self._rest + chunk, b""
         if self._member.eof and not self._begins_member(chunk):
             return None
@@ -246,7 +246,7 @@ class _Gunzip:
         return decoded if decoded or self._rest else None
 
     def _begins_member(self, chunk: bytes) -> bool:
-        """Return whether another member follows; other bytes after the last one are ignored."""
+        """Return whether another member follows; any other bytes after the last member are ignored."""
         if self._ended or len(chunk) < len(GZIP_MAGIC):
             self._rest = b"" if self._ended else chunk
             return False
@@ -258,7 +258,7 @@ class _Gunzip:
 
 
 def _salvage(member: "zlib._Decompress", chunk: bytes) -> bytes:
-    """Return the output of `chunk` before its error, which zlib withholds."""
+    """Return what `chunk` decodes to before its error; zlib returns no output after an error."""
     decoded = []
     try:
         for at in range(len(chunk)):

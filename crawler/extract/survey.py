@@ -1,7 +1,8 @@
 """Counts the tags of a page by kind, in one pass over its bytes, for `parser_guard.py`.
 
-A *formatting* tag is a start tag that may belong to a formatting element, judged by the two
-bytes after `<` (`<bible>` is included): an upper bound at the cost of one table look-up per tag.
+A *formatting* tag is a start tag that may belong to a formatting element, judged by the two bytes after `<`.
+Tags such as `<bible>` are therefore included: the number is an upper bound, but costs only one table look-up
+per tag.
 """
 
 import re
@@ -26,7 +27,7 @@ _FORMATTING_START = re.compile(
 
 
 def _beginnings() -> bytes:
-    """Return a table of every two bytes after `<`, as a little-endian number: 1 if a formatting tag may begin so."""
+    """Return a table indexed by the two bytes after `<` (little-endian): 1 if a formatting tag may begin so."""
     table = bytearray(1 << 16)
     for name in FORMATTING_NAMES:
         for first in (name[0], name[0] & 0xDF):
@@ -41,7 +42,7 @@ _BEGINNINGS = _beginnings()
 
 
 def survey(content: bytes) -> tuple[int, int, list[int]]:
-    """Return upper bounds of the numbers of tags and end tags, and where names of formatting tags may begin."""
+    """Return upper bounds of the numbers of tags and end tags, and the positions where formatting tags may begin."""
     if not cython.compiled:
         starts = [match.start() + 1 for match in _FORMATTING_START.finditer(content)]
         return content.count(b"<"), content.count(b"</"), starts
@@ -57,7 +58,7 @@ def survey(content: bytes) -> tuple[int, int, list[int]]:
         at = cython.cast(cython.p_uchar, memchr(at, 60, end - at))
         if at == cython.NULL:
             return tags, end_tags, formatting
-        at += 1  # at the end of the page this is the NUL that follows every bytes object
+        at += 1  # at the end of the page, this byte is the NUL that follows every bytes object
         tags += 1
         if at[0] == 47:
             end_tags += 1

@@ -1,5 +1,5 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The states of the standard's tokenizer (WHATWG HTML, 13.2.5), for `link_scanner.py`.
+"""Reads tags with the states of the standard's tokenizer (WHATWG HTML, 13.2.5), for `link_scanner.py`.
 
     data ─┬─ <name   tag name ─► attribute name ⇄ attribute value ─► a tag, if its `>` follows
           ├─ </name  the same
@@ -8,10 +8,9 @@
           ├─ <! <? </  bogus comment or doctype, up to `>`
           └─ else    text
 
-`next_tag` returns at each tag. Its attributes are read if the element can have a link or a directive. Raw text is read
-by `skip_raw_text`, when the caller, which follows the tree, asks for that. No state looks beyond the end of its token,
-so the time is linear in
-any input.
+`next_tag` returns at each tag. The attributes of the tag are read if its element can have a link or a
+directive. The caller follows the tree, so the caller decides where raw text begins, and calls `skip_raw_text`
+there. No state looks beyond the end of its token, so the time is linear in any input.
 """
 
 import cython
@@ -27,7 +26,8 @@ COMPILED: bool = cython.compiled
 NOTHING, START, END = range(3)  # results of `next_tag`
 BLANK, TEXT, NUL = range(3)  # kinds of text before a tag, by its first character that is not blank
 
-# The element names that are distinguished. Attributes are read for A to IFRAME; IFRAME to NOFRAMES contain raw text.
+# The names of the elements that must be distinguished. Attributes are read for A to IFRAME; IFRAME to
+# NOFRAMES contain raw text.
 NAMES = (
     b"a", b"area", b"link", b"meta", b"base", b"input", b"iframe", b"title", b"textarea", b"style", b"script", b"xmp",
     b"noembed", b"noframes", b"noscript", b"basefont", b"bgsound", b"html", b"head", b"body", b"br", b"p", b"form",
@@ -48,7 +48,7 @@ _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _keys = cython.declare(cython.ulonglong[256])  # names as numbers, in an open hash table
 _elements = cython.declare(cython.uchar[256])
 _classes = cython.declare(cython.uchar[256])
-# classes of bytes; NUL, which follows the last byte, ends names and values
+# classes of bytes; a NUL follows the last byte of the page, so NUL ends names and values
 _BLANK = cython.declare(cython.uchar, 1)
 _ENDS_NAME = cython.declare(cython.uchar, 2)
 _ENDS_VALUE = cython.declare(cython.uchar, 4)
@@ -79,9 +79,9 @@ _fill_tables()
 class TagReader:
     """Reads the tags of one page, which is UTF-8.
 
-    The fields describe the last tag: `element`; the place of its name, from `tag_at` to `tag_end`; whether it is
-    `closed` by `/>`; which attributes were `seen`, with their values, None without one. `before` is the kind of text
-    before it.
+    The fields describe the last tag: `element`; the position of its name, from `tag_at` to `tag_end`; whether
+    the tag is `closed` by `/>`; which attributes were `seen`; and their values (None if an attribute has no
+    value). `before` is the kind of text before the tag.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -89,13 +89,13 @@ class TagReader:
         self.text = content if cython.compiled else content + b"\0"
         self.at = 0
         self.end = len(content)
-        # set by the caller: whether CDATA sections exist here; whether `before` is wanted
+        # both are set by the caller: whether CDATA sections exist here, and whether `before` is wanted
         self.in_foreign = False
         self.sees_text = True
 
     @cython.final
     def next_tag(self) -> cython.int:
-        """Data state: read up to the end of the next tag; return its kind, NOTHING at the end of the input."""
+        """Data state: read up to the end of the next tag; return its kind, or NOTHING at the end of the input."""
         at: cython.Py_ssize_t
         character: cython.uchar
         self.before = BLANK
@@ -136,7 +136,7 @@ class TagReader:
 
     @cython.final
     def _other_markup(self, character: cython.uchar) -> cython.bint:
-        """Tag open and end tag open states where no tag begins; return False at the end of the input."""
+        """Tag open and end tag open states, if no tag begins; return False at the end of the input."""
         if character == 33:  # !
             self.at += 1
             return self._declaration()
@@ -150,7 +150,7 @@ class TagReader:
 
     @cython.final
     def _declaration(self) -> cython.bint:
-        """Markup declaration open state: a comment, a CDATA section, or a doctype, which ends as a bogus comment does."""
+        """Markup declaration open state: a comment, a CDATA section, or a doctype, which ends at the first `>`."""
         text = self.text
         at: cython.Py_ssize_t = self.at
         if text[at] == 45 and text[at + 1] == 45:
@@ -175,7 +175,7 @@ class TagReader:
 
     @cython.final
     def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
-        """Skip a comment or CDATA section: up to two of `character` and `>`; with `bang`, `!>` may follow the two."""
+        """Skip a comment or CDATA section up to two of `character` and `>`; with `bang`, `!>` may replace `>`."""
         text = self.text
         begin: cython.Py_ssize_t = self.at
         at: cython.Py_ssize_t = begin
@@ -196,8 +196,8 @@ class TagReader:
     def skip_raw_text(self, element: cython.int) -> cython.Py_ssize_t:
         """Move past the end tag of an element with raw text; return the position of that tag, -1 if it is uncertain.
 
-        Without an end tag, the rest of the page is text. If a script contains `<script>` in what looks like a comment,
-        it ends later.
+        The position is uncertain without an end tag, because the rest of the page is then text. It is also
+        uncertain if a script contains `<script>` after `<!--`, because such a script may end later.
         """
         text = self.text
         name: bytes = NAMES[element - 1]
@@ -256,7 +256,7 @@ class TagReader:
 
     @cython.final
     def _attribute(self) -> cython.bint:
-        """Read one attribute; return False at `>` or at the end of the input, where `at` is behind the end."""
+        """Read one attribute; return False at `>` or at the end of the input, where `at` is then beyond the end."""
         text = self.text
         at: cython.Py_ssize_t = self.at
         while _classes[text[at]] & _BLANK or text[at] == 47:
@@ -300,7 +300,7 @@ class TagReader:
 
     @cython.final
     def _note(self):
-        """Keep the attribute if the scanner needs attributes of this name; of equal names, the first counts."""
+        """Keep the attribute if the scanner needs attributes of this name; the first attribute of a name counts."""
         begin: cython.Py_ssize_t = self.name_at
         length: cython.Py_ssize_t = self.name_end - begin
         if length == 4:
@@ -323,7 +323,7 @@ class TagReader:
 
     @cython.final
     def _is_new(self, attribute: cython.int, name: bytes) -> cython.bint:
-        """Return whether the attribute has this name, and is the first of its tag that does."""
+        """Return whether the attribute has this name and is the first one of this name in its tag."""
         if self.seen & attribute or not self._is(self.name_at, name):
             return False
         self.seen |= attribute

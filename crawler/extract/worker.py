@@ -1,11 +1,10 @@
-"""Extraction for the fetch loop: harmless pages at once, expensive ones in a child process.
+"""Extracts pages for the fetch loop: harmless pages at once, expensive ones in a child process.
 
-A page that is large, or that the guard suspects, goes to the child (`parser_child.py`),
-one at a time, in order of arrival. If no child was forked before the loop began, the
-first such page starts one. If the child dies (CPU or memory limit, or a crash of the
-parser) the page gets a plain scan and is marked `parse_limit`; the next page starts
-another child. When more than `worker_queue_max` pages wait, a page gets only a plain scan,
-so a site of expensive pages does not delay others for long.
+A page that is large, or that the guard suspects, goes to the child (`parser_child.py`), one at a time, in
+order of arrival. If no child was forked before the loop began, the first page of this kind starts a child. If
+the child dies (CPU or memory limit, or a crash of the parser), the page gets a plain scan and is marked
+`parse_limit`. The next page starts another child. When more than `worker_queue_max` pages wait, a page gets
+only a plain scan, so a site of expensive pages does not delay others for long.
 """
 
 import asyncio
@@ -29,15 +28,16 @@ from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 
-# Wall time given to a page, as a multiple of its CPU time; other processes may use the machine, too.
+# Limit of wall time for a page, as a multiple of its limit of CPU time; other processes may use the machine,
+# too.
 WALL_FACTOR = 10.0
-# Bytes scanned in the event loop; at worst 0.2 us per byte, if everything is tags.
+# Maximum number of bytes scanned in the event loop; if everything is tags, the scan takes 0.2 us per byte.
 SCAN_INLINE_BYTES = 128 << 10
 # maximum number of bytes that the child has not read yet; further pieces wait in the stream
 _BEHIND_BYTES = 1 << 20
-# Bytes of memory for parsing per byte of a page: its copies on both sides and its tree.
+# Bytes of memory that parsing needs per byte of a page, for the copies in parent and child and for the tree.
 PARSED_FACTOR = 16
-START_SECONDS = 30.0  # wall time added for starting a child
+START_SECONDS = 30.0  # extra wall time for starting a child
 
 
 class ChildProcess(Protocol):
@@ -79,7 +79,7 @@ class _Child(NamedTuple):
 
 
 def work(link: socket.socket) -> int:
-    """Parse for the parent of this fork until its input ends; return the exit code."""
+    """Parse pages for the parent of this fork until the input ends; return the exit code."""
     os.closerange(3, link.fileno())  # close the files and connections inherited from the parent
     os.closerange(link.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
     return run(link.makefile("rb"), link.makefile("wb"))
@@ -99,7 +99,7 @@ class Worker:
         self._waiting = 0
         self._streams: dict[
             int, _Child | None
-        ] = {}  # number of a map -> the child that has the map's first pieces
+        ] = {}  # maps the number of a map to the child that has its first pieces
         self._stream_number = 0
         self.holding: Holding | None = None  # accounts for the memory of parsing
         self.share = LoopShare() if share is None else share  # limits all reading in the event loop
@@ -135,9 +135,9 @@ class Worker:
         return found if found is not None else Extracted(page.url, parse_limit=True)
 
     def follow(self, document: Document, least: int) -> MapStream:
-        """Return a stream for a map that will arrive and may exceed `least` bytes; it is a late one if many are open.
+        """Return a stream for a map that may exceed `least` bytes; if many streams are open, it is a late one.
 
-        The caller must end it with `read_stream` or `drop`.
+        The caller must end the stream with `read_stream` or `drop`.
         """
         self._stream_number += 1
         late = len(self._streams) >= STREAMS_MAX
@@ -160,7 +160,7 @@ class Worker:
         return True
 
     async def read_stream(self, stream: MapStream, content: Iterable[bytes], document: Document) -> Extracted:
-        """Read the map that `stream` was fed (`content` has the same pieces); return an empty result on failure."""
+        """Read the map that was fed to `stream` and is whole in `content`; return an empty result on failure."""
         try:
             async with self._turn:
                 found = await self._ask(lambda child: self._finish(child, stream, content, document))
@@ -178,14 +178,14 @@ class Worker:
             await child.writer.drain()
 
     def drop(self, stream: MapStream) -> None:
-        """Abandon the map of `stream`; harmless if it has been read."""
+        """Abandon the map of `stream`; this is harmless if the map has been read."""
         child = self._streams.pop(stream.number, None)
         if child is not None and child is self._child and not child.writer.is_closing():
             with suppress(EOFError):
                 _write(child, stream.dropped())
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
-        """Parse in the child; use a plain scan if that fails."""
+        """Parse a page in the child; use a plain scan if that fails."""
         found = None
         if self._waiting > self._config.worker_queue_max:
             self.refused += 1
@@ -203,9 +203,9 @@ class Worker:
     async def _scan_off_loop(
         self, content: bytes, call: Callable[..., Extracted], *arguments: object
     ) -> Extracted:
-        """Return `call(content)`: call it at once, or in a thread if it could block the event loop.
+        """Return the result of `call`: call it at once, or in a thread if it could block the event loop.
 
-        Threads take the interpreter lock from the loop, so only one runs at a time.
+        A thread holds the interpreter lock part of the time and delays the loop, so only one thread runs at a time.
         """
         if len(content) <= SCAN_INLINE_BYTES:
             return call(*arguments)
@@ -218,7 +218,7 @@ class Worker:
             await self._end()
 
     async def _parse(self, job: Job) -> Extracted | None:
-        """Return what the child extracts from a page; meanwhile account for the memory that it uses."""
+        """Return what the child extracts from a page; in the meantime, account for the memory that parsing uses."""
         if self.holding is None:
             return await self._ask_job(job)
         tree = min(PARSED_FACTOR * len(job.content), self._config.worker_memory_bytes_max)
@@ -236,7 +236,7 @@ class Worker:
         return await self._ask(send)
 
     async def _ask(self, send: Callable[[_Child], Awaitable[None]]) -> Extracted | None:
-        """Send a request to the child by `send` and return its answer; None if the child died."""
+        """Send a request to the child with `send` and return the child's answer; None if the child died."""
         limit = START_SECONDS + WALL_FACTOR * self._config.cpu_seconds_max
         try:
             async with asyncio.timeout(limit):

@@ -1,13 +1,13 @@
 """Reads untrusted XML (sitemaps and feeds) as it arrives.
 
-The parser is expat without its dangerous features. A document type declaration ends the
-reading, so there are no entities to expand and nothing to fetch. Too deep
-nesting, too many elements, and a token (tag, comment) longer than a megabyte end it too.
-Everything read before such an end is used.
+The parser is expat, without the dangerous features of XML. The reading ends at a document type declaration,
+so no entities are expanded and nothing is fetched. It also ends if elements are nested too deeply, if there
+are too many of them, or at a token (tag, comment) longer than a megabyte. Everything read before that is
+used.
 
-Namespaces are ignored, since many files declare none: an element
-is identified by its local name, and where it matters by having its parent's prefix
-(`<image:loc>` inside `<url>` is not its `<loc>`).
+Namespaces are ignored, since many files declare none: an element is identified by its local name. Where it
+matters, the element must also have the prefix of its parent: `<image:loc>` inside `<url>` is not the `<loc>`
+of the URL.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,14 @@ from xml.parsers import expat
 DEPTH_MAX = 64
 TOKEN_BYTES_MAX = 1 << 20
 NAMES_KNOWN_MAX = 256
-TEXT_CHARACTERS_MAX = 8192  # longer text is neither URL nor date, and is treated as ""
+TEXT_CHARACTERS_MAX = 8192  # longer text is neither a URL nor a date, and is treated as ""
 
 BLANK = b" \t\r\n"
 BOM = b"\xef\xbb\xbf"
 
 
 class Refused(Exception):
-    """The document needs a feature or a size that is not supported; the message names it."""
+    """The document uses an unsupported feature, or exceeds a limit; the message names the feature or limit."""
 
 
 class Name(NamedTuple):
@@ -38,7 +38,7 @@ _OUTSIDE = Name("", "")
 
 
 class XmlStream:
-    """Calls back at the start and the end of each element.
+    """Calls a function at the start and at the end of each element.
 
     Args:
         start: called with the element's name, its parent's name and the attributes;
@@ -85,7 +85,7 @@ class XmlStream:
         """End the input."""
         if not self.problem:
             self._parse(b"", True)
-        # The parser refers to our methods, which makes a cycle.
+        # The parser refers to our methods, which makes a reference cycle.
         self._parser.StartElementHandler = self._parser.EndElementHandler = None
         self._parser.CharacterDataHandler = self._parser.StartDoctypeDeclHandler = None
 

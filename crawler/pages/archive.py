@@ -1,12 +1,12 @@
-"""The read side of the page cache: records, captures and their bytes.
+"""Reads the page cache: records, captures and their bytes.
 
-An `Archive` reads a store and the folder of segments and changes neither, so
-commands and servers can use one while a process crawls. It sees everything
-that is committed, including the records in a segment that is still open.
+An `Archive` reads a store and its folder of segments without changing them, so commands and servers can use
+an archive while a process crawls. An archive sees everything that is committed, including the records in a
+segment that is still open.
 
-Withdrawn copies do not exist for readers (`withdrawals.py`): the methods leave out
-withdrawn copies, and methods that list records leave out those of withdrawn URLs.
-Maintenance, which needs every copy, uses the methods named `stored_...`.
+Readers never see withdrawn copies (`withdrawals.py`): the methods leave them out, and methods that list
+records leave out the records of withdrawn URLs. Maintenance, which needs every copy, uses the methods named
+`stored_...`.
 """
 
 import itertools
@@ -57,7 +57,7 @@ class Archive:
         return None if value is None else unpack_record(key, value)
 
     def captures(self, fingerprint: int, *, until: bytes = b"") -> Iterator[Capture]:
-        """Yield the committed captures of a URL, newest first; with `until` (a `c/` key), leave out later ones."""
+        """Yield the committed captures of a URL, newest first; leave out those after `until` (a `c/` key)."""
         for key, capture in self.stored_captures_of(fingerprint):
             if not (until and key > until) and not self.is_withdrawn(capture):
                 yield capture
@@ -86,7 +86,7 @@ class Archive:
             yield key, unpack_capture(key, value)
 
     def all_captures(self) -> Iterator[tuple[bytes, Capture]]:
-        """Yield (`c/` key, capture) for every committed capture, by fingerprint and time."""
+        """Yield (`c/` key, capture) for every committed capture, ordered by fingerprint and time."""
         for key, capture in self.stored_captures():
             if not self.is_withdrawn(capture):
                 yield key, capture
@@ -97,7 +97,7 @@ class Archive:
             yield key, unpack_capture(key, value)
 
     def newest_captures(self, *, withdrawn: bool = False) -> Iterator[tuple[int, Capture]]:
-        """Yield (fingerprint, newest capture) for every URL that has a capture; the capture is chosen as in `get`.
+        """Yield (fingerprint, newest capture) for every URL that has a capture; `get` follows the same rule.
 
         With `withdrawn`, include withdrawn captures.
         """
@@ -110,13 +110,13 @@ class Archive:
             for key, capture in found:
                 until = until or self._last_answer(fingerprint)
                 if key > until and is_copy(newest):
-                    break  # stored when the clock was ahead
+                    break  # this capture was stored when the clock was ahead
                 if is_copy(capture) or not is_copy(newest):
                     newest = capture
             yield fingerprint, newest
 
     def _last_answer(self, fingerprint: int) -> bytes:
-        """Return the `c/` key that a capture of the URL's last answer has; without a record, one above all `c/` keys."""
+        """Return the `c/` key of the capture of a URL's last answer; a key above all others if there is no record."""
         record = self.record(fingerprint)
         return (
             after_prefix(keys.CAPTURE) or b""
@@ -125,14 +125,14 @@ class Archive:
         )
 
     def all_records(self) -> Iterator[tuple[int, PageRecord]]:
-        """Yield (fingerprint, record) for every URL that was tried, by fingerprint."""
+        """Yield (fingerprint, record) for every URL that was tried, in the order of fingerprints."""
         for key, value in scan_prefix(self.store, keys.PAGE):
             record = unpack_record(key, value)
             if not self.withdrawals.stops(record.url):
                 yield int.from_bytes(key[2:], "big"), record
 
     def stored_records(self) -> Iterator[tuple[int, Callable[[], PageRecord]]]:
-        """Yield (fingerprint, a function that reads its record) for every URL that was tried, by fingerprint.
+        """Yield (fingerprint, function that reads the record) for every URL that was tried, by fingerprint.
 
         Withdrawn URLs are not left out.
         """
@@ -140,7 +140,7 @@ class Archive:
             yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
 
     def capture_at(self, key: bytes) -> Capture | None:
-        """Return the committed capture with this `c/` key, also if a reshard copied it from another process (`v/`)."""
+        """Return the committed capture with this `c/` key, even if a reshard copied it from elsewhere (`v/`)."""
         value = self.store.get(key) or self.store.get(keys.ELSEWHERE + key[2:])
         return None if value is None else unpack_capture(key, value)
 
@@ -153,7 +153,7 @@ class Archive:
     def withdrawn(
         self, fingerprint: int, url: str, shown: Capture | None = None
     ) -> Withdrawal | Erased | None:
-        """Return the rule or tombstone that forbids to show any copy of a URL (request form); None if there is none.
+        """Return the rule or tombstone that withdraws all copies of a URL (request form); None if there is none.
 
         A page is not withdrawn if a rule covers only its older copies. `shown` is a copy
         that this archive returned, if there is one.
@@ -189,10 +189,10 @@ class Archive:
         static: bool = False,
         refused: Callable[[Capture, PageRecord | None], object] | None = None,
     ) -> StoredPage | None:
-        """Return the newest copy of a URL (not newer than `at`); None if no copy exists or may be shown.
+        """Return the newest copy of a URL (not newer than `at`); None if there is no copy that may be shown.
 
-        A newer capture that is not a whole page (`is_copy`) does not hide an earlier copy. `refused(capture, record)`
-        returns the reason why a copy may not be used, or a false value if there is no such reason.
+        If a newer capture is not a whole page (`is_copy`), an earlier copy is returned. `refused(capture,
+        record)` returns the reason why a copy may not be used, or a false value if there is no such reason.
 
         Raises:
             DamageError: its bytes cannot be read.
@@ -211,8 +211,8 @@ class Archive:
     def read(self, capture: Capture, *, static: bool = False) -> StoredPage:
         """Read a capture from its segment, which may still be open; a revisit is returned with its payload.
 
-        A 304 gets the status and headers of the response that it confirms. For a page that a browser showed,
-        the payload is the DOM, or with `static` the payload of the server's answer.
+        A 304 gets the status and headers of the response that it confirms. If a browser showed the page, the
+        payload is the DOM, or, with `static`, the payload of the server's answer.
 
         Raises:
             DamageError: the bytes are missing, or are not a record.
@@ -295,7 +295,7 @@ def read_capture(
 
 
 def _shown(folder: Path, capture: Capture) -> StoredPage:
-    """Read a page as a browser showed it: with the status and fields of the answer, and the DOM as payload."""
+    """Read a page as a browser showed it: the payload is the DOM, and status and fields are those of the answer."""
     message = _message(folder, capture)
     place = segments.RecordPlace(capture.segment, capture.offset + capture.dom_offset, capture.dom_length)
     data = segments.read_member(folder, place, bytes_max=reading.RECORD_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""The types of the page cache, and their form in the store.
+"""Defines the types of the page cache, and how they are encoded in the store.
 
     u/<fp>          PageRecord     the URL's state after its last try
     c/<fp><ms>      Capture        the place of an answer; one per stored answer
@@ -6,8 +6,8 @@
     g/<sha1>        c/ key         the response that holds these payload bytes
     w/<segment>     length         the committed length of the segment
 
-Fingerprints, times (milliseconds) and lengths are 8 bytes, big-endian. Values
-are sealed; records and captures are msgpack arrays inside.
+Fingerprints, times (milliseconds) and lengths are 8 bytes, big-endian. Values are sealed (have a checksum);
+inside, records and captures are msgpack arrays.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ _UNANSWERED = frozenset(
     }
 )
 
-# Fields of an answer that describe its body; they do not apply to a DOM that replaces the body
+# Header fields that describe the body of an answer; they do not apply to a DOM that replaces the body
 _OF_THE_BODY = frozenset(
     {b"content-type", b"content-encoding", b"content-length", b"etag", b"last-modified", b"digest"}
 )
@@ -128,15 +128,13 @@ class Original(msgspec.Struct, frozen=True, gc=False):
 class Capturing(msgspec.Struct, gc=False):
     """An answer that is being added to the archive.
 
-    `record` is the URL's new record, None for an answer that is not a page
-    (robots.txt); it may be changed until `write` is called. `stored` tells whether WARC
-    records are written, `profile` which kind of revisit it is ("" = a response).
-    `unchanged` is True if the page shows the content already known, `new_form` if it cannot be compared with
-    the stored copy. `digest` is
-    the content digest of the page (16 bytes), `directives` are the robots directives that
-    apply to the page. `write` sets `capture`. `new_record` and `new_capture`
-    are True if the record, or the capture, adds a new key to the store. `stamp` is the consent
-    receipt of the answer.
+    `record` is the URL's new record; it may be changed until `write` is called, and is None for an answer
+    that is not a page (robots.txt). `stored` is True if WARC records are written. `profile` is the profile of
+    a revisit, "" for a response. `unchanged` is True if the page shows the content already known, and
+    `new_form` is True if the page cannot be compared with the stored copy. `digest` is the content digest of
+    the page (16 bytes), and `directives` are the robots directives that apply to the page. `write` sets
+    `capture`. `new_record` and `new_capture` are True if the record, or the capture, adds a new key to the
+    store. `stamp` is the consent receipt of the answer.
     """
 
     fetch: Fetch
@@ -166,7 +164,7 @@ class Capturing(msgspec.Struct, gc=False):
         return len(self.payload) if self.fetch.part is None else self.fetch.part.length
 
     def make_bare(self) -> None:
-        """Reduce the capture to URL, status and times: a response without fields and payload can always be built."""
+        """Reduce the capture to URL, status and times, so that its response can be built in any case."""
         self.fetch = msgspec.structs.replace(
             self.fetch,
             version="HTTP/1.1",
@@ -186,7 +184,7 @@ class Capturing(msgspec.Struct, gc=False):
 
 
 class StoredPage(msgspec.Struct):
-    """The server's answer, read from the archive; for a revisit, it has the payload that the revisit repeats.
+    """The server's answer, read from the archive; the answer of a revisit has the payload that the revisit repeats.
 
     If a browser showed the page, the payload is the DOM (`rendered`), unless the caller asked for the server's answer.
     """
@@ -232,23 +230,23 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def shown_fields(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the header fields of an answer, changed for the DOM that a browser showed, which replaces the body."""
+    """Return the header fields of an answer whose body is replaced by the DOM that a browser showed."""
     kept = [field for field in headers if field[0].lower() not in _OF_THE_BODY]
     return (*kept, (b"Content-Type", b"text/html; charset=utf-8"))
 
 
 def static_form(capture: Capture) -> Capture:
-    """Return the capture of a page such that readers get the server's answer, not the DOM that a browser showed."""
+    """Change the capture of a page so that readers get the server's answer, not the DOM that a browser showed."""
     return msgspec.structs.replace(capture, dom_offset=0, dom_length=0) if capture.dom_length else capture
 
 
 def is_answer(fetch: Fetch) -> bool:
-    """Return whether the server sent an answer that a WARC record can hold, and that shows the page."""
+    """Return whether the server sent an answer that shows the page and fits into a WARC record."""
     return 100 <= fetch.status <= 999 and fetch.outcome not in _UNANSWERED
 
 
 def is_copy(capture: Capture) -> bool:
-    """Return whether a capture shows the page as it was.
+    """Return whether a capture shows the page as it was at that time.
 
     A capture does not show the page if it is a temporary failure (408, 425, 429, 5xx), a partial
     answer that was not requested (206, 416, a 304 that confirms nothing), or an
@@ -260,7 +258,7 @@ def is_copy(capture: Capture) -> bool:
 
 
 def newest_of(newest_first: Iterable[Capture]) -> Capture | None:
-    """Return the first capture that is a copy of the page, or the first one if there is none."""
+    """Return the first capture that is a copy of the page, or the first capture if none is a copy."""
     newest = None
     for capture in newest_first:
         if is_copy(capture):

@@ -1,6 +1,6 @@
-"""Decide whether a page changed, and compute its record after an answer.
+"""Decides whether a page changed, and computes the record of the page after an answer.
 
-Two digests of an answer, for two questions:
+Each answer has two digests, which answer two questions:
 
     payload digest   SHA-1 of the bytes as stored       "are these bytes in the archive already?"
     content digest   128-bit murmur3 of the content     "did the page change?"
@@ -8,18 +8,17 @@ Two digests of an answer, for two questions:
                      without the matches of the site's
                      patterns (a clock, a token)
 
-A page with an equal content digest is unchanged, although its bytes may differ (for
-example in the compression level) and be stored again. The content digest is not
-cryptographic: a site that forges a collision only falsifies the freshness of its own
-page. It takes 8 us for 45 kB; a SHA-1 would take 32.
+A page with an equal content digest is unchanged, although its bytes may differ (for example in the
+compression level) and be stored again. The content digest is not cryptographic: a site that forges a
+collision can only hide changes of its own page. It takes 8 us for 45 kB; a SHA-1 would take 32 us.
 
-If only the visible text matters, or most of it (`Comparison`), an answer with another
-digest is compared with the copy stored at the page's last change; if the two are equal, the
-page keeps its digest. Small changes therefore add up until they amount to a change.
-The results of comparisons are not stored, only the copies, so the setting may change at any time.
+The setting (`Comparison`) may say that only the visible text, or most of it, matters. An answer with another
+digest is then compared with the copy that was stored at the page's last change. If the two are the same by
+this comparison, the page keeps its digest. Small changes therefore add up until they amount to a change. Only
+the copies are stored, not the results of comparisons, so the setting may be changed at any time.
 
-Only `next_record` turns an answer into the state of a URL. A failed try of a
-stored page leaves it stored: its copy still exists.
+Only `next_record` turns an answer into the state of a URL. If a try fails, a stored page stays stored,
+because its copy still exists.
 """
 
 import re
@@ -57,7 +56,7 @@ _FINAL_STATES = {
     Outcome.ROBOTS_DENIED: PageState.DENIED,
     Outcome.WITHDRAWN: PageState.RETIRED,
 }
-# Outcomes whose answer says nothing about the URL: its previous state is kept.
+# Outcomes that say nothing about the page; the previous state of the URL is kept.
 _NO_VERDICT = frozenset(
     {
         Outcome.TEMPORARY,
@@ -80,27 +79,27 @@ _NO_VERDICT = frozenset(
 )
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # flags that describe one fetch and not the URL
-# Limits on the text from a server that a record holds. A longer ETag is not sent back, so it is not stored.
+# Limits on the text from servers that a record holds. A longer ETag is not sent back, so it is not stored.
 _VALIDATOR_BYTES_MAX = 1024
 _CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 _TYPE_CHARS_MAX = 128
 _ERROR_CHARS_MAX = 500
 _LOCATION_CHARS_MAX = 8192
 
-# Comments, elements without visible text, and tags; an unclosed one extends to the end of the input.
+# Comments, elements without visible text, and tags; if one is not closed, it extends to the end of the input.
 _INVISIBLE = re.compile(
     rb"<!--.*?(?:-->|\Z)|<(script|style|template)\b.*?(?:</\1\b[^<>]*>|\Z)|<[a-z/!?][^>]*(?:>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 HTML_TYPES = ("text/html", "application/xhtml+xml")
-TEXT_BYTES_MAX = 256 << 10  # larger pages are compared byte by byte: extracting text would block the loop
+TEXT_BYTES_MAX = 256 << 10  # larger pages are compared byte by byte; extracting text would block the loop
 _WEAK_SECONDS = 2.0  # seconds between Last-Modified and Date; see RFC 9110, 8.8.2.2
 
 Patterns = Sequence[re.Pattern[bytes]]
 
 
 def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[bytes], ...]:
-    """Compile the patterns whose matches a comparison ignores; they are matched against the content's bytes.
+    """Compile the patterns whose matches a comparison ignores; they are matched against the bytes of the content.
 
     Raises:
         ConfigError: a pattern is not a regular expression.
@@ -115,19 +114,19 @@ def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[bytes], ...]:
 
 
 def content_digest(content: bytes, patterns: Patterns = ()) -> bytes:
-    """Return 16 bytes that are equal for equal content, ignoring the matches of `patterns`."""
+    """Return a digest of 16 bytes of the content without the matches of `patterns`."""
     for pattern in patterns:
         content = pattern.sub(b"", content)
     return mmh3.mmh3_x64_128_digest(content)
 
 
 def visible_text(html: bytes) -> bytes:
-    """Return the text between the tags of HTML, title included, with white space collapsed; takes linear time."""
+    """Return the text between the tags of HTML, including the title, with white space collapsed, in linear time."""
     return b" ".join(_INVISIBLE.sub(b" ", open_shadow_roots(html)).split())
 
 
 class Comparison(NamedTuple):
-    """The rule that decides whether a page whose digest differs has changed.
+    """The rule by which a page with another digest counts as changed or unchanged.
 
     kind: the differences that count. "raw": any changed byte; "text": any change of the visible text of HTML;
     "simhash": a change of the visible text after which the simhashes differ in more than `distance` of 64 bits.
@@ -139,7 +138,7 @@ class Comparison(NamedTuple):
     ignored: Patterns = ()
 
     def same(self, one: bytes, other: bytes) -> bool:
-        """Return whether two HTML pages are the same; takes about 45 us per kB of tags."""
+        """Return whether two HTML pages are the same; this takes about 45 us per kB of tags."""
         if self.kind == "raw" or max(len(one), len(other)) > TEXT_BYTES_MAX:
             return False
         for pattern in self.ignored:
@@ -163,7 +162,7 @@ def is_unchanged(previous: PageRecord | None, outcome: Outcome, digest: bytes) -
 
 
 def is_other_form(previous: PageRecord | None, fetch: Fetch) -> bool:
-    """Return whether an answer cannot be compared with the stored copy: only one of the two is what a browser showed."""
+    """Return whether the answer and the stored copy cannot be compared: a browser rendered only one of them."""
     if previous is None or previous.state is not PageState.STORED:
         return False
     has_content = fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED
@@ -178,7 +177,7 @@ def state_after(previous: PageRecord | None, outcome: Outcome) -> PageState:
 
 
 def plain(text: str, chars_max: int) -> str:
-    """Return `text` cut to `chars_max`, with characters that UTF-8 cannot encode (lone surrogates) replaced."""
+    """Cut `text` to `chars_max`, and replace characters that UTF-8 cannot encode (lone surrogates)."""
     text = text[:chars_max]
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -201,9 +200,9 @@ def next_record(
 ) -> PageRecord:
     """Return the record of a URL after `fetch`; `previous` is not modified.
 
-    `payload_digest` and `digest` (of the content) are b"" if the answer does not replace
-    the known digests. `tags` are the directives of the answer's X-Robots-Tag fields. A later
-    try keeps the depth and the origin of the first try.
+    `payload_digest` and `digest` (of the content) are b"" if the answer does not replace the known digests.
+    `tags` are the directives of the answer's X-Robots-Tag fields. The depth and the origin stay those of the
+    first try.
     """
     unchanged = is_unchanged(previous, fetch.outcome, digest)
     record = PageRecord(
@@ -259,7 +258,7 @@ def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: flo
 
 
 def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch, unchanged: bool) -> None:
-    """Count the fetch, and the change if there was one; keep the validators of this answer."""
+    """Count the fetch, and the change if the page changed; keep the validators of this answer."""
     record.fetches += 1
     if not unchanged:
         record.changed_at = record.fetched_at
@@ -286,7 +285,7 @@ def _facts(fetch: Fetch, record: PageRecord, previous: PageRecord | None) -> Ren
 
 
 def _is_weak(fetch: Fetch) -> bool:
-    """Return whether the page may have changed again in the second of its Last-Modified, since Date is so close to it."""
+    """Return whether Last-Modified is so close to Date that the page may have changed again in that second."""
     try:
         modified = parse_date(fetch.header(b"last-modified").decode("latin-1"))
         sent = parse_date(fetch.header(b"date").decode("latin-1"))
@@ -302,10 +301,10 @@ def _renew_directives(
     tags: Directives | None,
     unchanged: bool,
 ) -> None:
-    """Renew the directives of a page: from its meta tags, and from the header of this answer.
+    """Renew the directives of a page from its meta tags and from the header of this answer.
 
-    If the content is not parsed again, the known meta tags stay. A 304 without X-Robots-Tag leaves the
-    stored header fields as they are (RFC 9111, section 3.2).
+    If the content is not parsed again, the known meta tags still apply. If a 304 has no X-Robots-Tag, the
+    stored header fields still apply (RFC 9111, section 3.2).
     """
     if extracted is not None:
         record.metas, record.noindex, record.noarchive = (
@@ -327,7 +326,8 @@ def _renew_directives(
 def _text(fetch: Fetch, name: bytes) -> str:
     """Return a validator as text that encodes back to the same bytes (latin-1), for the next conditional request.
 
-    Returns "" if the validator is too long, or has control characters, which are invalid there (RFC 9110, 8.8).
+    Returns "" if the validator is too long, or has control characters, which header fields must not contain
+    (RFC 9110, 8.8).
     """
     value = fetch.header(name)
     if len(value) > _VALIDATOR_BYTES_MAX or _CONTROLS.search(value):

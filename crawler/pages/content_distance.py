@@ -1,17 +1,16 @@
-"""The simhash of a text: 64 bits that differ in few places if the texts differ in few words.
+"""Computes the simhash of a text: 64 bits. If two texts differ in few words, their simhashes differ in few bits.
 
-Each sequence of `SHINGLE` words votes with its hash for or against every bit (Charikar,
-*Similarity Estimation Techniques from Rounding Algorithms*, STOC 2002); a bit is 1 if a
-majority votes for it. Manku, Jain, Das Sarma, *Detecting Near-Duplicates for Web Crawling*
-(WWW 2007) treat pages as equal if at most 3 of 64 bits differ. One changed word changes
-about 6 bits in a text of a hundred words and 2 in one of a thousand. Takes about 60 us
-per kB of text.
+Each sequence of `SHINGLE` words votes with its hash for or against every bit (Charikar, *Similarity
+Estimation Techniques from Rounding Algorithms*, STOC 2002); a bit is 1 if a majority votes for it. Manku,
+Jain, Das Sarma, *Detecting Near-Duplicates for Web Crawling* (WWW 2007) treat pages as equal if at most 3 of
+64 bits differ. One changed word changes about 6 bits in a text of a hundred words, and about 2 bits in a text
+of a thousand words. Computing a simhash takes about 60 us per kB of text.
 """
 
 import mmh3
 import numpy as np
 
-SHINGLE = 3  # number of words that vote together, so that their order matters too
+SHINGLE = 3  # number of consecutive words that vote together, so that word order matters, too
 BITS = 64
 
 

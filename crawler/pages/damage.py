@@ -1,7 +1,7 @@
-"""Find damage in an archive, and forget the captures that are lost.
+"""Finds damage in an archive, and forgets the captures that are lost.
 
-`check` reads everything; `find_lost` only lists the captures that are lost because their segment
-was missing or too short when the archive was opened, so that their pages can be fetched again.
+`check` reads everything. `find_lost` only lists the captures that are lost because their segment was missing
+or too short when the archive was opened; their pages can then be fetched again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mappin
 
 
 def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
-    """Commit a damaged segment only up to the end of its last whole capture, where the next opening cuts it."""
+    """Commit a damaged segment only up to the end of its last whole capture; the next opening cuts it there."""
     ends = (end_of(capture) for _, capture in archive.stored_captures() if capture.segment == segment)
     end = max((end for end in ends if end <= size), default=0)
     if end:
@@ -54,9 +54,10 @@ def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
 def check(archive: Archive, *, tails: bool = True) -> Iterator[Problem]:
     """Read every committed record, compare its digests and follow every revisit; yield each problem found.
 
-    Bytes that an erasure has listed, which the next opening overwrites, are not read.
+    Bytes that an erasure has listed are not read, because the next opening overwrites them.
 
-    With `tails`, uncommitted bytes at the end of a segment are reported too (opening for writing cuts them off).
+    With `tails`, uncommitted bytes at the end of a segment are reported, too. They are cut off when the
+    archive is opened for writing.
     """
     lengths = dict(archive.committed_lengths())
     for segment, length in lengths.items():

@@ -1,10 +1,9 @@
 """Overwrites records in WARC segments, in place, with empty records of the same length.
 
-Every other record keeps its offset, so the store, indexes that were exported earlier and
-readers that have the segment open stay valid, and a segment that several processes
-share (`pages/reshard.py`) is rewritten for all of them. The record that fills the gap is
-one gzip member whose blocks are not compressed: its length can be chosen to the byte, and
-every reader of WARC files accepts it.
+Every other record keeps its offset, so the store, previously exported indexes and readers that have the
+segment open stay valid. If several processes share a segment (`pages/reshard.py`), it is rewritten for all of
+them. The record that fills the gap is one gzip member whose blocks are not compressed. So its length can be
+chosen to the byte, and every reader of WARC files accepts it.
 """
 
 import os
@@ -37,10 +36,10 @@ def is_filler(record: reading.Record) -> bool:
 
 
 def filler(length: int) -> bytes | None:
-    """Return a gzip member of exactly `length` bytes with a WARC record of blanks; None if `length` is too small.
+    """Return a gzip member of `length` bytes that holds a WARC record of blanks; None if `length` is too small.
 
-    If there is no room for blocks that are not compressed, a comment in the gzip header fills the gap. It stays
-    short, since some readers limit it to 512 bytes.
+    If there is no room for blocks that are not compressed, a comment in the gzip header fills the gap. This
+    comment is always short, since some readers accept at most 512 bytes.
     """
     room = length - len(_GZIP_HEAD) - _GZIP_TAIL_BYTES
     blocks = max(1, -(-room // (_BLOCK_BYTES_MAX + _BLOCK_HEAD_BYTES)))
@@ -69,7 +68,7 @@ def _compressed(length: int) -> bytes | None:
 
 def _blank_record(length: int) -> bytes | None:
     """Return a WARC record of exactly `length` bytes whose block is blanks; None if `length` is too small."""
-    for slack in ("", " "):  # one more digit in the length field may leave one byte to fill
+    for slack in ("", " "):  # if the length field needs one more digit, one byte may remain to fill
         identity = FILLER_ID + slack
         for digits in range(1, 12):
             block = length - len(_HEAD.format(identity=identity, length="")) - digits - len(_TAIL)
@@ -79,14 +78,14 @@ def _blank_record(length: int) -> bytes | None:
 
 
 def overwrite(folders: Iterable[Path], ranges: Mapping[str, Sequence[tuple[int, int]]]) -> None:
-    """Overwrite and sync the ranges (offset, length) of each segment, in every file of its name in `folders`.
+    """Overwrite and sync the ranges (offset, length) of each segment, in each of `folders` that has the segment.
 
     This may be repeated after a crash.
 
     Raises:
         OSError: the disk failed.
     """
-    done: set[tuple[int, int]] = set()  # files that processes share by a hard link are written once
+    done: set[tuple[int, int]] = set()  # a file that processes share by a hard link is written only once
     folders = list(folders)
     for folder in folders:
         note_changes(folder, ranges)

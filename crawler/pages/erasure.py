@@ -4,16 +4,15 @@
     erase     the keys of withdrawn copies are deleted; their bytes are listed under `j/`
     blank     the listed bytes are overwritten (`erased_bytes.py`)
 
-Each step is one change of the commit point, which writes files first: a detached copy is
-in its new place before its key names that place, and the bytes of a copy are listed in the batch
-that deletes its keys. After a kill, the next opening overwrites the bytes that were already listed;
-the remaining copies are erased when the command is repeated.
+Each step is one commit, which writes files before keys. So a detached copy is in its new place before its key
+names that place. The bytes of a copy are listed in the batch that deletes its keys. If the process is killed,
+the next opening overwrites the bytes that were already listed. The remaining copies are erased when the
+command is repeated.
 
-A revisit holds no payload. If the response that it repeats is erased, the revisit is written
-again at the end of the archive: the first copy of a payload as a response, with the status and
-headers that readers were shown before, and the other copies as revisits of that response. The old
-record of the revisit names the withdrawn URL, so it is overwritten too. No other page loses its copy,
-and no record refers to an erased one.
+A revisit holds no payload. If the response that it repeats is erased, the revisit is written again at the end
+of the archive. The first copy of a payload becomes a response, with the status and headers that readers were
+shown before. The other copies become revisits of that response. The old record of the revisit names the
+withdrawn URL, so it is overwritten too. No other page loses its copy, and no record refers to an erased one.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,12 +39,12 @@ from crawler.storage import keys
 from crawler.storage.faults import reach
 from crawler.storage.kv import Batch, KeyValue, after_prefix, seal, unseal
 
-# Families whose keys are a fingerprint and that hold what the crawl knows about one URL.
+# Key families that hold what the crawl knows about one URL; their keys are fingerprints.
 _OF_A_PAGE = (keys.PAGE, keys.REFRESH, keys.ASKED, keys.READINGS, keys.BIRTHS)
 
 
 class Detached(msgspec.Struct):
-    """A copy to be written again, since the response that it repeats will be erased.
+    """A copy that is written again, because the response that it repeats will be erased.
 
     `original` is the response that the copy repeats from now on; None if the copy becomes a response.
     `renewed` is the new capture of the copy, set when its records are written.
@@ -66,7 +65,7 @@ class Detached(msgspec.Struct):
         raw = archive.raw_records(capture)
         where = f"{capture.segment} at {capture.offset}"
         old = reading.parse_record(reading.expand(raw[: capture.length], where=where), where)
-        # the request and metadata records refer to the response by its id, which stays the same
+        # the request and metadata records refer to the response by its id, so the id is kept
         rest = raw[capture.length :]
         made, status = self._answer(archive, old)
         first = compress(made)
@@ -121,12 +120,12 @@ class Detached(msgspec.Struct):
 
 
 class Blanked(msgspec.Struct):
-    """Listed bytes to be overwritten: a map from `j/` key to length."""
+    """Listed bytes that are to be overwritten: maps `j/` keys to lengths."""
 
     listed: dict[bytes, int]
 
     def write(self, archive: Archive, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
-        """Overwrite the bytes in every process's folder, since a reshard may have linked a segment into several."""
+        """Overwrite the bytes in all processes' folders, since a reshard may have linked a segment into several."""
         blank(archive.folder, self.listed)
 
     def stage(self, batch: Batch) -> None:
@@ -139,7 +138,7 @@ Rewriting = Detached | Blanked
 
 
 def list_bytes(batch: Batch, capture: Capture) -> None:
-    """Add the place of a capture's records to the list of bytes to overwrite; the same batch deletes its keys."""
+    """List the bytes of a capture's records for overwriting, in the batch that deletes the capture's keys."""
     key = keys.ERASING + capture.segment.encode() + b"\0" + capture.offset.to_bytes(8, "big")
     batch.put(key, seal((end_of(capture) - capture.offset).to_bytes(8, "big")))
 
@@ -175,7 +174,7 @@ def blank(folder: Path, listed: dict[bytes, int]) -> None:
 
 
 def finish(archive: Archive) -> int:
-    """Overwrite listed bytes that a kill left; return the number of captures. Called when a process is opened.
+    """Overwrite the listed bytes that a killed process left; return the number of captures. Called at every opening.
 
     Raises:
         OSError: the disk failed.
@@ -202,7 +201,7 @@ class Erasing:
         return self._rule.is_about(capture.url) and self._rule.covers(capture.fetched_at)
 
     def detached(self, key: bytes, capture: Capture) -> Detached | None:
-        """Return the copy in the form in which it must be written again; None if it may stay as it is."""
+        """Return the copy in the form in which it must be written again; None if its record can stay."""
         if not capture.refers_to or self._archive.is_withdrawn(capture):
             return None
         original = self._archive.capture_at(capture.refers_to)
@@ -226,7 +225,7 @@ class Erasing:
         return Original(at, capture.url, capture.fetched_at)
 
     def erase_capture(self, key: bytes, capture: Capture, batch: Batch) -> None:
-        """Delete the keys of a capture, and list its bytes."""
+        """Delete the keys of a capture, and list its bytes for overwriting."""
         batch.delete(key)
         self._forget_payload(key, capture, batch)
         list_bytes(batch, capture)
@@ -248,14 +247,14 @@ class Erasing:
         return self._archive.store.get(record_key(fingerprint)) is not None
 
     def reset_page(self, fingerprint: int, batch: Batch) -> None:
-        """Update the record of a URL that may be fetched again: no copy of it is left."""
+        """Update the record of a URL of which no copy is left, but which may be fetched again."""
         record = Archive.record(self._archive, fingerprint)
         if record is not None:
             batch.put(record_key(fingerprint), pack(_without_copy(record)))
 
 
 def _without_copy(record: PageRecord) -> PageRecord:
-    """Return the record without validators and digests: the next fetch is unconditional and finds new content."""
+    """Return the record without validators and digests, so the next fetch is unconditional and finds new content."""
     return replace(
         record,
         state=PageState.RETIRED,

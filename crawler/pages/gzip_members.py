@@ -1,4 +1,4 @@
-"""Gzip members of WARC records: compressing them, and reading the payload without the rest of the record.
+"""Compresses WARC records to gzip members, and reads the payload of a record without the rest of the record.
 
 A record is one gzip member. If its payload is not too short, the deflate stream of
 the member has three parts that can be read separately, and an extra field of the gzip header
@@ -7,13 +7,14 @@ the member has three parts that can be read separately, and an extra field of th
     header 32 bytes | head: WARC and HTTP fields | payload | two line ends | crc32, length
     extra field "CP": compressed length and length of the head, length and crc32 of the payload
 
-The head and the payload each end with a full flush, so neither part refers to bytes before it
-and both end at a byte boundary. The page server inflates the head alone, and passes the payload,
-still compressed, to a client that accepts gzip. Other readers ignore the extra field.
+The head and the payload each end with a full flush, so neither part refers to bytes before it and both end at
+a byte boundary. The page server decompresses only the head. If a client accepts gzip, it gets the payload
+still compressed. Other readers ignore the extra field.
 
-Measured at level 1, with one part and with three parts: 300 manuals of 44 kB take 72 and 79 us each and
-grow by 2 %; the same manuals with gzip as content coding take 41 and 15 us and grow by 1 %. At levels 1 to 3 the
-head is compressed at level 0: the tables of level 1 cost 5 us and would save 170 bytes.
+Measured at level 1 for 300 manuals of 44 kB: a manual takes 72 us with one part and 79 us with three parts,
+which make it 2 % longer. With gzip as content coding, a manual takes 41 us with one part and 15 us with
+three, and gets 1 % longer. At levels 1 to 3, the head is compressed at level 0: the tables of level 1 would
+cost 5 us and save 170 bytes.
 """
 
 import re
@@ -29,7 +30,7 @@ from isal.isal_zlib import crc32
 from crawler.errors import DamageError
 
 ISAL_LEVEL_MAX = 3
-PAYLOAD_BYTES_MIN = 1024  # shorter payloads are not worth a part of their own
+PAYLOAD_BYTES_MIN = 1024  # for shorter payloads, separate parts are not worthwhile
 
 _GAP = b"\r\n\r\n"
 _RESPONSE = b"WARC/1.1\r\nWARC-Type: response\r\n"
@@ -44,8 +45,8 @@ _SIZES = struct.Struct("<IIII")
 _HEAD_AT = len(_START) + _SIZES.size
 _TRAILER = struct.Struct("<II")
 _LENGTH_MAX = 1 << 31
-_MORE = 1024  # deflated bytes by which a part of a payload may be longer than its share
-# the line ends after a record, as the last block of a deflate stream
+_MORE = 1024  # extra compressed bytes that are read if only a part of the payload is wanted
+# the two line ends after a record, as the last block of a deflate stream
 _LAST_BLOCK = zlib.compress(_GAP, wbits=_RAW)
 _GZIP_START = b"\x1f\x8b\x08\x00" + _ANY_TIME_AND_SYSTEM
 _EMPTY_LAST_BLOCK = b"\x03\x00"
@@ -66,7 +67,7 @@ def compressor(level: int) -> Callable[[bytes], bytes]:
         view = memoryview(record)
         head = _flushed(method, view[:start], of_head)
         payload = view[start:end]
-        # A payload with a content coding would not shrink further: its blocks are not compressed.
+        # A payload with a content coding would not shrink further, so its blocks are not compressed.
         coded = _is_coded(record, start)
         body = _flushed(zlib, payload, 0) if coded else _flushed(method, payload, level)
         sizes = _SIZES.pack(len(head), start, len(payload), crc32(payload))
@@ -86,7 +87,7 @@ def compressed(pieces: Iterable[bytes], level: int) -> Iterator[bytes]:
 
 
 def payload_start(record: bytes) -> int:
-    """Return the offset in our own record of the payload (after the HTTP fields of a response), or else of the block."""
+    """Return the offset in our own record of the payload: after a response's HTTP fields, else of the block."""
     start = record.find(_GAP) + len(_GAP)
     return record.find(_GAP, start) + len(_GAP) if record.startswith(_RESPONSE) else start
 
@@ -107,7 +108,8 @@ def _flushed(method: Any, data: memoryview, level: int) -> bytes:
 class MemberParts(msgspec.Struct, frozen=True, gc=False):
     """The parts of a member: `data[HEAD_AT:body_at]` is its deflated head, `data[body_at:body_end]` its payload.
 
-    `head_length` and `length` are those of the uncompressed head and payload, `crc` is the payload's.
+    `head_length` and `length` are the lengths of the uncompressed head and payload. `crc` is the checksum of
+    the payload.
     """
 
     data: bytes
@@ -118,7 +120,7 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
     crc: int
 
     def head(self) -> bytes:
-        """Return the head: WARC fields and, in a response, HTTP fields.
+        """Return the head: the WARC fields and, in a response, the HTTP fields.
 
         Raises:
             DamageError: the bytes are broken.
@@ -126,7 +128,7 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
         return _inflated(self.data[_HEAD_AT : self.body_at], self.head_length)
 
     def payload(self, length: int = -1) -> bytes:
-        """Return the payload, or its first `length` bytes, of which the checksum cannot be verified.
+        """Return the payload, or its first `length` bytes; the checksum of a part cannot be verified.
 
         Raises:
             DamageError: the bytes are broken.
@@ -146,16 +148,17 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
         return len(_GZIP_START) + self.body_end - self.body_at + len(_EMPTY_LAST_BLOCK) + _TRAILER.size
 
     def gzip(self) -> bytes:
-        """Return the payload as a gzip stream made of the stored blocks; the checksum is left to the client."""
+        """Return the payload as a gzip stream made of the stored blocks; the client verifies the checksum."""
         trailer = _TRAILER.pack(self.crc, self.length)
         blocks = memoryview(self.data)[self.body_at : self.body_end]
         return b"".join((_GZIP_START, blocks, _EMPTY_LAST_BLOCK, trailer))
 
 
 def _inflated(blocks: bytes | memoryview, length: int, enough: int = _LENGTH_MAX) -> bytes:
-    """Return the first `length` bytes that deflate blocks hold.
+    """Decompress deflate blocks; return the first `length` bytes.
 
-    isal inflates all its input, however few bytes are wanted. So it gets `enough` bytes, and more if they are too few.
+    isal decompresses all its input, however few bytes are wanted. So it receives only `enough` bytes of input
+    at first, and more if these are too few.
     """
     inflater = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE)
     try:
@@ -174,7 +177,7 @@ def _inflated(blocks: bytes | memoryview, length: int, enough: int = _LENGTH_MAX
 def parts(member: bytes) -> MemberParts | None:
     """Return the parts of a whole gzip member; None if its header does not state them and it must be read as a whole.
 
-    Headers by other programs, by earlier versions, or of members with a short payload do not state the parts.
+    The parts are not stated by other programs, by earlier versions, or for members with a short payload.
     """
     body_end = len(member) - len(_LAST_BLOCK) - _TRAILER.size
     if not member.startswith(_START) or body_end < _HEAD_AT:

@@ -1,7 +1,7 @@
-"""The page cache of a process: takes answers and stores captures.
+"""The page cache of a process, which stores answers as captures.
 
 A *capture* is one stored answer of a URL. Its bytes are in a WARC segment; its
-description (`captures.py`) is in the store, written in the batch of its group.
+description (`captures.py`) is in the store, written in the batch of its commit group.
 The base class, in `archive.py`, reads captures.
 
 An answer takes three steps, one in each phase of the commit:
@@ -11,10 +11,9 @@ An answer takes three steps, one in each phase of the commit:
     stage(batch)          writer thread   the four keys
     committed()           loop thread     drop the pending state
 
-Decisions are made in the first step, in the order of the commit queue, and take
-uncommitted decisions into account: of two equal answers in one group the second
-is a revisit of the first. That is safe: groups commit in order, and a group that
-fails ends the process.
+Decisions are made in the first step, in the order of the commit queue, and take uncommitted decisions into
+account: if two answers in one group are equal, the second becomes a revisit of the first. That is safe,
+because groups commit in order, and if a group fails, the process ends.
 
 The cache opens even if a segment is missing or too short: `lost` lists the
 lost captures, and `forget` deletes them.
@@ -170,13 +169,13 @@ class PageCache(Archive):
         return pending if pending is not None else super().record(fingerprint)
 
     def put_record(self, batch: Batch, fingerprint: int, record: PageRecord) -> None:
-        """Put the record of a URL that changes without an answer to store (a retired URL, a signal)."""
+        """Put a record that changes although there is no answer to store (a retired URL, a signal)."""
         batch.put(record_key(fingerprint), pack(record))
 
     # -- first step: decide
 
     def digest_ahead(self, fetch: Fetch) -> None:
-        """Precompute the digests of a large answer that `capture` will need. May run in any thread."""
+        """Compute in advance the digests of a large answer, which `capture` will need. May run in any thread."""
         fetch.payload_digest = self._payload_digest(fetch)
 
     def capture(
@@ -191,9 +190,9 @@ class PageCache(Archive):
     ) -> Capturing:
         """Decide how an answer, or a failure, is stored. Pass the returned objects to `write` in the order of the calls.
 
-        If `final` is False, another try follows: the URL's record is updated, but
-        nothing is stored. `tags` are the directives of the answer's X-Robots-Tag fields.
-        Costs one SHA-1 of the payload and two look-ups.
+        If `final` is False, another try follows, so the URL's record is updated, but the answer is not
+        stored. `tags` are the directives of the answer's X-Robots-Tag fields. Costs one SHA-1 of the payload
+        and two look-ups.
         """
         fingerprint = fetch_task.fingerprint
         if not fingerprint and self._fingerprint is not None:
@@ -228,7 +227,7 @@ class PageCache(Archive):
         return capturing
 
     def answer_of(self, url: str) -> StoredPage | None:
-        """Return the newest whole stored answer to the request for a URL (request form); None if there is none.
+        """Return the newest stored answer for a URL (request form) that is whole; None if there is none.
 
         Raises:
             DamageError: its bytes cannot be read.
@@ -239,11 +238,11 @@ class PageCache(Archive):
         return self.read(capture, static=True) if capture is not None and is_copy(capture) else None
 
     def _query(self, fetch: Fetch) -> str:
-        """Return what distinguishes a request from a plain GET, as the archive records it; "" for a plain GET."""
+        """Return the query that distinguishes a request from a plain GET in the archive; "" for a plain GET."""
         return query_of_request(fetch.request_head + self._builder.body_of(fetch))
 
     def _is_new(self, key: bytes, *, look_up: bool) -> bool:
-        """Return whether no capture of this URL at this time is pending, nor, if `look_up`, stored."""
+        """Return whether no capture of this URL and time is pending and, if `look_up`, none is stored."""
         if key in self._pending_captures or (look_up and self.store.get(key) is not None):
             return False
         self._pending_captures.add(key)
@@ -258,9 +257,10 @@ class PageCache(Archive):
         return fetch.outcome is Outcome.UNCHANGED or (previous.metas >= 0 and self._repeats(fetch, previous))
 
     def _repeats(self, fetch: Fetch, previous: PageRecord) -> bool:
-        """Return whether an unchanged answer has the same bytes as the known one, and therefore the same meta tags.
+        """Return whether an unchanged answer has the same bytes as the known one, and so the same meta tags.
 
-        If the comparison ignores some bytes, the meta tags may be among them, so the payload digests are compared.
+        If the comparison ignores some bytes, these may contain meta tags, so the payload digests are
+        compared.
         """
         comparison = self._comparison(fetch.url)
         if comparison.kind == "raw" and not comparison.ignored:
@@ -268,7 +268,7 @@ class PageCache(Archive):
         return self._payload_digest(fetch) == previous.digest
 
     def _content_digest(self, fetch: Fetch, fetch_task: FetchTask, previous: PageRecord | None) -> bytes:
-        """Return the digest by which changes are detected; b"" for an answer without content of its own."""
+        """Return the digest by which changes are detected; b"" if the answer has no content of its own."""
         if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         comparison = self._comparison(fetch.url)
@@ -292,7 +292,7 @@ class PageCache(Archive):
     def _reads_the_same(
         self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: change_detection.Comparison
     ) -> bool:
-        """Return whether an answer equals the copy stored at the last change, by a comparison that ignores some bytes."""
+        """Return whether an answer equals the copy stored at the last change, apart from ignored differences."""
         if (
             comparison.kind == "raw"
             or fetch.content_type not in change_detection.HTML_TYPES
@@ -344,7 +344,7 @@ class PageCache(Archive):
         self._remember_url(capturing.fingerprint, fetch.url)
 
     def _choose_kind(self, capturing: Capturing, previous: PageRecord | None) -> None:
-        """Choose a response or a revisit for the answer; later revisits of its payload refer to this response."""
+        """Make the answer a response or a revisit; if it is a response, later revisits of its payload refer to it."""
         if capturing.fetch.outcome is Outcome.UNCHANGED and previous is not None:
             capturing.original = self._original(previous.digest)
             capturing.profile = warc.NOT_MODIFIED if capturing.original else ""
@@ -377,7 +377,7 @@ class PageCache(Archive):
     # -- second step: write
 
     def write(self, items: Sequence[Capturing | erasure.Rewriting]) -> int:
-        """Append the records of a group durably; return the number of captures made bare after an internal error.
+        """Append the records of a group durably; return the number of captures made bare because of internal errors.
 
         This also carries out the group's part of an erasure.
 
@@ -408,7 +408,7 @@ class PageCache(Archive):
             members = self._members(capturing)
         except CrawlerError:
             raise
-        except Exception as error:  # otherwise this page would end the run, and every later one
+        except Exception as error:  # otherwise this page would end this run, and each later run
             self._unexpected.note(error, f"WARC records of {capturing.fetch.url}; the body is not stored")
             original = self._pending_originals.get(capturing.payload_digest)
             if original is not None and original.key == capturing.key:
@@ -444,9 +444,10 @@ class PageCache(Archive):
         return bare
 
     def _members(self, capturing: Capturing) -> list[segments.Member]:
-        """Return the gzip members of a capture's records; the member of a large file is an iterator over pieces.
+        """Return the gzip members of a capture's records; the member of a large file is an iterator over its pieces.
 
-        Each segment has a record of every consent receipt to which its captures refer, so it can be read alone.
+        Each segment has a record of every consent receipt to which its captures refer, so a segment can be
+        read by itself.
         """
         new = capturing.stamp is not None and capturing.stamp.digest not in self._receipts
         return [
@@ -486,7 +487,7 @@ class PageCache(Archive):
         self._written, self._rewritten = [], []
 
     def _is_kept_back(self, capturing: Capturing) -> bool:
-        """Return whether the URL is withdrawn, so that its record must not be written: an erasure may be deleting it."""
+        """Return whether the URL is withdrawn, so its record must not be written: an erasure may be deleting it."""
         return not capturing.new_record and self.withdrawals.stops(capturing.fetch.url)
 
     def committed(self) -> None:
@@ -510,7 +511,7 @@ class PageCache(Archive):
     # -- damage
 
     def forget(self, batch: Batch) -> None:
-        """Delete every capture in `lost`, and the keys that depend on it except `u/`, which the caller handles."""
+        """Delete the captures in `lost`, and the keys that depend on them except `u/`, which the caller handles."""
         damage.forget(self, batch, self.lost, self.recovery.damaged)
 
     def check(self) -> Iterator[Problem]:
@@ -518,7 +519,7 @@ class PageCache(Archive):
         return damage.check(self, tails=not self._reading)
 
     def _check(self) -> None:
-        """Assert the invariants that hold between groups."""
+        """Assert the invariants that hold between two commit groups."""
         assert len(self._urls) <= _HOPS_CACHED_MAX
         if not self._written and not self._staged:
             assert not self._pending_records, self._pending_records

@@ -1,12 +1,12 @@
-"""Read WARC files, written by this crawler or by others.
+"""Reads WARC files that were written by this crawler or by other programs.
 
     bytes --expand--> record --parse_record--> fields, block
           block --parse_http--> status, headers, payload --decode_payload--> content
 
-Files of other programs may be plain or gzip, of one member or many, in WARC version 1.0
-or 1.1; they may have bare line feeds, and transfer codings in their blocks. Data
-that cannot be read raises a DamageError with its position. Sizes are bounded by
-the caller's `bytes_max`, regardless of length fields and compressed streams.
+Files of other programs may be plain or compressed with gzip (one member or many), and have WARC version 1.0
+or 1.1. They may contain bare line feeds, and transfer codings in their blocks. Data that cannot be read
+raises a DamageError that states the position. Sizes are bounded by the caller's `bytes_max`, regardless of
+length fields and compressed streams.
 """
 
 import base64
@@ -23,9 +23,9 @@ from isal import igzip_lib, isal_zlib
 
 from crawler.errors import DamageError
 
-RECORD_BYTES_MAX = 256 << 20  # limit in bytes of one uncompressed record, far above the limits on bodies
+RECORD_BYTES_MAX = 256 << 20  # maximum bytes of an uncompressed record, far above the limits on bodies
 _HEAD_BYTES_MAX = 1 << 20
-WHOLE_BYTES_MAX = 16 << 20  # bytes; longer blocks are checked piece by piece
+WHOLE_BYTES_MAX = 16 << 20  # bytes; a longer block is checked piece by piece
 _CHUNK_BYTES = 256 << 10
 _READ_BYTES, _STEP_BYTES = 1 << 20, 16 << 10
 _GZIP = 31
@@ -107,7 +107,7 @@ def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
 
 
 class Steps:
-    """Reads a file once, in small chunks, because an inflater copies all bytes of its input that follow the member."""
+    """Reads a file once, in small chunks, because a decompressor copies all input bytes that follow the member."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -121,7 +121,7 @@ class Steps:
         return self._begin + self._at
 
     def take(self) -> memoryview:
-        """Return the next bytes; none at the end of the file."""
+        """Return the next bytes; b"" at the end of the file."""
         if self._at == len(self._chunk):
             self._begin += self._at
             self._chunk, self._at = memoryview(self._file.read(_READ_BYTES)), 0
@@ -188,7 +188,7 @@ def member_length(chunks: Iterable[bytes], where: str) -> int:
 
 
 def _inflated(inflater: Any, data: bytes | memoryview) -> Iterator[bytes]:
-    """Yield the output for `data` in pieces of bounded size; stop at the end of the member."""
+    """Decompress `data` and yield the output in pieces of bounded size; stop at the end of the member."""
     piece = inflater.decompress(data, _CHUNK_BYTES)
     yield piece
     while not inflater.eof and (inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES):
@@ -213,7 +213,7 @@ def parse_record(data: bytes, where: str = "record") -> Record:
 
 
 def _split_head(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return (head, blank line, the rest); the second is empty if there is no blank line."""
+    """Split into (head, blank line, the rest); the second part is empty if there is no blank line."""
     at, end = data.find(b"\r\n\r\n", 0, _HEAD_BYTES_MAX), b"\r\n\r\n"
     bare = data.find(b"\n\n", 0, at if at >= 0 else _HEAD_BYTES_MAX)
     if bare >= 0:
@@ -341,7 +341,7 @@ def _head_of(stream: _Stream, first: bytes, where: str) -> bytes:
 
 
 def parse_http(block: bytes) -> HttpMessage:
-    """Parse the HTTP message of a block, tolerating servers' errors; undo its transfer codings."""
+    """Parse the HTTP message in a block, tolerating errors of servers; undo its transfer codings."""
     head, _, payload = _split_head(block)
     lines = head.replace(b"\r\n", b"\n").split(b"\n")
     cut = [line.partition(b":") for line in lines[1:]]
@@ -383,7 +383,8 @@ def _dechunk(payload: bytes) -> bytes:
 def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BYTES_MAX) -> bytes:
     """Undo the codings of a Content-Encoding field as far as possible and return the payload.
 
-    If a compressed stream breaks, return the content before the break. At most `bytes_max` bytes are returned.
+    If a compressed stream is broken, the content before the error is returned. At most `bytes_max` bytes are
+    returned.
     """
     content = payload
     names = codings.lower().replace(b" ", b"").split(b",")
@@ -396,7 +397,7 @@ def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BY
 
 
 def _inflate(data: bytes, window: int, bytes_max: int) -> bytes:
-    """Inflate all members of a zlib-family stream, at most `bytes_max` bytes, up to the first break."""
+    """Decompress all members of a zlib-family stream, at most `bytes_max` bytes, up to the first error."""
     parts: list[bytes] = []
     room = bytes_max
     while data and room > 0:
@@ -443,7 +444,7 @@ _DECODERS = {b"gzip": _gunzip, b"x-gzip": _gunzip, b"deflate": _undeflate, b"br"
 
 
 def check_digests(record: Record) -> list[str]:
-    """Return the problems with the record's SHA-1 digests; [] if they are right or absent."""
+    """Return the problems with the SHA-1 digests of a record; [] if the digests are right or absent."""
     problems = []
     if not _digest_fits(record.fields.get("warc-block-digest", ""), record.block):
         problems.append("block digest differs")
@@ -456,7 +457,7 @@ def check_digests(record: Record) -> list[str]:
 
 
 def checked_record(pieces: Iterator[bytes], where: str) -> tuple[Record, list[str]]:
-    """Parse a record of any size from its pieces; return it and the problems with its digests.
+    """Parse a record of any size from its pieces; return the record, and the problems with its digests.
 
     If the block has more than `WHOLE_BYTES_MAX` bytes, the returned record holds only its beginning.
 
@@ -509,7 +510,7 @@ def _check_large(record: Record, length: int, pieces: Iterator[bytes], where: st
 
 
 def payload_digest(record: Record) -> bytes:
-    """Return the SHA-1 of the payload that the record states; b"" if it states none that can be parsed."""
+    """Return the SHA-1 that the record states for its payload; b"" if there is none that can be parsed."""
     method, _, value = record.fields.get("warc-payload-digest", "").partition(":")
     return _from_base32(value) if method.lower() == "sha1" else b""
 

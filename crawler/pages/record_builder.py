@@ -1,4 +1,4 @@
-"""Build the WARC records of one capture from a fetch."""
+"""Builds the WARC records of one capture from a fetch."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -7,7 +7,7 @@ from crawler.pages import warc
 from crawler.pages.captures import Capturing
 from crawler.records import Fetch, LinkFlag, Outcome, Rendering, TaskKind
 
-# bytes; a larger payload is written in slices, since a whole record would hold a second copy of the payload
+# bytes; a larger payload is written in slices, since a whole record would be a second copy in memory
 _WHOLE_BYTES_MAX = 4 << 20
 _SLICE_BYTES = 1 << 20
 
@@ -17,7 +17,7 @@ class RecordBuilder:
 
     If `decoded`, payloads are stored without content coding; if `block_digests`, records state the SHA-1 of
     their block; if `with_bodies`, the bodies of requests are recorded. `url_of` returns the URL of a
-    fingerprint, `random(n)` returns n random bytes. `warcinfo` is the id of the segment's first record.
+    fingerprint, and `random(n)` returns n random bytes. `warcinfo` is the id of the segment's first record.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class RecordBuilder:
     ) -> Iterator[bytes | warc.LargeRecord]:
         """Yield the WARC records of a capture, uncompressed; the answer comes first.
 
-        With `with_receipt`, the whole consent receipt also gets a record, to which other captures refer.
+        With `with_receipt`, a record of the whole consent receipt follows, to which other captures refer.
         """
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)
@@ -90,10 +90,10 @@ class RecordBuilder:
         )
 
     def _head(self, capturing: Capturing) -> tuple[bytes, bool]:
-        """Return the answer's header block, and True if it was rebuilt from the parsed fields."""
+        """Return the answer's header block, and whether it was rebuilt from the parsed fields."""
         fetch = capturing.fetch
         undone = self._decoded and bool(fetch.content)
-        # the Content-Length of a 304 is that of the page, so it is kept
+        # the Content-Length of a 304 states the length of the page, so the field is kept
         confirms = fetch.outcome is Outcome.UNCHANGED
         length = None if confirms else capturing.payload_bytes
         head = b"" if undone else warc.received_head(fetch.head_block, fetch.headers, length)
@@ -184,7 +184,7 @@ class RecordBuilder:
 
 
 def _rendering_facts(rendering: Rendering | None) -> list[tuple[str, object]]:
-    """Return what the metadata record says about a rendering; `upkeep/recapture.py` reads it back."""
+    """Return the lines of the metadata record about a rendering; `upkeep/recapture.py` reads them back."""
     if rendering is None:
         return []
     return [

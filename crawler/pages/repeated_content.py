@@ -1,9 +1,9 @@
-"""The content-seen test (Heydon, Najork 1999, section 3.4), per host: count the pages with the same content.
+"""Implements the content-seen test (Heydon, Najork 1999, 3.4): counts the pages of a host with the same content.
 
-It stops traps that show one page under endless URLs, and hosts that answer 200 for
-missing pages (soft 404; Bar-Yossef et al. 2004, section 3). A soft 404 page often contains
-the requested URL, so contents are compared without the URL. Equal pages of different hosts
-are stored only once in any case (`page_cache.py`), and their links are followed.
+The test stops traps that show one page under endless URLs, and hosts that answer 200 for missing pages (soft
+404; Bar-Yossef et al. 2004, section 3). A soft 404 page often contains the requested URL, so contents are
+compared without the URL. The content of equal pages of different hosts is also stored only once
+(`page_cache.py`), but their links are followed.
 """
 
 import html
@@ -12,7 +12,7 @@ from array import array
 
 import mmh3
 
-COMPARED_BYTES_MAX = 64 << 10  # longer pages are compared with their paths, since error pages are shorter
+COMPARED_BYTES_MAX = 64 << 10  # the path is not removed from longer pages, since error pages are shorter
 PATH_CHARS_MIN = 4  # a shorter path may occur in any text
 _ESCAPED = re.compile(r"[&<>\"']")  # characters that `html.escape` replaces
 
@@ -33,8 +33,8 @@ def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
 class RepeatedContent:
     """Counts the pages of a host with the same content, for the most recent pairs of host and content.
 
-    The table has `slots` entries (a power of two). Each pair has one possible slot, and replaces
-    the pair that is in it: a large crawl meets more pairs than can be kept. A slot takes 12 bytes.
+    The table has `slots` entries (a power of two). Each pair has one possible slot, and replaces the pair
+    that is already there, because a large crawl has more pairs than can be kept. A slot takes 12 bytes.
     """
 
     def __init__(self, slots: int = 1 << 18) -> None:

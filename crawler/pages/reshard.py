@@ -1,13 +1,13 @@
-"""Move the page cache to the new processes when a crawl is resharded.
+"""Moves the page cache to the new processes when a crawl is resharded.
 
-Records and captures follow their buckets; a `g/` key follows its capture. A WARC segment
-whose captures all go to one new process is linked, not copied. One whose captures go to
-several is divided: each process gets a segment of its own with the records of its captures,
-copied byte by byte, so that no process holds records of another, and its folder can be moved
-to another disk later. A segment that was shipped to object storage stays whole, as its object there does.
+Records and captures follow their buckets; a `g/` key follows its capture. A WARC segment whose captures all
+go to one new process is linked, not copied. If the captures of a segment go to several processes, the segment
+is divided: each process gets its own segment with the records of its captures, copied byte by byte. So no
+process holds records of another process, and its folder can be moved to another disk later. A segment that
+was shipped to object storage is not divided, because its object there is not divided either.
 
-A revisit may repeat a response of a host that moves to another process. That response is
-copied into a segment for such responses, and a key `v/` stores its place.
+A revisit may repeat a response of a host that moves to another process. That response is copied into a
+special segment, and a key `v/` stores the place of the copy.
 """
 
 import os
@@ -29,16 +29,16 @@ from crawler.storage.keys import CAPTURE, ELSEWHERE, PAGE, PAYLOAD, SEGMENT
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 from crawler.storage.reshard import NewProcess, OldProcess
 
-_CAPTURES_MAX = 500_000  # captures of divided segments in memory: about 200 MB
+_CAPTURES_MAX = 500_000  # maximum number of captures of divided segments in memory: about 200 MB
 _WHOLE_BYTES_MAX = 1 << 20  # captures with fewer bytes are read at once
 _GZIP_LEVEL = 6
 
-# (store, fingerprint, digest) -> the consent receipt as JSON, b"" if it is not in the store
+# Maps (store, fingerprint, digest) to the consent receipt as JSON, or to b"" if it is not in the store.
 ReceiptOf = Callable[[KeyValue, int, bytes], bytes]
 
 
 def move(to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
-    """Move records, captures, payload keys and segments to a new process; new segments are named `series`-...
+    """Move records, captures, payload keys and segments to a new process; names of new segments begin with `series`.
 
     Raises:
         DamageError: a value or a record is damaged.
@@ -58,7 +58,7 @@ def move(to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
 
 
 class _Segments:
-    """The segments that hold captures of the new process: those without other captures are linked, others divided."""
+    """Links the segments that hold only captures of the new process, and divides those that also hold others."""
 
     def __init__(self, to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
         self._to = to
@@ -69,7 +69,7 @@ class _Segments:
         self._writer = SegmentWriter(
             self._folder,
             series,
-            segment_bytes=1 << 62,  # no limit: a part of a segment is never longer than the segment
+            segment_bytes=1 << 62,  # no limit, since a part of a segment is never longer than the segment
             serial=next_serial(list(committed)),
             opening=self._opening,
         )
@@ -77,7 +77,7 @@ class _Segments:
         self._linked: set[str] = set()
 
     def _opening(self, name: str, now: float) -> bytes:
-        """Return the first record of the divided segment with its old id, since the other records refer to it."""
+        """Return the first record of the divided segment; its id stays, since the other records refer to this id."""
         assert self._about is not None
         lines = self._about.block.decode("utf-8", "replace").splitlines()
         facts = (line.partition(": ")[::2] for line in lines)
@@ -85,7 +85,7 @@ class _Segments:
         return self._compress(warc.warcinfo(identity, warc.date_text(now), name, facts))
 
     def move(self) -> None:
-        """Link or divide each segment, and put its length and the new places of captures."""
+        """Link or divide each segment; put the length of the new segment and the new places of the captures."""
         self._folder.mkdir()
         own, all_of, repeated = self._survey()
         divided = []
@@ -105,7 +105,8 @@ class _Segments:
     def _survey(self) -> tuple[Counter[str], Counter[str], set[bytes]]:
         """Read all captures; return (number of own captures by segment, number of all captures by segment, `repeated`).
 
-        `repeated` holds the keys of responses that go to another process and that own captures repeat.
+        `repeated` holds the keys of the responses that go to another process, but are repeated by captures of
+        this process.
         """
         own, all_of, repeated = Counter[str](), Counter[str](), set[bytes]()
         for source in self._to.sources:
@@ -145,7 +146,7 @@ class _Segments:
                 yield source, captures
 
     def _divide(self, source: OldProcess, captures: Iterable[tuple[bytes, Capture]]) -> None:
-        """Write to a new segment the records of those captures of one segment that this process owns.
+        """Write a new segment with the records of those captures of one segment that this process owns.
 
         The record of a consent receipt is stored with the first capture that names it. If that
         capture goes to another process, the receipt is written again.
@@ -167,7 +168,7 @@ class _Segments:
         self._finish()
 
     def _write(self, archive: Archive, capture: Capture) -> Capture:
-        """Write the records of a capture; return it with its new place."""
+        """Write the records of a capture; return the capture with its new place."""
         size = end_of(capture) - capture.offset
         pieces = archive.raw_pieces(replace(capture, extent=size))
         member = b"".join(pieces) if size <= _WHOLE_BYTES_MAX else pieces
@@ -186,7 +187,7 @@ class _Segments:
             self._to.put(segment_key(segment), seal(length.to_bytes(8, "big")))
 
     def _bring_originals(self, repeated: Iterable[bytes]) -> None:
-        """Copy the responses with the keys `repeated`, which other processes own; put their places under `v/`."""
+        """Copy the responses with the keys `repeated`, which other processes own; put the new places under `v/`."""
         self._about = None
         for key in sorted(repeated):
             self._bring_original(key)
@@ -208,7 +209,7 @@ class _Segments:
 
 
 def _portions(segments: Iterable[str], captures: Counter[str]) -> Iterator[set[str]]:
-    """Yield the segments in sets with at most `_CAPTURES_MAX` captures; a segment with more is a set of its own."""
+    """Yield sets of segments with at most `_CAPTURES_MAX` captures; a segment with more is a set of its own."""
     portion, count = set[str](), 0
     for segment in segments:
         if portion and count + captures[segment] > _CAPTURES_MAX:
@@ -226,7 +227,7 @@ def _warcinfo_of(archive: Archive, segment: str) -> reading.Record:
 
 
 def _keep_lost_and_found(to: NewProcess) -> None:
-    """Link the files in lost+found into the new process; they belong to no bucket."""
+    """Link the files in lost+found into the folder of the new process, because they belong to no bucket."""
     for source in to.sources:
         for path in sorted((source.folder / "warc/lost+found").glob("*")):
             link_or_copy(path, to.folder / "warc/lost+found" / f"{source.name}-{path.name}")

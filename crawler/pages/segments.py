@@ -1,17 +1,16 @@
-"""Segments: the files to which WARC records are appended, from creation to recovery.
+"""Handles segments, the files to which WARC records are appended, from creation to recovery.
 
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz.open    being written
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz         finished
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz.shipped copied to object storage (`shipping.py`)
 
-The store's key `w/<name>` (without `.open`) holds the committed length. Bytes
-beyond it are ignored: a crash leaves at most an uncommitted tail, and
-`recover` cuts it off before anything else happens. A segment without a key
-holds nothing that was committed and is moved to `lost+found/`; nothing is deleted. A
-writer always starts a new segment, so a torn file is never written again.
+The store's key `w/<name>` (without `.open`) holds the committed length. Bytes beyond it are ignored: a crash
+leaves at most an uncommitted tail, and `recover` cuts it off before anything else happens. If a segment has
+no key, nothing in it was committed, so it is moved to `lost+found/`; nothing is deleted. A writer always
+starts a new segment, so a torn file is never written again.
 
-One system call writes the records of a group. `sync` makes them durable; only then
-may a batch name the lengths.
+The records of a group are written by one system call. `sync` makes the records durable; only then may a batch
+contain the new lengths.
 """
 
 import os
@@ -31,7 +30,8 @@ from crawler.storage.files import AppendFile, cut, read_range, rename, sync_dire
 
 OPEN_SUFFIX = ".open"
 LOST_AND_FOUND = "lost+found"
-# If a group has more bytes than this, some are written early, so that large pages are not held in memory twice.
+# If a group has more bytes than this, some of them are written early, so that large pages are not in memory
+# twice.
 _GATHERED_BYTES_MAX = 1 << 20
 _CHUNK_BYTES = 1 << 20
 _NAME = re.compile(r"(?P<series>.+)-(?P<time>[0-9]{14})-(?P<serial>[0-9]{5,})\.warc\.gz")
@@ -51,8 +51,8 @@ class RecordPlace(msgspec.Struct, frozen=True):
 class SegmentRecovery(msgspec.Struct):
     """The result of a recovery.
 
-    `cut`: the number of bytes dropped, by segment; `moved`: the files moved to lost+found;
-    `damaged`: the size in bytes of each segment that is too short.
+    `cut` has the number of bytes dropped from each segment, `moved` the files moved to lost+found, and
+    `damaged` the size in bytes of each segment that is too short.
     """
 
     cut: dict[str, int] = {}
@@ -79,7 +79,7 @@ def segment_path(folder: Path, segment: str) -> Path:
 
 
 def read_segment(folder: Path, segment: str, offset: int, length: int) -> bytes:
-    """Return `length` bytes of a segment from `offset`; fewer at its end.
+    """Return `length` bytes of a segment from `offset` on; fewer at the end of the segment.
 
     Raises:
         DamageError: the segment is missing, or the disk cannot read it.
@@ -121,7 +121,7 @@ def survey(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
 
 
 def _set_aside(folder: Path, name: str) -> None:
-    """Move a file that no key names to lost+found, under a name that is not in use there."""
+    """Move a file without a key to lost+found, under a name that is not in use there."""
     aside = folder / LOST_AND_FOUND
     if not aside.exists():
         aside.mkdir()
@@ -159,7 +159,7 @@ def size_of(folder: Path, segment: str) -> int:
 
 
 def _stat(path: Path) -> os.stat_result:
-    """Return the stat of a segment, even if it was finished, and so renamed, after its path was looked up."""
+    """Return the stat of a segment, even if it was renamed (because it was finished) after its path was looked up."""
     try:
         return path.stat()
     except FileNotFoundError:
@@ -175,9 +175,8 @@ def next_serial(segments: Sequence[str]) -> int:
 class SegmentWriter:
     """Appends captures to segments and starts the next segment when one is full.
 
-    `opening(name, now)` returns the (compressed) warcinfo record of a new
-    segment. `lengths` holds every segment that grew since the last `take_lengths`,
-    with the length that it will have after `sync`.
+    `opening(name, now)` returns the (compressed) warcinfo record of a new segment. `lengths` maps every
+    segment that grew since the last `take_lengths` to its length after `sync`.
     """
 
     def __init__(
@@ -206,7 +205,7 @@ class SegmentWriter:
     def append(self, members: Sequence[Member], now: float) -> list[RecordPlace]:
         """Add the records of one capture to the open segment; return the place that each record will have.
 
-        A member that comes in pieces is written immediately, so it is never held in memory as a whole.
+        A member that is passed in pieces is written immediately, so it is never in memory as a whole.
 
         Raises:
             StoreError: the disk failed, now or before.
@@ -320,7 +319,8 @@ def member_pieces(folder: Path, place: RecordPlace) -> Iterator[bytes]:
 def members(path: Path, *, end: int = -1, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[tuple[int, int]]:
     """Yield (offset, length) of each whole gzip member from the start of a file, in order.
 
-    Members that begin at `end` or later are ignored: they are not committed. If `end` is -1, none are ignored.
+    Members that begin at `end` or later are ignored, because they are not committed. If `end` is -1, no
+    member is ignored.
 
     Raises:
         DamageError: the data after the last member is not a whole member.
@@ -335,7 +335,7 @@ def members(path: Path, *, end: int = -1, chunk_bytes: int = _CHUNK_BYTES) -> It
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a segment, even if it was finished, and so renamed, after its path was looked up."""
+    """Open a segment, even if it was renamed (because it was finished) after its path was looked up."""
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -353,9 +353,9 @@ def contents(
 ) -> Iterator[tuple[int, int, bytes | None]]:
     """Yield (offset, length, uncompressed record) of each gzip member from the start of a file, in order.
 
-    The file is read and inflated once. None replaces a record of more than `bytes_max` bytes. Members that begin
-    at `end` or later are ignored; -1 means the end of the file. The ranges in `skipped` (offset -> length in
-    bytes) are not read; their content is b"".
+    The file is read and decompressed once. If a record has more than `bytes_max` bytes, None is yielded in
+    its place. Members that begin at `end` or later are ignored; -1 means the end of the file. The ranges in
+    `skipped` (offset -> length in bytes) are not read; their content is b"".
 
     Raises:
         DamageError: the data after the last member is not a whole member.

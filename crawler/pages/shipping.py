@@ -1,15 +1,14 @@
-"""Shipping: finished segments are copied to object storage, and deleted here if asked.
+"""Ships finished segments: copies them to object storage and, if configured, deletes the local files.
 
     NAME.warc.gz            a finished segment
     NAME.warc.gz.shipped    a note: the URL of its object, its length and digest
 
-The note is written when the storage has confirmed the object. From then on the local segment
-may be deleted. A kill before that leaves the segment without a note, so the segment is shipped
-again: the storage finds an equal object and keeps it. So no segment is lost, and none is
-stored twice (`storage/object_store.py`).
+The note is written when the storage has confirmed the object. From then on the local segment may be deleted.
+If the process is killed before that, the segment has no note, so it is shipped again. The storage then finds
+an equal object and keeps it. So no segment is lost, and none is stored twice (`storage/object_store.py`).
 
-An erasure changes a segment in place (`erased_bytes.py`). It marks the note first, and
-a marked segment replaces its object the next time segments are shipped.
+An erasure changes a segment in place (`erased_bytes.py`). The erasure first marks the note. A segment whose
+note is marked replaces its object the next time segments are shipped.
 """
 
 import math
@@ -31,7 +30,7 @@ _SEGMENTS = "*.warc.gz"
 class ShippingNote(msgspec.Struct, frozen=True):
     """The confirmation of a copy in object storage; `length` in bytes, `sha256` in hexadecimal, `at` in Unix time.
 
-    `changed`: the local segment was altered after the copy was made.
+    `changed` is True if the local segment was altered after the copy was made.
     """
 
     url: str
@@ -42,7 +41,7 @@ class ShippingNote(msgspec.Struct, frozen=True):
 
 
 class Shipment(NamedTuple):
-    """A segment to be shipped: its files (several after a reshard), and True if its object is outdated."""
+    """A segment to be shipped: its files (several after a reshard), and whether it replaces an outdated object."""
 
     segment: str
     files: tuple[Path, ...]
@@ -67,8 +66,8 @@ def note_of(folder: Path, segment: str) -> ShippingNote | None:
 def waiting(folders: Iterable[Path], before: float = math.inf) -> list[Shipment]:
     """Return the finished segments in `folders` that must be shipped and were last written before the instant `before`.
 
-    A segment of a running crawl gets its final name before its last records are committed, and after a crash
-    in between these records are cut off. So a new segment is not shipped immediately.
+    A running crawl gives a segment its final name before the last records of the segment are committed. If
+    the crawl crashes in between, these records are cut off. So a new segment is not shipped immediately.
 
     Raises:
         DamageError: a note cannot be read.
@@ -114,7 +113,7 @@ def write_note(folder: Path, segment: str, note: ShippingNote) -> None:
 
 
 def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, ShippingNote, bool]]:
-    """Yield (path, note, True if the file is on this disk) for each segment that was shipped, by name."""
+    """Yield (path, note, True if the file is on this disk) for each segment that was shipped, ordered by name."""
     for folder in sorted(folders):
         for path in sorted(folder.glob(_SEGMENTS + NOTE)):
             segment = path.with_name(path.name.removesuffix(NOTE))
@@ -124,7 +123,7 @@ def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, ShippingNote, bool]
 
 
 def refuse_elsewhere(folders: Iterable[Path]) -> None:
-    """Raise ShippedError if a segment is in object storage only; call before work that needs all segments on disk."""
+    """Raise ShippedError if a segment is only in object storage; call this before work that needs all segments."""
     for path, note, here in shipped(folders):
         if not here:
             raise ShippedError(
@@ -152,7 +151,7 @@ def delete_shipped(folders: Iterable[Path]) -> int:
 
 
 def bring_back(path: Path, note: ShippingNote, store: ObjectStore) -> None:
-    """Write a segment that lies in object storage only back to this disk, if its content is the content that was shipped.
+    """Download a segment that is only in object storage to this disk, if its content is what was shipped.
 
     Raises:
         ObjectStoreError: the storage cannot be reached, or has other content.

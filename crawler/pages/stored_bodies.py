@@ -2,11 +2,10 @@
 
     pread --> inflate --> skip WARC and HTTP header --> payload --> (content coding undone)
 
-Each arrow is a generator and each piece has at most `PIECE_BYTES`, so a body of any
-size needs the memory of a few pieces. The record's header gives the length of the
-payload; the length of the decoded content is known after it has been read once.
-A truncated content coding yields the content before the break, as in
-`pages/reading.py`; a broken WARC member is damage.
+Each arrow is a generator and each piece has at most `PIECE_BYTES`, so a body of any size needs the memory of
+a few pieces. The record's header gives the length of the payload; the length of the decoded content is known
+only after the content has been read once. If coded content is truncated, the content before the break is
+yielded, as in `pages/reading.py`. A broken WARC member is reported as damage.
 """
 
 import os
@@ -38,7 +37,7 @@ Field = tuple[bytes, bytes]
 class Copy(msgspec.Struct):
     """A stored answer opened for reading: its head, and a function that returns iterators over its payload.
 
-    `length` is the payload's length in bytes, with its content coding.
+    `length` is the length in bytes of the payload, before its content coding is undone.
     """
 
     status: int
@@ -53,9 +52,10 @@ class Copy(msgspec.Struct):
 
 
 def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Copy:
-    """Open the answer of a capture, or the DOM that a browser showed instead; needs no store.
+    """Open the answer of a capture, or the DOM if a browser showed the page. This needs no store.
 
-    `original` is the response that a revisit repeats: the payload comes from it; for a 304, the head too.
+    `original` is the response that a revisit repeats. The payload is taken from this response; for a 304, so
+    is the head.
 
     Raises:
         DamageError: the bytes are missing, or are not a record.
@@ -204,7 +204,7 @@ def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
 
 
 def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the content without its codings; the coding that was applied last is undone first.
+    """Yield the content with its codings undone; the coding that was applied last is undone first.
 
     Decoding stops at an unknown coding; the content then keeps the remaining codings.
     """
@@ -217,7 +217,7 @@ def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes
 
 
 def codings_of(headers: Iterable[Field]) -> list[bytes]:
-    """Return the content codings of a stored answer in the order they were applied, without `identity`."""
+    """Return the content codings of a stored answer in the order in which they were applied, without `identity`."""
     names: list[bytes] = []
     for field, value in headers:
         if field.lower() == b"content-encoding":
@@ -226,7 +226,7 @@ def codings_of(headers: Iterable[Field]) -> list[bytes]:
 
 
 def content_of(fetch: Fetch) -> Iterator[bytes]:
-    """Yield the content of an answer in pieces, decoding a body on disk."""
+    """Yield the content of an answer in pieces; a body on disk is decoded."""
     if fetch.part is None:
         return iter((fetch.content,))
     return decoded(fetch.part.pieces(), codings_of(fetch.headers))
@@ -238,7 +238,7 @@ def can_decode(codings: Sequence[bytes]) -> bool:
 
 
 def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode gzip of one or several members; content that does not begin like gzip is yielded unchanged."""
+    """Decode gzip of one or several members; if the content does not begin like gzip, yield it unchanged."""
     inflater = None
     head, plain = b"", False
     for piece in pieces:

@@ -1,22 +1,22 @@
-"""WARC/1.1 records and the segments to which they are appended (ISO 28500:2017; `pages/README.md`, "WARC").
+"""Builds WARC/1.1 records (ISO 28500:2017; `pages/README.md`, "WARC").
 
-A stored answer is one *capture*: a `response` or `revisit` record, the
-`request` that led to it and a `metadata` record, in sequence in one segment,
-each a gzip member of its own (`gzip_members.py`):
+A stored answer is one *capture*. It consists of a `response` or `revisit` record, the `request` that led to
+it, and a `metadata` record. These are in sequence in one segment, each as its own gzip member
+(`gzip_members.py`):
 
     segment  = warcinfo capture*            <prefix>-<process>-<time>-<serial>.warc.gz
     capture  = (response | revisit) request [metadata]
     record   = gzip( version, named fields, blank line, block, two line ends )
 
-A record is built by pure functions, from bytes to bytes. Bytes chosen by a server reach
+The functions that build a record are pure: they turn bytes into bytes. Bytes chosen by a server reach
 a record only through `clean`, so that no header value, reason or URL can end a
 line early and start a field or a record of its own. `Content-Length` delimits
 the block, whatever it contains.
 
-The HTTP head of a record has the bytes that were received, if they are well-formed and nothing was removed from them;
-otherwise the head is rebuilt from the parsed fields, and the metadata record says so. The payload is stored as received
-after transfer decoding, so `Transfer-Encoding` is renamed and `Content-Length` is that of the payload:
-readers see a message without transfer coding.
+The HTTP head of a record consists of the bytes that were received, if these are well-formed and nothing was
+removed from them. Otherwise, the head is rebuilt from the parsed fields, and the metadata record says so. The
+payload is stored as received after transfer decoding, so `Transfer-Encoding` is renamed and `Content-Length`
+is the length of the payload. Readers see a message without transfer coding.
 
 A segment has one writer. Its name ends in `.open` until it is finished, and only
 its committed length is valid (`w/<segment>` in the store).
@@ -38,7 +38,7 @@ _HTTP_RESPONSE = b"Content-Type: application/http; msgtype=response\r\n"
 _HTTP_REQUEST = b"Content-Type: application/http; msgtype=request\r\n"
 _WARC_FIELDS = b"Content-Type: application/warc-fields\r\n"
 
-# Characters that a header value may not contain: line ends and NUL become blanks.
+# Header values may not contain line ends and NUL; these characters become blanks.
 _UNSAFE_IN_VALUE = bytes.maketrans(b"\r\n\0", b"   ")
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _TOKEN_TABLE = bytes(byte if byte in _TOKEN else ord("-") for byte in range(256))
@@ -70,7 +70,7 @@ def _second_text(second: int) -> bytes:
 
 
 def date_text(instant: float) -> bytes:
-    """Return a time in the form `2026-11-20T23:59:59Z`, in whole seconds, which every reader accepts."""
+    """Return a time as `2026-11-20T23:59:59Z`, in whole seconds, because every reader accepts this format."""
     return _second_text(int(instant))
 
 
@@ -159,8 +159,8 @@ def _all_tokens(headers: Headers) -> bool:
 def received_head(block: bytes, headers: Headers, payload_length: int | None) -> bytes:
     """Return a header block as it was received; b"" if it cannot be stored in that form.
 
-    The block can be stored if it is well-formed, so that all readers see the same fields, and its Content-Length is
-    that of the payload. A transfer coding is renamed as in `stored_headers`.
+    The block can be stored if it is well-formed, so that all readers see the same fields, and if its
+    Content-Length is the length of the payload. A transfer coding is renamed as in `stored_headers`.
     """
     names = [name.lower() for name, _ in headers]
     lengths = names.count(b"content-length")
@@ -184,9 +184,9 @@ def stored_headers(
 ) -> list[tuple[bytes, bytes]]:
     """Return the fields of an answer as they are stored in its record.
 
-    `Content-Length` becomes the length of the payload if the answer had this field, or a
-    transfer coding instead. If `payload_length` is None, the field has another meaning, as in
-    a 304, and is kept. Fields of codings that were undone are renamed.
+    If the answer had a `Content-Length`, or a transfer coding instead, `Content-Length` becomes the length of
+    the payload. If `payload_length` is None, the field has another meaning, as in a 304, and is kept. If a
+    coding was undone, its field is renamed.
     """
     stored = []
     has_length = recoded = False
@@ -259,7 +259,7 @@ def revisit(
     refers_to_date: bytes,
     block_digest: bool = True,
 ) -> bytes:
-    """Build a `revisit` record: it repeats the payload of an earlier response, which is named by URL and date."""
+    """Build a `revisit` record, which repeats the payload of an earlier response and names this by URL and date."""
     fields = b"%bWARC-Profile: %b\r\nWARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: %b\r\n" % (
         target,
         profile.encode(),
@@ -318,7 +318,7 @@ def resource(
     cut_by: str = "",
     warcinfo: bytes = b"",
 ) -> bytes:
-    """Build a `resource` record of bytes made from the answer that `refers_to` names; `cut_by` is `Rendering.broke`."""
+    """Build a `resource` record of data made from the answer `refers_to`; `cut_by` is `Rendering.broke`."""
     fields = b"WARC-Target-URI: %b\r\nWARC-Refers-To: %b\r\n" % (
         clean(uri.encode("utf-8", "replace")).replace(b" ", b"%20"),
         refers_to,
@@ -348,7 +348,7 @@ def large_response(
     truncated: str = "",
     block_digest: bool = True,
 ) -> LargeRecord:
-    """Build a `response` record; its payload is read when it is written, and once before if it needs a block digest."""
+    """Build a `response` record; its payload is read when written, and once before if it needs a block digest."""
     fields = _response_fields(target, digest, truncated)
     if block_digest:
         block = hashlib.sha1(head)

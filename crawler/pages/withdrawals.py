@@ -1,11 +1,10 @@
-"""Withdrawals: the rules by which the operator takes stored pages down (`pages/README.md`, "Withdrawals").
+"""Withdrawals are rules by which the operator takes down stored pages (`pages/README.md`, "Withdrawals").
 
     DIR/withdrawn.json    {"rules": [{"at": ..., "host": "h.example", "reason": ...}, ...]}
 
-One file holds the rules of all processes, so none can miss a rule. It is replaced
-atomically: after a kill, a rule is in force or it is not. Readers leave out every copy
-that a rule covers. The bytes stay in the archive, so a rule can be undone, until they are
-erased (`erasure.py`).
+One file holds the rules of all processes, so no process can miss a rule. The file is replaced atomically, so
+after a kill, a rule is either in force or not. Readers leave out every copy that a rule covers. The bytes
+stay in the archive until they are erased (`erasure.py`), so a rule can be undone until then.
 
     kind of rule     covers                                           stops new fetches
     url              copies of this URL                               yes
@@ -14,9 +13,9 @@ erased (`erasure.py`).
     these + before   the same copies, if fetched before an instant    no
     before alone     all copies fetched before an instant             no
 
-The scheme and a leading `www.` are ignored, so that a rule covers all spellings of a
-URL; a host's rule covers all ports of the host. A rule by URL keeps the URL's
-digest; the URL itself is dropped when its copies are erased.
+The scheme and a leading `www.` are ignored, so that a rule covers all spellings of a URL; a rule for a host
+covers all its ports. A rule for a URL holds the URL and its digest. When the copies are erased, the URL is
+removed from the rule.
 """
 
 import hashlib
@@ -36,12 +35,12 @@ FILE = "withdrawn.json"
 
 
 class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One withdrawal. At most one of `digest`, `host` and `prefix` is set, and names the URLs that it covers.
+    """One withdrawal. At most one of `digest`, `host` and `prefix` is set, and says which URLs the rule covers.
 
-    `at` is the instant of the withdrawal. `digest` is the `url_digest` of `url`, which is
-    "" once the copies are erased. `prefix` is the beginning of a `place_of`. `before` limits any rule
-    to copies fetched before that instant; 0 means no limit. `erasing` is set before the first
-    copy is erased, `erased` after the last one.
+    `at` is the instant of the withdrawal. `digest` is the `url_digest` of `url`. Once the copies are erased,
+    `url` is "". `prefix` is the beginning of a URL as `place_of` returns it. `before` limits any rule to
+    copies fetched before that instant; 0 means no limit. `erasing` is set before the first copy is erased,
+    `erased` after the last one.
     """
 
     at: float
@@ -86,7 +85,7 @@ class Erased(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Subject(NamedTuple):
-    """The pages that a command names: at most one of URL, host and prefix, and the instant `before` (0: none)."""
+    """The pages that a command names: at most one of URL, host and prefix, and the instant `before` (0: no limit)."""
 
     url: str = ""
     host: str = ""
@@ -94,7 +93,7 @@ class Subject(NamedTuple):
     before: float = 0.0
 
     def rule(self, at: float, reason: str = "") -> Withdrawal:
-        """Return the rule for this target.
+        """Return the rule for these pages.
 
         Raises:
             UsageError: nothing is named, or more than one thing, or something that is not a host or an http(s) URL.
@@ -184,7 +183,7 @@ class Withdrawals:
         return next((rule for rule in self._about(url) if rule.covers(fetched_at)), None)
 
     def of_url(self, url: str) -> Withdrawal | None:
-        """Return a rule that withdraws all copies of a URL (request form), old and new; None if there is none."""
+        """Return a rule that withdraws all copies of a URL (request form), of any age; None if there is none."""
         if not self.rules:
             return None
         return next((rule for rule in self._about(url) if rule.stops_fetches), None)
@@ -247,7 +246,7 @@ class RuleFile:
         self._rules_max = rules_max
 
     def add(self, rule: Withdrawal) -> Withdrawal:
-        """Put a rule in force and return it; a rule that is already in force keeps its original instant.
+        """Put a rule in force, and return the rule; if it is already in force, it keeps its original instant.
 
         Raises:
             UsageError: there are too many rules.
@@ -287,7 +286,7 @@ class RuleFile:
             return known
 
     def note_erasure(self, rule: Withdrawal, *, done: bool) -> Withdrawal:
-        """Record that the copies of a rule will be erased; if `done`, that they are erased, and drop the rule's URL."""
+        """Record that the copies of a rule will be erased. If `done`, record that this is done, and drop the URL."""
         with self._locked():
             rules = {each.key: each for each in load_rules(self.directory)}
             known = rules[rule.key]

@@ -60,7 +60,7 @@ NEARLY = st.text(alphabet="searchinputtrain-=yesno,; /", max_size=60)
 
 @given(st.lists(st.text(max_size=60) | NEARLY, max_size=4))
 def test_no_input_raises_and_more_lines_never_allow_more(lines: list[str]) -> None:
-    """A refusal in one field is kept, whatever other fields say."""
+    """If one field refuses a use, the use is refused, whatever the other fields say."""
     values = [line.encode() for line in lines]
     read_signal_rules(lines, "/x")
     before = read_signal_header(values).preferences

@@ -65,7 +65,10 @@ def test_the_value_of_a_header(value: bytes, letters: str) -> None:
 
 
 def test_several_fields_form_one_dictionary() -> None:
-    """Repeated keys follow RFC 9651, 4.2: the last counts, also across fields; a malformed field makes all invalid."""
+    """If a key is repeated, the last one counts, even across fields (RFC 9651, 4.2).
+
+    One malformed field makes all fields invalid.
+    """
     assert read_usage_header([b"train-ai=n", b"train-ai=y"]).preferences == _preferences("??y")
     assert read_usage_header([b"search=y", b"!"]).preferences == NOTHING_SAID
     assert read_usage_header([]) == ContentUsage()
@@ -118,7 +121,7 @@ def test_lines_of_robots_txt(lines: list[str], target: str, letters: str) -> Non
 
 
 def test_input_beyond_the_limits_states_nothing() -> None:
-    """Input beyond the limits is not read, and it might contain a refusal."""
+    """Input beyond the limits is not read, so the answer is unknown: the input might contain a refusal."""
     long = b"search=y, x=" + b"a" * FIELD_OCTETS_MAX
     assert read_usage_header([long]).preferences == NOTHING_SAID
     assert len(read_usage_header([long]).raw[0]) == FIELD_OCTETS_MAX

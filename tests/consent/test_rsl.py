@@ -26,7 +26,7 @@ def _document(content: str, attributes: str = 'url="/"') -> bytes:
 
 
 def _letters(body: bytes, url: str = PAGE) -> str:
-    """Return a letter each for search, ai_input, train_ai and tdm: y allows, n refuses, ? is unknown."""
+    """Return one letter for each of search, ai_input, train_ai and tdm: y allows, n refuses, ? is unknown."""
     names = {answer: letter for letter, answer in SAID.items()}
     preferences = terms_for([read_rsl(body)], url).preferences
     return "".join(names[getattr(preferences, use)] for use in Preferences.__struct_fields__)

@@ -1,4 +1,4 @@
-"""Test consent receipts: pages with equal statements share one, and an incomplete receipt allows nothing."""
+"""Test consent receipts: pages with equal statements share one receipt, and an incomplete receipt allows nothing."""
 
 import hashlib
 
@@ -199,7 +199,7 @@ def test_an_unchanged_page_keeps_its_meta_elements_and_a_304_its_fields() -> Non
 
 
 def test_a_page_whose_meta_elements_are_unknown_allows_nothing() -> None:
-    """The elements are unknown if a copy is from an earlier version, or its page was only scanned or not parsed."""
+    """The elements are unknown if an earlier version stored the copy, or the page was only scanned or not parsed."""
     desk = Desk(b"User-agent: *\nContent-Usage: train-ai=y\n")
     for fetch, extracted, before in (
         (page(status=304), None, b""),

@@ -152,7 +152,7 @@ def soup(seed: int) -> bytes:
 
 
 class Soup:
-    """Draws a page. Each link has its own target, so that a wrong order or a repeated link is noticed."""
+    """Makes a random page. Each link has its own target, so a wrong order or a repeated link is noticed."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -160,7 +160,7 @@ class Soup:
         self._open: list[str] = []
 
     def page(self) -> bytes:
-        """Draw a page of up to 40 pieces, one in ten damaged."""
+        """Make a random page of up to 40 pieces, of which one in ten is damaged."""
         chance = self._chance
         narrow = chance.sample(_GROUPS, chance.randint(1, 4))
         parts = [self._piece(narrow) for _ in range(chance.choice((4, 10, 40)))]

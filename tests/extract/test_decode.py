@@ -71,7 +71,7 @@ def test_order_of_declarations_and_transcoding(
     ("before", "found"),
     [
         (b"<!doctype html><html lang=en><title>'</title><!-- ' --><link href=\"/\"/>", "koi8-r"),
-        (b"<a title='<", "gbk"),  # the quote ends behind the declaration
+        (b"<a title='<", "gbk"),  # the quoted value ends only after the declaration
         (b'<a title="', "gbk"),
         (b"<!-- ", "gbk"),
         (b"<!--><p>", "koi8-r"),
@@ -81,9 +81,9 @@ def test_order_of_declarations_and_transcoding(
     ],
 )
 def test_what_precedes_a_declaration_can_hide_it(before: bytes, found: str) -> None:
-    """The declaration is `koi8-r`; one that is still visible if it is not is `gbk`."""
+    """The declaration is `koi8-r`. If the text before hides it, a second declaration, `gbk`, may still count."""
     content = before + b"<meta charset=koi8-r> '\"--><meta charset=gbk>"
-    for _ in range(2):  # the second time from the cache
+    for _ in range(2):  # the second result comes from the cache
         assert to_utf8(content)[1] == found
 
 

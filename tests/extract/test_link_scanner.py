@@ -41,7 +41,7 @@ FORMS = {"installed": link_scanner, "interpreted": _interpreted()}
 
 
 def scan(content: bytes, page: Context, form: str = "installed") -> Extracted | None:
-    """Return the links found by the scanner of this form; None if it leaves the page to the parser."""
+    """Return what the installed or the interpreted scanner finds; None if it leaves the page to the parser."""
     found = Collected(page)
     scanner = FORMS[form].LinkScanner(content, found, CONFIG.links_max)
     if not scanner.scan():
@@ -124,7 +124,7 @@ def test_pages_that_need_a_tree(content: bytes, form: str) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_tag_soup(part: int) -> None:
-    """Scan some random pages; `scripts/bench/scanner.py` scans millions of the same series."""
+    """Scan some random pages; `scripts/bench/scanner.py` scans millions of pages made by the same generator."""
     pages = [soup(seed) for seed in range(part * 1000, part * 1000 + 1000)]
     assert sum(map(assert_same, pages)) > 400
 
@@ -201,7 +201,7 @@ def test_any_bytes(content: bytes) -> None:
 
 @pytest.mark.parametrize("charset", ["windows-1252", "shift_jis", "gbk", "utf-16le", "iso-2022-jp", "euc-kr"])
 def test_pages_in_other_encodings(charset: str) -> None:
-    """In these encodings, bytes of other characters can have the values of `<` or quotes.
+    """In these encodings, a byte that looks like `<` or a quote can be part of another character.
 
     The scanner reads the output of `prepare`.
     """
@@ -231,7 +231,7 @@ def test_the_scanner_is_used_only_if_compiled_and_for_links() -> None:
     ids=["root", "none", "left to the parser"],
 )
 def test_pages_with_shadow_roots(content: bytes) -> None:
-    """Links in shadow roots count, links in other templates do not; scanner and parser agree."""
+    """Links in shadow roots count, but links in other templates do not. Scanner and parser agree about this."""
     expected = extract_page(content, PAGES[0], CONFIG)
     assert read_here(*prepare_scan(content, PAGES[0]), PAGES[0], CONFIG) == expected
     assert len(expected.hrefs) == content.count(b"href=/") - content.count(b"/no")

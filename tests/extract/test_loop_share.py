@@ -8,7 +8,7 @@ from crawler.extract.loop_share import LoopShare
 
 
 class Readers:
-    """Tasks that each read a page in `cost` seconds on a fake clock.
+    """Tasks that each need `cost` seconds on a fake clock to read a page.
 
     `read` lists (turn of the event loop, number of the task).
     """

@@ -62,7 +62,7 @@ def test_a_streamed_map_gives_the_same_result_as_a_whole_one(name: str, seed: in
 
 @pytest.mark.parametrize("late", [False, True])
 def test_an_answer_replaces_the_bytes_of_an_earlier_one(late: bool) -> None:
-    """The child may have read half of an answer that broke off, before the request was sent again."""
+    """The child may have read half of an answer when the connection fails and the request is sent again."""
     readers = MapReaders(10.0)
     sent: list[MapPiece] = []
 
@@ -97,7 +97,10 @@ def test_small_maps_need_no_child_and_dropped_maps_are_forgotten() -> None:
 
 
 def test_one_child_reads_maps_that_arrive_together() -> None:
-    """The pieces of several maps are interleaved, a page comes in between, and the child dies once; the bound is kept."""
+    """The pieces of several maps arrive interleaved, with a page in between. The child dies once.
+
+    At most as many maps as allowed are read at the same time.
+    """
 
     async def test() -> None:
         worker = Worker(CONFIG)

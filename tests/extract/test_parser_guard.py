@@ -123,7 +123,7 @@ def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bo
     )
 )
 def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None:
-    """A regular expression gives the same result; in it, no name of a formatting element precedes a blank or a slash."""
+    """A regular expression gives the same result, in which no formatting element's name precedes a blank or slash."""
     content = b"".join(pieces)
     stripped = without_formatting_attributes(content)
     assert stripped == _ATTRIBUTES_OF_FORMATTING.sub(rb"<\1", content)
@@ -224,7 +224,7 @@ def _tag_end(content: bytes, begin: int) -> int:
     st.integers(1, 12),
 )
 def test_no_tag_extends_past_a_certain_end(content: bytes, stretch: int) -> None:
-    """No tag, wherever it begins, extends past the next certain end."""
+    """Wherever a tag begins, it does not extend past the next position where tags surely end."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parser_guard, "_STRETCH_BYTES", stretch)
         ends = list(parser_guard._sure_ends(content))

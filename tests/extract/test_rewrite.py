@@ -122,7 +122,7 @@ def test_the_base_applies_to_all_urls_and_is_removed() -> None:
     ],
 )
 def test_the_base_is_the_one_that_the_extractor_uses(page: str) -> None:
-    """A `<base>` in SVG once changed the targets of all links of a copy."""
+    """A `<base>` inside SVG once changed the targets of all links in a rewritten page."""
     page += "<a href=x>"
     base = extract_page(page.encode(), Context(BASE), ExtractConfig()).base
     assert f"l[{resolve(base, 'x').removeprefix('http://h.example')}]" in rewritten(page)
@@ -228,7 +228,7 @@ PIECES = [
     "piece", ["<g", "<g ", "<a=", "<plaintext", '<a b="', "<!--", "<script ", "<base/", "<svg "]
 )
 def test_rewriting_is_linear(piece: str) -> None:
-    """20 kB of `<g` once took 0.25 s of CPU and 40 kB took 1 s, because the text was read to its end from each `<`."""
+    """20 kB of `<g` once took 0.25 s of CPU, and 40 kB took 1 s: for each `<`, the rest was read again."""
 
     def cpu(nbytes: int) -> float:
         page, began = piece.encode() * (nbytes // len(piece)), time.process_time()
@@ -271,7 +271,7 @@ def test_a_page_without_replacements_is_unchanged(page: str) -> None:
     )
 )
 def test_links_are_those_of_the_parser(parts: list[str]) -> None:
-    """The URLs mapped as links are those that the extractor finds, in the same order."""
+    """The rewriter treats the same URLs as links as the extractor, in the same order."""
     page = "".join(["<p>", *parts]).encode()
     seen: dict[str, None] = {}
     rewrite_html(page, "utf-8", BASE, lambda url, kind: seen.setdefault(url))

@@ -1,4 +1,4 @@
-"""Test the plain scan: it is linear in any input, and agrees with the parser on ordinary pages."""
+"""Test the plain scan: it takes linear time for any input, and agrees with the parser on ordinary pages."""
 
 import pytest
 from hypothesis import given
@@ -83,7 +83,7 @@ def test_links_are_capped() -> None:
 
 @given(st.lists(_tag(), max_size=12))
 def test_scan_and_parser_agree_on_ordinary_pages(tags: list[tuple[str, str | None]]) -> None:
-    """The generator makes only ordinary pages, on which scan and parser must agree."""
+    """The generator makes only ordinary pages, and scan and parser must find the same links in them."""
     content = "".join(markup for markup, _ in tags).encode()
     page = Context(PAGE.url, "utf-8")
     assert scan(content, page, CONFIG).hrefs == extract_page(content, page, CONFIG).hrefs

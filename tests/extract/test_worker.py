@@ -45,7 +45,7 @@ async def _closing(worker: Worker, *contents: bytes) -> list[Extracted]:
 
 @pytest.mark.parametrize("name", ["formatting", "nested div", "attributes"])
 def test_known_expensive_pages(name: str) -> None:
-    """Parsing ends within the limit; then the page is marked, and its links are those of a plain scan."""
+    """Parsing ends within the limit. Then the page is marked, and its links are found by a plain scan."""
 
     async def test() -> None:
         worker = Worker(CONFIG)
@@ -70,7 +70,7 @@ class Holds:
 
 
 def test_the_memory_of_parsing_is_accounted_for() -> None:
-    """Even for the larger of two expensive pages, no more memory is charged than the memory limit of the child."""
+    """Even the larger of two expensive pages is not charged with more memory than the limit of the child."""
 
     async def test() -> None:
         memory = ByteCount(64 << 20)
@@ -101,7 +101,7 @@ def test_a_page_that_takes_too_much_cpu() -> None:
         assert worker.deaths == 1 and worker.starts == 2
         assert (
             _children_cpu() - before < 3.0
-        )  # the page takes 0.2 s of parsing and the start of two processes
+        )  # this takes 0.2 s of parsing and the time to start two processes
         assert not after.parse_limit and after.hrefs == ["x"]
 
     _run(test())
@@ -109,7 +109,7 @@ def test_a_page_that_takes_too_much_cpu() -> None:
 
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
-    """A forked child inherits memory that its parent freed, so this page must need more than all other tests freed."""
+    """A forked child can reuse memory that its parent freed, so this page needs more than all other tests freed."""
     fork = fork_parser() if forked else None  # inherited memory does not count towards the limit
 
     async def test() -> None:
@@ -207,7 +207,7 @@ def test_a_child_that_ends_before_its_first_page_costs_no_links(monkeypatch: pyt
         child.process.kill()
         await child.process.wait()
         with contextlib.suppress(RuntimeError):
-            while True:  # until the event loop has noticed the end of the child
+            while True:  # wait until the event loop has noticed the end of the child
                 child.writer.write(b"x")
                 await asyncio.sleep(0)
         return child
@@ -275,7 +275,7 @@ def test_the_child_ends_with_its_input() -> None:
 
 
 def test_complete_frames_are_answered() -> None:
-    """The child's loop answers complete frames, and ends at an incomplete one; no process is started."""
+    """The loop of the child answers complete frames, and ends at an incomplete frame. No process is started."""
     request = msgspec.msgpack.encode(Job(PAGE, LINK))
     answers = io.BytesIO()
     serve(io.BytesIO((LENGTH.pack(len(request)) + request) * 2 + b"\0"), answers, CONFIG)

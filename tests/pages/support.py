@@ -1,4 +1,4 @@
-"""Answers and commit groups for the tests of the page cache."""
+"""Makes answers and commit groups for the tests of the page cache."""
 
 from pathlib import Path
 from typing import Any

@@ -166,7 +166,7 @@ def test_header_directives_apply_to_content_that_is_not_parsed() -> None:
 
 
 def test_a_record_without_meta_tags_keeps_its_directives() -> None:
-    """Records from earlier versions do not separate directives of meta tags from directives of the header."""
+    """Records of earlier versions do not say which directives come from meta tags, and which from the header."""
     first = _next(None, extracted=Extracted(base=URL, noarchive=True))
     first.metas = -1
     assert directives(_next(first, fetch())) == (False, True)

@@ -1,4 +1,4 @@
-"""Test that kills, power cuts, full disks and lost files never silently lose or double committed data."""
+"""Test that kills, power cuts, full disks and lost files never silently lose or duplicate committed data."""
 
 import errno
 import gzip
@@ -16,7 +16,7 @@ URL = "http://site.example/"
 
 
 def _reopen(tmp_path: Path, site: Site, **options: int) -> Site:
-    """Return the site after a simulated power cut, which resets only the store, to its last synced state."""
+    """Return the site after a simulated power cut, which resets only the store to its last synced state."""
     return Site(tmp_path, MemoryStore(site.store.durable, keep_durable=True), **options)  # type: ignore[attr-defined]
 
 
@@ -78,7 +78,7 @@ def test_a_revisit_does_not_refer_to_a_lost_group(tmp_path: Path) -> None:
 
 
 def test_check_finds_a_tail_that_was_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a planted bug leaves the uncommitted tail in the file, `check` reports the tail."""
+    """If the uncommitted tail stays in the file (because of a deliberate bug), `check` reports the tail."""
     site = Site(tmp_path)
     site.visit(fetch(URL + "a", b"committed"), 1)
     [path] = site.segments()
@@ -95,7 +95,7 @@ def test_check_finds_a_tail_that_was_not_cut(tmp_path: Path, monkeypatch: pytest
 def test_a_full_disk_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     site = Site(tmp_path)
     site.visit(fetch(URL + "a", b"committed"), 1)
-    site.cache.close()  # so that the next group starts a segment
+    site.cache.close()  # makes the next group start a new segment
     group = [site.decide(fetch(URL + "b", b"x" * 5000), 2)]
 
     def full(*_: object) -> int:

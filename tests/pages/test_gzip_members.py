@@ -74,7 +74,10 @@ def test_the_dom_of_a_page_is_a_part_of_its_member() -> None:
 
 
 def test_a_coded_payload_is_stored_as_it_is() -> None:
-    """Compressing a coded payload again would save nothing; a payload that is not coded as declared is compressed."""
+    """A coded payload is not compressed again, which would save nothing.
+
+    If a payload is not coded as declared, it is compressed.
+    """
     head, record = _response(CODED, (b"content-encoding", b"gzip"))
     assert CODED in _member(record)
     _, record = _response(TEXT, (b"Content-Encoding", b"gzip"))
@@ -95,7 +98,7 @@ def test_members_without_parts_are_read_as_a_whole() -> None:
 
 
 def test_damage_is_found() -> None:
-    """If any byte of a member is changed, the reader returns the right parts, returns no parts, or raises an error."""
+    """Whatever byte of a member is changed, the reader returns the right parts or none, or raises an error."""
     head, record = _response(TEXT[:1500])
     member = _member(record)
     found = 0

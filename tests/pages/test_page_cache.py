@@ -85,7 +85,7 @@ def test_decisions_of_uncommitted_groups_are_visible(tmp_path: Path) -> None:
 
 
 def test_a_newer_record_survives_the_commit_of_an_older_one(tmp_path: Path) -> None:
-    """A page is fetched again while its first group is being committed: the second record stays visible."""
+    """A page is fetched again while its first group is being committed; the second record stays visible."""
     site = Site(tmp_path)
     first = site.decide(fetch(body=b"one"), 1)
     site.cache.write([first])
@@ -229,7 +229,7 @@ def test_robots_txt_has_a_capture_and_no_record(tmp_path: Path) -> None:
 
 
 def test_hostile_text_fits_into_the_store(tmp_path: Path) -> None:
-    """Header text that is very long, or was decoded with surrogates, neither breaks nor bloats the record."""
+    """If header text is very long, or was decoded with surrogates, the record is still valid and small."""
     site = Site(tmp_path)
     values = {
         "content_type": "text/\udce4" + "x" * 9000,
@@ -330,7 +330,7 @@ def test_the_cache_behaves_like_a_dictionary(
 
 
 def _poison(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Make a step of building records fail for answers of `/poison`."""
+    """Make one step of building records fail for answers from `/poison`."""
     built = getattr(warc, step)
 
     def broken(*arguments: Any, **options: Any) -> Any:
@@ -345,7 +345,7 @@ def _poison(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
 def test_an_answer_whose_records_cannot_be_built_is_stored_without_body(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
 ) -> None:
-    """A bug while the writer thread built a record once ended the process, and the same page ended each later run."""
+    """A bug in the writer thread once ended the process, and the same page then ended each later run, too."""
     _poison(monkeypatch, step)
     site = Site(tmp_path)
     headers = (*HTML, (b"X-Name", b"poison"))
@@ -363,7 +363,7 @@ def test_an_answer_whose_records_cannot_be_built_is_stored_without_body(
     assert caplog.text.count("planted") and caplog.text.count("Traceback") == 1
     site.visit(
         fetch(f"{URL}3", b"body"), 3
-    )  # must not become a revisit, because the equal body is not stored
+    )  # must not become a revisit, because the first body was not stored
     page = site.cache.get(3)
     assert page is not None and page.payload == b"body"
     assert not [*site.cache.check()]
@@ -422,7 +422,7 @@ def test_a_copy_names_the_page_that_links_to_it_after_a_restart(tmp_path: Path) 
 
 
 def test_the_media_type_decides_what_is_stored(tmp_path: Path) -> None:
-    """A page that becomes a picture is no longer stored; a 304 has the media type of the page."""
+    """If a page becomes a picture, it is no longer stored. The media type of a 304 is that of the stored page."""
     site = Site(tmp_path, keeps=lambda url, media_type: media_type == "text/html")
     site.visit(fetch(), 1)
     assert site.visit(not_modified(), 1).stored
@@ -478,7 +478,7 @@ def test_bytes_stored_by_an_earlier_run_are_not_stored_again(tmp_path: Path) -> 
 def test_markup_is_not_a_change_if_only_the_text_matters(
     tmp_path: Path, kind: str, values: dict[str, Any], same: bool
 ) -> None:
-    """The page is compared once; the result decides whether the page counts as changed, and how its record is updated."""
+    """The page is compared once; the result decides if the page counts as changed, and how its record is updated."""
     site = Site(tmp_path, comparison=lambda url: Comparison(kind))
     site.visit(fetch(body=b"<p>page</p>"), 1)
     answer = fetch(body=b"<p class=x>page</p>", **values)
@@ -593,7 +593,10 @@ def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(tmp_path: Path) ->
 
 
 def test_requests_with_different_bodies_are_stored_separately(tmp_path: Path) -> None:
-    """After two POSTs to one URL and a redirect, the bodies are in the records, and the requests in the index."""
+    """Two POSTs are sent to one URL, and one of them is redirected.
+
+    The records have the bodies, and the index distinguishes the requests.
+    """
     head = b"POST /s HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\n"
     site = Site(tmp_path)
     own = LinkFlag.OWN_REQUEST
@@ -651,7 +654,7 @@ def failed(failures: int, **values: Any) -> Any:
 
 
 def test_a_page_in_another_form_is_no_change(tmp_path: Path) -> None:
-    """A shell, then the page as a browser showed it, then a change of that, then the shell again."""
+    """The page arrives unrendered, then rendered by a browser, then rendered and changed, then unrendered."""
     site = Site(tmp_path)
     changes, new_form = [], []
     for at, answer in enumerate((failed(1), shown(b"one"), shown(b"two"), fetch(body=SHELL))):
@@ -666,7 +669,7 @@ def test_a_page_in_another_form_is_no_change(tmp_path: Path) -> None:
 
 
 def test_the_record_counts_the_failed_renderings_of_a_page(tmp_path: Path) -> None:
-    """Without a rendering to keep, they are counted until one succeeds; with one, its facts stay beside the count."""
+    """Failures are counted until a rendering succeeds; the facts of an earlier rendering are kept meanwhile."""
     site, seen = Site(tmp_path), []
     lost = failed(1, outcome=Outcome.NOT_RENDERED)
     held_back = fetch(body=SHELL, held_back=True)

@@ -112,7 +112,7 @@ def test_the_length_of_a_member_does_not_depend_on_chunks(size: int, chunk: int)
 
 
 def test_memory_for_records_is_bounded(tmp_path: Path) -> None:
-    """Neither a length field nor an endless header line makes the reader allocate memory."""
+    """Neither a large length field nor an endless header line makes the reader allocate much memory."""
     path = tmp_path / "x.warc"
     path.write_bytes(b"WARC/1.1\r\nContent-Length: 999999999\r\n\r\nabc")
     with pytest.raises(DamageError, match="larger than 1000"):
@@ -210,7 +210,10 @@ def test_a_large_record_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch, ki
 
 @pytest.mark.parametrize("flips", range(40))
 def test_stated_digests_are_read_as_the_library_reads_them(flips: int) -> None:
-    """Digests may have any case, length and characters; a letter outside ASCII makes one invalid without an error."""
+    """Digests may have any case, length and characters.
+
+    A digest with a character outside ASCII is invalid, but raises no error.
+    """
     draw = random.Random(flips)
     text = base64.b32encode(draw.randbytes(20)).decode()
     for _ in range(flips % 4):

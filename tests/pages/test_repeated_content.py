@@ -1,4 +1,4 @@
-"""Test the content-seen test, which counts pages by host and digest for the most recent pairs."""
+"""Test the content-seen test, which counts the pages of recent pairs of host and content digest."""
 
 import random
 

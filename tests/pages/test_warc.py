@@ -32,7 +32,7 @@ def _response(headers: warc.Headers, payload: bytes, line: bytes = b"HTTP/1.1 20
 
 
 def test_dates_and_digests_are_written_as_text() -> None:
-    """The golden values are from WARC/1.1 (WARC-Date) and pywb's sample index (SHA-1 of no bytes, in base32)."""
+    """The expected values are from WARC/1.1 (WARC-Date) and pywb's sample index (SHA-1 of zero bytes, in base32)."""
     assert warc.date_text(START + 0.999) == DATE
     assert warc.digest_text(hashlib.sha1(b"").digest()) == b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
 
@@ -109,7 +109,10 @@ def test_eight_bit_values_are_kept() -> None:
 def test_a_well_formed_head_is_stored_as_received(
     block: bytes, payload_length: int | None, stored: bytes
 ) -> None:
-    """A malformed header block is rebuilt from its fields; both kinds have the fields that the fetcher read."""
+    """A malformed header block is rebuilt from its fields.
+
+    In both cases, the stored fields are those that the fetcher read.
+    """
     fields = parse_head(block, fields_max=9, field_bytes_max=99).fields if block else ()
     head = warc.received_head(block, fields, payload_length)
     assert head == stored

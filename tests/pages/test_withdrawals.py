@@ -29,7 +29,7 @@ PAGE = "https://www.example.org/private/a?b=1"
 def test_the_urls_that_a_rule_covers(
     tmp_path: Path, target: Subject, covered: list[str], others: list[str]
 ) -> None:
-    """The scheme and a leading `www.` are ignored; hosts and prefixes cover neither longer names nor other ports."""
+    """The scheme and a leading `www.` are ignored. A host covers all its ports, a prefix only the port it names."""
     rule = RuleFile(tmp_path, 10).add(target.rule(5.0, "asked"))
     withdrawals = Withdrawals(tmp_path)
     for url in covered:
@@ -67,7 +67,7 @@ def test_invalid_targets(target: Subject) -> None:
 
 
 def test_rules_are_replaced_kept_and_undone(tmp_path: Path) -> None:
-    """A rule that is given twice keeps its first time; only a rule in force can be undone."""
+    """If a rule is given twice, the time of the first counts. Only a rule that is in force can be undone."""
     file = RuleFile(tmp_path, 2)
     first = file.add(Subject(host="a.example").rule(1.0))
     assert file.add(Subject(host="www.a.example").rule(2.0, "now with a reason")).at == first.at
@@ -99,7 +99,7 @@ def test_withdrawn_places_and_digests_are_known() -> None:
 
 
 def test_an_answer_in_flight_is_not_stored(tmp_path: Path) -> None:
-    """A fetch that ends after the withdrawal stores no copy, and does not put back a record that is being erased."""
+    """If a fetch ends after the withdrawal, no copy is stored, and a record being erased is not written again."""
     site = Site(tmp_path / "p0")
     site.visit(fetch(body=b"<p>old</p>"))
     before = site.store.get(record_key(1))

@@ -1,4 +1,4 @@
-"""The export formats: the page cache in the formats of other tools.
+"""The export formats, which write the page cache for other tools.
 
     selection     which captures are exported, and the newest copy of each page
     warc_stream   WARC, and the CDXJ index of the segments in the crawl directory
@@ -10,9 +10,8 @@
     where         the expression that selects rows
     crawl_log     Heritrix's one-line log
 
-The modules here read one or several archives (one per process of a crawl). They take
-and return iterables, and use bounded memory for crawls of any size.
- The crawl need not be stopped, and its process is not involved. Work of other
-stages (finding links, judging pages) is passed in as a callable; `crawler/export`
+The modules here read one or several archives (one per process of a crawl). They accept and return iterables,
+so they use bounded memory for crawls of any size. The crawl need not be stopped, and its processes are not
+involved. Work of other stages (finding links, judging pages) is passed in as a callable; `crawler/export`
 combines the two.
 """

@@ -1,21 +1,20 @@
-"""CDXJ: the sorted text index in which replay tools look up captures.
+"""Writes CDXJ, the sorted text index in which replay tools look up captures.
 
     com,example)/path?a=1&b=2 20261120235959 {"url": ..., "mime": ..., "status": ..., ...}
     key (SURT)                time           JSON
 
-A *SURT* is a URL reordered so that sorting by bytes puts the pages of a domain
-together: host labels reversed; no scheme, user, default port or leading `www`;
-all in lower case; query sorted; session ids removed. It is lossy on purpose:
-a reader looks up the key and then compares `url`. The rules are those of the
-Internet Archive's `surt`: a test (`tests/pages/formats`) compares the results for
-canonical http URLs, as a crawl stores them.
+A *SURT* is a URL reordered so that sorting by bytes puts the pages of a domain together. The labels of the
+host are reversed and the query is sorted; scheme, user, default port, leading `www` and session ids are
+removed; everything is in lower case. A SURT loses information on purpose: a reader looks up the key and then
+compares `url`. The rules are those of the Internet Archive's `surt`: a test (`tests/pages/formats`) compares
+the results for canonical http URLs, as a crawl stores them.
 
-The fields and their form (strings, the digest without `sha1:`) are those of pywb's sample
-indexes. A revisit has the mime `warc/revisit`. The key of a request that is not
-a plain GET ends in its method and body (`pages/request_query.py`), as pywb looks it up.
+The fields and their format (strings; the digest without `sha1:`) are those of pywb's sample indexes. A
+revisit has the mime `warc/revisit`. If a request is not a plain GET, its key ends in its method and body
+(`pages/request_query.py`), because pywb looks up such keys.
 
-`sorted_lines` merges the lines of many processes in bounded memory: it sorts and
-spills runs that fit, then merges a bounded number of runs at a time.
+`sorted_lines` merges the lines of many processes in bounded memory: it sorts runs that fit into memory and
+writes them to disk, then merges a bounded number of runs at a time.
 """
 
 import heapq
@@ -103,7 +102,7 @@ def _argument(argument: Any) -> Any:
 
 
 def _unescape(text: str) -> bytes:
-    """Percent-decode the text until it no longer changes, so that all spellings of it give the same bytes."""
+    """Percent-decode the text until it no longer changes, so that all spellings of a text give the same bytes."""
     raw = text.encode("utf-8", "replace")
     while b"%" in raw and (decoded := unquote_to_bytes(raw)) != raw:
         raw = decoded
@@ -120,9 +119,10 @@ def timestamp(instant: float) -> str:
 
 
 def line(capture: Capture, *, filename: str = "", consent: Mapping[str, Any] = _NO_CONSENT) -> bytes:
-    """Return the CDXJ line of a capture, with its line end; `filename` replaces the name of the segment.
+    """Return the CDXJ line of a capture, including the line end; `filename` replaces the name of the segment.
 
-    `consent` holds columns of a row (`rows.py`); its known answers and the receipt are added to the line.
+    `consent` holds the consent columns of a row (`rows.py`); the known answers and the receipt are added to
+    the line.
     """
     revisit = capture.kind == "revisit"
     fields = {
@@ -145,7 +145,7 @@ def line(capture: Capture, *, filename: str = "", consent: Mapping[str, Any] = _
 
 
 def _asked(capture: Capture) -> str:
-    """Return the URL of a capture with the method and body of its request, if it was not a plain GET."""
+    """Return the URL of a capture; if the request was not a plain GET, add its method and body."""
     if not capture.query:
         return capture.url
     query = _LINE_ENDS.sub("", capture.query)
@@ -175,7 +175,7 @@ def sorted_lines(
 def _add_run(
     levels: list[list[IO[bytes]]], level: int, run: IO[bytes], stack: ExitStack, folder: Path | None
 ) -> None:
-    """Add a run to its level; merge a full level into one run of the next level, so that each line is rarely copied."""
+    """Add a run to its level; merge a full level into one run of the next level, so each line is copied rarely."""
     if level == len(levels):
         levels.append([])
     levels[level].append(run)
@@ -188,7 +188,7 @@ def _add_run(
 
 
 def _take(source: Iterator[bytes], memory_bytes: int) -> list[bytes]:
-    """Return the next lines, as many as are needed for `memory_bytes` or more."""
+    """Return the next lines, until they have at least `memory_bytes`."""
     run = []
     size = 0
     while size < memory_bytes and (text := next(source, None)) is not None:

@@ -1,12 +1,11 @@
-"""Heritrix's `crawl.log`: one line per fetch, in the order of the fetches.
+"""Writes Heritrix's `crawl.log`: one line per fetch, in the order of the fetches.
 
     2026-11-20T23:59:59.123Z   200   1234 http://h/a LL http://h/ text/html #000 20261120235959000+123 sha1:... - -
 
-Columns: time of the log entry, status, size, URL, hops from the seed (L link,
-R redirect, E page requisite), URL of the page with the link, type, thread (always
-000), start of the fetch + milliseconds, digest, seed (-), annotations. A fetch
-without an answer has Heritrix's negative status. The lines are made from
-`pages.jsonl`, with the columns that it lacks from the store.
+Columns: time of the log entry, status, size, URL, hops from the seed (L link, R redirect, E page requisite),
+URL of the page with the link, type, thread (always 000), start of the fetch + milliseconds, digest, seed (-),
+annotations. A fetch without an answer has one of Heritrix's negative status codes. The lines are made from
+`pages.jsonl`; columns that are missing there come from the store.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

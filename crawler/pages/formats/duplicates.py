@@ -1,8 +1,8 @@
-"""Find exact and near copies of pages: `Originals` names the first page with the same content.
+"""Finds exact and near copies of pages: `Originals` names the first page with the same content.
 
-Copies have equal digests, or simhashes (`simhash.py`) that differ in at most 3 bits, the bound of Manku, Jain and
-Das Sarma (2007) for 8e9 web pages. As in their tables, at least one of the four 16-bit blocks is then equal, so only
-pages that share a block are compared.
+Copies have equal digests, or simhashes (`simhash.py`) that differ in at most 3 bits, the bound of Manku, Jain
+and Das Sarma (2007) for 8e9 web pages. If at most 3 bits differ, at least one of the four 16-bit blocks is
+equal, so only pages that share a block are compared, as in that paper.
 """
 
 DISTANCE_MAX = 3  # bits
@@ -10,7 +10,7 @@ BLOCK_PAGES_MAX = 2_000  # pages remembered per value of a block; beyond that th
 
 
 class Originals:
-    """The pages seen so far; finds the one of which a further page is a copy. Takes about 400 bytes per page."""
+    """Remembers the pages seen so far, and finds copies of them. Takes about 400 bytes per page."""
 
     def __init__(self) -> None:
         self._urls: list[str] = []

@@ -1,13 +1,13 @@
-"""The language of a text, by py3langid if it is installed (extra `text`).
+"""Detects the language of a text with py3langid, if this is installed (extra `text`).
 
-py3langid is a naive Bayes classifier of byte n-grams that ships its model (Lui and Baldwin 2011). Its
+py3langid is a naive Bayes classifier of byte n-grams, and includes its model (Lui and Baldwin 2011). Its
 probabilities are multiplied by `DECLARED_PRIOR` for the language that the document declares, so the
-declaration decides where the text is unclear, and cannot override a clear text. Texts of fewer than
+declaration decides if the text is unclear, but it cannot override a clear text. Texts of fewer than
 `CHARACTERS_MIN` characters and unclear texts have no label.
 
-Measured on 1,250 pages of Debian manuals in 12 languages: 97.2 % of the pages get the right label; of 382 English
-pages 379 are labelled English, and 3 have no label. Resiliparse's detector, used before, labelled 87.4 % of
-all pages and 362 of the English pages right. One text takes 1.4 ms.
+Measured on 1,250 pages of Debian manuals in 12 languages: 97.2 % of the pages get the right label; of 382
+English pages 379 are labelled English, and 3 have no label. Resiliparse's detector, which was used before,
+gave the right label to 87.4 % of all pages and to 362 of the English pages. Detection takes 1.4 ms per text.
 """
 
 import re
@@ -24,7 +24,7 @@ _DECLARED = re.compile(rb"""<html\b[^<>]*?\s(?:xml:)?lang\s*=\s*["']?([a-zA-Z]{2
 
 
 class Language(NamedTuple):
-    """A language and its probability, 0 to 1; the code is of ISO 639-1, or of ISO 639-3 for languages without one."""
+    """A language and its probability, 0 to 1; the code is from ISO 639-1, or else from ISO 639-3."""
 
     code: str
     confidence: float

@@ -1,6 +1,6 @@
-"""The metadata that a page declares: author, dates, description, site name, canonical URL, language, image.
+"""Reads the metadata that a page declares: author, dates, description, site name, canonical URL, language, image.
 
-Read from the tree that the text is read from (`text.py`), so a page is parsed once and needs the extra
+The metadata and the text (`text.py`) are read from the same tree, so a page is parsed only once. This needs the extra
 `text`. `PRECEDENCE` lists the sources of each column, the best first. The sources are
 
     meta        `<meta name>` and `<meta property>` in the head: OpenGraph (ogp.me), Dublin Core, Highwire (`citation_`)
@@ -9,8 +9,8 @@ Read from the tree that the text is read from (`text.py`), so a page is parsed o
     item        a schema.org item that describes the page, from JSON-LD or else from microdata, also in arrays,
                 `@graph` and `mainEntity`; an article is preferred to a page of any other type (`_RANKS`)
 
-These functions raise for no page: JSON that cannot be parsed is ignored, and the numbers of bytes, elements,
-blocks, items and levels that are read are bounded.
+These functions raise no error, whatever the page contains. JSON that cannot be parsed is ignored. The numbers
+of bytes, elements, blocks, items and levels that are read are bounded.
 """
 
 import json
@@ -24,7 +24,7 @@ import msgspec
 
 from crawler.urls.canonical import resolve
 
-CHARACTERS_MAX = 1_000  # longest value; a longer author or description is cut
+CHARACTERS_MAX = 1_000  # maximum length of a value; a longer author or description is cut
 URL_CHARACTERS_MAX = 2_000  # a longer URL is left out
 BLOCKS_MAX = 16  # JSON-LD blocks of a page that are read; content systems write one to five
 BLOCK_CHARACTERS_MAX = 256 << 10  # characters of all JSON-LD blocks of a page together
@@ -37,7 +37,7 @@ _ITEM_DEPTH_MAX = 6  # levels of arrays and objects between a block and an item
 _DATE_CHARACTERS_MAX = 64
 _YEAR_MIN = 1000  # earlier years are placeholders such as 0001-01-01
 
-# Column -> its sources, the best first. The columns are text; a missing value is None.
+# Maps each column to its sources, the best first. Columns are text; a missing value is None.
 PRECEDENCE: dict[str, tuple[str, ...]] = {
     "author": ("item author", "item creator", "meta author", "meta citation_author", "meta dc.creator")
     + ("meta dcterms.creator", "meta article:author"),
@@ -54,7 +54,7 @@ PRECEDENCE: dict[str, tuple[str, ...]] = {
     "image": ("meta og:image:secure_url", "meta og:image", "meta og:image:url", "item image")
     + ("item thumbnailUrl", "meta twitter:image", "meta twitter:image:src", "link image_src"),
 }
-# Type of an item -> its rank; items of other types say nothing about the page.
+# Maps the type of an item to its rank; items of other types do not describe the page.
 _RANKS = dict.fromkeys(
     ["Report", "Recipe", "CreativeWork", "DiscussionForumPosting", "VideoObject", "Book", "Dataset", "Course"]
     + ["HowTo", "Review", "Chapter", "Thesis", "Event", "Product", "PodcastEpisode", "SocialMediaPosting"],
@@ -77,7 +77,10 @@ Links = Iterable[tuple[str, frozenset[str]]]
 
 
 class _Declared(NamedTuple):
-    """The declarations of a page: `metas` and `links` by lower-case name, `items` best first, and all items `by_id`."""
+    """The declarations of a page.
+
+    `metas` and `links` are by name in lower case, `items` has the best first, and `by_id` has all items.
+    """
 
     metas: dict[str, str]
     links: dict[str, str]
@@ -87,7 +90,7 @@ class _Declared(NamedTuple):
 
 
 def read_metadata(tree: Any, utf8: bytes, url: str, header_links: Links = ()) -> dict[str, str | None]:
-    """Return the metadata that a page declares: a value, or None, for each column of `PRECEDENCE`. Takes linear time.
+    """Return the declared metadata of a page: a value, or None, for each column of `PRECEDENCE`. Takes linear time.
 
     Args:
         tree: resiliparse's tree of `utf8`.
@@ -156,7 +159,7 @@ def _head(tree: Any) -> dict[str, list[Any]]:
 
 
 def _metas(nodes: list[Any]) -> dict[str, str]:
-    """Return the content of the first `<meta>` with content for each name; for authors, the contents of all of them."""
+    """For each name, return the content of the first `<meta>` that has content; for authors, return all contents."""
     found: dict[str, str] = {}
     authors: dict[str, list[str]] = {}
     for node in nodes:
@@ -239,7 +242,7 @@ def _linked_data(document: Any) -> list[Item]:
 
 
 def _selected(root: Any, selector: str, count: int) -> Iterator[Any]:
-    """Yield the first `count` elements that match; iterating over the list itself takes quadratic time."""
+    """Yield the first `count` elements that match; iterating over the library's list would take quadratic time."""
     found = root.query_selector_all(selector)
     return map(found.item, range(min(len(found), count)))
 
@@ -271,7 +274,7 @@ def _walk(value: Any, found: list[Item], depth: int) -> None:
 
 
 def _microdata(document: Any) -> list[Item]:
-    """Return the items of the page's microdata in the form of JSON-LD; `itemref` is not followed."""
+    """Return the items of the page's microdata in the same structure as JSON-LD; `itemref` is not followed."""
     items: dict[Any, Item] = {}
     for node in _selected(document, "[itemscope],[itemprop]", PROPERTIES_MAX):
         value: Any = None
@@ -297,7 +300,8 @@ def _enclosing(node: Any, items: dict[Any, Item]) -> Item | None:
     return None
 
 
-# Element -> the attribute that holds the value of its property (HTML, 5.2.4); for other elements the text is the value.
+# Maps elements to the attribute that holds the value of a property (HTML, 5.2.4); in other elements, the text
+# is the value.
 _VALUES = {"meta": "content", "time": "datetime", "data": "value", "meter": "value", "object": "data"} | (
     dict.fromkeys(["a", "area", "link"], "href")
     | dict.fromkeys(["img", "source", "video", "audio", "embed", "iframe", "track"], "src")
@@ -305,13 +309,16 @@ _VALUES = {"meta": "content", "time": "datetime", "data": "value", "meter": "val
 
 
 def _property(node: Any) -> str:
-    """Return the value of a property. The attribute `content` counts on any element, as in RDFa: many sites use it so."""
+    """Return the value of a property.
+
+    The attribute `content` counts on any element, as in RDFa, because many sites use it this way.
+    """
     value = node.getattr("content") or node.getattr(_VALUES.get(node.tag, "content"))
     return value if value is not None else node.text[: 4 * CHARACTERS_MAX]
 
 
 def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
-    """Return a property of an item as text: the `name` (or URL) of an object; the names of several persons."""
+    """Return a property of an item as text: for an object, its `name` or URL; for several persons, all names."""
     if not isinstance(value, list):
         return _scalar(value, by_id, name)
     texts = [text for each in value[:NAMES_MAX] if (text := _scalar(each, by_id, name))]
@@ -369,16 +376,16 @@ def _language(text: str, _: str) -> str | None:
 
 
 def _date(text: str, _: str = "") -> str | None:
-    """Return `iso_date` of a text that may have blanks around it."""
+    """Return the `iso_date` of a text that may have blanks around it."""
     return iso_date(text)
 
 
 def iso_date(text: str) -> str | None:
-    """Return a date as ISO 8601; None if it is in no known form.
+    """Return a date as ISO 8601; None if its format is unknown.
 
-    The result is as precise as the text: a year, a month, a day, or a time. A time with a zone becomes
-    UTC and ends in Z; a time without one stays as it is. Known forms: ISO 8601, also with blanks or slashes,
-    and the dates of mail and HTTP.
+    The result is as precise as the text: a year, a month, a day, or a time. A time with a zone becomes UTC
+    and ends in Z; a time without one stays as it is. Known formats are ISO 8601, also with
+    blanks or slashes, and the dates of mail and HTTP.
     """
     text = text.strip() if len(text) <= _DATE_CHARACTERS_MAX else ""
     if not text.isascii():

@@ -1,23 +1,22 @@
-"""The newest copy of each page as files that any program can open, with rewritten links.
+"""Writes a mirror: the newest copy of each page as a file that any program can open, with rewritten links.
 
     <folder>/<host>[_<port>]/<path>            index.html for a path that ends in "/"
     .../page@a=1                               a query becomes part of the name
     .../page.html                              HTML, CSS, scripts and SVG get the suffix that programs expect
 
-A mirror is written in two passes. The first gives every page its path and creates an
-empty file there (`MirrorPaths`, an SQLite file, so that memory stays bounded and many
-processes can read it). The second fills each file: a link to a stored page becomes the
-path of that page's file (URLs are the same page if the crawl treats them so); redirects are
-followed; a link to anything else becomes the absolute URL (`Linker`).
+A mirror is written in two passes. The first pass gives every page its path and creates an empty file there.
+The paths are kept in an SQLite file (`MirrorPaths`), so memory stays bounded and many processes can read
+them. The second pass fills each file. A link to a stored page becomes the path of that page's file, and
+redirects are followed. Two URLs are the same page if the crawl treats them as the same. A link to anything
+else becomes the absolute URL (`Linker`).
 
-Names come from servers, so they are made harmless. Percent-codes are decoded if the
-character is safe in a file name; unsafe characters are percent-encoded. `.`
-and `..` cannot occur. Names that make a program act without being asked are escaped
-(`_safe`): a mirror contains no `.git`, `.htaccess` or `desktop.ini`. Names are cut to the
-length that file systems allow; a digest of the URL at the end keeps cut names distinct.
-If two URLs need the same path, or one needs a directory where another has a file, the
-later one gets a name with a digest of its URL. Files are created, never opened through an
-existing link, so the folder must be empty.
+File names come from servers, so they are made harmless. Percent-encoded characters are decoded if they are
+safe in a file name; unsafe characters are percent-encoded. `.` and `..` cannot occur. Some names make a
+program act as soon as it sees the file; they are escaped (`_safe`): a mirror contains no `.git`, `.htaccess`
+or `desktop.ini`. Names are cut to the length that file systems allow; a digest of the URL at the end keeps
+cut names distinct. If two URLs need the same path, or one needs a directory where another has a file, the
+later URL gets a name with a digest of the URL. Files are always newly created, never opened through an
+existing link, so the folder must be empty at first.
 """
 
 import hashlib
@@ -38,17 +37,18 @@ from crawler.urls.canonical import resolve
 _NAME_BYTES_MAX = 200  # bytes; file systems allow 255, and digest and suffix need room
 _PATH_BYTES_MAX = 3000  # bytes; Linux allows 4096 for a path, including the folder
 _UNSAFE = re.compile(r'[<>:"\\|?*/]')
-# Names that programs act on when they enter a folder or are started in it, besides those that begin with a dot
-# (.git, .htaccess, .envrc): file managers, web servers, Python, pytest, and git (HEAD makes a folder a repository).
+# Names that make programs act when they enter a folder or are started there, besides names that begin with a
+# dot (.git, .htaccess, .envrc). The programs are file managers, web servers, Python, pytest, and git (a file
+# HEAD makes a folder a repository).
 _ACTIVE_NAMES = frozenset(
     ["autorun.inf", "desktop.ini", "folder.htt", "web.config", "head", "conftest.py", "sitecustomize.py"]
     + ["usercustomize.py", "__init__.py", "__main__.py"]
 )
-# Suffixes of files that file managers open, or fetch pictures for, when the folder is shown.
+# When a file manager shows a folder, it opens files with these suffixes, or fetches pictures for them.
 _ACTIVE_SUFFIX = re.compile(r"\.(?=(?:desktop|lnk|pif|scf|url|[a-z]+-ms)$)", re.IGNORECASE)
 # Windows treats these names as devices, with any suffix.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)", re.IGNORECASE)
-# The suffixes by which programs recognize these types; a name without any of them gets the first.
+# The suffixes by which programs recognize these types. A name that has none of them gets the first one.
 _HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 _SUFFIXES = {
     "text/html": _HTML_SUFFIXES,
@@ -64,7 +64,7 @@ _HEAD = re.compile(
     re.IGNORECASE,
 )
 _HOPS_MAX = 20  # number of redirects that are followed from one link
-_PLAIN = "/!$'()*,;=@~+&"  # characters that a relative URL shows unescaped
+_PLAIN = "/!$'()*,;=@~+&"  # characters that are not escaped in a relative URL
 _SIGNED = 1 << 63
 
 
@@ -93,7 +93,7 @@ class MirrorPaths:
         )
 
     def finish(self) -> None:
-        """Finish adding paths: other processes may then look them up."""
+        """Finish adding paths; afterwards, other processes may look them up."""
         self._open().commit()
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class MirrorPaths:
         return ""
 
     def _open(self) -> sqlite3.Connection:
-        """Return the database connection of this process: a forked child must not use that of its parent."""
+        """Return the database connection of this process; a forked child must not use its parent's connection."""
         if self._connection is None or self._pid != os.getpid():
             self._connection = sqlite3.connect(self._file)
             self._pid = os.getpid()
@@ -122,7 +122,7 @@ class MirrorPaths:
 
 
 class Linker:
-    """Maps the URLs on the page in the file `path` (relative to the mirror) to their rewritten form."""
+    """Rewrites the URLs of one page; `path` is the file of the page, relative to the mirror."""
 
     def __init__(self, path: str, places: MirrorPaths, fingerprint: Callable[[str], int]) -> None:
         self._folder = posixpath.dirname(path)
@@ -150,7 +150,7 @@ def with_charset(content: bytes, encoding: str) -> bytes:
 
 
 def redirect_target(url: str, location: str) -> str | None:
-    """Return the URL to which a redirect leads, in request form; None if it names none."""
+    """Return the URL to which a redirect leads, in request form; None if the answer names no URL."""
     return resolve(url, location) if location else None
 
 
@@ -189,7 +189,7 @@ def fill(folder: Path, path: str, pieces: Iterable[bytes]) -> None:
 
 
 def _create(path: Path) -> bool:
-    """Create a new file; return False if another file has its path, or the path of a parent.
+    """Create a new file; return False if another file has this path, or the path of a parent folder.
 
     Raises:
         StoreError: the disk failed.
@@ -205,7 +205,7 @@ def _create(path: Path) -> bool:
 
 
 def mirror_path(url: str, content_type: str) -> PurePosixPath:
-    """Return the relative path of a canonical URL's file, which is always in the folder of its host."""
+    """Return the relative path of the file for a canonical URL, which is always in the folder of the URL's host."""
     rest = url.partition("://")[2].partition("#")[0]
     location, mark, query = rest.partition("?")
     authority, _, path = location.partition("/")
@@ -223,12 +223,12 @@ def mirror_path(url: str, content_type: str) -> PurePosixPath:
 
 
 def _safe(part: str) -> str:
-    """Return a path segment as a file name that is not empty and that no program acts on or misreads.
+    """Turn a path segment into a file name that is not empty and that no program acts on or misreads.
 
-    The function escapes separators, invisible characters and characters that reorder text; the
-    last character if it is a dot or blank; and the first character (or the dot of the
-    suffix) of special names: names that begin with a dot or a hyphen, device names,
-    and the `_ACTIVE_` names. No name is `.` or `..`.
+    The function escapes separators, invisible characters and characters that reorder text, and the last
+    character if it is a dot or blank. Special names are names that begin with a dot or a hyphen, device
+    names, and the `_ACTIVE_` names. Their first character (or the dot of the suffix) is escaped, too. No name
+    is `.` or `..`.
     """
     decoded = unquote_to_bytes(part).decode("utf-8", "surrogateescape")
     name = "".join(

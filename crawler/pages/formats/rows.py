@@ -1,8 +1,8 @@
-"""Rows, one per URL that was tried: the state of the URL, the place of its copy, and its text.
+"""Makes the rows of exports, one per URL that was tried: the state of the URL, the place of its copy, and its text.
 
-`known_rows` yields the columns from the store, with the newest capture; readers of
-pages add the text and the columns derived from it. Column names are stable.
-`id, url, status, depth` have the same meaning as in Browsertrix's pages.jsonl.
+`known_rows` yields the columns that come from the store, with the newest capture. Callers that read the pages
+add the text and the columns derived from the text. Column names are stable. `id, url, status, depth` have the
+same meaning as in Browsertrix's pages.jsonl.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from crawler.pages.formats.selection import Selection
 from crawler.records import Capture, LinkFlag, Outcome, PageRecord
 from crawler.urls.canonical import hostname
 
-# Field -> its type. Times are ISO 8601 text here, timestamps in Parquet; a missing value is None.
+# Maps each field to its type. Times are ISO 8601 text here, timestamps in Parquet; a missing value is None.
 FIELDS: dict[str, type] = {
     "url": str,
     "host": str,
@@ -61,7 +61,7 @@ FIELDS: dict[str, type] = {
     "links": int,
     "noindex": bool,
     "noarchive": bool,
-    "consent_search": str,  # the answer for search in the receipt of the copy: y, n or unknown; likewise the next columns
+    "consent_search": str,  # the answer about search in the copy's receipt: y, n or unknown; likewise below
     "consent_ai_input": str,
     "consent_train_ai": str,
     "consent_tdm": str,
@@ -100,7 +100,8 @@ class Known(msgspec.Struct):
 def record_row(fingerprint: int, record: PageRecord, via: str) -> dict[str, Any]:
     """Return the fields of a record, in the order of FIELDS; unknown ones are None.
 
-    The status is that of the copy: after a 304 it is 200, which the answer would have been (RFC 9110, 15.4.5).
+    The status is that of the copy. After a 304, the status is 200, because this is what an unconditional
+    request would have returned (RFC 9110, 15.4.5).
     """
     return dict.fromkeys(FIELDS) | {
         "url": record.url,
@@ -129,7 +130,7 @@ def record_row(fingerprint: int, record: PageRecord, via: str) -> dict[str, Any]
     }
 
 
-ConsentOf = Callable[[Archive, int, Capture], dict[str, Any]]  # -> the columns of a copy's receipt
+ConsentOf = Callable[[Archive, int, Capture], dict[str, Any]]  # returns the columns of a copy's receipt
 
 
 def known_rows(
@@ -139,9 +140,9 @@ def known_rows(
     want_via: bool = True,
     consent_of: ConsentOf = lambda archive, fingerprint, capture: {},
 ) -> Iterator[Known]:
-    """Yield a row for each URL that was tried, by process and fingerprint; `select` decides which copies may be read.
+    """Yield a row for each URL that was tried, ordered by process and fingerprint; `select` decides about the copies.
 
-    If `select` names a use, URLs without a copy that may be used are left out.
+    If `select` names a use, URLs are left out if they have no copy for this use.
     """
     via_url = url_finder(archives) if want_via else (lambda fingerprint: "")
     for number, archive in enumerate(archives):

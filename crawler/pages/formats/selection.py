@@ -1,8 +1,8 @@
-"""Select the captures to export, and the newest copy of each page.
+"""Selects the captures to export, and the newest copy of each page.
 
-`noarchive` of a page's latest answer applies to all of its copies: they are left out unless `with_noarchive` is set.
-Copies of pages that robots.txt forbids now are left out if `serve.on_disallow` says so. Copies that may not be
-used for the purpose of the export are left out too (`consent/use_rule.py`).
+If the latest answer of a page says `noarchive`, all copies of the page are left out, unless `with_noarchive`
+is set. Copies of pages that robots.txt forbids now are left out if `serve.on_disallow` says so. Copies that
+may not be used for the purpose of the export are left out too (`consent/use_rule.py`).
 """
 
 import itertools
@@ -15,7 +15,8 @@ from crawler.pages.captures import StoredPage, fingerprint_of, static_form
 from crawler.records import Capture, PageRecord
 
 Say = Callable[[str], None]
-# (archive, fingerprint, copy, record of its page) -> the reason why the copy may not be used; "" if there is none
+# Maps (archive, fingerprint, copy, page record) to the reason why the copy may not be used; "" if it may be
+# used
 Refused = Callable[[Archive, int, Capture, PageRecord | None], str]
 
 
@@ -39,7 +40,7 @@ class Selection(NamedTuple):
         return static_form(capture) if self.static else capture
 
     def takes(self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> bool:
-        """Return whether a capture is exported; `record` is the record of its page, None for robots.txt."""
+        """Return whether a capture is exported; `record` is the record of its page, or None for robots.txt."""
         withheld = capture.noarchive or (record is not None and record.noarchive)
         if (withheld and not self.with_noarchive) or not self.since <= capture.fetched_at < self.until:
             return False
@@ -49,7 +50,7 @@ class Selection(NamedTuple):
 
 
 def selected_captures(archive: Archive, select: Selection) -> Iterator[tuple[bytes, Capture]]:
-    """Yield (`c/` key, capture) for each capture to export, by fingerprint and time."""
+    """Yield (`c/` key, capture) for each capture to export, ordered by fingerprint and time."""
     for prefix, group in itertools.groupby(archive.all_captures(), key=lambda item: item[0][:10]):
         fingerprint = fingerprint_of(prefix)
         record = archive.record(fingerprint)
@@ -63,7 +64,7 @@ def ignore(message: str) -> None:
 
 
 def shows_content(capture: Capture) -> bool:
-    """Return whether a capture may hold a page's content: 2xx, or a 304 that confirms one."""
+    """Return whether a capture may hold a page's content: a 2xx, or a 304 that confirms a 2xx."""
     return 200 <= capture.status < 300 or capture.status == 304
 
 

@@ -1,10 +1,12 @@
-"""The simhash of a text: 64 bits, of which few differ between texts that share most of their three-word phrases.
+"""Computes the simhash of a text: 64 bits. Texts that share most of their three-word phrases differ in few of them.
 
-Charikar 2002; Manku, Jain, Das Sarma 2007. Each phrase has a 64-bit hash, computed from the hashes of its words; a bit
-of the result is 1 if it is 1 in more than half of the hashes. Words are matches of `\\w+`, in lower case.
+Charikar 2002; Manku, Jain, Das Sarma 2007. Each phrase has a 64-bit hash, computed from the hashes of its
+words. A bit of the result is 1 if that bit is 1 in more than half of the phrases' hashes. Words are matches
+of `\\w+`, in lower case.
 
-Written in Cython's pure-Python mode; when interpreted, numpy counts the bits. The compiled form keeps eight one-byte
-counters in a 64-bit number, so a phrase costs eight additions, and the counters are emptied every 255 phrases.
+This module is written in Cython's pure-Python mode; when it is not compiled, numpy counts the bits. The
+compiled form keeps eight one-byte counters in a 64-bit number, so a phrase costs eight additions, and the
+counters are emptied every 255 phrases.
 """
 
 import re
@@ -44,7 +46,7 @@ def _unpacked(text: str) -> int | None:
     hashes = np.array([_hashes.get(word) or _hash(word) for word in words], np.uint64)
     first, second, third = (np.uint64(factor) for factor in _FACTORS)
     phrases = hashes[:-2] * first + hashes[1:-1] * second + hashes[2:] * third
-    # mixes high bits into the low ones, which are weak after a multiplication
+    # after a multiplication the low bits are weak, so the high bits are mixed into them
     phrases ^= phrases >> np.uint64(29)
     phrases *= second
     bits = np.unpackbits(phrases.view(np.uint8).reshape(-1, 8), axis=1)
@@ -115,7 +117,7 @@ def _empty(
     lanes: cython.pointer(cython.ulonglong),
     ones: cython.pointer(cython.longlong),
 ) -> cython.void:
-    """Add the byte counters to `ones`, bit by bit."""
+    """Add the one-byte counters to `ones`."""
     shift: cython.int
     lane: cython.int
     for shift in range(8):

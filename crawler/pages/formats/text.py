@@ -1,10 +1,9 @@
-"""The readable text of a page.
+"""Extracts the readable text of a page.
 
-The text comes from resiliparse if it is installed; otherwise it is the page without its
-tags. The parser of resiliparse is quadratic for some inputs; the tags of a page that is
-not `tame` are removed by a plain scan, which is linear in any input. Checking the tags of
-a page costs more than parsing it, so callers that have a cheaper check (`crawler/export`)
-try that first.
+The text comes from resiliparse if it is installed; otherwise it is the page without its tags. The parser of
+resiliparse takes quadratic time for some inputs. If a page is not `tame`, its tags are removed by a plain
+scan, which takes linear time for any input. Checking the tags of a page takes longer than parsing the page,
+so callers with a cheaper check (`crawler/export`) try that check first.
 """
 
 import html
@@ -24,7 +23,8 @@ _SKIPPED = re.compile(
 )
 _TAG = re.compile(rb"</?[a-zA-Z][a-zA-Z0-9]*+")
 _SLASH = ord("/")
-# Shares of a page's text: a main content below the first is doubted, one below the second is discarded.
+# Shares of a page's text: if the main content has less than the first, it is doubted; less than the second,
+# discarded.
 _MAIN_SHARE = 0.25
 _LITTLE = 0.1
 _MAIN_ELEMENTS = ("main, [role=main]", "article")
@@ -60,11 +60,11 @@ def text_in(tree: Any, utf8: bytes, *, main_content: bool = False) -> str:
 
 
 def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
-    """Return the main content of a page with the text `whole`.
+    """Return the main content of a page whose whole text is `whole`.
 
-    resiliparse's heuristics find nearly nothing on pages made of links, such as tables of
-    contents. For such a page, the result is the text of the element that is marked as main content;
-    else the text that the heuristics found, or `whole` if they found less than `_LITTLE` of it.
+    On pages that consist of links, such as tables of contents, resiliparse's heuristics find nearly nothing.
+    For such a page, the result is the text of the element that is marked as main content. If there is no such
+    element, it is the text that the heuristics found, or `whole` if they found less than `_LITTLE` of it.
     """
     found: str = library[1](tree, main_content=True)
     if len(found) >= _MAIN_SHARE * len(whole):
@@ -79,7 +79,7 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
 
 
 def is_tame(utf8: bytes) -> bool:
-    """Return whether a parser takes about linear time for the page, since its size, tags and nesting are bounded."""
+    """Return whether size, tags and nesting of the page are so limited that a parser takes about linear time."""
     if len(utf8) > PARSED_BYTES_MAX or max(map(len, utf8.split(b"<"))) > _TAG_BYTES_MAX:
         return False
     tags = _TAG.findall(utf8)
@@ -101,7 +101,7 @@ def is_tame(utf8: bytes) -> bool:
 
 
 def _nesting_name(tag: bytes) -> bytes:
-    """Return the element name after `<` or `</`; empty for elements that have no content."""
+    """Return the element name after `<` or `</`; return an empty name for elements that have no content."""
     name = tag.lstrip(b"</")
     return b"" if name.lower() in _VOID else name
 

@@ -1,4 +1,4 @@
-"""WACZ 1.1.1: a crawl as one zip file that replay tools open by HTTP range requests.
+"""Writes WACZ 1.1.1: a crawl as one zip file, which replay tools can read by HTTP range requests.
 
     archive/data.warc.gz    the captures, not compressed again by the zip, so that range requests can read them
     indexes/index.cdx       sorted CDXJ with offsets in data.warc.gz; pywb expects this name
@@ -30,7 +30,7 @@ from crawler.storage.files import named_output
 
 _ARCHIVE = "data.warc.gz"
 _PAGES_HEADER = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
-# Media types of pages from which a reader may start: documents, not their requisites.
+# Media types of pages with which a reader of the archive may start: documents, not their requisites.
 _PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/plain", "application/pdf"})
 
 
@@ -86,7 +86,7 @@ def _copied(archives: Sequence[Archive], select: Selection, index: Any, **option
 
 
 def is_page(row: Mapping[str, Any], flags: int) -> bool:
-    """Return whether a row describes a page from which a reader may start."""
+    """Return whether a row describes a page with which a reader of the archive may start."""
     return row["state"] == PageState.STORED and row["content_type"] in _PAGE_TYPES and not flags & NO_PAGE
 
 
@@ -132,7 +132,7 @@ class _Package:
         return count
 
     def _info(self, path: str, compressed: bool) -> zipfile.ZipInfo:
-        digits = cdxj.timestamp(max(self._now, 315_619_200.0))  # the calendar of zip files begins in 1980
+        digits = cdxj.timestamp(max(self._now, 315_619_200.0))  # zip files cannot state years before 1980
         date = tuple(int(digits[a:b]) for a, b in ((0, 4), (4, 6), (6, 8), (8, 10), (10, 12), (12, 14)))
         info = zipfile.ZipInfo(path, date)  # type: ignore[arg-type]
         info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED

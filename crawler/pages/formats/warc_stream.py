@@ -1,8 +1,8 @@
-"""WARC export, and the CDXJ index of the segments in the crawl directory.
+"""Writes WARC exports, and the CDXJ index of the segments in the crawl directory.
 
-A revisit whose response is not exported is written as a response, so that the export
-is self-contained. An export for a use (`--allow`) writes a record of each receipt that its captures
-name, since the capture next to which the receipt was stored may be left out.
+A revisit whose response is not exported is written as a response, so that the export is self-contained. An
+export for a use (`--allow`) also writes a record of each receipt that its captures name, because the capture
+that was stored together with the receipt may be left out.
 """
 
 import os
@@ -26,9 +26,10 @@ ReceiptOf = Callable[[Archive, int, Capture], bytes]
 
 
 class Chunk(msgspec.Struct):
-    """A piece of a WARC file: the records of `capture`, its answer first; None for a warcinfo record or a receipt.
+    """A piece of a WARC file: the records of `capture` (answer first), or of warcinfo or a receipt if it is None.
 
-    `pieces` yields its bytes, `size` is their number, and `length` is the length in bytes of the first gzip member.
+    `pieces` yields the bytes of the chunk, `size` is the number of these bytes, and `length` is the length in
+    bytes of the first gzip member.
     """
 
     capture: Capture | None
@@ -76,7 +77,7 @@ def warc_chunks(
 
 
 def _positions(archives: Sequence[Archive], select: Selection) -> Iterator[bytes]:
-    """Yield one line per selected capture; sorting the lines by bytes gives the order of the segments."""
+    """Yield one line per selected capture; sorted by bytes, the lines are in the order of the segments."""
     for number, archive in enumerate(archives):
         for key, capture in selected_captures(archive, select):
             yield b"%04d %b %020d %b\n" % (

@@ -1,10 +1,10 @@
-"""The expression that selects rows: `host == "x.org" and (status >= 400 or "shop" in url)`.
+"""Compiles the expression that selects rows: `host == "x.org" and (status >= 400 or "shop" in url)`.
 
 Names are fields of a row; values are text in quotes, numbers, `true`, `false`
 and lists of them. There are comparisons (`==  !=  <  <=  >  >=  in  not in`),
 `and`, `or`, `not`, parentheses, `len(field)` and `matches(field, "regular
 expression")`. Times are ISO 8601 text, so `fetched_at >= "2026-11-01"` compares
-as expected. A missing field is unequal to everything and neither less nor greater.
+as expected. A missing field is not equal to any value, and neither less nor greater.
 
 Python's parser parses the text; the tree is compiled to closures and never evaluated
 as Python. Anything not listed above is rejected with a one-line message.
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from crawler.errors import UsageError
 
-LENGTH_MAX = 4_000  # limit on the characters of an expression, which also limits the depth of its tree
+LENGTH_MAX = 4_000  # maximum length of an expression in characters; this also limits the depth of its tree
 _DEPTH_MAX = 100
 
 Row = Mapping[str, Any]

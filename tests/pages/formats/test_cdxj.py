@@ -1,4 +1,4 @@
-"""Test CDXJ: compare keys with SURT's reference and lines with pywb; test sorting in bounded memory and a look-up."""
+"""Test CDXJ: keys equal those of SURT, lines those of pywb; sorting takes bounded memory; look-ups work."""
 
 import bisect
 import json
@@ -39,7 +39,7 @@ def test_deeply_escaped_urls_take_bounded_time() -> None:
 
 
 def test_lines_have_the_form_of_pywb() -> None:
-    """The golden form is pywb's sample_archive/cdxj/dupes.cdxj (key, 14 digits, strings, no status on a revisit)."""
+    """The model is pywb's sample_archive/cdxj/dupes.cdxj: a key, 14 digits, strings, and no status for a revisit."""
     digest = bytes.fromhex("da39a3ee5e6b4b0d3255bfef95601890afd80709")
     capture = Capture(
         "dupes.warc.gz", 1858, 343, "response", 1390842758.9, 302, "", digest, "http://iana.org"
@@ -66,7 +66,7 @@ def test_lines_have_the_form_of_pywb() -> None:
     ],
 )  # fmt: skip
 def test_the_key_of_a_post_ends_in_its_method_and_body(url: str, query: str, key: str, fields: dict) -> None:
-    """The golden values are the keys and fields of `cdx-indexer -p -j` of pywb 2.10 for such records."""
+    """The expected keys and fields are the output of `cdx-indexer -p -j` of pywb 2.10 for such records."""
     capture = Capture("s.warc.gz", 0, 1, "response", 1.0, 200, "text/html", b"", url, query=query)
     found, _, rest = cdxj.line(capture).decode().split(" ", 2)
     assert found == key
@@ -101,7 +101,7 @@ def test_many_runs_are_merged_in_bounded_memory(tmp_path: Path, monkeypatch: pyt
 
 
 def _look_up(lines: list[bytes], url: str, folder: Path) -> StoredPage:
-    """Look up a URL like a replay tool: bisect the index and read the bytes that it names."""
+    """Look up a URL like a replay tool: search the index by bisection, and read the bytes that its line names."""
     key = cdxj.surt(url).encode() + b" "
     at = bisect.bisect_left(lines, key)
     while lines[at].startswith(key):

@@ -27,7 +27,7 @@ def _distance(a: list[str], b: list[str]) -> int:
 
 
 def test_similar_texts_have_similar_simhashes() -> None:
-    """One changed word in 400 (a date, a counter) changes few bits; different texts differ in about half of the bits."""
+    """If one word in 400 changes (a date, a counter), few bits change; different texts differ in about half."""
     near = [_distance(_text(seed), _near(_text(seed), 1)) for seed in range(50)]
     far = [_distance(_text(seed), _text(seed + 1000)) for seed in range(50)]
     assert sum(distance <= DISTANCE_MAX for distance in near) >= 45

@@ -22,7 +22,7 @@ def test_languages_are_detected(code: str) -> None:
 
 
 def test_documentation_full_of_names_is_english() -> None:
-    """An earlier detector took English manuals full of command names and options for Catalan, Latin or Swedish."""
+    """An earlier detector mistook English manuals full of command names and options for Catalan, Latin or Swedish."""
     text = "apt-get install -y libfoo-dev. The option --no-install-recommends skips recommended packages. "
     found = language(text * 3)
     assert found is not None and found.code == "en"

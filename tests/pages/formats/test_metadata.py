@@ -265,7 +265,7 @@ def test_no_page_raises(value: object, soup: list[str]) -> None:
     ],
 )
 def test_many_elements_take_linear_time(body: str) -> None:
-    """1,000 scripts once took 2.4 CPU seconds: the parser's list of elements is built again for each step of a loop."""
+    """1,000 scripts once took 2.4 s of CPU: the parser builds its list of elements again for each step of a loop."""
     calls = 0
 
     def count(*_: object) -> None:

@@ -74,7 +74,7 @@ def test_any_url_has_a_harmless_path(tail: str, content_type: str) -> None:
     ],
 )
 def test_names_that_programs_act_on_are_escaped(tail: str, path: str) -> None:
-    """`git status`, a file manager or a shell in the mirror must run no code of the site."""
+    """Neither `git status` nor a file manager nor a shell may run code of the site when used in the mirror."""
     assert str(mirror.mirror_path(f"http://site.example/{tail}", "text/plain")) == f"site.example/{path}"
 
 
@@ -112,7 +112,7 @@ def test_long_names_and_paths_are_shortened() -> None:
 
 
 def test_collisions_keep_every_page(tmp_path: Path) -> None:
-    """Pages are kept if a file and a directory need the same path, and if two URLs have one path."""
+    """No page is lost if a file and a directory need the same path, or if two URLs have the same path."""
     names = ["a", "a/b", "a/b/c", "x%3Fy", "x%3fy", "d/e", "d", "A%2FB", "a@1", "a?1"]
     for name in names:
         path = mirror.claim(tmp_path, "http://site.example/" + name, "text/plain")

@@ -131,7 +131,7 @@ def test_parquet_has_types_and_timestamps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_rows_are_split_into_parts(tmp_path: Path, form: str) -> None:
-    """Parts have about the requested size and contain all rows once, in order; a folder must be empty."""
+    """The parts have about the requested size and contain each row once, in order; the folder must be empty."""
     folder = tmp_path / "parts"
     assert dataset.write_parts(_rows(1000), form, folder, ("url", "text"), part_bytes=100_000) == 1000
     parts = sorted(folder.iterdir())

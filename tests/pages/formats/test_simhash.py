@@ -40,14 +40,14 @@ def test_simhash_equals_its_definition(simhash: Callable[[str], int | None], tex
 @pytest.mark.parametrize("simhash", FORMS)
 @pytest.mark.parametrize("count", [19, 20, 21, 256, 257, 258, 512, 513, WORDS_MAX + 5])
 def test_lengths_at_which_counters_are_emptied(simhash: Callable[[str], int | None], count: int) -> None:
-    """A counter of one byte holds 255 phrases; words beyond WORDS_MAX are ignored."""
+    """A counter of one byte can count up to 255 phrases; words beyond WORDS_MAX are ignored."""
     text = " ".join(f"w{number * number % 97}" for number in range(count))
     assert simhash(text) == by_the_definition(text)
     assert simhash("same " * count) == by_the_definition("same " * count)
 
 
 def test_more_words_than_the_cache_holds() -> None:
-    """The cache of word hashes is bounded; a text that exceeds it has the same simhash."""
+    """The cache of word hashes is bounded; a text with more words still gets the right simhash."""
     for simhash in FORMS:
         first = simhash("a b c " * 20)
         for chunk in range(0, 140_000, 10_000):

@@ -7,9 +7,9 @@ fq_codel, RFC 8290, 4.2). Otherwise a page queued after 500 bodies of two-byte c
 wait half a second for each of its pieces. A turn resumes as many connections as fit into
 its share, at the last measured cost of reading one, and at least one of each kind.
 
-While the loop has other work, long answers get a quarter of its CPU time: after each of
-their pieces, other work may use `OTHERS` times as much before the next. A turn
-without other work cancels the debt.
+While the loop has other work, long answers get a quarter of its CPU time: after each of their pieces, other
+work may use `OTHERS` times as much CPU time before the next piece is read. In a turn without other work, the
+rest of this time is cancelled.
 """
 
 from collections import deque

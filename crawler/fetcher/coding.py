@@ -195,7 +195,10 @@ class _Zlib(_Layer):
 
 
 class _Gzip(_Layer):
-    """The coding gzip, of one or several members (RFC 1952 2.2). Data without gzip's magic number is passed through."""
+    """The coding gzip, of one or several members (RFC 1952 2.2).
+
+    Data without gzip's magic number is passed through.
+    """
 
     def __init__(self) -> None:
         self._head = b""

@@ -211,7 +211,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return the number of signals for the value of an assigned page; `counts`, of shape (SOURCES,), is by source."""
+        """Return the number of signals for the value of an assigned page; `counts` (SOURCES,) is by source."""
         return self.quality.signals(site, counts)
 
     @cython.ccall
@@ -307,7 +307,7 @@ class Learning:
         silent: cython.double,
         changed: cython.bint,
     ) -> cython.void:
-        """Learn the site's rhythm from a crawl without signals; `silent` is the share of changes that have no signal."""
+        """Learn the site's rhythm from a crawl without signals; `silent` is the share of changes without one."""
         span: cython.double = silent * self.seasons.trial(site, now - elapsed, now)
         plain: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
         paced: cython.double = self._put_right(self.rates.expected(site, k, t, span))

@@ -138,7 +138,7 @@ def scale_of(
 
 @cython.cclass
 class Credence:
-    """The weight of the neighbourhood by site number: kappa times the probability that the clock is the better model."""
+    """The weight of the neighbourhood by site number: kappa times the probability that the clock is better."""
 
     def __init__(self) -> None:
         self.size = 0

@@ -239,7 +239,7 @@ def _log_sinhc(x: cython.double) -> cython.double:
 def settled(
     n: cython.double, staleness: cython.double, ratio: cython.double, b: cython.double
 ) -> cython.double:
-    """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)], the terms with both residuals 1; `ratio` is ln(a/gamma).
+    """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)], the terms with both residuals 1; ratio = ln(a/gamma).
 
     q^i exp(-alpha x_i) = exp(-u) for all i, so with L = ratio + b the sum is exp(-u) sum_{i<n} expm1(u - ratio - i L).
     A geometric sum about its middle is n exp(middle) sinhc(n L / 2) / sinhc(L / 2), so nothing cancels.

@@ -106,7 +106,7 @@ class Seasons:
     @cython.ccall
     @cython.exceptval(check=False)
     def span(self, site: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
-        """Return the time between two instants on the site's clock, or plain time if the site's rhythm is not in use."""
+        """Return the time between two instants on the site's clock, or plain time if its rhythm is not in use."""
         if not self.used[site]:
             return end - begin
         return self._span(self.rows[site] - 1, begin, end)

@@ -272,7 +272,10 @@ class SignalQuality:
         changed: cython.bint,
         trust: cython.double,
     ) -> cython.double:
-        """Return w after a crawl; `good` and `bad` are the page's hazards with and without its signals. Set `trust`."""
+        """Return w after a crawl; `good` and `bad` are the page's hazards with and without its signals.
+
+        Set `trust`.
+        """
         more: cython.double = bad - good
         if changed:
             more = log(max(-expm1(-good), _SURE) / max(-expm1(-bad), _SURE))
@@ -432,7 +435,7 @@ class SignalQuality:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _pool(self, site: cython.Py_ssize_t) -> cython.void:
-        """Compute the combined b: (1 - e^-b)/b = sum_s w_s / sum_s w_s b_s / p_s, w_s being shares of announced changes."""
+        """Compute the combined b: (1 - e^-b)/b = sum_s w_s / sum_s w_s b_s / p_s, w_s = share of announced changes."""
         source: cython.Py_ssize_t
         used: cython.Py_ssize_t = 0
         shares: cython.double = 0.0

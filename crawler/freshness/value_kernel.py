@@ -47,7 +47,7 @@ The file is Cython in pure-Python mode: compiled if a C compiler was available, 
 compiled modules use `Parameters`, which accepts raw numbers unchecked; `lab/refresh/crawl_value.py` accepts
 `PageParameters` or `Pages`, which are checked.
 
-`scripts/bench/values.py` measures accuracy and the cost of the compiled form. Relative errors are a few 1e-15
+`scripts/bench/values.py` measures the cost of the compiled form. Relative errors are a few 1e-15
 in sums and 1e-14 elsewhere.
 """
 

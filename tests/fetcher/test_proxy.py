@@ -33,7 +33,7 @@ class Proxy(Relay):
 
 
 def test_http_goes_to_the_proxy_in_absolute_form() -> None:
-    """The proxy's credentials are sent to it, and never recorded."""
+    """The credentials for the proxy are sent to the proxy, and never recorded."""
 
     async def play() -> None:
         async with Proxy() as proxy:
@@ -122,7 +122,10 @@ def test_a_hanging_proxy_is_a_proxy_error() -> None:
 
 
 def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptureFixture) -> None:
-    """With `-q` only errors are shown: without this error, a crawl with a dead proxy is silent for ten minutes."""
+    """With `-q`, only errors are shown.
+
+    Without this error, a crawl with a dead proxy would be silent for ten minutes.
+    """
 
     async def play() -> None:
         async with Server([OK]) as server:

@@ -436,6 +436,6 @@ def _allow_descriptors(wanted: int) -> int:
 
 
 def _tick(limits: FetchLimits) -> float:
-    """Return the seconds between two checks of the time limits: a tenth of the shortest, within bounds."""
+    """Return the seconds between two checks of the time limits: a tenth of the shortest limit, within bounds."""
     shortest = min(limits.header_timeout, limits.silence_timeout, limits.total_timeout)
     return max(min(shortest / 10.0, _TICK_MAX), _TICK_MIN)

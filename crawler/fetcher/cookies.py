@@ -185,9 +185,9 @@ def load_cookies(path: str, now: float, domains_max: int = DOMAINS_MAX) -> Cooki
 
 
 def _of_line(line: str) -> Cookie | None:
-    """Read a line: domain, subdomains (TRUE or FALSE), path, secure, expiry (0 = end of session), name, value."""
+    """Read a line: domain, subdomains (TRUE or FALSE), path, secure, expiry (0: end of session), name, value."""
     fields = line.rstrip("\r\n").split("\t")
-    if len(fields) == 6:  # the value is empty, and an editor has removed the tab before it
+    if len(fields) == 6:  # the value is empty, and an editor has removed the tab before the value
         fields.append("")
     if len(fields) != 7:
         return None

@@ -88,7 +88,7 @@ def of_status(status: int, *, conditional: bool, has_body: bool, has_location: b
         return Outcome.HOST_BUSY
     if status == 408 or 500 <= status < 600:
         return Outcome.TEMPORARY
-    if status == 416:  # unexpected, as requests have no Range
+    if status == 416:  # answer.py handles the 416 to a request with Range; without Range, a 416 is unexpected
         return Outcome.UNEXPECTED_STATUS
     return Outcome.CLIENT_ERROR if 400 <= status < 500 else Outcome.UNEXPECTED_STATUS
 

@@ -33,7 +33,7 @@ _RESOLUTION_DELAY = 0.25  # seconds to wait for AAAA after A (RFC 8305: 0.05), a
 _ABANDONED = 4  # maximum number of look-ups whose caller has given up, per look-up whose caller still waits
 
 
-_Found = tuple[list[tuple[str, float]], str]  # (addresses with their TTL, the reason if there is no answer)
+_Found = tuple[list[tuple[str, float]], str]  # (addresses with their TTL, the reason for no answer or "")
 
 
 class Resolver:

@@ -2,8 +2,8 @@
 
 A full handshake costs about ten times as much as a resumed one, and the gap of some hosts is longer than an
 idle connection is kept. So the last session of each host is kept and offered again. A session takes 6 KiB, or
-more with a long certificate chain, so sessions are kept only for the hosts whose connections ended last. From
-a host in the front of the frontier, the crawl will soon fetch again. Python takes 130 to 470 us to copy a
+more with a long certificate chain, so sessions are kept only for the hosts whose connections ended last. The
+crawl will soon fetch again from the hosts in the front of the frontier. Python takes 130 to 470 us to copy a
 session. So the session is copied only once per connection, at its end, because tickets of TLS 1.3 arrive
 after the handshake. It is not copied at all while the resumed session is young, because servers accept a
 ticket more than once.
@@ -21,7 +21,7 @@ from typing import Any
 class ResumingContext(ssl.SSLContext):
     """A client context that offers the last session of each host name and reports the start of a handshake."""
 
-    sessions_max = 2048  # 12 MiB; the front has some 500 hosts
+    sessions_max = 2048  # these take 12 MiB; the front has some 500 hosts
     on_handshake: Callable[[], None] | None = None
 
     def __init__(self, protocol: int) -> None:

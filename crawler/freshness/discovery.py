@@ -309,7 +309,7 @@ class Discovery:
         return tuple(float(number) for number in self._site_sums[site])  # type: ignore[return-value]
 
     def directory_state(self, directory: int) -> tuple[float, float, float]:
-        """Return the state of a directory, as `site_state` does."""
+        """Return the state of a directory, in the form of `site_state`."""
         return tuple(float(number) for number in self._directory_sums[directory])  # type: ignore[return-value]
 
     def restore_site(self, site: int, found: float, watched: float, at: float) -> None:

@@ -22,10 +22,10 @@ without a signal, and compares their changes with the changes expected in spite 
 
 Rates are per unit of plain time, not of the clock's time. With the clock's time, a change that a directory's
 pages share was counted once as changes and again as time watched, so the rates of the site's pages fell. Then
-pages that are visited more often than their neighbours were visited too rarely, because no crawl of a
-neighbour could announce a change. Scarce rates are the exception. There, visits are further apart than the
-longest memory of the neighbourhood (four times the largest Ts), and one edit of all pages would determine the
-rates of a site for years. So the clock's time counts with the weight 1 - `plain_share`.
+pages that are visited more often than their neighbours were visited too rarely, because the rare crawls of
+the neighbours could not announce a change. Scarce rates are the exception. There, visits are further apart
+than the longest memory of the neighbourhood (four times the largest Ts), and one edit of all pages would
+determine the rates of a site for years. So the clock's time counts with the weight 1 - `plain_share`.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
@@ -283,7 +283,7 @@ class Learning:
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         plain: cython.double = told + (1.0 - told) * self.plain_share
         watched: cython.double = plain * elapsed + (1.0 - plain) * clock
-        # the time in which signals would have come
+        # the time in which signals would have arrived
         quiet: cython.double = recall * watched if unannounced else 0.0
         gain: cython.double = self.quality.observe(
             site, counts, self.rates.rate(site, k, t + quiet), watched, changed, trust

@@ -230,7 +230,8 @@ class Credence:
 class Counts:
     """Decaying counts of observed and expected changes in groups of pages, which are numbered as they are added.
 
-    Counts decay by the scale in force when they are updated; `prior` pseudo counts shrink the excess to 0.
+    Counts decay with the time scale that is current when they are updated. `prior` pseudo counts are added to
+    both, which shrinks the excess towards 0.
     """
 
     def __init__(self, prior: float) -> None:

@@ -45,7 +45,7 @@ _SIZE = COEFFICIENTS + COEFFICIENTS * COEFFICIENTS
 class Hearing(IntEnum):
     """The signals of a page since its last crawl."""
 
-    NONE = 0  # no used source reports on the page's site
+    NONE = 0  # no source that is used reports on the page's site
     UNSAID = 1  # sources report on the page's site, but not on the page
     TOLD = 2
 

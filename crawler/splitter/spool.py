@@ -188,9 +188,9 @@ class Spool:
         totals: Totals | None = None,
     ) -> None:
         self.peer = peer
-        self.state = state  # durable and in use
+        self.state = state  # the state that is durable and in use
         self.wanted: _Change | None = None  # set by `_want`, taken by `_adopt`
-        self.peer_boot = b""  # the boot id of the start of the peer that confirmed the latest entries
+        self.peer_boot = b""  # the boot id of the start of the peer by which the latest entries were confirmed
         self.connected = False
         self.compacted_bytes = 0  # the size of the queue after the last compaction
         self.bytes = 0

@@ -239,7 +239,7 @@ def test_the_older_of_a_node_and_its_copy_stops() -> None:
 
 
 def test_a_start_whose_clock_is_behind_learns_the_number_of_the_newest_start() -> None:
-    """No process of its name is connected, and no peer has accepted this start, so it is no copy of a running one."""
+    """No process of its name is connected and no peer has accepted this start: it is not a copy of a running one."""
 
     async def play() -> None:
         other, first = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2000)

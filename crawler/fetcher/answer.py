@@ -37,7 +37,8 @@ class AnswerState(Enum):
 class Answer:
     """The part of an answer received so far.
 
-    Feed it with `receive`, then call `end` or `expire`; it is complete when `state` is DONE.
+    Pass received bytes to `receive`, then call `end` or `expire`. The answer is complete when `state` is
+    DONE.
 
     `failure` is the outcome of an answer that failed, else None; `error` is the reason. `truncated` is "",
     "length", "time" or "disconnect". `reusable` tells whether the connection can carry another request.

@@ -27,7 +27,7 @@ _GZIP_HEADER_MAX = 64 << 10
 _GZIP_TRAILER = 8
 # enough gzip members for 64 MiB in bgzip's blocks of 64 KiB; this limit bounds the cost of empty members
 _MEMBERS_MAX = 1024
-_BROTLI_STEP = 64 << 10  # bytes; brotli's output grows in blocks: asked for 64 KiB, it returns at most 96 KiB
+_BROTLI_STEP = 64 << 10  # bytes; brotli's output grows in blocks, so a call for 64 KiB returns at most 96 KiB
 _RECOVERY_PIECES = (4096, 64, 1)
 _ERRORS: Any = (isal_zlib.error, brotli.error)
 

@@ -173,7 +173,7 @@ _SIZES = {text % size: size for size in range(1, 4096) for text in (b"%x", b"%X"
 class ChunkDecoder:
     """Decodes the chunked transfer coding (RFC 9112 7.1) from pieces of any size.
 
-    `done` is set at the end of the trailers; `rest` holds the bytes after it.
+    `done` is set at the end of the trailers; `rest` holds the bytes after the trailers.
     Extensions and trailers are skipped, within bounds; lines may end with
     a bare LF. `chunks` is the number of chunks that have begun.
     """

@@ -2,9 +2,9 @@
 
 Each column has its own anonymous memory map. A map grows without a copy (`mremap` moves page tables, not
 contents), and memory pages that were never touched cost nothing. So columns grow fourfold, and no insertion
-waits for a copy of all rows: copying 240 MB takes 100 ms, moving the map 1 ms. The maps use no huge pages:
-several columns need their next memory page at the same row, and on a busy machine the system takes up to 4 ms
-to find a huge page. One insertion took 30 ms, while reads were no faster.
+waits for a copy of all rows: copying 240 MB takes 100 ms, but moving the map takes 1 ms. The maps use no huge
+pages: several columns need their next memory page at the same row, and on a busy machine the system takes up
+to 4 ms to find a huge page. One insertion took 30 ms, while reads were no faster.
 
 Views of a column must be released before it grows. If a view is still in use, or the
 system cannot move maps, the rows are copied once.

@@ -34,9 +34,9 @@ Every page may be a hub, but very few are. So directory, site and crawl count on
 page, and the time watched before that find: theta_d is the rate at which a page becomes a hub. The mean over
 all pages would credit each page of a directory with a share of what the directory's listing finds, and half
 of the fetches for new pages would go to pages that show none. On the news site of the league (W = 1), the
-mean over all pages had a score of .754 and took 5.7 days to a copy; first finds had .775 and took 4.1 days. A
-page that never showed a new page needs no numbers: found is 0, and watched is the T of its change rate. When
-it shows its first new page, its `watched` starts from that T.
+mean over all pages led to a score of .754 and 5.7 days until a page was copied. First finds led to .775 and
+4.1 days. A page that never showed a new page needs no numbers: found is 0, and watched is the T of its change
+rate. When it shows its first new page, its `watched` starts from that T.
 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*
@@ -144,7 +144,8 @@ def hub_wait(
             follow = 0.5 * (low + high)
         moved: cython.double = abs(follow - tau)
         tau = follow
-        # The error after a Newton step is about the square of the step; after a bisection, the length of the bracket.
+        # The error is about the square of the step after a Newton step, and the length of the bracket after a
+        # bisection.
         if moved * moved <= 0.1 * tolerance * tau * tau if newton else high - low <= tolerance * tau:
             break
     return tau
@@ -166,7 +167,7 @@ def _speed(
 @cython.ccall
 @cython.exceptval(check=False)
 def faded(count: cython.double, elapsed: cython.double, unit: cython.double) -> cython.double:
-    """Return a count that decays with age: half of it after 90 days; `unit` is the length of a day."""
+    """Return a count decayed by its age, with a half-life of 90 days; `unit` is the length of a day."""
     return count * exp(-max(elapsed, 0.0) / (_MEAN_LIFE_DAYS * unit))
 
 

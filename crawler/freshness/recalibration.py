@@ -10,10 +10,10 @@ corrects rates that are estimated too far from their mean: if b < 0, stale pages
 and fresh pages as too fresh. c applies to pages with signals since their last crawl, and d to pages without
 any signal although a used source reports on their site.
 
-Crawls are not an even sample of the copies: a site that is changing gets eighty crawls in a week, a quiet one
-gets two, so an average over crawls describes sites that are changing. Users ask about copies at any time. So
-each crawl has a weight for the time that it represents: the time since the last crawl of its *site*, divided
-by the mean of these times, but at most `WEIGHT_MAX`.
+Crawls are not an even sample of the copies: a site that is changing may get eighty crawls in a week, and a
+quiet site two. So an average over crawls describes the sites that are changing. Users ask about copies at any
+time. So each crawl has a weight for the time that it represents: the time since the last crawl of its *site*,
+divided by the mean of these times, but at most `WEIGHT_MAX`.
 
 The coefficients are learned by Newton's method, one step per crawl. What was learned
 decays over `MEMORY` mean crawls towards the prior, which is that the model is right. The

@@ -51,7 +51,7 @@ _SCORE = cython.declare(cython.Py_ssize_t, 32)
 _SLOWEST = cython.declare(cython.double, 0.05)  # f, the minimum speed
 _FACTOR_MIN = cython.declare(cython.double, 0.03)
 _FACTOR_MAX = cython.declare(cython.double, 24.0)
-# 1/eta: at first, and after many changes for hours; for days, it is then four times as large
+# 1/eta at first, and 1/eta for hours after many changes; for days, it is then `_DAY` times as large
 _FIRST = cython.declare(cython.double, 3.0)
 _LAST = cython.declare(cython.double, 50.0)
 _DAY = cython.declare(cython.double, 4.0)
@@ -68,7 +68,7 @@ _SURE = cython.declare(cython.double, 1e-6)
 
 @cython.cclass
 class Seasons:
-    """The rhythms of sites, which are numbered as they are added; `used[site]`: the site's rhythm is in use.
+    """The rhythms of sites, which are numbered as they are added; `used[site]` tells whether a rhythm is in use.
 
     Args:
         unit: length of a day in the caller's unit of time.

@@ -18,10 +18,10 @@ learned by EM, one step per crawl, in sums that decay by .99 per crawl:
     1 - r   = (S_silent + 2 (1 - r0)) / (S_exposed + 2)
 
 Here q is the probability that no signal was true. A change that signals explain says nothing about changes
-without a signal. If each such crawl counted as alpha A changes without a signal, r would keep its initial
-value: on sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls were spent on
-pages for which the sitemap gave no signal. For a page without a signal, `rate` is the page's rate given this
-silence. The sums for r decay by 1 - .01 q.
+without a signal. If each crawl with such a change counted as alpha A changes without a signal, r would keep
+its initial value. On sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls were
+spent on pages for which the sitemap gave no signal. For a page without a signal, `rate` is the page's rate
+given this silence. The sums for r decay by 1 - .01 q.
 
 A page's own precision is p_s at its rate. False signals are equally frequent on all pages of a site, and true
 signals are as frequent as the page's changes. So the odds that a signal is true are p_s / (1 - p_s) times the
@@ -58,8 +58,8 @@ The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a
 interval. If signals indicate more changes than the rate explains (its mean plus three standard deviations), k
 and S_true grow only by what the rate explains, or by at most 16 for a source that was already trusted.
 Without this bound, a burst of signals that coincided with one change multiplied all rates of a site by six.
-b_s is at most `WEIGHT_MAX`. Finally, the influence is limited to the site that the source reports on, except
-that this site has a share in the honesty of the source.
+b_s is at most `WEIGHT_MAX`. Finally, what a source reports on one site influences only this site, except
+through the honesty of the source, to which every site contributes.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `signal_quality.pxd`.

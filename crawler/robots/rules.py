@@ -83,8 +83,8 @@ class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     `rules` are sorted: longest pattern first, allow before disallow. `crawl_delay` is in seconds, None if the
     chosen group has none. `ignored` is the number of rules beyond the limits. `group` is the agent of the
     chosen group: our token, "*", or "" if there is no such group. `usage` and `signals` are the values of the
-    Content-Usage and Content-Signal lines that apply to the token, `licenses` are the values of all License
-    lines; `consent/` interprets them.
+    Content-Usage and Content-Signal lines that apply to the token. `licenses` are the values of all License
+    lines. `consent/` interprets these values.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -147,7 +147,7 @@ class RobotsRules:
         return rule is None or rule.allow
 
     def rule(self, target: str) -> Rule | None:
-        """Return the rule that decides on `target`; None if none matches, so that it is allowed."""
+        """Return the rule that decides on `target`; None if no rule matches, so that `target` is allowed."""
         if target == "/robots.txt":
             return None
         if self._asked is None or self._asked[0] != target:

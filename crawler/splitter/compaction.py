@@ -8,9 +8,9 @@ the number of the last rewritten entry, so that the entries appended meanwhile f
     after                     [boundary-N+1 . boundary][boundary+1 ...]   new generation | generation 0
 
 The new entries are not referenced until one batch makes boundary, generation and a fresh epoch current. When
-the outbox is opened, it sweeps the new entries if that batch was not written, and the replaced entries if it
-was. So either all entries are swapped or none. Each batch of new entries is synced, because once LevelDB has
-begun another log file, a later synced write does not make an earlier one durable.
+the outbox is opened, it deletes the new entries if that batch was not written, and the replaced entries if
+the batch was written. So either all entries are swapped or none. Each batch of new entries is synced, because
+once LevelDB has begun another log file, a later synced write does not make an earlier one durable.
 
 A compaction takes slightly more than 8 bytes of memory per link, and a 16th of that again while sorting:
 about 120 MB for 1 GiB of entries. It decodes each link twice and encodes it once, which takes 1.5 us per link

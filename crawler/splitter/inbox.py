@@ -103,7 +103,7 @@ class Inbox:
         self._queue_bytes_max = 2 * max(config.window_bytes, config.frame_bytes_max)
         self._sources = {peer: _Source(_load(store, peer)) for peer in peers}
         self.applied = sum(source.durable.applied for source in self._sources.values())  # links ever applied
-        # Peers with newly durable entries (at first all peers); the caller clears it after sending acks.
+        # Peers with newly durable entries (at first all peers). The caller clears this after sending acks.
         self.news: dict[str, None] = dict.fromkeys(self._sources)
         self._queue: deque[Received] = deque()
         self._writing: list[Received] = []  # used by the writer thread, between `write` and `stage`

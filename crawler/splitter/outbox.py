@@ -76,7 +76,7 @@ class Outbox:
         self._staged: deque[list[Spool]] = deque()
         self.spools: dict[str, Spool] = {}
         self._totals = Totals()
-        # Peers whose queues a commit has changed (at first all peers); the caller clears it after sending.
+        # Peers whose queues a commit has changed (at first all peers). The caller clears this after sending.
         self.news = dict.fromkeys(sorted(peers))
         self._open(list(self.news), clean)
 
@@ -207,8 +207,8 @@ class Outbox:
     def adopt(self, compaction: Compaction) -> bool:
         """Make a finished compaction current with the next group; return False if the queue has moved on meanwhile.
 
-        Afterwards call `Compaction.sweep` in a worker thread: if the result is True, after that group is
-        committed, else at once.
+        Afterwards, call `Compaction.sweep` in a worker thread: after that group is committed or, if the
+        result is False, at once.
         """
         assert compaction is self._compacting, compaction
         self._compacting = None

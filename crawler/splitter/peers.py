@@ -395,7 +395,7 @@ class Peers:
     # -- connecting -------------------------------------------------------------------------------
 
     async def _accept(self, listening: socket.socket) -> None:
-        """Accept connections; each counts at once towards the limit, even before its TLS handshake."""
+        """Accept connections. Each one counts towards the limit at once, even before its TLS handshake."""
         while True:
             await readable(listening)
             try:

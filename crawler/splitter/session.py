@@ -78,7 +78,7 @@ class SessionState(StrEnum):
 class Identity(msgspec.Struct, frozen=True):
     """The identity of a process, and the facts on which both ends must agree.
 
-    `canonical` is the version of the canonical form of URLs; `check` is the fingerprint of a fixed URL; it
+    `canonical` is the version of the canonical form of URLs. `check` is the fingerprint of a fixed URL, which
     differs if the seed or the method of fingerprints differs. `incarnation` is the number of a start, which
     grows with each start of a process. Of two processes with the same name, the older one must stop.
     """

@@ -45,7 +45,7 @@ HANDSHAKE_BYTES_MAX = 4096  # maximum size of a frame from a peer that has not y
 
 
 class PeerError(CrawlerError):
-    """A fault of a peer or of the network; the connection ends, the crawl continues."""
+    """A fault of a peer or of the network. The connection ends, and the crawl continues."""
 
 
 class ProtocolError(PeerError):

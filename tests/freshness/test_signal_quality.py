@@ -207,7 +207,7 @@ def test_predicted_changes_equal_found_changes(false_rate: float) -> None:
     "odd", [(0.95, 0.0), (0.0, 3.0)], ids=["like the others", "no change and three false signals per change"]
 )
 def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float, float]) -> None:
-    """Pages with even numbers signal .95 of their changes; the signals of the others are judged page by page."""
+    """Pages with even numbers signal .95 of their changes; the others do so, too, or send only false signals."""
     rng, learning, counts = np.random.default_rng(5), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
     site, directory = learning.add_site(), learning.add_directory()
     k, t, trust, stated = np.zeros(40), np.zeros(40), np.zeros(40), []
@@ -277,7 +277,7 @@ def test_a_burst_does_not_make_a_site_fast() -> None:
 
 
 def test_the_honesty_of_a_source_is_learned_over_sites() -> None:
-    """A source that was right elsewhere is trusted on a new site at once; one that was wrong is trusted less."""
+    """A source that was right elsewhere is trusted on a new site at once. A source that was wrong is trusted less."""
     right, wrong = SignalQuality(), SignalQuality()
     for quality, true in ((right, 1.0), (wrong, 0.3)):
         rng = np.random.default_rng(11)

@@ -256,7 +256,7 @@ def test_the_end_is_found_and_never_too_early(seed: int, count: int) -> None:
 
 
 def test_an_echo_from_before_a_restart_is_ignored() -> None:
-    """p1 has received message 50 of p0; then p0 is restarted, and its new message numbers are small."""
+    """p1 has received message 50 of p0. Then p0 is restarted, and the message numbers of p0 begin again."""
     views = Views(2)
     views.tell_all(50)
     views.restart("p0")

@@ -69,7 +69,7 @@ def copied_store(common: Common) -> MemoryStore:
 
 
 def earlier_state(one: Common, *, kept: int) -> Common:
-    """Let p1 confirm 50 links of p0; return p1 with its earlier store, in which it had confirmed only `kept` of them."""
+    """Let p1 confirm 50 links of p0; return p1 with its earlier store, when it had confirmed only `kept` of the links."""
     other = process("p1")
     if kept:
         commit(one, [("p1", links_for("p1", kept))])
@@ -90,7 +90,7 @@ def test_a_process_that_lost_confirmed_links_is_refused_until_they_are_queued_ag
 ) -> None:
     """The disk of the process is empty or was restored from a backup.
 
-    Both sides report how many links are missing.
+    Both sides report the number of missing links.
     """
     one = process("p0")
     behind = earlier_state(one, kept=kept)

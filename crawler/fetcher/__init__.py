@@ -19,5 +19,5 @@ cookies.py          RFC 6265, within size limits
 tls.py              TLS contexts that resume sessions
 resolver.py      S  resolves host names to addresses; dns_cache.py keeps the results
 
-S marks the shell: the files that wait, use the network or read a clock.
+In the list, S marks the shell: the files that wait, use the network or read a clock.
 """

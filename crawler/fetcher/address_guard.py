@@ -9,7 +9,8 @@ address in canonical spelling is denied. `allow_networks` allows a network again
 even a part of a denied one. Ports of protocols other than HTTP are refused as in
 browsers (`urls/ports.py`), unless `allow_ports` lists them.
 
-With a proxy the guard is not used, because the proxy resolves names and connects; restrict the addresses in the proxy.
+With a proxy, the guard is not used, because the proxy resolves names and connects. Configure the proxy to
+restrict the addresses.
 """
 
 import ipaddress

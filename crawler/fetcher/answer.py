@@ -1,9 +1,9 @@
-"""One answer, assembled from arriving bytes; no I/O, no clock.
+"""One answer, assembled from arriving bytes, without I/O or a clock.
 
     HEAD --header block--> LENGTH | CHUNKED | CLOSE | DONE        every state --bad bytes--> DONE
       ^--- 1xx, up to 16 ---'      '--- end, limit, cut ---> DONE
 
-The result is the same whether the bytes come all at once or one by one. This module
+The result is the same whether the bytes arrive all at once or one by one. This module
 enforces every size limit: of the header block, of the body on the wire and of the
 decoded body. Bytes after the end of an answer are dropped, and the connection is not
 used again.
@@ -22,7 +22,8 @@ from crawler.storage.parts import Part
 INTERIM_MAX = 16  # maximum number of 1xx answers before the final answer (RFC 9110 15.2 sets no limit)
 _PREFIX = b"HTTP/"
 _FRAMING_MAX = 256 << 10  # bytes by which chunk sizes, extensions and headers may exceed the payload
-# Chunks allowed in any answer, plus one for each 64 bytes: a chunk costs as much time as a kilobyte of payload.
+# An answer may have this many chunks, plus one for each 64 bytes: a chunk costs as much time as a kilobyte of
+# payload.
 _CHUNKS_MAX, _CHUNK_BYTES_MEAN = 50_000, 64
 _START_MAX = 16  # bytes of blank lines that are skipped before the status line
 
@@ -36,14 +37,14 @@ class AnswerState(Enum):
 class Answer:
     """The part of an answer received so far.
 
-    Feed it with `receive`, then call `end` or `expire`; it is complete when `state` is DONE.
+    Pass received bytes to `receive`, then call `end` or `expire`. The answer is complete when `state` is
+    DONE.
 
-    `failure` is the outcome of an answer that failed ("" if it did not) and `error`
-    its reason. `truncated` is "", "length", "time" or "disconnect". `reusable`
-    tells whether the connection can carry another request. `held_bytes` is the size
-    of body and content in memory. `listener` receives the content piece by piece.
-    With `file`, the body of a file at `url` goes to disk once it is large (`file_body.py`);
-    `part` is then that body, and `body` and `content` are empty; it is still decoded for a listener.
+    `failure` is the outcome of an answer that failed, else None; `error` is the reason. `truncated` is "",
+    "length", "time" or "disconnect". `reusable` tells whether the connection can carry another request.
+    `held_bytes` is the size of body and content in memory. `listener` receives the content piece by piece.
+    With `file`, the body of a file at `url` is moved to disk once it is large (`file_body.py`). Then `part`
+    is that body, and `body` and `content` are empty. A listener still receives the decoded body.
     """
 
     __slots__ = (
@@ -108,7 +109,7 @@ class Answer:
 
     @property
     def body(self) -> bytes:
-        """The payload after transfer decoding, before content decoding; joined once."""
+        """The payload after transfer decoding, before content decoding. Its pieces are joined only once."""
         return self._held.joined()
 
     @property
@@ -124,7 +125,7 @@ class Answer:
         self._held_content.joined()
 
     def receive(self, received: bytes | memoryview) -> bool:
-        """Take bytes from the connection, copying them; return True once the answer is complete."""
+        """Process a copy of bytes that the connection received; return True once the answer is complete."""
         self.wire_bytes += len(received)
         try:
             data = self._take_head(received) if self.state is AnswerState.HEAD else bytes(received)
@@ -137,7 +138,7 @@ class Answer:
         return self.state is AnswerState.DONE
 
     def end(self, error: str = "") -> None:
-        """End the answer: the server closed the connection, or it was lost for the reason `error`."""
+        """End the answer, because the server closed the connection or it was lost for the reason `error`."""
         if self.state is AnswerState.HEAD:
             self._fail(
                 Outcome.RESET,
@@ -158,7 +159,7 @@ class Answer:
             self._cut("time", error)
 
     def _take_head(self, data: bytes | memoryview) -> bytes:
-        """Take header bytes, including 1xx answers; return the bytes after the final header block."""
+        """Process header bytes, including those of 1xx answers; return the bytes after the final header block."""
         while True:
             searched = 0
             if self._pending:
@@ -215,7 +216,7 @@ class Answer:
         return True
 
     def _go_on(self, file: FileBody, head: Head) -> None:
-        """Take the answer to a request for the rest of a file; it continues the answer that began the file."""
+        """Accept `head`, the answer to a request for the rest of a file; it continues the first answer."""
         if head.status == 416 or (head.status == 206 and not file.resume(head)):
             file.drop()
             raise BadAnswer(
@@ -272,7 +273,7 @@ class Answer:
     def _take_chunks(self, chunks: framing.ChunkDecoder, data: bytes) -> None:
         try:
             pieces = chunks.feed(data)
-            if pieces:  # join the pieces: a bytes object of two bytes takes forty
+            if pieces:  # join the pieces: each bytes object of two bytes takes forty
                 self._take_payload(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except BadAnswer as error:
             self._fail(error.outcome, str(error))
@@ -320,7 +321,7 @@ class Answer:
             self._cut("length", "")
 
     def _take_content(self, content: bytes) -> None:
-        """Take decoded bytes: hold them, or, if the body is on disk, only hash them."""
+        """Process decoded bytes: keep them in memory, or, if the body is on disk, only hash them."""
         file = self._file if self._listener is not None and self.part is None else None
         if file is not None and self._held_content.size + len(content) > self._held_max(file):
             self._begin_part(file)
@@ -371,7 +372,7 @@ class Answer:
 
     @property
     def is_patient(self) -> bool:
-        """True for a file that the user asked for, which may take long."""
+        """True if the answer is a file on disk that the user asked for, which may take a long time."""
         return self.part is not None and self._file is not None and self._file.is_asked
 
     def keeps_rate(self, seconds: float) -> bool:

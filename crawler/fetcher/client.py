@@ -3,16 +3,14 @@
     take an idle connection of the host, or open one
       -> write the request -> fill the answer -> conclude -> keep the connection idle, or close it
 
-`connector.py` opens connections and `tls_transport.py` speaks TLS on them. Request
-heads, answers and idle connections are implemented here too, because aiohttp's session
-resends requests that must not be resent, has one idle time for all hosts, delivers bytes
-after an answer to the next request, rejects or loses common answers (`framing.py`), and
-uses twice the CPU time.
+`connector.py` opens connections and `tls_transport.py` speaks TLS on them. This package also implements
+request heads, answers and idle connections. It does not use aiohttp's session, which resends requests that
+must not be resent, has one idle time for all hosts, delivers bytes after an answer to the next request,
+rejects or loses common answers (`framing.py`), and uses twice the CPU time.
 
-If a GET fails on a reused connection before any byte of its answer has come, the server
-had closed the connection already: the client sends it again on another connection
-(RFC 9112 9.3.1). Other methods must not be repeated, so they always use a new connection.
-One timer watches the time limits of all connections.
+If a GET fails on a reused connection before any byte of its answer has arrived, the server had already closed
+the connection. The client then sends the GET again on another connection (RFC 9112 9.3.1). Other methods must
+not be repeated, so they always use a new connection. One timer watches the time limits of all connections.
 """
 
 import asyncio
@@ -43,14 +41,14 @@ from crawler.signing.request_signer import make_signer
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
-_CLOSED_MAX = 32  # idle connections closed in one check of the time limits: some 10 ms with TLS
+_CLOSED_MAX = 32  # maximum number of idle connections closed in one check of the time limits: some 10 ms with TLS
 _DESCRIPTORS = 1024  # file descriptors kept for files, peers and requests; idle connections get the others
-_LARGE_BYTES = 1 << 20  # joining the pieces of an answer of this size takes a millisecond
+_LARGE_BYTES = 1 << 20  # bytes; joining the pieces of an answer of this size takes a millisecond
 _BROKEN_MAX = 10_000  # maximum number of remembered hosts whose certificates cannot be verified
 
 
 class Client:
-    """The fetcher "http" (`fetchers.py`); all processes share one limit of bytes per second.
+    """The fetcher "http" (`fetchers.py`). All processes together share one limit of bytes per second.
 
     Raises:
         ConfigError: a configured header, network, cookie file or signing key cannot be used.
@@ -120,7 +118,7 @@ class Client:
             await connector.close()
 
     def _connector_of(self, request: FetchRequest) -> Connector:
-        """Return the connector for the request's proxy; beyond `request_proxies_max` the oldest is closed."""
+        """Return the connector for the request's proxy; above `request_proxies_max`, close the oldest one."""
         if not request.proxy:
             return self._connector
         connector = self._connectors.pop(request.proxy, None)
@@ -210,7 +208,7 @@ class Client:
         return fetch
 
     async def _join(self, answer: Answer) -> None:
-        """Join the pieces of a large answer, one such answer per turn of the loop: 10 MB take 5 ms."""
+        """Join the pieces of a large answer, only one answer per turn of the loop, because 10 MB take 5 ms."""
         async with self._joining:
             answer.join()
             await asyncio.sleep(0)
@@ -269,7 +267,7 @@ class Client:
             self.let_go(connection)
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge memory derived from an answer to its owner until `let_go`; until then the client receives less."""
+        """Charge memory derived from an answer to its owner until `let_go`. It counts towards the client's limit."""
         self.account.charge(owner, nbytes)
 
     def let_go(self, owner: Hashable) -> None:
@@ -282,7 +280,7 @@ class Client:
                 free.fail(error)
 
     def grew(self, connection: Connection, nbytes: int) -> None:
-        """Account for the bytes that `connection` holds; pause it until others end if memory is short."""
+        """Account for the bytes that `connection` holds. If memory is short, pause it until others end."""
         if not self.account.reserve(connection, nbytes):
             connection.pause()
 
@@ -291,7 +289,7 @@ class Client:
         return self._spent < SHARE
 
     def spent(self, seconds: float) -> None:
-        """Add the seconds that a piece of an answer took to this turn's reading time."""
+        """Add the time that reading a piece of an answer took, in seconds, to this turn's reading time."""
         if not self._spent:
             asyncio.get_running_loop().call_soon(self._begin_turn)
         self._spent += seconds
@@ -301,7 +299,7 @@ class Client:
         self._spent = 0.0
 
     def rests(self, connection: Connection) -> None:
-        """Queue `connection`, which has read much, until its turn to read more."""
+        """Queue `connection`, which has read a lot, until its turn to read more."""
         self._resting.rest(connection, connection.read_time)
         if len(self._resting) == 1:
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -429,7 +427,7 @@ class Client:
 
 
 def _allow_descriptors(wanted: int) -> int:
-    """Ask for `wanted` file descriptors; return the number this process may have."""
+    """Ask the system for `wanted` file descriptors; return the number that this process may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -438,6 +436,6 @@ def _allow_descriptors(wanted: int) -> int:
 
 
 def _tick(limits: FetchLimits) -> float:
-    """Return the seconds between two checks of the time limits: a tenth of the shortest, within bounds."""
+    """Return the seconds between two checks of the time limits: a tenth of the shortest limit, within bounds."""
     shortest = min(limits.header_timeout, limits.silence_timeout, limits.total_timeout)
     return max(min(shortest / 10.0, _TICK_MAX), _TICK_MIN)

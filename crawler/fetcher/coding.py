@@ -1,18 +1,17 @@
 """Decodes content codings (RFC 9110 8.4) piece by piece, within limits.
 
-A few hundred bytes can expand to gigabytes. So a layer produces at most one step
-of output at once, and decoding stops when any layer has produced `limit` bytes
-over all members. Memory is at most the limit plus one step per layer.
+A few hundred bytes can expand to gigabytes. So a layer of coding produces at most one step of output at once,
+and decoding stops when any layer has produced `limit` bytes over all gzip members. Memory is at most the
+limit plus one step per layer.
 
     wire bytes -> outer layer -> (inner layer) -> content, at most `limit` bytes
 
-The module reads the wrappers (gzip, zlib) and gives isal only the raw deflate stream,
-so a wrong checksum or a missing trailer loses no content. A damaged stream yields
-everything before the damage: decompressors drop the output of the call that fails, so
-the stream is fed again in ever smaller pieces to find the last byte that decodes. A
-truncated stream may lose its last symbol, at most 258 bytes, because isal may hold it
-back. A body labelled gzip that is not gzip is returned unchanged
-(`fetcher/README.md`, "Content codings and types").
+The module reads the wrappers (gzip, zlib) and gives isal only the raw deflate stream, so a wrong checksum or
+a missing trailer loses no content. A damaged stream yields everything before the damage. Decompressors drop
+the output of the call that fails, so the stream is decoded again in ever smaller pieces to find the last byte
+that can be decoded. A truncated stream may lose the output of its last symbol, at most 258 bytes, because
+isal may hold it back. A body labelled gzip that is not gzip is returned unchanged (`fetcher/README.md`,
+"Content codings and types").
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,19 +25,19 @@ ACCEPTED = "gzip, deflate, br"  # Accept-Encoding: exactly the codings decoded h
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_HEADER_MAX = 64 << 10
 _GZIP_TRAILER = 8
-# enough gzip members for 64 MiB in bgzip's blocks of 64 KiB; bounds the cost of empty members
+# enough gzip members for 64 MiB in bgzip's blocks of 64 KiB; this limit bounds the cost of empty members
 _MEMBERS_MAX = 1024
-_BROTLI_STEP = 64 << 10  # bytes; brotli's output grows in blocks: asked for 64 KiB, it returns at most 96 KiB
+_BROTLI_STEP = 64 << 10  # bytes; brotli's output grows in blocks, so a call for 64 KiB returns at most 96 KiB
 _RECOVERY_PIECES = (4096, 64, 1)
 _ERRORS: Any = (isal_zlib.error, brotli.error)
 
 
 class UnknownCoding(ValueError):
-    """A coding that is not supported, or too many layers."""
+    """The body has a coding that is not supported, or too many codings."""
 
 
 class _Stream(Protocol):
-    """A raw compressed stream; `hungry` when it needs new input to produce more output."""
+    """A raw compressed stream. It is `hungry` when it needs new input to produce more output."""
 
     ended: bool
     hungry: bool
@@ -84,7 +83,7 @@ class _BrotliStream:
 
 
 class _Inflation:
-    """A raw stream being decoded; keeps its input, which recovery from damage needs again."""
+    """A raw stream while it is decoded. It keeps its input, because recovery from damage decodes it again."""
 
     __slots__ = ("_fed", "_make", "_stream", "broken", "ended", "made", "rest")
 
@@ -139,7 +138,7 @@ class _Inflation:
 
 
 def _drain(stream: _Stream, data: bytes, step: int, out: list[bytes]) -> None:
-    """Append all output of `data`; this ends because the output before any damage is bounded by a step."""
+    """Append all output of `data` to `out`. The loop ends because a step bounds the output before any damage."""
     while True:
         made = stream.feed(data, step)
         out.append(made)
@@ -154,7 +153,7 @@ def _slices(data: bytes, step: int) -> Iterator[bytes]:
 
 
 class _Layer:
-    """One coding. `decode` yields the output of a piece, `finish` the output left at the end."""
+    """One coding. `decode` yields the output of a piece; `finish` returns the output left at the end."""
 
     def decode(self, data: bytes, step: int) -> Iterator[bytes]:
         raise NotImplementedError
@@ -196,7 +195,10 @@ class _Zlib(_Layer):
 
 
 class _Gzip(_Layer):
-    """The coding gzip, of one or several members (RFC 1952 2.2); data without its magic number is passed through."""
+    """The coding gzip, of one or several members (RFC 1952 2.2).
+
+    Data without gzip's magic number is passed through.
+    """
 
     def __init__(self) -> None:
         self._head = b""
@@ -279,7 +281,7 @@ _NONE = (b"identity", b"")
 
 
 class Decoder:
-    """Decodes a chain of codings; `full` once a layer would exceed `limit` bytes."""
+    """Decodes a chain of codings. It is `full` once a layer would exceed `limit` bytes."""
 
     __slots__ = ("_layers", "_limit", "_made", "_step", "full")
 
@@ -291,7 +293,7 @@ class Decoder:
         self.full = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return a list of pieces: the content that `data` decodes to; nothing once `full`."""
+        """Return the decoded content of `data` as a list of pieces, which is empty once the decoder is `full`."""
         return list(self._through(0, data))
 
     def finish(self) -> list[bytes]:

@@ -1,26 +1,23 @@
-"""One connection: sends a request, receives its answer, and watches the deadlines.
+"""One connection, which sends a request, receives its answer, and watches the deadlines.
 
     idle --exchange--> asking --answer complete--> idle (or closed)
       '--- any byte, or the end ---> closed
 
-A read is at most 64 KiB, which bounds the bytes read beyond a limit. After each
-`REST_BYTES` of an answer the connection rests until the client resumes it; the client
-resumes a few connections per turn of the event loop (`read_turns.py`). Without rests one
-turn could read 2 MiB from each of hundreds of servers, and short answers would wait for
-them. Once reading has used its share of a turn, reads are short and each is followed by
-a rest. The client's single timer watches the time limits: it calls `check` on all
-connections in use. Bytes that arrive while no request is in progress close the
-connection, so they are never taken for the next answer; before reuse, the socket is
-checked for unread bytes.
+A read is at most 64 KiB, which bounds the bytes read beyond a limit. After each `REST_BYTES` of an answer,
+the connection stops reading (it "rests") until the client resumes it. The client resumes a few connections
+per turn of the event loop (`read_turns.py`). Without these rests, one turn could read 2 MiB from each of
+hundreds of servers, and short answers would wait for them. Once reading has used its share of a turn, reads
+are short and each is followed by a rest. The client's single timer watches the time limits: it calls `check`
+on all connections in use. If bytes arrive while no request is in progress, the connection is closed, so they
+are never taken for the next answer. Before the connection is reused, its socket is checked for unread bytes.
 
-Acknowledgements are sent at once. A server that writes header and body in two
-pieces, with Nagle's algorithm on, would hold the second back until the kernel's
-delayed acknowledgement of the first, 40 ms later: 50 pages of such a server take
-0.2 s instead of 2.2.
+TCP acknowledgements are sent at once. A server may write header and body in two pieces, with Nagle's
+algorithm on. It would then hold the second piece back until our kernel acknowledges the first, with a delay
+of 40 ms. Without the delay, 50 pages of such a server take 0.2 s instead of 2.2.
 
-The measured time of an exchange is that of the server and the network: from the sending
-of the request to the arrival of the last byte. The time is taken from the kernel, because a
-busy event loop sees both instants late.
+The measured time of an exchange is the time that the server and the network take, from the sending of the
+request to the arrival of the last byte. The time is taken from the kernel, because a busy event loop sees
+both instants late.
 """
 
 import asyncio
@@ -62,12 +59,11 @@ class ConnectionOwner(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one transport, plain or TLS; `key` tells which requests may reuse it.
+    """The protocol of one transport, plain or TLS; `key` tells which requests may reuse the connection.
 
-    `sock` is its socket if known, `opened` how it was opened ("plain", or a
-    "full" or "resumed" handshake), `took` the seconds of the last exchange, and
-    `read_time` the part of them that we spent reading the answer.
-    `on_close` is called once, at its end.
+    `sock` is the socket if known. `opened` tells how the connection was opened: "plain", or with a "full" or
+    "resumed" TLS handshake. `took` is the duration of the last exchange in seconds, and `read_time` is the
+    part of it that we spent reading the answer. `on_close` is called once, when the connection ends.
     """
 
     __slots__ = (
@@ -132,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         self.lost = self.lost or transport.is_closing()
 
     def is_quiet(self) -> bool:
-        """Return whether nothing has arrived since the last answer, not even a close; False if the connection is lost."""
+        """Return whether the connection is alive and nothing, not even a close, has arrived since its last answer."""
         if self.lost or self.sock is None:
             return not self.lost
         waiting = select.poll()  # peeking would raise on each quiet connection and cost five times as much
@@ -152,9 +148,9 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """Send `request` and fill `answer`.
 
-        The exchange ends at `deadline` (monotonic time) at the latest, or when another request needs `slot`. As long as
-        more bytes are expected, the client is told how many are held. An exception raised while reading the answer is a
-        bug and is raised here.
+        The exchange ends at `deadline` (monotonic time) at the latest, or when another request needs `slot`.
+        As long as more bytes are expected, the client receives the number of bytes held. An exception raised
+        while reading the answer is a bug and is raised here.
         """
         if self.lost:
             answer.end("connection lost")
@@ -176,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answer = self._waiter = self._limits = self._slot = None
 
     def _acknowledge_at_once(self) -> None:
-        """Turn delayed acknowledgements off for this request; the kernel turns them on again when it sends."""
+        """Turn delayed acknowledgements off for this request; the kernel turns them on again when it sends data."""
         if self.sock is not None and _QUICKACK is not None:
             try:
                 self.sock.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
@@ -241,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
         self._done()
 
     def _rest(self, nbytes: int) -> None:
-        """Count bytes; after many of them, or in a long turn, stop reading until the client calls `go_on`."""
+        """Count received bytes. After many bytes, or in a long turn, stop reading until the client calls `go_on`."""
         self._unrested_bytes += nbytes
         if self._unrested_bytes < REST_BYTES and self._client.has_time():
             return
@@ -251,14 +247,14 @@ class Connection(asyncio.BufferedProtocol):
             self._client.rests(self)
 
     def go_on(self) -> None:
-        """End the rest; harmless if the connection has ended too."""
+        """Resume reading after a rest; harmless if the connection has ended meanwhile."""
         self._pauses &= ~REST
         self._unrested_bytes = 0
         if self.transport is not None and not self._pauses:
             self.transport.resume_reading()
 
     def pause(self, reason: int = MEMORY) -> None:
-        """Stop reading and stop the time limits until each reason has ended (`resume`).
+        """Stop reading and stop the time limits until `resume` has ended every reason for the pause.
 
         A request that waits for memory gives up its fetch slot.
         """
@@ -272,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def resume(self, reason: int = MEMORY) -> None:
-        """End one reason for the pause; read on if it was the last. No time limit includes the pause."""
+        """End one reason for the pause; after the last one, continue reading. No time limit includes the pause."""
         before, self._pauses = self._pauses, self._pauses & ~reason
         if not before & ~REST or self._pauses & ~REST:
             return
@@ -290,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended("")
 
     def _part(self) -> None:
-        """Drop the transport, which refers to this protocol, so that no cycle is left to the garbage collector."""
+        """Drop the transport, which refers to this protocol: a cycle would be left to the garbage collector."""
         self.lost = True
         transport, self.transport, self.sock = self.transport, None, None
         if transport is None:
@@ -301,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             self.on_close()
 
     def fail(self, error: Exception) -> None:
-        """Make `exchange` raise `error`; an error raised by a callback would be lost, and the fetch would hang."""
+        """Make `exchange` raise `error`. Raised by a callback, the error would be lost, and the fetch would hang."""
         self._error = self._error or error
         self._done()
 
@@ -321,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
             waiter.set_result(None)
 
     def _lag(self) -> float:
-        """Return the seconds by which the loop's measure of the last exchange exceeds the kernel's."""
+        """Return by how many seconds the loop's measure of the last exchange exceeds the kernel's measure."""
         if self.sock is None:
             return 0.0
         took = time.monotonic() - self._asked_at

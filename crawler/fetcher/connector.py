@@ -1,9 +1,8 @@
-"""Opens connections so that none bypasses the address guard: direct ones itself, proxied ones by libraries.
+"""Opens all connections, so that none bypasses the address guard. Libraries open those through a proxy.
 
-The guard is called in `_socket`, which knows the address that is about to be connected
-to; a guard in the resolver could be bypassed by an address in an odd spelling. Only a
-proxy's name is looked up here; the other addresses come with the request. Connecting and
-the TLS handshake have a time limit each.
+The guard is called in `_socket`, just before it connects to an address. A guard in the resolver could be
+bypassed by an address in an odd spelling. Only a proxy's name is looked up here; the other addresses come
+with the request. Connecting and the TLS handshake have a time limit each.
 
     addresses -> guard -> TCP, as in RFC 8305 -> (TLS) -> the connection's protocol
     SOCKS proxy (python-socks; RFC 1928) -------^
@@ -64,7 +63,7 @@ class Connector:
         self.handshakes = Handshakes()
         self._tunnels: Tunnels | None = None
         if self._proxy is not None and not self._socks:
-            # imported only if needed: aiohttp is a third of the start-up time
+            # imported only if needed: importing aiohttp takes a third of the start-up time
             from crawler.fetcher import (
                 tunnels,
             )
@@ -100,7 +99,7 @@ class Connector:
         return context
 
     def keep_session(self, hostname: str, transport: asyncio.BaseTransport, *, verify: bool) -> None:
-        """Remember the TLS session of a connection that worked and has ended, to resume it later."""
+        """Remember the TLS session of a connection that worked and has ended, so that a later one can resume it."""
         ssl_object = transport.get_extra_info("ssl_object")
         if ssl_object is not None:
             self._context(verify).keep(hostname, ssl_object, time.time())
@@ -117,7 +116,7 @@ class Connector:
     ) -> None:
         """Open `connection`; `verify` requires a valid certificate.
 
-        No time limit extends beyond `deadline` (monotonic time).
+        Every time limit ends at `deadline` (monotonic time) at the latest.
 
         Raises:
             ConnectionNotOpened: denied, refused, timed out, or failed in the handshake.
@@ -141,7 +140,7 @@ class Connector:
             connection.connection_made(stream)
 
     async def _reach(self, target: Target, addresses: tuple[str, ...]) -> socket.socket:
-        """Return a TCP connection to one of the addresses, or one that the SOCKS proxy makes to the target's name."""
+        """Return a TCP connection to one of the addresses, or through a SOCKS proxy to the target's name."""
         if not self._socks:
             return await self._connect(addresses, target.port)
         socks = _socks_library()
@@ -178,7 +177,7 @@ class Connector:
         try:
             context = self._context(verify)
             return TlsTransport(connection, context, target.hostname, self._view, self.handshakes)
-        except (ValueError, ssl.SSLError) as error:  # ValueError: a name that no certificate can contain
+        except (ValueError, ssl.SSLError) as error:  # ValueError is raised for a name that no certificate can contain
             raise ConnectionNotOpened(Outcome.TLS_ERROR, one_line(error)) from error
 
     async def _handshake(self, stream: TlsTransport, limits: FetchLimits, deadline: float) -> None:

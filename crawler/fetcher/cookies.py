@@ -1,15 +1,14 @@
 """Cookies (RFC 6265) within size limits, kept for the crawl or for one redirect chain.
 
-A cookie is sent back to its own host, or to the hosts below a domain that is not a public suffix. The limits
-(`fetcher/README.md`, "Cookies, credentials and TLS") are 4 KiB per cookie, 50 cookies per registrable domain, 8 KiB per
-request, and a maximum number of domains; the oldest cookies are dropped first. The prefixes `__Secure-` and `__Host-`
-are enforced, and a plain http answer can neither set a Secure cookie nor replace one (RFC 6265bis 5.7). SameSite is
-ignored, since no site embeds a crawler.
+A cookie is sent back to the host that set it, or to the hosts below a domain that is not a public suffix. The
+limits (`fetcher/README.md`, "Cookies, credentials and TLS") are 4 KiB per cookie, 50 cookies per registrable
+domain, 8 KiB per request, and a maximum number of domains; the oldest cookies are dropped first. The prefixes
+`__Secure-` and `__Host-` are enforced, and a plain http answer can neither set a Secure cookie nor replace
+one (RFC 6265bis 5.7). SameSite is ignored, since no site embeds a crawler.
 
-Cookie values sent by a jar are never recorded (`redaction.py`). A jar `lasts` if it outlives
-one redirect chain: it may hold a login, from a file (Netscape's `cookies.txt`, as written by
-browser add-ons, curl and wget) or from a submitted form. So cookies that it receives are not
-recorded either.
+Cookie values sent by a jar are never recorded (`redaction.py`). A jar `lasts` if it outlives one redirect
+chain. Such a jar may hold a login, from a file (Netscape's `cookies.txt`, as written by browser add-ons, curl
+and wget) or from a submitted form. So the values of cookies that it receives are not recorded either.
 """
 
 import re
@@ -34,7 +33,7 @@ _FOREVER = float("inf")
 
 
 class Cookie(msgspec.Struct, gc=False):
-    """A stored cookie; `domain` has no leading dot; `host_only` if the cookie is sent only to the host that set it."""
+    """A stored cookie. `domain` has no leading dot. `host_only`: it is sent only to the host that set it."""
 
     name: str
     value: str
@@ -138,7 +137,7 @@ class CookieJar:
 
 
 class CookieJars:
-    """The named jars of a crawl's requests; beyond `jars_max` the jar used longest ago is dropped."""
+    """The named jars of a crawl's requests. Above `jars_max` jars, the one used longest ago is dropped."""
 
     def __init__(self, jars_max: int, domains_max: int) -> None:
         self._jars: dict[str, CookieJar] = {}
@@ -156,12 +155,12 @@ class CookieJars:
         return jar
 
 
-_HTTP_ONLY = "#HttpOnly_"  # curl's prefix of the domain of a cookie that scripts may not read
+_HTTP_ONLY = "#HttpOnly_"  # curl writes this before the domain of a cookie that scripts may not read
 _FILE_HEAD = "# Netscape HTTP Cookie File\n"
 
 
 def load_cookies(path: str, now: float, domains_max: int = DOMAINS_MAX) -> CookieJar:
-    """Return the jar of a file in Netscape's format; expired cookies are skipped.
+    """Return a jar with the cookies of a file in Netscape's format; expired cookies are skipped.
 
     Raises:
         ConfigError: the file cannot be read, or one of its lines is not a cookie.
@@ -186,9 +185,9 @@ def load_cookies(path: str, now: float, domains_max: int = DOMAINS_MAX) -> Cooki
 
 
 def _of_line(line: str) -> Cookie | None:
-    """Read a line: domain, subdomains (TRUE or FALSE), path, secure, expiry (0 = end of session), name, value."""
+    """Read a line: domain, subdomains (TRUE or FALSE), path, secure, expiry (0: end of session), name, value."""
     fields = line.rstrip("\r\n").split("\t")
-    if len(fields) == 6:  # the value is empty, and an editor has removed the tab before it
+    if len(fields) == 6:  # the value is empty, and an editor has removed the tab before the value
         fields.append("")
     if len(fields) != 7:
         return None
@@ -230,7 +229,7 @@ def _parse(line: str, target: Target, now: float) -> Cookie | None:
 
 
 def _apply(cookie: Cookie, attributes: list[str], target: Target, now: float) -> bool:
-    """Apply the attributes; return False if the cookie must be rejected."""
+    """Apply the attributes to the cookie; return False if the cookie must be rejected."""
     max_age: float | None = None
     domain = ""
     for attribute in attributes:
@@ -257,7 +256,7 @@ def _apply(cookie: Cookie, attributes: list[str], target: Target, now: float) ->
 def _keeps_prefix(cookie: Cookie, domain: str) -> bool:
     """Return whether the cookie meets the conditions of its name's prefix (RFC 6265bis 4.1.3).
 
-    The value of a cookie without a name is checked like a name.
+    If a cookie has no name, its value is checked as if it were the name.
     """
     name = (cookie.name or cookie.value).lower()
     if name.startswith("__secure-"):
@@ -299,7 +298,7 @@ def _default_path(path: str) -> str:
 
 
 def _group(hostname: str) -> str:
-    """Return the registrable domain; the host itself if it has none."""
+    """Return the registrable domain, or the host itself if it has none."""
     if ":" in hostname or hostname.rpartition(".")[2].isdigit():
         return hostname
     return suffix_list().privatesuffix(hostname) or hostname
@@ -310,7 +309,7 @@ def _is_public(domain: str) -> bool:
 
 
 def parse_cookie_date(text: str) -> float | None:
-    """Return the instant of a cookie's Expires, whose parts may have any order (RFC 6265 5.1.1); None if unreadable."""
+    """Return the instant of a cookie's Expires, None if unreadable; its parts may have any order (RFC 6265 5.1.1)."""
     found: dict[str, str] = {}
     for token in _DATE_DELIMITER.split(text):
         for part, pattern in _DATE_PARTS:

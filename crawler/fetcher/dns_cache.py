@@ -1,8 +1,9 @@
-"""The DNS cache: addresses until their time to live ends, and names without addresses for a while.
+"""The DNS cache, which keeps addresses until their time to live ends, and names without addresses for a while.
 
-A plain object that takes `now`; `resolver.py` does the network part. An entry expires after the smallest TTL of its
-records, bounded below (a crawl does not need the freshness of an interactive user) and above; a name that does not
-exist is looked up again after `negative_ttl`. Temporary failures (SERVFAIL, timeouts) are not cached: the frontier
+The cache is a plain object that receives the time as `now`; `resolver.py` does the network part. An entry
+expires after the smallest TTL of its records. The TTL has an upper limit, and also a lower limit, because a
+crawl does not need answers as fresh as an interactive user does. A name that does not exist is looked up
+again after `negative_ttl`. Temporary failures (SERVFAIL, timeouts) are not cached, because the frontier
 delays the host. The oldest entries are evicted first.
 """
 
@@ -19,7 +20,7 @@ _LOCAL = ("127.0.0.1", "::1")
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """The addresses of a name, IPv4 first, valid until `expires`; or none, with the outcome of a fetch from this host."""
+    """The addresses of a name, IPv4 first, until `expires`; if there are none, the outcome of its fetches."""
 
     addresses: tuple[str, ...]
     expires: float = 0.0
@@ -28,7 +29,7 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
 
 
 class DnsCache:
-    """Resolutions by host name, at most `entries_max`."""
+    """Holds at most `entries_max` resolutions, by host name."""
 
     __slots__ = ("_entries", "_entries_max")
 
@@ -65,7 +66,7 @@ class DnsCache:
 def conclude(
     hostname: str, found: Sequence[tuple[str, float]], guard: AddressGuard, config: NetworkConfig, now: float
 ) -> Resolution:
-    """Return the resolution of a name with records (address, TTL); skip addresses that the guard denies."""
+    """Return the resolution of a name from its records (address, TTL), without addresses that the guard denies."""
     ttl = min((ttl for _, ttl in found), default=config.dns_negative_ttl)
     expires = now + min(max(ttl, config.dns_ttl_min), config.dns_ttl_max)
     addresses = [address for address, _ in found]
@@ -90,7 +91,7 @@ def _family(address: str) -> int:
 
 
 def literal(hostname: str) -> str:
-    """Return the canonical address of an IP literal, with or without brackets; "" if it is a name."""
+    """Return the canonical address of an IP literal (with or without brackets), or "" if `hostname` is a name."""
     if not (hostname[-1:].isdigit() or ":" in hostname):
         return ""
     try:
@@ -106,7 +107,7 @@ def looks_numeric(hostname: str) -> bool:
 
 
 def local_names(hosts_file: Iterable[str], *, names_max: int = 1_000_000) -> dict[str, tuple[str, ...]]:
-    """Return the names of a hosts file (lines "address name ..."), in lower case, with all their addresses."""
+    """Return the names in a hosts file (lines "address name ..."), in lower case, with all addresses of each name."""
     names: dict[str, tuple[str, ...]] = {}
     for line in hosts_file:
         fields = line.partition("#")[0].split()

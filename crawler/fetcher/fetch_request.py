@@ -1,9 +1,8 @@
-"""A request, and its bytes.
+"""A request for one URL, and the bytes that are sent for it.
 
-The request target is sent exactly as in the canonical URL: never decoded,
-re-encoded or re-ordered. No Referer is ever sent. Configured headers with
-credentials are sent only with requests that ask for them (`FetchRequest.credentials`)
-and are never recorded (`redaction.py`).
+The request target is sent exactly as in the canonical URL: never decoded, re-encoded or re-ordered. No
+Referer is ever sent. Configured headers with credentials are sent only with requests that have
+`FetchRequest.credentials` set, and are never recorded (`redaction.py`).
 """
 
 import re
@@ -25,22 +24,23 @@ HTTP = "http"  # the name of the default fetcher
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # not HEAD: its answers are framed differently
-WITH_BODY = frozenset({"POST", "PUT", "PATCH"})  # Content-Length is sent even if it is 0 (RFC 9110, 8.6)
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # without HEAD, whose answers are framed differently
+# Requests with these methods have a Content-Length even if it is 0 (RFC 9110, 8.6).
+WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 class HeldSlot(Protocol):
     """A fetch slot, held by a request in progress."""
 
     def is_needed(self) -> bool:
-        """Return whether the request must end now, as at its time limit, because another request needs the slot."""
+        """Return whether the request must end now, as at its time limit, because another one needs its slot."""
 
     def give(self) -> None:
-        """Release the slot: the request waits for something other than its server."""
+        """Release the slot, because the request no longer needs it while it waits."""
 
 
 class FetchLimits(msgspec.Struct, frozen=True, gc=False):
-    """Limits of one fetch, sizes in bytes and times in seconds (`fetcher/README.md`, "Time and size limits")."""
+    """The limits of one fetch, in bytes and in seconds (`fetcher/README.md`, "Time and size limits")."""
 
     connect_timeout: float
     tls_timeout: float
@@ -61,7 +61,7 @@ class FetchLimits(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cookies(Protocol):
-    """A cookie jar (`cookies.CookieJar`); one that `lasts` may hold logins, which are never recorded."""
+    """A cookie jar (`cookies.CookieJar`). A jar that `lasts` may hold logins, which are never recorded."""
 
     lasts: bool
 
@@ -71,7 +71,7 @@ class Cookies(Protocol):
 
 
 class ContentListener(Protocol):
-    """Receives the content of an answer while it arrives; after `restart`, that of another answer."""
+    """Receives the content of an answer while it arrives. `restart` announces that another answer begins."""
 
     def restart(self) -> None: ...
 
@@ -79,21 +79,20 @@ class ContentListener(Protocol):
 
 
 class FetchRequest(msgspec.Struct):
-    """One request, a GET by default, for the fetcher that it names (`fetchers.py`).
+    """One request, by default a GET, for the fetcher named in `fetcher` (`fetchers.py`).
 
-    `addresses` are those of the host, tried in order; empty if the host is an IP literal.
-    `etag` and `last_modified` make the request conditional. Afterwards the connection may
-    stay idle for `keep_alive` seconds or `keep_alive_factor` times the duration of the
-    exchange, whichever is longer; with a `keep_alive` of 0 it is closed. A limit of None
-    means the client's limit. `jar` holds the cookies of one redirect chain. `headers` are
-    lines "Name: value". `credentials` says that the URL may receive the configured credentials.
-    `tls` is "verify", "record" or "" for the client's setting. `slot` is the fetch slot that
-    the request holds and may have to give up. `owner` is charged for received memory until the
-    client is told to release it; without an owner the charge ends with the answer.
-    `body` is sent after the head; the values of its fields in `secrets` are never recorded.
-    `listener` receives the content of each answer, piece by piece as it comes. `proxy` is the proxy of this request; ""
-    is the client's.
-    `file` receives the body of a large file; without it every body stays in memory.
+    `addresses` are the host's addresses, tried in order; the tuple is empty if the host is an IP literal.
+    `etag` and `last_modified` make the request conditional. After the answer, the connection may stay idle
+    for `keep_alive` seconds or `keep_alive_factor` times the duration of the exchange, whichever is longer;
+    with a `keep_alive` of 0 it is closed. For a limit that is None, the client's limit applies. `jar` holds
+    the cookies of one redirect chain. `headers` are further header lines, "Name: value". `credentials` tells
+    whether the URL may receive the configured credentials. `tls` is "verify", "record", or "" to use the
+    client's setting. `slot` is the fetch slot that the request holds and may have to give up. The memory of
+    the answer is charged to `owner` until the client's `let_go` is called for that owner; without an owner,
+    the charge ends with the answer. `body` is sent after the head. `secrets` are the names of its fields
+    whose values are never recorded. `listener` receives the content of each answer piece by piece, as it
+    arrives. `proxy` is the proxy for this request, or "" to use the client's proxy. `file` receives the body
+    of a large file; without it, every body stays in memory.
     """
 
     url: str
@@ -125,7 +124,7 @@ class FetchRequest(msgspec.Struct):
         return bool(self.etag or self.last_modified)
 
     def limits(self, default: FetchLimits) -> FetchLimits:
-        """Return the limits of this request: where it has no limit of its own, the limit in `default` applies."""
+        """Return the limits of this request; a limit that it does not set is taken from `default`."""
         if self.body_bytes_max is None and self.total_timeout is None and self.wire_bytes_max is None:
             return default
         own = {
@@ -137,7 +136,7 @@ class FetchRequest(msgspec.Struct):
 
 
 class Target(NamedTuple):
-    """The parts of a canonical URL; `host` as in the Host header (with brackets and port), `hostname` without them."""
+    """The parts of a canonical URL; `host` is as in the Host header, `hostname` is without brackets and port."""
 
     scheme: str
     host: str
@@ -170,7 +169,7 @@ def user_agent(identity: IdentityConfig) -> str:
 
 
 class RequestWriter:
-    """Writes request heads; the fields that are the same in all requests are joined once."""
+    """Writes request heads. The fields that are the same in all requests are joined only once."""
 
     def __init__(self, identity: IdentityConfig, agent: str) -> None:
         fields = {
@@ -184,7 +183,7 @@ class RequestWriter:
         self._common = _joined(self._fields)
 
     def is_secret(self, request: FetchRequest) -> bool:
-        """Return whether the head of `request` contains configured credentials."""
+        """Return whether the head of `request` will contain configured credentials."""
         return bool(request.credentials and self._secrets) or has_credentials(request.headers)
 
     def head(
@@ -199,7 +198,8 @@ class RequestWriter:
     ) -> bytes:
         """Return the request line and header fields.
 
-        `signature` is the lines that sign the request; `proxied` uses the absolute form for proxies (RFC 9112 3.2.2).
+        `signature` holds the header lines that sign the request. With `proxied`, the target has the absolute
+        form, which proxies need (RFC 9112 3.2.2).
         """
         path = f"{target.scheme}://{target.host}{target.path}" if proxied else target.path
         if _UNSAFE.search(path):
@@ -230,7 +230,7 @@ class RequestWriter:
 
 
 def _with(fields: dict[str, str], lines: tuple[str, ...]) -> dict[str, str]:
-    """Return `fields` with the fields of `lines` added; these replace fields of the same name."""
+    """Return `fields` with the fields of `lines` added; an added field replaces fields of the same name."""
     merged = dict(fields)
     for line in lines:
         name, value = header_field(line)
@@ -245,7 +245,7 @@ def _joined(fields: dict[str, str]) -> str:
 
 
 def _safe(value: str) -> str:
-    """Return a header value that a server once sent, without control characters, which could end its line."""
+    """Return a header value that a server once sent, without control characters, which could end the header line."""
     return _CONTROLS.sub(" ", value)
 
 

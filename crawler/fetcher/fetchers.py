@@ -2,14 +2,13 @@
 
     fetch tasks, logins, hubs --FetchRequest--> the fetcher that the task names --Fetch--> them
 
-`FETCHERS` has one line per fetcher. A process makes "http" and the fetchers that
-`[[override]]` tables name, and contains no code for any of them: to add a fetcher, write a
-class with the five methods of `Fetcher` and add a line here. Simulations and tests use
-tables of their own.
+`FETCHERS` has one line per fetcher. A process makes "http" and the fetchers that `[[override]]` tables name.
+It contains no code for a particular fetcher. To add a fetcher, write a class with the methods of `Fetcher`
+and add a line here. Simulations and tests use tables of their own.
 
-Back-pressure has two parts. A fetcher that accepts few tasks at once sets `places`; tasks
-that wait for it, up to `WAITING_A_PLACE` per place, give up their fetch slot. The memory
-of answers is charged to their owner until it is released (`byte_account.py`).
+Load is limited in two ways. A fetcher that accepts few tasks at once sets `places`. While a task waits for a
+place, it gives up its fetch slot; up to `WAITING_A_PLACE` tasks per place do so. The memory of answers is
+charged to their owner until it is released (`byte_account.py`).
 """
 
 import asyncio
@@ -25,16 +24,17 @@ from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import HTTP, FetchRequest
 from crawler.records import Fetch
 
-# Maximum number of tasks that wait without a fetch slot, per place of the fetcher; bounds their memory
+# Maximum number of tasks that wait without a fetch slot, per place of the fetcher; this limit bounds their
+# memory
 WAITING_A_PLACE = 16
 
 
 class Fetcher(Protocol):
-    """Fetches pages. Every task ends in one Fetch with one outcome; exceptions come only from bugs and cancelling."""
+    """Fetches pages. Every task ends in one Fetch with one outcome. `fetch` raises only for bugs and if cancelled."""
 
     @property
     def places(self) -> int:
-        """The number of tasks accepted at once; 0 if only `crawl.concurrency` limits it."""
+        """The number of tasks that the fetcher accepts at once; 0 if only `crawl.concurrency` limits it."""
 
     async def start(self) -> None:
         """Prepare for fetching; call this in the event loop that fetches."""
@@ -43,7 +43,7 @@ class Fetcher(Protocol):
         """End all tasks in progress and release every resource."""
 
     async def fetch(self, task: FetchRequest) -> Fetch:
-        """Do one task and return its result."""
+        """Carry out one task and return its result."""
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
         """Charge memory derived from an answer to its owner until `let_go`."""
@@ -63,7 +63,7 @@ class NameResolver(Protocol):
 
 
 class FetcherNeeds(NamedTuple):
-    """The arguments for making a fetcher; `processes` is the number that share the crawl's limits."""
+    """The arguments for making a fetcher; `processes` is the number of processes that share the crawl's limits."""
 
     config: Config
     clock: Clock
@@ -76,7 +76,7 @@ MakeFetcher = Callable[[FetcherNeeds], Fetcher]
 
 
 def held_share(held_bytes_max: int, processes: int) -> int:
-    """Return the bytes of bodies that each process of a machine may hold: its share, but at least `HELD_LEAST`."""
+    """Return how many bytes of bodies each process of a machine may hold: its share, but at least `HELD_LEAST`."""
     return max(min(HELD_LEAST, held_bytes_max), held_bytes_max // processes)
 
 
@@ -163,10 +163,10 @@ class Fetchers:
             places.release()
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge the memory to "http", which most answers come from."""
+        """Charge the memory to the fetcher "http", from which most answers come."""
         self._by_name[HTTP].hold_more(owner, nbytes)
 
     def let_go(self, owner: Hashable) -> None:
-        """Tell all fetchers, since any of them may have charged the owner."""
+        """Call `let_go` of all fetchers, since any of them may have charged the owner."""
         for fetcher in self._by_name.values():
             fetcher.let_go(owner)

@@ -3,14 +3,14 @@
     in memory --more than `held_bytes_max`--> in a part on disk (`storage/parts.py`)
        broken off --next request: Range, If-Range--> 206: the part continues | 200: it begins again
 
-A page needs its whole body in memory for the parser, so `fetch.body_bytes_max` limits
-it. A file in a part takes no memory. If the user asked for it (`FileRule.is_asked`), it has a
-limit of its own, or none, and may take any time as long as it keeps a minimum rate;
-otherwise the limits of a page apply to it, too.
+The parser needs the whole body of a page in memory, so `fetch.body_bytes_max` limits a page. A large file is
+instead written to disk, to a "part" (`storage/parts.py`), and takes no memory. If the user asked for the file
+(`FileRule.is_asked`), it has a size limit of its own, or none, and it may take any time as long as it keeps a
+minimum rate. The limits of a page apply to all other files.
 
-A body is resumed only if the server could prove that it is still the same (RFC 9110,
-13.1.5): with a strong ETag, or a Last-Modified at least two seconds older than the answer.
-The record then holds the head of the first answer and the whole payload.
+A body is resumed only if the server can tell that the body is still the same (RFC 9110, 13.1.5). This needs a
+strong ETag, or a Last-Modified at least two seconds older than the answer. The record then holds the head of
+the first answer and the whole payload.
 """
 
 import re
@@ -31,10 +31,10 @@ _STRONG_AGE = 2.0  # seconds by which Last-Modified must be older than Date to b
 class FileRule(msgspec.Struct, frozen=True):
     """The rule by which the answer to one request is received as a file.
 
-    `parses(media type, first bytes)` tells whether a body is parsed; then it is not a file.
-    `is_asked(URL, media type)` tells whether the user asked for this file. `bytes_max` limits such a
-    file, 0 means no limit; without `any_length` the limit of a page applies unless the answer states
-    its length. `rate_min` is the minimum rate, in bytes per second, at which it must arrive.
+    `parses(media type, first bytes)` tells whether a body is parsed; a parsed body is not a file.
+    `is_asked(URL, media type)` tells whether the user asked for this file. `bytes_max` limits the size of
+    such a file; 0 means no limit. Without `any_length`, the limit of a page applies instead unless the answer
+    states its length. `rate_min` is the minimum rate, in bytes per second, at which such a file must arrive.
     """
 
     parses: Callable[[str, bytes], bool]
@@ -46,10 +46,10 @@ class FileRule(msgspec.Struct, frozen=True):
 
 
 class FileBody:
-    """The body that a fetch task receives, over all of its requests; `identity` names the body's part on disk.
+    """The body that a fetch task receives, over all requests of the task; `identity` names the body's part on disk.
 
-    `part` holds what has arrived so far, if it is on disk. `is_asked`: the user asked for this file.
-    `resumable`: the request is a plain GET.
+    `part` holds what has arrived so far, if it is on disk. `is_asked` tells whether the user asked for this
+    file, and `resumable` whether the request is a plain GET.
     """
 
     def __init__(self, rule: FileRule, parts: PartFolder, identity: str, *, resumable: bool) -> None:
@@ -67,11 +67,11 @@ class FileBody:
         return self.resumable and self._parts.has(self._identity)
 
     def reopen(self) -> None:
-        """Reopen the part that an earlier transfer left; callable from any thread, takes 2 ms per MB."""
+        """Reopen the part that an earlier transfer left, from any thread; this takes 2 ms per MB."""
         self.part = self._parts.left(self._identity)
 
     def range_fields(self, url: str) -> str:
-        """Return the fields that ask `url` for the rest of the part; "" if it cannot be resumed."""
+        """Return the header fields that request the rest of the part from `url`; "" if it cannot be resumed."""
         part = self.part
         if part is None or not self.can_resume() or part.head.url != url:
             return ""
@@ -89,7 +89,7 @@ class FileBody:
         )
 
     def resume(self, head: Head) -> bool:
-        """Return whether this 206 contains the rest of the part; if it does, continue the part."""
+        """Return whether this answer of 206 contains the rest of the part; if it does, continue the part."""
         part, match = self.part, _CONTENT_RANGE.fullmatch(head.known.get(b"content-range", b"").strip())
         if part is None:
             return False
@@ -112,7 +112,7 @@ class FileBody:
     ) -> bool:
         """Move a body to a part on disk; return False if its type or its decoded `start` show that it must be parsed.
 
-        `content` is what was decoded so far of a body that is decoded to its end, else None.
+        `content` is the content decoded so far if the body will be decoded to its end, else None.
         """
         if self.rule.parses(kind, start):
             return False
@@ -149,7 +149,7 @@ class FileBody:
         return (self.rule.bytes_max or sys.maxsize) if self.is_asked else page_max
 
     def end(self, *, resumed_later: bool) -> None:
-        """Free the part: close it if a later request may resume it, else delete it."""
+        """Close the part if a later request may resume it, else delete it."""
         if self.part is None:
             return
         if resumed_later and self.can_resume():
@@ -170,7 +170,7 @@ def _head_of(head: PartHead) -> Head:
 
 
 def _validator(head: Head) -> str:
-    """Return the strong validator of an answer; "" if it has none, or its server takes no ranges."""
+    """Return the strong validator of an answer; "" if it has none, or if the server does not support ranges."""
     if head.status != 200 or head.known.get(b"accept-ranges", b"").strip().lower() == b"none":
         return ""
     etag = head.known.get(b"etag", b"").strip()

@@ -1,17 +1,17 @@
 """Holds a body in memory while it arrives: a small one as a list of pieces, a large one in a growing buffer.
 
-Joining the pieces of a large body would hold it twice, and the freed pieces would stay
-in the process's heap. The buffer grows in place (the C library moves large blocks by changing page
-tables), and `io.BytesIO` gives its content away without a copy.
+Joining the pieces of a large body would need memory for two copies of it, and the freed pieces would stay in
+the process's heap. The buffer grows in place (the C library moves large blocks by changing page tables), and
+`io.BytesIO` returns its content without a copy.
 """
 
 import io
 
-_PIECES_BYTES_MAX = 256 << 10  # joining takes less than 0.1 ms
+_PIECES_BYTES_MAX = 256 << 10  # bytes; joining pieces of this size takes less than 0.1 ms
 
 
 class HeldBody:
-    """The bytes of a body so far; `size` is their number."""
+    """The bytes of a body received so far; `size` is the number of these bytes."""
 
     __slots__ = ("_buffer", "_pieces", "size")
 
@@ -34,7 +34,7 @@ class HeldBody:
             self._pieces.clear()
 
     def joined(self) -> bytes:
-        """Return all bytes, the same object each time while none are added."""
+        """Return all bytes. Until more are added, every call returns the same object."""
         if self._buffer is not None:
             self._pieces, self._buffer = [self._buffer.getvalue()], None
         elif len(self._pieces) != 1:

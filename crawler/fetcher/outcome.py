@@ -1,4 +1,4 @@
-"""The result of a fetch: every end maps to exactly one Outcome and one Blame.
+"""The result of a fetch: every way in which a fetch ends maps to exactly one Outcome and one Blame.
 
 See `fetcher/README.md`, "Status and outcome".
 
@@ -44,7 +44,7 @@ _BLAME = {
 
 
 def blame_of(outcome: Outcome) -> Blame:
-    """Return what an outcome is charged to: NONE for success and for final outcomes."""
+    """Return what an outcome is charged to. It is NONE for success and for final outcomes."""
     return _BLAME.get(outcome, Blame.NONE)
 
 
@@ -66,7 +66,7 @@ def conclude(answer: Answer, *, conditional: bool, location: str) -> Outcome:
 
 
 def demands_license(head: Head) -> bool:
-    """Return whether an answer demands a licence token (RSL 1.0): 401 with the challenge `License`."""
+    """Return whether an answer demands a licence token (RSL 1.0), that is, a 401 with the challenge `License`."""
     return head.status == 401 and any(
         value.lower().split(None, 1)[:1] == [b"license"] for value in head.values(b"www-authenticate")
     )
@@ -88,13 +88,13 @@ def of_status(status: int, *, conditional: bool, has_body: bool, has_location: b
         return Outcome.HOST_BUSY
     if status == 408 or 500 <= status < 600:
         return Outcome.TEMPORARY
-    if status == 416:  # unexpected, as requests have no Range
+    if status == 416:  # answer.py handles the 416 to a request with Range; without Range, a 416 is unexpected
         return Outcome.UNEXPECTED_STATUS
     return Outcome.CLIENT_ERROR if 400 <= status < 500 else Outcome.UNEXPECTED_STATUS
 
 
 def location_of(head: Head) -> str:
-    """Return the raw text of Location, decoding raw UTF-8; "" if there is none or several differ."""
+    """Return the text of Location, with raw UTF-8 decoded; "" if there is none, or several that differ."""
     values = head.values(b"location")
     if not values or any(value != values[0] for value in values):
         return ""
@@ -102,12 +102,12 @@ def location_of(head: Head) -> str:
 
 
 def content_type_of(head: Head) -> tuple[str, str]:
-    """Return the essence (in lower case) and the charset of the last usable Content-Type, as browsers do; "" if none."""
+    """Return the type (in lower case) and the charset in the last usable Content-Type, as browsers do; "" if none."""
     return media_type(head.values(b"content-type"))
 
 
 def retry_after_of(head: Head, now: float) -> float:
-    """Return the seconds that Retry-After of a 429, 503 or 3xx asks for; 0.0 if absent, past or unreadable."""
+    """Return the wait in seconds that Retry-After of a 429, 503 or 3xx asks for; 0.0 if absent, past or unreadable."""
     raw = head.known.get(b"retry-after")
     if raw is None or not (head.status in BUSY_STATUSES or 300 <= head.status < 400):
         return 0.0

@@ -1,7 +1,7 @@
-"""Watches whether the proxy works, and logs at once when it fails: without it nothing is fetched.
+"""Watches whether the proxy works, and logs at once when it fails, because nothing is fetched without it.
 
-When the proxy fails, it looks as if many hosts did not answer: each of them waits and is retried. One log line with
-the proxy's address shows the real cause; another reports that the proxy answers again.
+When the proxy fails, it looks as if many hosts did not answer, and each of them waits and is retried. One log
+line with the proxy's address shows the real cause. Another line reports when the proxy answers again.
 """
 
 import logging
@@ -20,7 +20,7 @@ class ProxyHealth:
 
     def __init__(self, proxy: str) -> None:
         self._proxy = proxy
-        self._worked = False  # ever
+        self._worked = False  # whether the proxy has ever worked
         self._told = False  # whether the failure has been logged
         self._told_at = -math.inf
 

@@ -1,15 +1,15 @@
 """Chooses which resting connections are read next: short answers before long ones.
 
-A connection rests once reading has used its share of a turn of the event loop, and after
-each 128 KiB of an answer. A connection is fresh while reading its answer has taken less
-than `FRESH` seconds; fresh connections are resumed before all others (like new flows in
-fq_codel, RFC 8290, 4.2). Otherwise a page queued after 500 bodies of two-byte chunks would
-wait half a second for each of its pieces. A turn resumes as many connections as fit into
-its share, at the last measured cost of reading one, and at least one of each kind.
+A connection rests once reading has used its share of a turn of the event loop, and after each 128 KiB of an
+answer. A connection is fresh while reading its answer has taken less than `FRESH` seconds; fresh connections
+are resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Otherwise a page queued after 500
+bodies of two-byte chunks would wait half a second for each of its pieces. A turn resumes up to `RESUMED_MAX`
+fresh connections. Then it resumes as many others as fit into its share, given the recently measured cost of
+reading one, but at least one.
 
-While the loop has other work, long answers get a quarter of its CPU time: after each of
-their pieces, other work may use `OTHERS` times as much before the next. A turn
-without other work cancels the debt.
+While the loop has other work, long answers get only a quarter of the CPU time: after each of their pieces,
+other work may use `OTHERS` times as much CPU time before the next piece is read. In a turn without other
+work, the rest of this time is cancelled.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
-"""Redaction: requests and answers are shown and stored with the names of credentials, never their values.
+"""Redaction: requests and answers are shown and stored with the names of credentials, but never with their values.
 
 All records, logs and exports use `Fetch.request_head`, `Fetch.request_body` and `Fetch.headers`, so the
-client redacts only those, whether a value was configured, came from a cookie jar or was
-set by a server.
+client needs to redact only these three. It does so whether a value was configured, came from a cookie jar or
+was set by a server.
 """
 
 import json
@@ -21,18 +21,18 @@ _PART_NAME = re.compile(rb"content-disposition:[^\r\n]*\bname=\"?([^\"\r\n;]*)",
 
 
 def redacted_head(head: bytes) -> bytes:
-    """Return a request head with `[redacted]` as the value of each field that carries credentials; takes 8 us."""
+    """Return a request head with `[redacted]` as the value of each field with credentials. This takes 8 us."""
     first, *lines = head.decode("latin-1").split("\r\n")
     return "\r\n".join((first, *redacted_headers(lines))).encode("latin-1")
 
 
 def redacted_signature(head: bytes) -> bytes:
-    """Return a request head without its signature, which could be replayed until it expires; takes 1 us."""
+    """Return a request head without its signature, which could be replayed until it expires. This takes 1 us."""
     return _SIGNATURE.sub(REDACTED.encode(), head)
 
 
 def redacted_fields(fields: Fields) -> Fields:
-    """Return the fields of an answer; Set-Cookie fields keep the cookie's name without its value."""
+    """Return the fields of an answer, with the cookie's name but not its value in each Set-Cookie field."""
     return tuple(
         (name, value.partition(b"=")[0] + b"=" + REDACTED.encode())
         if name.lower() == b"set-cookie"
@@ -42,9 +42,9 @@ def redacted_fields(fields: Fields) -> Fields:
 
 
 def redacted_request(head: bytes, body: bytes, secrets: Collection[str]) -> tuple[bytes, bytes]:
-    """Return head and body of a request without the values of fields that `secrets` lists or that have a secret name.
+    """Return head and body of a request without the values of body fields listed in `secrets` or with secret names.
 
-    The head's Content-Length is that of the returned body.
+    The Content-Length in the returned head is the length of the returned body.
     """
     found = _TYPE.search(head)
     shown = redacted_body(body, "" if found is None else found[1].decode("latin-1").lower(), secrets)
@@ -54,7 +54,8 @@ def redacted_request(head: bytes, body: bytes, secrets: Collection[str]) -> tupl
 def redacted_body(body: bytes, content_type: str, secrets: Collection[str]) -> bytes:
     """Return a form or a JSON document with `[redacted]` as the value of each secret field.
 
-    A body in parts that has a secret field is redacted as a whole. Other bodies have no field names and stay as they are.
+    A multipart body that has a secret field is redacted as a whole. Other bodies have no field names and stay
+    as they are.
     """
 
     def is_secret(name: str) -> bool:

@@ -1,11 +1,14 @@
-"""Resolves host names: A and AAAA through c-ares, one look-up per name at a time, with its own concurrency limit.
+"""Resolves host names to A and AAAA addresses through c-ares.
+
+There is one look-up per name at a time, and look-ups have a concurrency limit of their own.
 
     literal address -> hosts file, localhost -> cache -> look-up in flight -> name servers
 
-A look-up sends one query for A and one for AAAA at the same time. Dead names do not delay fetches, because look-ups
-wait only for one another. While many look-ups wait, a caller gives up after `dns_patience`; the look-up continues, and
-its answer is cached for the next request for the name. Denied addresses of an answer are skipped; if none is left
-the outcome is `address_denied`. The guard checks each connection as well.
+A look-up sends one query for A and one for AAAA at the same time. Dead names do not delay fetches, because
+look-ups wait only for one another. While many look-ups wait, a caller gives up after `dns_patience`; the
+look-up continues, and its answer is cached for the next request for the name. Denied addresses of an answer
+are skipped. If no address is left, the outcome is `address_denied`. The guard also checks the address of each
+connection.
 """
 
 import asyncio
@@ -26,11 +29,11 @@ _NO_ADDRESS = frozenset((aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA,
 _KINDS = {"A": pycares.QUERY_TYPE_A, "AAAA": pycares.QUERY_TYPE_AAAA}
 _HOSTS_FILE = Path("/etc/hosts")
 _HOSTS_FILE_MAX = 16 << 20
-_RESOLUTION_DELAY = 0.25  # seconds to wait for AAAA after A (RFC 8305: 0.05), as many servers drop the query
-_ABANDONED = 4  # maximum ratio of look-ups whose caller has given up to look-ups whose caller still waits
+_RESOLUTION_DELAY = 0.25  # seconds to wait for AAAA after A (RFC 8305: 0.05), as many servers drop the AAAA query
+_ABANDONED = 4  # maximum number of look-ups whose caller has given up, per look-up whose caller still waits
 
 
-_Found = tuple[list[tuple[str, float]], str]  # (addresses with their TTL, the reason if there is no answer)
+_Found = tuple[list[tuple[str, float]], str]  # (addresses with their TTL, the reason for no answer or "")
 
 
 class Resolver:
@@ -49,7 +52,7 @@ class Resolver:
         self._servers: dict[int, aiodns.DNSResolver] = {}  # one resolver for each number of tries
 
     def cached(self, hostname: str, now: float) -> Resolution | None:
-        """Return the resolution if it is known without a look-up, else None."""
+        """Return the resolution if it is known without a new look-up, else None."""
         found = self._cache.get(hostname, now)
         if found is not None:
             return found
@@ -68,7 +71,7 @@ class Resolver:
     async def resolve(self, hostname: str, *, patient: bool = True) -> Resolution:
         """Return the addresses of `hostname` (lower case, no trailing dot), or the outcome if there are none.
 
-        `patient`: wait for the whole time limit, and send the query twice.
+        If `patient`, wait for the whole time limit, and send the query twice.
         """
         known = self.cached(hostname, self._clock.now())
         if known is not None:
@@ -111,7 +114,7 @@ class Resolver:
         return resolution
 
     async def _ask_both(self, hostname: str, tries: int) -> list[_Found]:
-        """Return the answers for A and AAAA; A alone if it has addresses and AAAA is late."""
+        """Return the answers for A and AAAA, or A alone if it has addresses and the answer for AAAA is late."""
         create_task = asyncio.get_running_loop().create_task
         first, second = (create_task(self._ask(hostname, kind, tries)) for kind in ("A", "AAAA"))
         try:
@@ -126,7 +129,7 @@ class Resolver:
             second.cancel()
 
     async def _ask(self, hostname: str, kind: str, tries: int) -> _Found:
-        """Return the addresses with their TTL, and why there was no answer; both are empty if the name has no address."""
+        """Return the addresses with their TTL, or the reason for no answer; both are empty if there is no address."""
         try:
             result: Any = await self._asking(tries).query_dns(hostname, kind)
         except aiodns.error.DNSError as error:

@@ -2,18 +2,19 @@
 
     bytes arrive --spend--> the instant until which nothing may be read advances by bytes / rate
 
-A plain object; `now` is monotonic time. The receiver is told how long to wait, so an
-excess (one read of a connection) is compensated at once. At most `BURST` seconds of
-unused time are saved up.
+The throttle is a plain object; `now` is monotonic time. `spend` returns how long the receiver must wait, so
+an excess of one read is compensated at once. If little is received, at most `BURST` seconds of the rate are
+saved for later.
 """
 
 BURST = 0.1  # seconds of unused rate that may be used at once
-# size of a limited connection's receive buffer: the kernel must not receive what we do not read
+# size of a limited connection's receive buffer; it is small, because the kernel must not receive what we do
+# not read
 WINDOW_BYTES = 64 << 10
 
 
 class Throttle:
-    """Limits reading to `rate` bytes per second; 0 = no limit."""
+    """Limits reading to `rate` bytes per second; 0 means no limit."""
 
     __slots__ = ("_free_at", "rate")
 

@@ -3,15 +3,14 @@
     TCP transport --ciphertext--> buffer_updated --> OpenSSL --plain text--> the protocol above
                   <--------------- write <------------'
 
-It replaces uvloop's TLS protocol, which holds 130 to 210 KiB for each idle
-connection (a read buffer of 256 KiB of its own, and memory BIOs as large as the
-largest read) and ends as a cycle of references. Here all connections of a client
-share one buffer for ciphertext, OpenSSL gets at most `_SLICE` bytes at once, and no
-cycle is left at the end. After a page of 30 KB a connection holds 56 KiB (uvloop: 145),
-freed at once; a fetch with a full handshake costs 0.95 ms (uvloop: 1.35).
+It replaces uvloop's TLS protocol, which holds 130 to 210 KiB for each idle connection (a read buffer of 256
+KiB of its own, and memory BIOs as large as the largest read) and leaves a cycle of references when it ends.
+Here all connections of a client share one buffer for ciphertext, OpenSSL gets at most `_SLICE` bytes at once,
+and no cycle is left at the end. After a page of 30 KB, a connection holds 56 KiB (with uvloop 145 KiB), which
+are freed at once when it ends. A fetch with a full handshake costs 0.95 ms of CPU time (with uvloop 1.35 ms).
 
 Hundreds of servers may answer between two turns of the event loop, and a step of a full
-handshake takes up to a millisecond: `Handshakes` spreads the steps over turns.
+handshake takes up to a millisecond, so `Handshakes` spreads the steps over turns.
 """
 
 import asyncio
@@ -21,8 +20,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-# Bytes that an idle BIO keeps: with this size a connection holds 56 KiB, with 16 KiB 71, for the same CPU time
-# time.
+# Bytes that an idle BIO keeps. With this size, a connection holds 56 KiB; with 16 KiB, it would hold 71 KiB,
+# for the same CPU time.
 _SLICE = 4 << 10
 HANDSHAKES = 0.006  # seconds of handshakes per turn of the loop
 
@@ -41,7 +40,7 @@ class Handshakes:
 
     @property
     def now(self) -> bool:
-        """Return whether a step may run in this turn: some of the time is left, and no other step waits."""
+        """Return whether a step may run in this turn, because some of the time is left and no other step waits."""
         return self._left > 0.0 and not self._waiting
 
     def step(self, step: Callable[[], None]) -> None:
@@ -75,7 +74,7 @@ class Handshakes:
 
 
 class TlsTransport(asyncio.BufferedProtocol):
-    """The protocol of the TCP transport, and the transport of `protocol` once `handshake` has returned.
+    """Acts as the protocol of the TCP transport and, after `handshake` has returned, as the transport of `protocol`.
 
     Ciphertext is read into `view`. `view` and `handshakes` may be shared by all connections of a loop.
     """
@@ -114,7 +113,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._rest = b""  # ciphertext that waits for the handshake's turn, or that arrived before a pause
 
     async def handshake(self) -> None:
-        """Do the handshake; the connection is closed if it fails or is cancelled.
+        """Do the handshake. If it fails or is cancelled, the connection is closed.
 
         Raises:
             ssl.SSLError: the peer does not speak acceptable TLS, or has a bad certificate.
@@ -202,7 +201,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- the TLS object between them ----------------------------------------------
 
     def _take_rest(self) -> None:
-        """Process the ciphertext that was held back: the handshake's turn has come, or the peer has closed."""
+        """Process the ciphertext held back, because the handshake's turn has come or the peer has closed."""
         if self._handshaking and self._rest:
             rest, self._rest = self._rest, b""
             self._take(memoryview(rest))
@@ -230,7 +229,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._flush()
         except (ssl.SSLError, ValueError) as error:
             self._flush()  # send the alert that explains the failure
-            # its frames refer to `waiter`, which makes a cycle
+            # without the traceback, whose frames refer to `waiter` and so make a cycle
             waiter.set_exception(error.with_traceback(None))
         else:
             self._handshaking = False
@@ -254,12 +253,13 @@ class TlsTransport(asyncio.BufferedProtocol):
         except ssl.SSLZeroReturnError:
             pass
         except ssl.SSLError as bad_record:
-            error = bad_record.with_traceback(None)  # its frame refers to `error`, which makes a cycle
+            # without the traceback, whose frame refers to `error` and so makes a cycle
+            error = bad_record.with_traceback(None)
         if self._protocol is not None:
             self._end(self._protocol, error)
 
     def _end(self, protocol: asyncio.BufferedProtocol, error: Exception | None) -> None:
-        """End the connection: the peer has closed it or sent invalid TLS."""
+        """End the connection, because the peer has closed it or sent invalid TLS."""
         if error is None:
             protocol.eof_received()
         protocol.connection_lost(error)

@@ -1,7 +1,7 @@
-"""Connections through an HTTP proxy, opened by aiohttp: CONNECT for https, forwarded requests for http.
+"""Opens connections through an HTTP proxy with aiohttp, by CONNECT for https and forwarded requests for http.
 
-Connecting and the TLS handshake with the target have a time limit each. The second
-begins when aiohttp makes the TLS object; the TLS context reports that.
+Connecting and the TLS handshake with the target have a time limit each. The time of the handshake begins when
+aiohttp makes the TLS object, which the TLS context reports.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class Tunnels:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _no_tunnel(tunnel, error) from error
         finally:
-            tunnel.scope = None  # otherwise the connection's context would keep the task that opened it alive
+            tunnel.scope = None  # otherwise the connection's context would keep alive the task that opened it
             _tunnel.reset(token)
         assert opened.transport is not None
         connection.on_close = opened.close

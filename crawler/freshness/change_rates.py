@@ -1,26 +1,25 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Change rates by empirical Bayes: a page's own history, weighed against its site's.
+"""Estimates change rates by empirical Bayes: a page's own history is weighed against that of its site.
 
-Two numbers are kept per page: k, the changes that its crawls found, and T, the time it
-was watched. The rates of a site's pages are assumed Gamma distributed about the site's
-mean m_s with the squared coefficient of variation c_s. Given its history, a page has
-the rate
+Two numbers are kept per page: k, the changes that its crawls found, and T, the time it was watched. The rates
+of a site's pages are assumed to have a Gamma distribution with the site's mean m_s and the squared
+coefficient of variation c_s. Given its history, a page has the rate
 
     K / B,   K = 1/c_s + k,   B = 1/(c_s m_s) + T
 
-and stays unchanged for the time A with probability (1 + A/B)^-K (a Gamma mixture of exponentials). A crawl that finds
-no change adds A to T. A crawl that finds the page changed shows only that there was at least one change, which is
-less informative if A is long. k and T then become the parameters of the Gamma distribution with the posterior mean
-and variance of the rate (assumed density filtering; Opper and Winther 1999). Mean and variance follow from j = 1 and
-2 of
+and stays unchanged for the time A with probability (1 + A/B)^-K (a Gamma mixture of exponentials). A crawl
+that finds no change adds A to T. A crawl that finds the page changed shows only that there was at least one
+change, which is less informative if A is long. k and T then become the parameters of the Gamma distribution
+that has the posterior mean and variance of the rate (assumed density filtering; Opper and Winther 1999). Mean
+and variance follow, with j = 1 and 2, from
 
     E[rate^j | changed] = K .. (K+j-1) / B^j  (1 - (1 + A/B)^-(K+j)) / (1 - (1 + A/B)^-K)
 
-The simpler update, which adds x / (1 - exp(-x)) changes (x = rate A) to k and A to T, is
-overconfident where little is known: after a first interval of 60 days on pages that
-change every 8 days, refreshes found twice as many changes as predicted, and still 1.6
-times as many after 16 crawls (1.1 times with this update).
+A simpler update would add x / (1 - exp(-x)) changes (x = rate A) to k, and A to T. It is overconfident where
+little is known. With it, after a first interval of 60 days on pages that change every 8 days, refreshes found
+twice as many changes as predicted, and after 16 crawls still 1.6 times as many (1.1 times with the update
+used here).
 
 The parameters of a site and of the whole crawl are estimated by moments, each shrunk to the next larger group:
 
@@ -28,18 +27,20 @@ The parameters of a site and of the whole crawl are estimated by moments, each s
     m_s = (sum k + T1 m) / (sum T + T1),   T1 = min(60 d, 2 / m)                     pages of the site
     c_s = (sum[(k - m_s T)^2 - m_s T] + 50 c) / (m_s^2 sum T^2 + 50)
 
-There is no constant prior rate. A wrong one would starve most pages of a crawl: a page believed to change fast has a
-low ceiling mu/Delta and is never fetched again. So the weights T0 and T1 are the crawl's own revisit interval and the
-time of two changes, if these are shorter than 25 and 60 days. On pages that change hourly and are fetched every 40
-minutes, constants in days lost a sixth of the possible gain.
+There is no constant prior rate. A wrong constant would starve most pages of a crawl: a page believed to
+change fast has a low ceiling mu/Delta and is never fetched again. So the weights T0 and T1 are the crawl's
+own revisit interval and the time of two changes, if these are shorter than 25 and 60 days. On pages that
+change hourly and are fetched every 40 minutes, constants in days lost a sixth of the possible gain.
 
 Five sums per site make all updates O(1), also for c_s: sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2.
 `observe` updates a page's part of the sums; `renew` computes new means from them. The caller keeps k and T in
 single precision, and the sums use these rounded values.
 
-Prior work: Cho and Ntoulas (VLDB 2002) sample a site's pages; Tan and Mitra (TOIS 2010) pool clusters.
+Prior work: Cho and Ntoulas (VLDB 2002) sample a site's pages; Tan and Mitra (TOIS 2010) pool
+clusters.
 
-Cython pure-Python mode (see `value_kernel.py`); attributes in `change_rates.pxd`.
+The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
+`change_rates.pxd`.
 """
 
 import cython
@@ -54,13 +55,14 @@ _KK = cython.declare(cython.Py_ssize_t, 2)
 _KT = cython.declare(cython.Py_ssize_t, 3)
 _TT = cython.declare(cython.Py_ssize_t, 4)
 
-# Pseudo observations, in changes and days, and bounds: chosen on the histories of 35 sites, checked on 35 others.
+# Pseudo observations (in changes and days) and bounds. They were chosen on the histories of 35 sites and
+# checked on 35 others.
 _CRAWL_CHANGES = cython.declare(cython.double, 0.5)
 _CRAWL_DAYS = cython.declare(cython.double, 25.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
-_SITE_CHANGES = cython.declare(cython.double, 2.0)  # upper bound of the changes that these days represent
+_SITE_CHANGES = cython.declare(cython.double, 2.0)  # upper bound of the number of changes that these days represent
 _VARIATION_WEIGHT = cython.declare(cython.double, 50.0)
-_VARIATION_PRIOR = cython.declare(cython.double, 1.0)  # the variation of exponentially distributed rates
+_VARIATION_PRIOR = cython.declare(cython.double, 1.0)  # of exponentially distributed rates
 _VARIATION_LOW = cython.declare(cython.double, 0.2)
 _VARIATION_HIGH = cython.declare(cython.double, 5.0)
 _CRAWL_VARIATION_LOW = cython.declare(cython.double, 0.3)
@@ -70,7 +72,7 @@ _CRAWL_VARIATION_HIGH = cython.declare(cython.double, 4.0)
 @cython.ccall
 @cython.exceptval(check=False)
 def gain_of(x: cython.double) -> cython.double:
-    """Return x / (1 - exp(-x)), the expected number of changes in an interval with at least one; x: its prior mean."""
+    """Return x / (1 - exp(-x)): the expected number of changes, given at least one, if its prior mean is x."""
     return x / -expm1(-x) if x > 1e-12 else 1.0
 
 
@@ -139,7 +141,7 @@ class ChangeRates:
     def match(
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, clock: cython.double
     ) -> cython.void:
-        """Set `gain` and `watched` to the growth of k and t, given only that the page changed in the time `clock`."""
+        """Set `gain` and `watched` to the growth of k and t after a crawl that found a change in the time `clock`."""
         prior: cython.double = 1.0 / self.variations[site]
         shape: cython.double = prior + k
         span: cython.double = prior / self.means[site] + t
@@ -189,7 +191,7 @@ class ChangeRates:
     ) -> cython.void:
         """Add a page's part to the sums of its site and of all sites, or subtract it (sign -1)."""
         if not cython.compiled:
-            k, t = float(k), float(t)  # numpy's float32 would be squared in single precision
+            k, t = float(k), float(t)  # squares of numpy's float32 would have only single precision
         _add(self.sums[site], k, t, sign)
         _add(self.totals, k, t, sign)
 
@@ -216,7 +218,7 @@ class ChangeRates:
         )
 
     def rebuild(self, site: np.ndarray, k: np.ndarray, t: np.ndarray) -> None:
-        """Recompute all sums from the pages' columns, (m,) each, and all means from the sums."""
+        """Recompute all sums from the pages' columns, arrays of shape (m,), and all means from the sums."""
         k, t = k.astype(np.float64), t.astype(np.float64)
         sums = np.asarray(self.sums)
         for column, part in enumerate((k, t, k * k, k * t, t * t)):
@@ -234,12 +236,12 @@ class ChangeRates:
 
     @property
     def mean(self) -> np.ndarray:
-        """m_s by site, as an array."""
+        """The means m_s of the rates, by site, as an array."""
         return np.asarray(self.means)[: self.size]
 
     @property
     def variation(self) -> np.ndarray:
-        """c_s by site, as an array."""
+        """The squared coefficients of variation c_s, by site, as an array."""
         return np.asarray(self.variations)[: self.size]
 
     def _check(self) -> None:
@@ -268,7 +270,7 @@ def _single(x: cython.double) -> cython.float:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _variation(sums: cython.double[::1], mean: cython.double, prior: cython.double) -> cython.double:
-    """Return the squared coefficient of variation of rates about `mean`, by moments."""
+    """Estimate the squared coefficient of variation of rates about `mean`, by the method of moments."""
     spread: cython.double = sums[_KK] - 2.0 * mean * sums[_KT] + mean * mean * sums[_TT] - mean * sums[_T]
     return (spread + _VARIATION_WEIGHT * prior) / (mean * mean * sums[_TT] + _VARIATION_WEIGHT)
 

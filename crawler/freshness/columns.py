@@ -1,11 +1,10 @@
 """Arrays of millions of rows that grow in place.
 
-Each column has its own anonymous memory map. A map grows without a copy (`mremap` moves
-page tables, not contents), and memory pages that were never touched cost nothing. So
-columns grow fourfold, and no insertion waits for a copy of all rows: copying 240 MB
-takes 100 ms, moving the map 1 ms. The maps use no huge pages: several columns need
-their next page at the same row, and the system takes up to 4 ms to find a huge page on
-a busy machine (30 ms were measured for one insertion), while reads are no faster.
+Each column has its own anonymous memory map. A map grows without a copy (`mremap` moves page tables, not
+contents), and memory pages that were never touched cost nothing. So columns grow fourfold, and no insertion
+waits for a copy of all rows: copying 240 MB takes 100 ms, but moving the map takes 1 ms. The maps use no huge
+pages: several columns need their next memory page at the same row, and on a busy machine the system takes up
+to 4 ms to find a huge page. One insertion took 30 ms, while reads were no faster.
 
 Views of a column must be released before it grows. If a view is still in use, or the
 system cannot move maps, the rows are copied once.
@@ -65,10 +64,11 @@ def _new_map(size: int) -> mmap.mmap:
 
 
 def rows_of(array: Any) -> Any:
-    """Return `array` itself if kernels are compiled, else a view of it whose items are Python numbers.
+    """Return `array` itself if the kernels are compiled, else a view of it whose items are Python numbers.
 
-    Compiled kernels read doubles and integers. Items of a numpy array, in contrast, would compute in single precision and
-    overflow with warnings, and they cannot be encoded as JSON.
+    Compiled kernels read doubles and integers. With the items of a numpy array, in contrast, interpreted
+    kernels would compute in single precision and overflow with warnings, and the items cannot be encoded as
+    JSON.
     """
     if not kernel_selection.are_interpreted():
         return array
@@ -78,7 +78,7 @@ def rows_of(array: Any) -> Any:
 
 
 class _Matrix:
-    """A view of a matrix (n, m): `[i]` is a row as a view, `[i, j]` a Python number."""
+    """A view of a matrix (n, m), in which `[i]` is a view of a row and `[i, j]` is a Python number."""
 
     def __init__(self, array: Any) -> None:
         self._array, self._items = array, memoryview(array)

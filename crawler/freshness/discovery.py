@@ -1,48 +1,48 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Hubs: the value of the new pages that fetching a page again would show.
+"""Values hubs by the new pages that fetching them again would show.
 
-A hub shows theta new pages per day, each worth nu. If it was fetched tau days ago, it
-loses nu theta tau of importance per day, because that many pages exist that no crawl has
-found. A task whose cost rate is c(tau) is worth tau c(tau) minus the integral of c from
-0 to tau (the index from which GREEDY follows), so fetching the hub is worth
+A hub shows theta new pages per day, each worth nu. If it was fetched tau days ago, theta tau pages exist that
+no crawl has found, so nu theta tau of importance is lost per day. A task whose cost rate is c(tau) is worth
+tau c(tau) minus the integral of c from 0 to tau (the index from which GREEDY follows), so fetching the hub is
+worth
 
     D(tau) = nu theta tau^2 / 2
 
-in addition to the value V of its own copy. tau is time, not the neighbourhood's clock A,
-which measures changes of known pages. The hub is due when the sum reaches the level,
+in addition to the value V of its own copy. Here tau is plain time, not the neighbourhood's clock A, which
+measures changes of known pages. The hub is due when the sum reaches the level,
 
     V(A(tau)) + D(tau) = level,
 
-which is no later than the instant at which V or D alone reaches it: V^-1(level) or sqrt(2 level / (nu theta)).
-Both are nearly squares of tau while tau is small, so Newton's method is applied to the
-square root of their sum, within the bracket (`hub_wait`).
+which is no later than the instant at which V or D alone reaches it: V^-1(level) or sqrt(2 level / (nu
+theta)). While tau is small, V and D are nearly proportional to the square of tau. So Newton's method is
+applied to the square root of their sum, within a bracket (`hub_wait`).
 
-*theta* is learned from credit. The hub that was the first to show a URL gets a credit of 1 if that URL became a page
-of its own, and 0 otherwise. This measures what the hub adds to all other hubs at their present rates. The first copy
-of a hub earns nothing, because it is unknown how long its links had been there. For each hub, two numbers are kept in
-single precision, as of the hub's last crawl: the pages found, and the time watched. Both decay with a half-life of 90
-days. The resulting rate is shrunk towards the rate of those pages of the directory that have shown nothing yet:
+*theta* is learned from credit. The hub that was the first to show a URL gets a credit of 1 if that URL became
+a page of its own, and 0 otherwise. This measures what the hub adds to all other hubs at their present rates.
+The first copy of a hub earns nothing, because it is unknown how long its links had been there. For each hub,
+two numbers are kept in single precision, as of the hub's last crawl: the pages found, and the time watched.
+Both decay with a half-life of 90 days. The resulting rate is shrunk towards the rate at which pages of the
+directory that have shown nothing yet show their first new page:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
     theta_d = (first_d + 30 d theta_s) / (watched_d + 30 d)
     theta_h = (found_h + 15 d theta_d) / (watched_h + 15 d)
 
-Every page may be a hub, but very few are. So directory, site and crawl count only the
-first find of each page, and the time between crawls before it: theta_d is the rate at
-which a page becomes a hub. The mean over all pages would credit each page of a
-directory with a share of what the directory's listing finds, and half of the fetches
-for new pages would go to pages that show none (news site of the league, W = 1: score
-.754, 5.7 days to a copy; with first finds .775, 4.1 days). A page that never showed a
-new page needs no numbers: found is 0, and watched is the T of its change rate. When it
-shows its first new page, its `watched` starts from that T.
+Every page may be a hub, but very few are. So directory, site and crawl count only the first find of each
+page, and the time watched before that find: theta_d is the rate at which a page becomes a hub. The mean over
+all pages would credit each page of a directory with a share of what the directory's listing finds, and half
+of the fetches for new pages would go to pages that show none. On the news site of the league (W = 1), the
+mean over all pages led to a score of .754 and 5.7 days until a page was copied. First finds led to .775 and
+4.1 days. A page that never showed a new page needs no numbers: found is 0, and watched is the T of its change
+rate. When it shows its first new page, its `watched` starts from that T.
 
-Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW 2007); Lefortier,
-Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content* (CIKM 2013); Avrachenkov
-and Borkar, *Whittle index policy for crawling ephemeral content* (2016).
+Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
+2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*
+(CIKM 2013); Avrachenkov and Borkar, *Whittle index policy for crawling ephemeral content* (2016).
 
-Cython pure-Python mode (see `value_kernel.py`); attributes in `discovery.pxd`.
+The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `discovery.pxd`.
 """
 
 import cython
@@ -77,7 +77,7 @@ _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
 _DIRECTORY_DAYS = cython.declare(cython.double, 30.0)
 _HUB_DAYS = cython.declare(cython.double, 15.0)
-_MEAN_LIFE_DAYS = cython.declare(cython.double, 129.84255368000671)  # 90 days of half-life over ln 2
+_MEAN_LIFE_DAYS = cython.declare(cython.double, 129.84255368000671)  # a half-life of 90 days, divided by ln 2
 
 
 @cython.ccall
@@ -144,7 +144,8 @@ def hub_wait(
             follow = 0.5 * (low + high)
         moved: cython.double = abs(follow - tau)
         tau = follow
-        # The error after a Newton step is about the square of the step; after a bisection, the length of the bracket.
+        # The error is about the square of the step after a Newton step, and the length of the bracket after a
+        # bisection.
         if moved * moved <= 0.1 * tolerance * tau * tau if newton else high - low <= tolerance * tau:
             break
     return tau
@@ -166,14 +167,14 @@ def _speed(
 @cython.ccall
 @cython.exceptval(check=False)
 def faded(count: cython.double, elapsed: cython.double, unit: cython.double) -> cython.double:
-    """Return a count that decays with age: half of it after 90 days; `unit` is the length of a day."""
+    """Return a count decayed by its age, with a half-life of 90 days; `unit` is the length of a day."""
     return count * exp(-max(elapsed, 0.0) / (_MEAN_LIFE_DAYS * unit))
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def watched_for(elapsed: cython.double, unit: cython.double) -> cython.double:
-    """Return the decayed time watched after the time `elapsed`; at most 130 days."""
+    """Return the time watched during `elapsed`, decayed by age; it is at most 130 days."""
     life: cython.double = _MEAN_LIFE_DAYS * unit
     return -life * expm1(-max(elapsed, 0.0) / life)
 
@@ -224,7 +225,7 @@ class Discovery:
         now: cython.double,
         shown: cython.bint,
     ) -> cython.void:
-        """Record a crawl of a page, `elapsed` after its last crawl; `shown`: the page had shown new pages before."""
+        """Record a crawl of a page, `elapsed` after its last crawl; `shown`: it showed new pages before."""
         if not shown:
             self._add(site, directory, 0.0, watched_for(elapsed, self.unit), now)
 
@@ -238,7 +239,7 @@ class Discovery:
         now: cython.double,
         shown: cython.bint,
     ) -> cython.void:
-        """Record that URLs which a page was the first to show became `found` pages; `shown` as in `watch`."""
+        """Record that `found` URLs that a page was the first to show became pages; `shown` is as in `watch`."""
         if not shown:
             self._add(site, directory, max(found, 0.0), 0.0, now)
 
@@ -263,7 +264,7 @@ class Discovery:
     def prior(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return theta_d: new pages per unit of time, for a page of the directory without a history of its own."""
+        """Return theta_d: new pages per unit of time on a page of the directory that has no history of its own."""
         day: cython.double = self.unit
         theta: cython.double = _pooled(self._crawl_sums, _CRAWL_FOUND, _CRAWL_DAYS * day, now, day)
         theta = _pooled(self._site_sums[site], _SITE_DAYS * day * theta, _SITE_DAYS * day, now, day)
@@ -282,7 +283,7 @@ class Discovery:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return theta_h: new pages per unit of time of a hub, from its numbers at its last crawl, `elapsed` ago."""
+        """Return theta_h: new pages per unit of time on a hub, from its numbers at its last crawl, `elapsed` ago."""
         left: cython.double = faded(1.0, elapsed, self.unit)
         weight: cython.double = _HUB_DAYS * self.unit
         return (found * left + weight * self.prior(site, directory, now)) / (watched * left + weight)
@@ -298,18 +299,18 @@ class Discovery:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return the standard error of theta_h: sqrt(pages counted) / time watched, both with their priors."""
+        """Return the standard error of theta_h: sqrt(pages found) / time watched, each with its prior added."""
         span: cython.double = watched * faded(1.0, elapsed, self.unit) + _HUB_DAYS * self.unit
         return sqrt(self.theta(site, directory, found, watched, elapsed, now) / span)
 
     # -- stored state
 
     def site_state(self, site: int) -> tuple[float, float, float]:
-        """Return (pages found, time watched, the instant of both)."""
+        """Return (pages found, time watched, the instant for which both are valid)."""
         return tuple(float(number) for number in self._site_sums[site])  # type: ignore[return-value]
 
     def directory_state(self, directory: int) -> tuple[float, float, float]:
-        """Return the state of a directory, as `site_state` does."""
+        """Return the state of a directory, in the form of `site_state`."""
         return tuple(float(number) for number in self._directory_sums[directory])  # type: ignore[return-value]
 
     def restore_site(self, site: int, found: float, watched: float, at: float) -> None:
@@ -342,7 +343,7 @@ def _note(
     now: cython.double,
     unit: cython.double,
 ) -> cython.void:
-    """Let sums decay to the instant `now` (an earlier instant leaves them unchanged), and add to them."""
+    """Let the sums decay to the instant `now`, unless it is earlier than theirs, and add to them."""
     left: cython.double = faded(1.0, now - sums[_AT], unit)
     sums[_FOUND] = max(sums[_FOUND] * left + found, 0.0)
     sums[_WATCHED] = max(sums[_WATCHED] * left + watched, 0.0)

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Learns from crawls: change rates, signal quality, neighbourhood; and derives a page's parameters from them.
+"""Learns change rates, signal quality and neighbourhoods from crawls, and derives a page's parameters from them.
 
     before a crawl   clock   A of the page's elapsed time          (neighbourhood.py)
                      assign  the page's rate and its signals into `Parameters` (change_rates.py, signal_quality.py)
@@ -16,21 +16,23 @@ corrected by one factor for the whole crawl, the `bias`: changes found over chan
 expected (van Houwelingen 2000). On independent pages with log-normal rates it reduced
 the clocks from 1.75 times the elapsed time to .95.
 
-Where a trusted source reports, a change that the source announced is not evidence about neighbours, whose changes the
-source would announce as well. There the clock therefore counts only crawls of pages without a signal, and compares
-their changes with the changes expected in spite of the silence.
+Where a trusted source reports, a change that the source announced is not evidence about neighbours, because
+the source would have announced their changes as well. There the clock therefore counts only crawls of pages
+without a signal, and compares their changes with the changes expected in spite of the silence.
 
-Rates are per unit of plain time, not of the clock: on the clock, a change that a directory's pages share was counted
-once as changes and again as time watched, so the rates of the site's pages fell, and pages that are visited more often
-than the neighbours whose crawls could announce a change were visited too rarely. The exception are scarce rates, where
-visits are further apart than the neighbourhood's memory can be (four times the largest Ts): there one edit of all
-pages would set the rates of a site for years, so the clock's time counts in the share 1 - `plain_share`.
+Rates are per unit of plain time, not of the clock's time. With the clock's time, a change that a directory's
+pages share was counted once as changes and again as time watched, so the rates of the site's pages fell. Then
+pages that are visited more often than their neighbours were visited too rarely, because the rare crawls of
+the neighbours could not announce a change. Scarce rates are the exception. There, visits are further apart
+than the longest memory of the neighbourhood (four times the largest Ts), and one edit of all pages would
+determine the rates of a site for years. So the clock's time counts with the weight 1 - `plain_share`.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
-Arguments are not checked: numbers out of range write out of bounds.
+Arguments are not checked: a number out of range causes a write out of bounds.
 
-Cython pure-Python mode (see `value_kernel.py`); attributes in `learning.pxd`. `observe` takes about half a microsecond.
+The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `learning.pxd`.
+`observe` takes about half a microsecond.
 """
 
 import cython
@@ -54,13 +56,13 @@ else:
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, 8)
-# weight of the prior that rates are right, in expected changes
+# weight of the prior belief that rates are right, in expected changes
 _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
-_HAZARD_MAX = cython.declare(cython.double, 4.0)  # with more expected changes, a change is not informative
+_HAZARD_MAX = cython.declare(cython.double, 4.0)  # with more expected changes, finding one is not informative
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
-_KEPT = cython.declare(cython.double, 0.9995)  # factor of the sums per crawl: a memory of 2,000 crawls
+_KEPT = cython.declare(cython.double, 0.9995)  # factor by which the sums decay per crawl: a memory of 2,000 crawls
 
 
 @cython.cclass
@@ -121,7 +123,7 @@ class Learning:
     ) -> cython.double:
         """Return the excess of changes in directory and site, multiplied by the credence.
 
-        It is 0 without the clock, and where the site's weekly rhythm is in use.
+        The excess is 0 without the clock, and where the site's weekly rhythm is in use.
         """
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
@@ -149,7 +151,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
-        """Return the same maximum for a site's pages, from the changes of the whole site."""
+        """Return the maximum by which the changes of the whole site put the clocks of its pages ahead of time."""
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.sites.excess(site, now, self.scale)
@@ -164,7 +166,7 @@ class Learning:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return A, the clock of a page with this `elapsed` time."""
+        """Return A, the clock of a page that was crawled `elapsed` ago."""
         if not self.neighbourhood:
             return elapsed
         return clock_of(elapsed, self.excess(site, directory, now), self.scale)
@@ -178,7 +180,7 @@ class Learning:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return A with the site's weekly rhythm, for predictions; values and rates use `clock`."""
+        """Return A with the site's weekly rhythm, which only predictions use; values and rates use `clock`."""
         if not self.neighbourhood:
             return elapsed
         span: cython.double = self.seasons.span(site, now - elapsed, now)
@@ -209,7 +211,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return the number of signals for the value of an assigned page; `counts` by source, (SOURCES,)."""
+        """Return the number of signals for the value of an assigned page; `counts` (SOURCES,) is by source."""
         return self.quality.signals(site, counts)
 
     @cython.ccall
@@ -254,7 +256,8 @@ class Learning:
     ) -> cython.double:
         """Learn from a crawl at `now`, `elapsed` after the last; return the page's new k.
 
-        The new t is float32(t + `watched`): the time since the last crawl, or less if the page changed without a signal.
+        The new t is float32(t + `watched`): the time since the last crawl, or less if the page changed
+        without a signal.
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         unannounced: cython.bint = self._is_unannounced(counts)
@@ -280,7 +283,7 @@ class Learning:
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         plain: cython.double = told + (1.0 - told) * self.plain_share
         watched: cython.double = plain * elapsed + (1.0 - plain) * clock
-        # the time in which signals would have come
+        # the time in which signals would have arrived
         quiet: cython.double = recall * watched if unannounced else 0.0
         gain: cython.double = self.quality.observe(
             site, counts, self.rates.rate(site, k, t + quiet), watched, changed, trust
@@ -304,7 +307,7 @@ class Learning:
         silent: cython.double,
         changed: cython.bint,
     ) -> cython.void:
-        """Learn the site's rhythm from a crawl without signals; `silent` is the share of changes without a signal."""
+        """Learn the site's rhythm from a crawl without signals; `silent` is the share of changes without one."""
         span: cython.double = silent * self.seasons.trial(site, now - elapsed, now)
         plain: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
         paced: cython.double = self._put_right(self.rates.expected(site, k, t, span))
@@ -350,7 +353,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
-        """Recompute the site's means from its sums; takes about 50 ns, so call it at every crawl of the site."""
+        """Recompute the site's means from its sums. This takes about 50 ns, so call it at every crawl of the site."""
         self.rates.renew(site)
         self.credence.renew(site)
         self.quality.renew(site, self.rates.means[site])

@@ -2,47 +2,49 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """The neighbourhood clock: time runs faster for a page while its directory and its site are changing.
 
-Pages change in batches: if a page changed, a given page of its directory changed on the
-same day with p = .35, a page of its site with .21, against .0034 for any page (70
-documentation sites). So crawls of neighbours are evidence about a page. Its elapsed time
-tau becomes
+Pages change in batches. On 70 documentation sites, if a page changed, a given page of its directory changed
+on the same day with a probability of .35, and a given page of its site with .21; for any page, the
+probability is .0034. So crawls of neighbours are evidence about a page. Its elapsed time tau becomes
 
     A = tau + 6 Ts (1 - exp(-tau/Ts)) [ (1 + O_d g)/(1 + E_d g) + (3 + O_s g)/(3 + E_s g) - 2 ],  at least tau/20
 
 which replaces tau in every crawl value. O and E are counts of the changes that crawls in
-the directory (d) and the site (s) observed and expected; both decay as g = exp(-age/Ts).
+the directory (d) and the site (s) observed and expected; both counts decay by the factor g = exp(-age/Ts).
 The bracket is the `excess`: 0 if there are as many changes as expected, positive if there are more. Ts,
 the `scale`, is a quarter of the mean time between two crawls of a page.
 
-No page is updated when a neighbour changes. For tau well above Ts the bonus is the same for
-all pages of a directory: an offset of their deadlines (`offset_of`).
+No page is updated when a neighbour changes. If tau is well above Ts, the term added to tau is the same for
+all pages of a directory, so it is an offset of their deadlines (`offset_of`).
 
-At a fixed excess A increases with tau, so `elapsed_of` inverts it.
+At a fixed excess, A increases with tau, so `elapsed_of` can compute tau from A.
 
-*Credence.* On a site whose pages change independently, the excess is noise, and using the excess costs more than half
-of what schedules gain. So the excess is multiplied by kappa in 0 .. 1, learned by site. Let p0 be the probability of
-a change without the neighbours, and p1 with their full influence. kappa is the slope of (changed - p0) over (p1 -
-p0), with each crawl weighted by its precision 1/(p0 (1 - p0)):
+*Credence.* On a site whose pages change independently, the excess is noise, and using the excess costs more
+than half of what schedules gain. So the excess is multiplied by kappa, a factor from 0 to 1 that is learned
+for each site. Let p0 be the probability of a change without the neighbours, and p1 the probability with their
+full influence. kappa is the slope of (changed - p0) over (p1 - p0), with each crawl weighted by its precision
+1/(p0 (1 - p0)):
 
     C = sum (z - p0) (p1 - p0) / (p0 (1 - p0)),   S = sum (p1 - p0)^2 / (p0 (1 - p0))
     kappa   = (C + 20) / (S + 20)                 over the crawl
     kappa_s = (C_s + 20 kappa) / (S_s + 20)       by site; crawls with a signal before them are left out
 
-The excess is also multiplied by the probability that the clock is the better model of the site. That probability
-follows from the decaying log scores of both models' predictions, less a charge per crawl, since the more complex
-model must prove its use:
+The excess is also multiplied by the probability that the clock is the better model of the site. That
+probability follows from the decaying log scores of both models' predictions, less a charge per crawl, because
+the more complex model must prove that it is useful:
 
     L = .995 L + ln P[z | with the clock] - ln P[z | without] - .02,      kappa_s / (1 + exp(-L - 3))
 
-On a site whose pages all change in working hours, predictions are a little better with the clock, but schedules are
-worse, because a copy fetched at that time is soon stale again. There the schedule reaches .83 of the possible gain
-without the charge and .96 with it; real sites earn ten times the charge.
+On a site whose pages all change in working hours, predictions are a little better with the clock, but
+schedules are worse, because a copy fetched in working hours is soon stale again. On such a site, the schedule
+reaches .83 of the possible gain without the charge and .96 with it. On real sites, the clock improves the
+score by ten times the charge.
 
 Prior work: Tan, Zhuang, Mitra, Giles (WWW 2007) find changed pages in the directory of
 a changed sample; Tan and Mitra (TOIS 2010) recrawl clusters whose sample changed. Here, the same evidence drives a clock
 inside the optimal value.
 
-Cython pure-Python mode (see `value_kernel.py`); attributes in `neighbourhood.pxd`.
+The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
+`neighbourhood.pxd`.
 """
 
 import cython
@@ -51,15 +53,15 @@ from cython.cimports.libc.math import exp, expm1, log
 
 from crawler.freshness.columns import Column
 
-_BONUS = cython.declare(cython.double, 6.0)  # the clock's final lead for an excess of 1, in scales
+_BONUS = cython.declare(cython.double, 6.0)  # the clock's final lead for an excess of 1, in units of Ts
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's minimum speed
 _SCORE_PRIOR = cython.declare(cython.double, 3.0)  # nats in favour of the clock before the first crawl
-_SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor of a score per crawl of the site
+_SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor by which a score decays per crawl of the site
 _SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats charged per crawl
 # bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls
 _SCORE_MAX = cython.declare(cython.double, 50.0)
 _SURE = cython.declare(cython.double, 1e-6)  # predictions are kept this far from 0 and 1
-_CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)  # weight of the prior that neighbours are right
+_CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)  # weight of the prior belief that neighbours are right
 # minimum of p (1 - p): a nearly certain prediction is not informative
 _CERTAIN = cython.declare(cython.double, 0.01)
 _inf = cython.declare(cython.double, float("inf"))
@@ -68,7 +70,7 @@ _inf = cython.declare(cython.double, float("inf"))
 @cython.ccall
 @cython.exceptval(check=False)
 def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
-    """Return A, the clock after the time `elapsed` since a page's crawl; `excess` is its directory's plus its site's."""
+    """Return A, the clock `elapsed` after a page's crawl; `excess` is the sum for its directory and its site."""
     if elapsed == _inf:
         return _inf
     return max(elapsed - _BONUS * scale * expm1(-elapsed / scale) * excess, _SLOWEST * elapsed)
@@ -136,7 +138,7 @@ def scale_of(
 
 @cython.cclass
 class Credence:
-    """The weight of the neighbourhood by site: kappa times the probability of the clock; sites are numbered."""
+    """The weight of the neighbourhood by site number: kappa times the probability that the clock is better."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -169,7 +171,7 @@ class Credence:
     def observe(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
-        """Update kappa's sums; `alone` and `heeding`: the probabilities of a change without and with the neighbours."""
+        """Update kappa's sums; `alone` and `heeding` are the probabilities of a change without and with neighbours."""
         told: cython.double = heeding - alone
         precision: cython.double = 1.0 / max(alone * (1.0 - alone), _CERTAIN)
         agreement: cython.double = ((1.0 if changed else 0.0) - alone) * told * precision
@@ -196,7 +198,7 @@ class Credence:
     def score(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
-        """Update the log score; `alone` and `heeding`: the probabilities of a change without and with the clock."""
+        """Update the log score; `alone` and `heeding` are the probabilities of a change without and with the clock."""
         alone = min(max(alone, _SURE), 1.0 - _SURE)
         heeding = min(max(heeding, _SURE), 1.0 - _SURE)
         better: cython.double = log(heeding / alone) if changed else log((1.0 - heeding) / (1.0 - alone))
@@ -213,7 +215,7 @@ class Credence:
 
     @property
     def believed(self) -> np.ndarray:
-        """kappa by site, as an array."""
+        """The values of kappa by site, as an array."""
         return np.asarray(self.credences)[: self.size]
 
     def _check(self) -> None:
@@ -226,9 +228,10 @@ class Credence:
 
 @cython.cclass
 class Counts:
-    """Decaying counts of observed and expected changes, of groups numbered as they are added.
+    """Decaying counts of observed and expected changes in groups of pages, which are numbered as they are added.
 
-    Counts decay by the scale in force when they are updated; `prior` pseudo counts shrink the excess to 0.
+    Counts decay with the time scale that is current when they are updated. `prior` pseudo counts are added to
+    both, which shrinks the excess towards 0.
     """
 
     def __init__(self, prior: float) -> None:
@@ -289,12 +292,12 @@ class Counts:
 
     @property
     def observed(self) -> np.ndarray:
-        """O of each group at the instant `at`."""
+        """The decayed count O of each group at the instant `at`."""
         return np.asarray(self.observed_counts)[: self.size]
 
     @property
     def expected(self) -> np.ndarray:
-        """E of each group at the instant `at`."""
+        """The decayed count E of each group at the instant `at`."""
         return np.asarray(self.expected_counts)[: self.size]
 
     @property

@@ -15,7 +15,7 @@ Four numbers are given; all others follow from them (Busa-Fekete et al., section
                                             time without signals that makes a page as stale as one signal does
     ceiling       = mu / Delta              upper bound of the page's crawl value
 
-Any unit of time may be used, but the same for all rates. A page with
+Any unit of time may be used, but all rates must use the same unit. A page with
 change_rate 0 never changes: its ceiling is infinite and its crawl value 0.
 
 Rates that are nan, negative or infinite, and shares outside of 0 .. 1, raise a

@@ -1,25 +1,25 @@
 """Computes the P[fresh] that is reported to users: the model's P[fresh], corrected by what crawls have found.
 
-Every crawl tests the P[fresh] that was predicted before it. The model's hazard is H = -ln P, and the corrected one
+Every crawl tests the P[fresh] that was predicted before it. The model's hazard is H = -ln P, and the
+corrected hazard is
 
     H' = H exp(a + b ln H + c [told] + d [unsaid])
 
-with four coefficients for the whole crawl: a for changes that come faster or slower than
-expected; b for rates that are estimated too far from their mean (b < 0: stale pages are
-predicted as too stale, and fresh pages as too fresh); c for pages with signals since
-their last crawl; and d for pages without any signal although a used source reports on their site.
+with four coefficients for the whole crawl. a corrects changes that come faster or slower than expected. b
+corrects rates that are estimated too far from their mean: if b < 0, stale pages were predicted as too stale,
+and fresh pages as too fresh. c applies to pages with signals since their last crawl, and d to pages without
+any signal although a used source reports on their site.
 
-Crawls are not an even sample of the copies: a site that is changing gets eighty crawls
-in a week, a quiet one gets two, so an average over crawls describes sites that are
-changing. Users ask about copies at any time. So a crawl is weighted by the time that it
-represents: the time since the last crawl of its *site* over the mean of that time, at
-most `WEIGHT_MAX`.
+Crawls are not an even sample of the copies: a site that is changing may get eighty crawls in a week, and a
+quiet site two. So an average over crawls describes the sites that are changing. Users ask about copies at any
+time. So each crawl has a weight for the time that it represents: the time since the last crawl of its *site*,
+divided by the mean of these times, but at most `WEIGHT_MAX`.
 
 The coefficients are learned by Newton's method, one step per crawl. What was learned
 decays over `MEMORY` mean crawls towards the prior, which is that the model is right. The
 order of pages does not depend on this correction, so schedules do not use it.
 
-`lab/league/README.md` has its errors.
+`lab/league/README.md` lists the errors of the corrected P[fresh].
 
 Source: van Houwelingen, *Validation, calibration, revision and combination of prognostic survival models*
 (Statistics in Medicine 2000): revision of the cumulative hazard. Weights: Horvitz and Thompson (1952).
@@ -35,7 +35,7 @@ COEFFICIENTS = 4
 PRIOR = (10.0, 150.0, 0.3, 0.3)  # prior precision of each coefficient
 MEMORY = 2000.0
 WEIGHT_MAX = 10.0
-HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0  # outside this range the factor at the bound is used
+HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0  # outside this range, the factor for the nearest bound is used
 LOW = np.array((-2.0, -0.8, -5.0, -5.0))
 HIGH = np.array((2.0, 1.0, 5.0, 5.0))
 _SURE = 1e-300
@@ -45,7 +45,7 @@ _SIZE = COEFFICIENTS + COEFFICIENTS * COEFFICIENTS
 class Hearing(IntEnum):
     """The signals of a page since its last crawl."""
 
-    NONE = 0  # no used source reports on the page's site
+    NONE = 0  # no source that is used reports on the page's site
     UNSAID = 1  # sources report on the page's site, but not on the page
     TOLD = 2
 

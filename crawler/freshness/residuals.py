@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Poisson residuals and the terms of the crawl value that consist of them, without cancellation.
+"""Computes Poisson residuals, and the terms of the crawl value that consist of them, without cancellation.
 
     residual          R^i(x) = Pr[Poisson(x) > i], by series or complement
     gain              D_i(x), the gain of term i of the value (`value_kernel.py`)
@@ -12,7 +12,8 @@
 Nothing overflows, because exp(+x), x^i and i! are never computed alone. Arguments are not checked.
 Sources: Busa-Fekete et al., Theorem 1; Temme's expansions, DLMF 8.12.
 
-Cython in pure-Python mode (see `value_kernel.py`); other kernels call these by `residuals.pxd`.
+The file is Cython in pure-Python mode (see `value_kernel.py`); other kernels call these functions through
+`residuals.pxd`.
 """
 
 import cython
@@ -21,7 +22,7 @@ from cython.cimports.libc.math import ceil, erfc, exp, expm1, lgamma, log, log1p
 _inf = cython.declare(cython.double, float("inf"))
 _PI = cython.declare(cython.double, 3.141592653589793)
 
-# Poisson tails: more than sqrt(80) standard deviations away a tail is below exp(-40).
+# A Poisson tail that is more than sqrt(80) standard deviations away is below exp(-40).
 _TAIL = cython.declare(cython.double, 80.0)
 
 # A table of 1/j, because the loops below would wait for divisions.
@@ -97,9 +98,9 @@ def gain(
 ) -> cython.double:
     """Return D_i(x) for x > 0 and gamma > 0, by the first of three forms that has no cancellation.
 
-    For a x < i + 6, the result is the Taylor series, whose terms are all positive, with c_j = a^j - gamma^j computed
-    without a subtraction. Otherwise, it is the plain difference if that loses at most one bit, and else a difference
-    of complements (1 - R), which cannot cancel in that case.
+    For a x < i + 6, the result is the Taylor series, whose terms are all positive, with c_j = a^j - gamma^j
+    computed without a subtraction. Otherwise, it is the plain difference if the difference loses at most one
+    bit, and else a difference of complements (1 - R), which then cannot cancel.
     """
     j: cython.Py_ssize_t
     if alpha <= 0.0:
@@ -139,7 +140,7 @@ def gain(
 def _complement(
     i: cython.Py_ssize_t, gx: cython.double, ax: cython.double, share: cython.double
 ) -> cython.double:
-    """Return exp(-a x) sum_{k<=i} (gamma x)^k/k! [1 - (gamma/a)^(i+1-k)], from k = i down; share = alpha/a."""
+    """Return exp(-a x) sum_{k<=i} (gamma x)^k/k! [1 - (gamma/a)^(i+1-k)], from k = i down; `share` is alpha/a."""
     k: cython.Py_ssize_t
     p: cython.double = _poisson(i, gx, ax)
     kept: cython.double = 1.0 - share
@@ -198,7 +199,7 @@ def late_gain(
 ) -> cython.double:
     """Return D_i(x) for large i: exp(-alpha x) sum_j e^j E[M^j] / j!, M = max(0, gamma (x - T)), e = alpha/gamma.
 
-    Moments of a gamma variable truncated at y = gamma x follow from each other by Stein's identity,
+    The moments of a gamma variable truncated at y = gamma x follow from one another by Stein's identity,
     M_(j+1) = (y - k - j) M_j + j y M_(j-1). The function is called only if gamma beta is above 16 sqrt(i), so that
     e M is small and the term itself is below 1e-5 of the value.
     """
@@ -242,7 +243,7 @@ def settled(
 
     q^i exp(-alpha x_i) = exp(-u) for all i, so with L = ratio + b the sum is exp(-u) sum_{i<n} expm1(u - ratio - i L).
     A geometric sum about its middle is n exp(middle) sinhc(n L / 2) / sinhc(L / 2), so nothing cancels.
-    Far from 0 the plain difference is more exact.
+    Far from 0, the plain difference is more accurate.
     """
     both: cython.double = ratio + b
     if staleness - ratio - (n - 1.0) * 0.5 * both > 2.0:
@@ -260,7 +261,7 @@ def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
         return 0.0
     spread: cython.double = sqrt(_TAIL)
     scale: cython.double = 1.0 + 1.0 / c
-    # sqrt(y) at the edge
+    # sqrt(y) for the last such term
     root: cython.double = (spread + sqrt(_TAIL + 4.0 * signals * scale)) / (2.0 * scale)
     last: cython.double = signals - root * root / c
     return ceil(last) if last > 0.0 else 0.0
@@ -269,7 +270,7 @@ def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
 @cython.ccall
 @cython.exceptval(check=False)
 def below_half(b: cython.double) -> cython.double:
-    """Return 1 - (1 - exp(-b)) / b - b/2: the relative excess of a signal's weight over its precision, less b/2."""
+    """Return 1 - (1 - exp(-b)) / b - b/2: the relative excess of a signal's weight over its precision, minus b/2."""
     if b > 0.5:
         return (b + expm1(-b)) / b - 0.5 * b
     j: cython.Py_ssize_t

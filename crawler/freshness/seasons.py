@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""The weekly rhythm of a site's changes: in working hours time runs faster than at night.
+"""Learns the weekly rhythm of a site's changes: in working hours, time runs faster than at night.
 
 Many sites change only while their editors are at work. If the pages of such a site are visited about daily or more
 often, their change rate is not constant between two visits. So the site's time runs at the speed
@@ -11,27 +11,27 @@ in which the factors a (7) and b (24) have the mean 1. The mean of s over a week
 change rates keep their meaning. The span of an interval on this clock replaces its elapsed time in predictions and
 in crawl values.
 
-Learning: with the hazard x_j in hour j of an interval (x in total), the gradient of the log likelihood of the
-result by log s_j is
+Learning works as follows. With the hazard x_j in hour j of an interval (x in total), the gradient of the log
+likelihood of the result with respect to log s_j is
 
     g_j = x_j (1 / (1 - exp(-x)) - 1)   if the page changed,    -x_j   if not
 
 and each crawl multiplies the factors of its hours and days by 1 + eta sum g_j: a stochastic form of the EM
-algorithm for Poisson rates. eta falls from 1/`_FIRST` to 1/`_LAST` with the number of changes. Intervals of more than
-half a week teach nothing, since they cover most hours.
-
-A site uses its rhythm only while it is the better model: its predictions are compared with those for a constant speed
-by their log scores, which decay by .998 per crawl, less a charge per crawl. A site that has few visits with such
-intervals takes no memory, the others take `COLUMNS` numbers.
+algorithm for Poisson rates. eta falls from 1/`_FIRST` to 1/`_LAST` with the number of changes. Nothing is
+learned from intervals of more than half a week, since they cover most hours. A site uses its rhythm only
+while the rhythm is the better model. Its predictions are compared with those of a constant speed by their log
+scores, which decay by .998 per crawl, less a charge per crawl. A site with few visits at shorter intervals
+takes no memory; each other site takes `COLUMNS` numbers.
 
 Hours and days are counted from the start of the clock, so a rhythm has the phase of the site's time zone.
 
-On simulated webs in which all pages change from 9 to 17, five days of seven, schedules reach .5 to .7 of the gain of
-each page's true mean rate without the rhythm, and 1.0 to 1.3 with it (an oracle that knows the hours: 1.3).
+On simulated webs, all pages changed from 9 to 17 o'clock on five days of seven. Compared with the gain of
+each page's true mean rate, schedules reach .5 to .7 without the rhythm, and 1.0 to 1.3 with it. An oracle
+that knows the hours reaches 1.3.
 
 Source of the time change: Daley and Vere-Jones, *An Introduction to the Theory of Point Processes*, section 7.4.
 
-Cython pure-Python mode (see `value_kernel.py`); attributes in `seasons.pxd`.
+The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `seasons.pxd`.
 """
 
 from collections.abc import Sequence
@@ -51,24 +51,24 @@ _SCORE = cython.declare(cython.Py_ssize_t, 32)
 _SLOWEST = cython.declare(cython.double, 0.05)  # f, the minimum speed
 _FACTOR_MIN = cython.declare(cython.double, 0.03)
 _FACTOR_MAX = cython.declare(cython.double, 24.0)
-# 1/eta at first, and for hours (days: four times as much) after many changes
+# 1/eta at first, and 1/eta for hours after many changes; for days, it is then `_DAY` times as large
 _FIRST = cython.declare(cython.double, 3.0)
 _LAST = cython.declare(cython.double, 50.0)
 _DAY = cython.declare(cython.double, 4.0)
 _CHANGES_MAX = cython.declare(cython.double, 2000.0)
-_STEP_MAX = cython.declare(cython.double, 0.5)  # the most by which a crawl changes a factor
-_CRAWLS = cython.declare(cython.int, 50)  # crawls of a site before its rhythm is learned
+_STEP_MAX = cython.declare(cython.double, 0.5)  # maximum by which a crawl changes a factor
+_CRAWLS = cython.declare(cython.int, 50)  # number of crawls of a site before its rhythm is learned
 _SCORE_KEPT = cython.declare(cython.double, 0.998)
 _SCORE_CHARGE = cython.declare(cython.double, 0.01)
 _SCORE_MAX = cython.declare(cython.double, 20.0)
-_ADOPT = cython.declare(cython.double, 6.0)  # nats from which a rhythm is used
-_DROP = cython.declare(cython.double, 2.0)  # nats below which it is no longer used
+_ADOPT = cython.declare(cython.double, 6.0)  # a rhythm is used once its score reaches this, in nats
+_DROP = cython.declare(cython.double, 2.0)  # a rhythm is no longer used once its score is below this, in nats
 _SURE = cython.declare(cython.double, 1e-6)
 
 
 @cython.cclass
 class Seasons:
-    """The rhythms of sites, which are numbered as they are added; `used[site]`: the site's rhythm is in use.
+    """The rhythms of sites, which are numbered as they are added; `used[site]` tells whether a rhythm is in use.
 
     Args:
         unit: length of a day in the caller's unit of time.
@@ -106,7 +106,7 @@ class Seasons:
     @cython.ccall
     @cython.exceptval(check=False)
     def span(self, site: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
-        """Return the time between two instants on the site's clock; plain time if its rhythm is not in use."""
+        """Return the time between two instants on the site's clock, or plain time if its rhythm is not in use."""
         if not self.used[site]:
             return end - begin
         return self._span(self.rows[site] - 1, begin, end)
@@ -139,7 +139,7 @@ class Seasons:
     @cython.ccall
     @cython.exceptval(check=False)
     def learns(self, site: cython.Py_ssize_t, elapsed: cython.double) -> cython.bint:
-        """Return whether a crawl after this time teaches the site's rhythm; count it before the site has one."""
+        """Return whether a crawl after this time teaches the site's rhythm; without a rhythm yet, count the crawl."""
         if elapsed > 0.5 * self.week or elapsed <= 0.0:
             return False
         if self.rows[site] <= 0:
@@ -151,7 +151,7 @@ class Seasons:
 
     @cython.cfunc
     def _keep(self, site: cython.Py_ssize_t) -> cython.void:
-        """Give the site a rhythm, at first a constant speed."""
+        """Give the site a rhythm, which at first is a constant speed."""
         i: cython.Py_ssize_t
         if self.kept == self.rhythms.shape[0]:
             self.rhythms = np.zeros((0, COLUMNS))
@@ -164,7 +164,7 @@ class Seasons:
     @cython.ccall
     @cython.exceptval(check=False)
     def trial(self, site: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
-        """Return the time between two instants by the site's rhythm, even if it is not in use."""
+        """Return the time between two instants by the site's rhythm, even if the rhythm is not in use."""
         return self._span(self.rows[site] - 1, begin, end)
 
     @cython.ccall
@@ -181,8 +181,8 @@ class Seasons:
     ) -> cython.void:
         """Learn from a crawl at `end`, after one at `begin`, for which `learns` is true.
 
-        `plain` and `paced` are the probabilities of a change with a constant speed and with the rhythm, `hazard` the
-        expected number of changes with the rhythm.
+        `plain` and `paced` are the probabilities of a change with a constant speed and with the rhythm.
+        `hazard` is the expected number of changes with the rhythm.
         """
         row: cython.Py_ssize_t = self.rows[site] - 1
         rhythm: cython.double[::1] = self.rhythms[row]
@@ -268,7 +268,7 @@ class Seasons:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _even(rhythm: cython.double[::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.void:
-    """Give the factors from `first` to `end` the mean 1."""
+    """Scale the factors from `first` to `end` to the mean 1."""
     i: cython.Py_ssize_t
     total: cython.double = 0.0
     for i in range(first, end):

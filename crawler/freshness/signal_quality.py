@@ -1,13 +1,12 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""The quality of change signals, learned online by site and source.
+"""Learns the quality of change signals by site and source, while the crawl runs.
 
-A source is one kind of change signal: sitemap lastmod, feed, IndexNow, WebSub, ... A
-page's staleness is alpha A + sum_s n_s b_s (A: its clock, n_s: signals of source s since
-its last crawl), with alpha = (1 - r) rate and b_s = -ln(1 - p_s). The precisions p_s and
-the recall r are shared by a site's pages, since a single page has too few crawls to
-expose a source of false signals. They are learned by EM, one step per crawl, in sums that decay
-by .99 per crawl:
+A source is one kind of change signal: sitemap lastmod, feed, IndexNow, WebSub, ... A page's staleness is
+alpha A + sum_s n_s b_s, with alpha = (1 - r) rate and b_s = -ln(1 - p_s). A is the page's clock, and n_s is
+the number of signals of source s since the page's last crawl. The precisions p_s and the recall r are shared
+by a site's pages, since a single page has too few crawls to expose a source of false signals. They are
+learned by EM, one step per crawl, in sums that decay by .99 per crawl:
 
     z = 1 - exp(-(alpha A + sum_s n_s b_s))          the probability of a change
     if changed:  S_true[s] += n_s p_s / z            true signals
@@ -18,47 +17,52 @@ by .99 per crawl:
     p_s     = (S_true[s] + 1) / (S_all[s] + 1/p0),   p0 = honesty[s] rho,  rho = min(1, rate of changes / rate of signals)
     1 - r   = (S_silent + 2 (1 - r0)) / (S_exposed + 2)
 
-q is the probability that no signal was true. A change that signals explain says nothing about changes without a
-signal. If each such crawl counted as alpha A changes without a signal, r would keep its initial value: on sites whose
-lastmod shows every change, r came out as .06 to .85, and crawls went to pages on which the sitemap was silent. For a
-page without a signal, `rate` is the page's rate given this silence. The sums for r decay by 1 - .01 q.
+Here q is the probability that no signal was true. A change that signals explain says nothing about changes
+without a signal. If each crawl with such a change counted as alpha A changes without a signal, r would keep
+its initial value. On sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls were
+spent on pages for which the sitemap gave no signal. For a page without a signal, `rate` is the page's rate
+given this silence. The sums for r decay by 1 - .01 q.
 
-A page's own precision is p_s at its rate. False signals are equally frequent on all pages of a site, true ones as
-frequent as the page's changes, so the odds are p_s / (1 - p_s) times the page's rate over the site's mean
-(`precision_at`). This precision replaces p_s in z, in S_true, in b_s and in k.
+A page's own precision is p_s at its rate. False signals are equally frequent on all pages of a site, and true
+signals are as frequent as the page's changes. So the odds that a signal is true are p_s / (1 - p_s) times the
+page's rate divided by the site's mean (`precision_at`). This precision replaces p_s in z, in S_true, in b_s
+and in k.
 
-The factor rho is needed because true signals cannot outnumber changes. The honesty of a source, and r0, are learned
-over all sites where rho is above .3: (sum S_true + 1.4) / (sum S_all rho + 2). The number of changes found on a page
-then grows by max(1, (alpha A + sum_s n_s p_s) / z).
+The factor rho is needed because there cannot be more true signals than changes. The honesty of a source, and
+r0, are learned over all sites where rho is above .3: (sum S_true + 1.4) / (sum S_all rho + 2). The number of
+changes found on a page then grows by max(1, (alpha A + sum_s n_s p_s) / z).
 
-A source with p_s below .1 is ignored in values and rates. Its signals outnumber the changes so much that they carry
-no information (the b_s of each signal is too small against the noise of their number), but their errors would add up
-in k. EM continues for this source as for the others, with its signals added to z, so that a source that improves is
-used again.
+A source with p_s below .1 is ignored in values and rates. Its signals outnumber the changes so much that they
+carry no information: the b_s of a signal is small compared with the noise in the number of signals. But their
+errors would add up in k. EM continues for this source as for the others, and its signals are added to z, so
+that the source is used again if it improves.
 
-Within a site, signals of some pages may be good and those of others worthless, for example where only one of two
-programs sets dates. So each page has a `trust`, the log likelihood ratio of its crawls under two models: its
-signals are as good as p_s and r say, or say nothing. With the share of good pages of the site as the prior, w is the
-posterior probability of the first model. It multiplies the page's precision and recall, and the page's part in all
-sums, so p_s and r describe the good pages.
+Within a site, signals of some pages may be good and those of others worthless, for example where only one of
+two programs sets dates. So each page has a `trust`: the log likelihood ratio of its crawls under two models.
+In the first model, its signals are as good as p_s and r say; in the second, they are worthless. With the
+share of good pages of the site as the prior, w is the posterior probability of the first model. The page's
+precision and recall, and the page's part in all sums, are multiplied by w, so p_s and r describe the good
+pages.
 
-The crawl value knows one kind of signal. Several sources are combined into one with the
+The crawl value can use only one kind of signal. So several sources are combined into one with the
 same drift of staleness and the same rate of signalled changes: gamma b = sum gamma_s b_s
 and gamma (1 - e^-b) = sum gamma_s p_s, so (1 - e^-b)/b = r rate / sum gamma_s b_s, and a
 page's number of signals is sum_s n_s b_s / b.
 
-A trusted source (most of its signals are true, and several were confirmed) also provides observations between crawls:
-its signals since the last crawl of a page count as changes found in recall times the elapsed time. So before any
-crawl confirms it, a page with many signals is estimated to change fast, and a page on which a good sitemap is silent,
-slowly.
+A trusted source (most of its signals are true, and several were confirmed) also provides observations between
+crawls: each of its signals since the last crawl of a page counts as a change found, and recall times the
+elapsed time counts as time watched. So even before any crawl confirms it, a page with many signals is
+estimated to change fast, and a page for which a good sitemap gives no signal is estimated to change slowly.
 
-The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per interval. If
-signals indicate more changes than the rate explains (its mean plus three standard deviations), k and S_true gain only
-what the rate explains, or at most 16 from a source that was already trusted (without this bound, a burst of signals
-that coincided with one change multiplied all rates of a site by six). b_s is at most `WEIGHT_MAX`. And the influence is
-limited to the source's own site, except for its share in the honesty of the source.
+The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per
+interval. If signals indicate more changes than the rate explains (its mean plus three standard deviations), k
+and S_true grow only by what the rate explains, or by at most 16 for a source that was already trusted.
+Without this bound, a burst of signals that coincided with one change multiplied all rates of a site by six.
+b_s is at most `WEIGHT_MAX`. Finally, what a source reports on one site influences only this site, except
+through the honesty of the source, to which every site contributes.
 
-Cython pure-Python mode (see `value_kernel.py`); attributes in `signal_quality.pxd`.
+The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
+`signal_quality.pxd`.
 """
 
 import cython
@@ -74,11 +78,11 @@ else:
 
 _SOURCES = cython.declare(cython.Py_ssize_t, 8)
 SOURCES = 8
-_FADING = cython.declare(cython.double, 0.99)  # factor of a site's sums per crawl of the site
+_FADING = cython.declare(cython.double, 0.99)  # factor by which a site's sums decay per crawl of the site
 _PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.98)
 _PRECISION_USED_MIN = cython.declare(cython.double, 0.1)
-_PLAUSIBLE = cython.declare(cython.double, 0.3)  # with a higher rho, a site shows its sources' honesty
-# Number of true signals among the 2 pseudo signals of the prior: a share of .7.
+_PLAUSIBLE = cython.declare(cython.double, 0.3)  # the honesty of sources is learned on sites with a higher rho
+# The number of true signals among the 2 pseudo signals of the prior, which is a share of .7.
 _HONEST = cython.declare(cython.double, 1.4)
 _CLAIMED = cython.declare(cython.double, 2.0)
 _RECALL_WEIGHT = cython.declare(cython.double, 2.0)
@@ -87,11 +91,11 @@ _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - _PRECISION_MAX)
 _HEARD = cython.declare(cython.double, 1e-6)  # signal count of a source before its first judged crawl
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)  # true signals needed for trust
-_TRUSTED_CHANGES = cython.declare(cython.double, 16.0)  # maximum of changes per interval from trusted sources
+_TRUSTED_CHANGES = cython.declare(cython.double, 16.0)  # maximum number of changes per interval from trusted sources
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
 _GOOD = cython.declare(cython.double, 9.8)  # pages with good signals among the pseudo pages of the prior
 _JUDGED = cython.declare(cython.double, 10.0)
-_TRUST_STEP = cython.declare(cython.double, 2.0)  # the most, in nats, that a crawl says of a page's signals
+_TRUST_STEP = cython.declare(cython.double, 2.0)  # maximum, in nats, by which a crawl changes a page's trust
 TRUST_MAX = 7.9
 _SURE = cython.declare(cython.double, 1e-9)
 WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
@@ -99,9 +103,9 @@ WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
 
 @cython.cclass
 class SignalQuality:
-    """Precision by site and source, recall by site; sites are numbered as they are added.
+    """The precision of signals by site and source, and the recall by site; sites are numbered as they are added.
 
-    `trust`: the trust of the page of the last crawl observed, -`TRUST_MAX` .. `TRUST_MAX`.
+    `trust` is the trust of the page whose crawl was observed last, -`TRUST_MAX` .. `TRUST_MAX`.
     """
 
     def __init__(self) -> None:
@@ -203,7 +207,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def honesty(self, source: cython.Py_ssize_t) -> cython.double:
-        """Return the share of this source's plausible signals that were true, over all sites; at first .7."""
+        """Return the share of this source's plausible signals that were true, over all sites; it begins at .7."""
         return min(
             (self.announced_by[source] + _HONEST) / (self.claimed_by[source] + _CLAIMED), _PRECISION_PRIOR_MAX
         )
@@ -218,7 +222,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def pooled_weight(self, site: cython.Py_ssize_t) -> cython.double:
-        """Return b of the one kind of signal that combines all sources; 0 before the first signal."""
+        """Return b of the single kind of signal that combines all sources; 0 before the first signal."""
         return self.weights[site]
 
     @cython.cfunc
@@ -254,7 +258,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def reliability(self, site: cython.Py_ssize_t, trust: cython.double) -> cython.double:
-        """Return w, the probability that a page's signals are as good as the site's; `trust`: the page's evidence."""
+        """Return w, the probability that a page's signals are as good as the site's; `trust` is the evidence."""
         share: cython.double = (self.good[site] + _GOOD) / (self.judged[site] + _JUDGED)
         return share / (share + (1.0 - share) * exp(-trust))
 
@@ -268,7 +272,10 @@ class SignalQuality:
         changed: cython.bint,
         trust: cython.double,
     ) -> cython.double:
-        """Return w after a crawl; `good` and `bad` are the page's hazards with and without its signals. Set `trust`."""
+        """Return w after a crawl; `good` and `bad` are the page's hazards with and without its signals.
+
+        Set `trust`.
+        """
         more: cython.double = bad - good
         if changed:
             more = log(max(-expm1(-good), _SURE) / max(-expm1(-bad), _SURE))
@@ -289,10 +296,10 @@ class SignalQuality:
         changed: cython.bint,
         trust: cython.double = 0.0,
     ) -> cython.double:
-        """Learn from a crawl after the time `clock` and these signals; return the changes to add to k (0: unchanged).
+        """Learn from a crawl after the time `clock` with these signals; return by how much k grows (0: unchanged).
 
         `rate` is the page's change rate before this crawl; for a page without a signal, it is the rate given this
-        silence. `trust` is the page's; the attribute `trust` becomes its new one.
+        silence. `trust` is the page's trust; the attribute `trust` is set to the page's new trust.
         """
         source: cython.Py_ssize_t
         n: cython.double
@@ -383,7 +390,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def share_watched(self, site: cython.Py_ssize_t) -> cython.double:
-        """Return the share of a page's time that trusted sources observe: the recall; 0 without such a source."""
+        """Return the share of a page's time that trusted sources observe (the recall); 0 without such a source."""
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
             if self.all_signals[site, source] > 0.0 and self._trusted(site, source):
@@ -404,7 +411,7 @@ class SignalQuality:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _plausible(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.double:
-        """Return rho, the share of the source's signals that can be true given the number of changes."""
+        """Return rho, the share of the source's signals that can be true, given the number of changes."""
         every: cython.double = self.all_signals[site, source]
         changes: cython.double = self.means[site] * self.watched[site]
         return min(1.0, changes / every) if every > 0.0 and changes > 0.0 else 1.0
@@ -428,7 +435,7 @@ class SignalQuality:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _pool(self, site: cython.Py_ssize_t) -> cython.void:
-        """Compute the combined b: (1 - e^-b)/b = sum_s w_s / sum_s w_s b_s / p_s, w_s the shares of announced changes."""
+        """Compute the combined b: (1 - e^-b)/b = sum_s w_s / sum_s w_s b_s / p_s, w_s = share of announced changes."""
         source: cython.Py_ssize_t
         used: cython.Py_ssize_t = 0
         shares: cython.double = 0.0
@@ -480,8 +487,8 @@ class SignalQuality:
 def precision_at(precision: cython.double, rate: cython.double, mean_rate: cython.double) -> cython.double:
     """Return the precision of signals for a page of this rate on a site with the precision `precision`.
 
-    False signals are equally frequent on all pages of a site, true ones as frequent as the
-    page's changes, so the odds of a signal are proportional to the page's rate.
+    False signals are equally frequent on all pages of a site, and true signals are as frequent as the page's
+    changes. So the odds that a signal is true are proportional to the page's rate.
     """
     true: cython.double = precision * rate
     every: cython.double = true + (1.0 - precision) * mean_rate
@@ -491,7 +498,7 @@ def precision_at(precision: cython.double, rate: cython.double, mean_rate: cytho
 @cython.cfunc
 @cython.exceptval(check=False)
 def _weight_of_ratio(ratio: cython.double) -> cython.double:
-    """Return b > 0 with (1 - e^-b) / b = ratio; Newton's method from below, on a convex decreasing function."""
+    """Return b > 0 with (1 - e^-b) / b = ratio, by Newton's method from below on a convex decreasing function."""
     b: cython.double = 0.0
     if ratio >= 1.0 - 1e-9:
         return max(2.0 * (1.0 - ratio), 1e-12)
@@ -510,7 +517,7 @@ def _weight_of_ratio(ratio: cython.double) -> cython.double:
 @cython.inline
 @cython.exceptval(check=False)
 def _believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
-    """Return `changes`, or fewer if they are implausibly many in an interval with a change and the prior mean x."""
+    """Return `changes`, or fewer if so many are implausible in an interval with a change and the prior mean x."""
     if changes <= 1.0 + x + 3.0 * sqrt(x):
         return changes
     return min(changes, max(_TRUSTED_CHANGES, gain_of(x))) if trusted else gain_of(x)

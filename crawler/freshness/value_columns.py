@@ -1,9 +1,9 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Crawl values, their inverse, intervals and fresh times of many pages at once: arrays (m,), written into `out`.
+"""Computes crawl values, waits, thresholds, intervals and fresh times of many pages at once, into arrays `out`.
 
-Arguments are not checked here; `lab/refresh/crawl_value.py` checks them. Cython in pure-Python mode (see
-`value_kernel.py`); attributes in `value_columns.pxd`.
+Arguments are not checked here; `lab/refresh/crawl_value.py` checks them. The file is Cython in pure-Python
+mode (see `value_kernel.py`), with attributes declared in `value_columns.pxd`.
 """
 
 import cython
@@ -34,7 +34,7 @@ class Columns:
 
     @cython.cfunc
     def page(self, i: cython.Py_ssize_t) -> Parameters:
-        """Return the parameters of page i, in an object that the next call overwrites."""
+        """Return the parameters of page `i`, in an object that the next call overwrites."""
         self._page.assign(
             self.kind,
             self.terms,

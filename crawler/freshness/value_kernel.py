@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""The crawl value: the gain of one more crawl of a page, for all parameters, in forms without cancellation.
+"""Computes the crawl value, the gain of one more crawl of a page, for all parameters without cancellation.
 
 Theory. A page becomes stale through time and signals: after the time tau and n signals
 its staleness is u = alpha tau + n b, and it is fresh with probability exp(-u). It
@@ -31,7 +31,7 @@ cancels all digits; and the sums have u/b terms, which can be arbitrarily many. 
   with the terms of order b and b^2 that make V exact except for the other poles z_k, k = 1, 2, ...,
   z + ln(1 + z/c) = 2 pi i k. Each of them adds a wave that decays like exp(Re z_k s).
 
-Sum and waves are dual, as in the theta function: where one needs many terms the other needs few,
+Sum and waves are dual, as in the theta function. Where one of them needs many terms, the other needs few:
 c / (2 pi) sqrt(exp(80/s) - 1) waves against 18 sqrt(s) / (1+c) terms beyond the settled ones. So the time for
 a value is bounded for any nu/Delta. Nothing overflows, because exp(+x), x^i and i! are never computed alone.
 
@@ -43,11 +43,12 @@ The limits, each with its own form:
                   number of signals, V_n = (mu/gamma) sum_{i<n} (q^i - q^n)
     NEVER         Delta = 0 (or so small that mu/Delta overflows): the page never changes, value 0
 
-The file is Cython in pure-Python mode: compiled if a C compiler was available, otherwise
-interpreted. `Parameters` takes raw numbers, unchecked, for other compiled modules;
-`lab/refresh/crawl_value.py` takes `PageParameters` or `Pages`, checked.
+The file is Cython in pure-Python mode: compiled if a C compiler was available, otherwise interpreted. Other
+compiled modules use `Parameters`, which accepts raw numbers unchecked; `lab/refresh/crawl_value.py` accepts
+`PageParameters` or `Pages`, which are checked.
 
-Cost, compiled, and accuracy: `scripts/bench/values.py`; relative errors are a few 1e-15 in sums, 1e-14 elsewhere.
+`scripts/bench/values.py` measures the cost of the compiled form. Relative errors are a few 1e-15
+in sums and 1e-14 elsewhere.
 """
 
 import cython
@@ -96,17 +97,21 @@ _inf = cython.declare(cython.double, float("inf"))
 _PI = cython.declare(cython.double, 3.141592653589793)
 _EXACT = cython.declare(cython.double, 1e-17)  # sums stop when the remainder is below the last digit
 
-# A signal of this weight is certain: its probability to be false, exp(-700), is near the smallest double.
+# A signal of this weight is certain: the probability that it is false, exp(-700), is near the smallest
+# double.
 _CERTAIN_WEIGHT = cython.declare(cython.double, 700.0)
-# Below this rate gamma x would be denormal; at 1e-18 Hz no page gets a signal in the age of the universe.
+# With a lower rate, gamma x would be denormal. At 1e-18 Hz, no page gets a signal within the age of the
+# universe.
 _NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
-# A value is below its ceiling by a share of at most (1 + u + b) exp(-u), which is negligible from this staleness on.
+# A value is below its ceiling by a share of at most (1 + u + b) exp(-u), which is negligible if u is at least
+# this staleness.
 _STALE = cython.declare(cython.double, 60.0)
 # Up to this number of signals, terms are summed one by one; a term costs about as much as half a wave.
 _FEW_SIGNALS = cython.declare(cython.double, 12.0)
 # Above that number of signals, waves are summed if at most this number of waves is needed.
 _WAVES_MAX = cython.declare(cython.double, 24.0)
-# From this index on the incomplete gamma functions are computed by their expansion, correct to 1e-13.
+# From this index on, the incomplete gamma functions are computed by their expansion, which is correct to
+# 1e-13.
 _LATE = cython.declare(cython.double, 300.0)
 
 KINDS = {"greedy": _GREEDY, "cis": _CIS, "cis-nu0": _CIS_NU0, "ncis": _NCIS, "cis+": _CIS_PLUS}
@@ -141,9 +146,9 @@ def _gained_by_signals(
 class Parameters:
     """The parameters of one page under one kind of value, and everything computed from them.
 
-    `assign` refills it, so one object serves for all pages. Arguments are not checked:
-    rates must be finite and not negative. `form` is the limit that applies, if any.
-    `ceiling` is mu/Delta, `signal_time` beta (infinite in the forms CERTAIN and SIGNALS_ONLY, 0 in GREEDY).
+    `assign` replaces the page's numbers, so one object can be used for all pages in turn. Arguments are not
+    checked: rates must be finite and not negative. `form` is the limit that applies, if any. `ceiling` is
+    mu/Delta. `signal_time` is beta, which is infinite in the forms CERTAIN and SIGNALS_ONLY and 0 in GREEDY.
 
     A state is (elapsed, signals); `signals` may be fractional, so that signals
     of several sources can be weighted.
@@ -212,7 +217,7 @@ class Parameters:
         precision: cython.double,
         recall: cython.double,
     ) -> cython.void:
-        """Call `assign` for a page whose signals have this precision and recall; without signals if either is 0."""
+        """Call `assign` for a page whose signals have this precision and recall; it has none if either is 0."""
         signalled: cython.double = recall * change_rate
         if precision <= 0.0 or signalled <= 0.0:
             self.assign(kind, terms, importance, change_rate, change_rate, 0.0, 0.0, 0.0)
@@ -229,7 +234,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def value(self, elapsed: cython.double, signals: cython.double) -> cython.double:
-        """Return V: the gain of a crawl now, `elapsed` after the last and with `signals` since."""
+        """Return V, the gain of a crawl now, `elapsed` after the last crawl and with `signals` since then."""
         if self.form == _FORM_GREEDY:
             return self.ceiling * residual(1, self.change_rate * elapsed)
         self._evaluate(elapsed, signals)
@@ -238,7 +243,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def slope(self, elapsed: cython.double, signals: cython.double) -> cython.double:
-        """Return the derivative of V by time, mu alpha exp(-u) psi, at any state that `value` accepts."""
+        """Return the derivative of V with respect to time, mu alpha exp(-u) psi, at any state that `value` accepts."""
         self._evaluate(elapsed, signals)
         return self._slope(elapsed, signals)
 
@@ -246,7 +251,7 @@ class Parameters:
     @cython.inline
     @cython.exceptval(check=False)
     def _slope(self, elapsed: cython.double, signals: cython.double) -> cython.double:
-        """Return `slope` at the state evaluated last."""
+        """Return `slope` at the state that was evaluated last."""
         if self.form == _FORM_GREEDY or self.form == _FORM_CERTAIN:
             signals = 0.0
         staleness: cython.double = self.silent_rate * elapsed
@@ -387,7 +392,7 @@ class Parameters:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _renew(self, staleness: cython.double) -> cython.void:
-        """Compute the fluid limit, exact except for the waves, and add the waves that matter."""
+        """Compute the fluid limit, which is exact except for the waves, and add the waves that are not negligible."""
         k: cython.Py_ssize_t
         b: cython.double = self.signal_weight
         c: cython.double = self.signal_rate * self.signal_time
@@ -395,7 +400,7 @@ class Parameters:
         share: cython.double = c / (1.0 + c)
         beyond: cython.double = below_half(b)
         excess: cython.double = share * (0.5 * b + beyond)
-        # remainder of the double pole
+        # the remainder of the double pole
         ripple: cython.double = share * beyond + excess * excess / (1.0 - excess)
         gained: cython.double = residual(1, staleness) - 0.5 * share * b * expm1(-staleness) + ripple
         intervals: cython.double = s + 0.5 * share
@@ -420,7 +425,7 @@ class Parameters:
                 nr: cython.double = (fr * dp - fp * dr) / slope
                 p -= np
                 r -= nr
-                if np * np + nr * nr < 1e-20 * (p * p + r * r):  # the next step is about the square
+                if np * np + nr * nr < 1e-20 * (p * p + r * r):  # the next step is about the square of this one
                     break
             fading: cython.double = exp(p * s)
             # psi: 2 Re[e^(z s) / (z (1 + c + z))]; V: the same over (b - z), times e^(-b s)
@@ -490,7 +495,7 @@ class Parameters:
     def _search(
         self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
-        """Solve by Newton's method on a curve nearly linear at both ends, sqrt(-ln(1 - V/top)) or its square.
+        """Solve by Newton's method on sqrt(-ln(1 - V/top)) or its square, curves that are nearly linear at both ends.
 
         The iterate is kept in a bracket. The error after a Newton step is about the square of
         the step, so the last step needs no further evaluation.
@@ -538,7 +543,7 @@ class Parameters:
                 elif low > 0.0:
                     follow = 0.5 * (low + high) if high < 4.0 * low else sqrt(low * high)
                 elif high < tolerance * signals * self.signal_time:
-                    break  # the signals' value and the level differ only by rounding
+                    break  # the value of the signals and the level differ only by rounding
                 else:
                     follow = 0.1 * high
             step: cython.double = follow - x

@@ -1,1 +1,1 @@
-"""Obeys robots.txt: its rules, and a cache of each authority's file."""
+"""Obeys robots.txt, with a parser for its rules and a cache of each authority's file."""

@@ -11,14 +11,14 @@ answer of `verdict`:
                          FETCH; after `unreachable_max` (30 days, 2.3.1.4) all is allowed,
                          and the file is tried again once per `copy_max_age`
 
-Only the lines that apply to our token are kept (`rules.Parsed`), sealed under
-`r/<authority>`: a copy is a few hundred bytes. Parsed copies of the most recently used
-authorities stay in memory, at most `entries_max` of them and at most 4 KiB each
-on average, so one huge file cannot displace thousands of others.
+Only the lines that apply to our product token are kept (`rules.Parsed`), with a checksum, under the key
+`r/<authority>`. A copy takes a few hundred bytes. Parsed copies of the most recently used authorities stay in
+memory, at most `entries_max` of them and at most 4 KiB each on average, so one huge file cannot displace
+thousands of others.
 
-The cache takes part in the commit: `record` changes memory at once (loop
-thread), `stage` puts everything recorded since the last call into the batch (writer
-thread), `committed` drops it. Losing a copy in a crash costs one fetch.
+The cache takes part in the commit in three steps. `record` changes memory at once (loop thread). `stage` puts
+everything recorded since its last call into the batch (writer thread). `committed` forgets the copies that
+are now in the store. Losing a copy in a crash costs one fetch.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ class VerdictKind(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """The verdict on a URL; for WAIT only, `until` is the time to ask again and `cause` the reason."""
+    """The verdict on a URL. For WAIT only, `until` is the time to ask again, and `cause` is the reason."""
 
     kind: VerdictKind
     until: float = 0.0
@@ -76,8 +76,8 @@ class RobotsResult(StrEnum):
 def result_of(status: int, outcome: Outcome, *, complete: bool) -> RobotsResult:
     """Return the meaning of the last answer, after at most five redirects.
 
-    A 3xx status means that there were too many redirects, or that a redirect had no target. Without
-    any answer `status` is 0.
+    A 3xx status means that there were too many redirects, or that a redirect had no target. If there was no
+    answer, `status` is 0.
     """
     if outcome in (Outcome.FETCHED, Outcome.EMPTY) and 200 <= status < 300:
         return RobotsResult.RULES if complete else RobotsResult.UNREACHABLE
@@ -92,7 +92,7 @@ Recording = Generator[None, None, RobotsResult]
 
 
 class RobotsSource(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where the rules of a copy come from: the URL that answered, the instant of the request, status, SHA-256."""
+    """The origin of a copy's rules: the URL that answered, the instant of the request, the status, and the SHA-256."""
 
     url: str
     at: float
@@ -103,9 +103,9 @@ class RobotsSource(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class RobotsCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The stored state of an authority.
 
-    `parsed` is the last good answer (None: never one), `fetched_at` its instant and `source` its
-    origin (None for copies of earlier versions). `failures` counts consecutive unreachable tries
-    since `unreachable_since`; `retry_at` is the instant of the next try.
+    `parsed` is the last good answer (None if there never was one), `fetched_at` is the instant of this
+    answer, and `source` is its origin (None for copies stored by earlier versions). `failures` counts
+    consecutive unreachable tries since `unreachable_since`; `retry_at` is the instant of the next try.
     """
 
     parsed: Parsed | None = None
@@ -157,19 +157,19 @@ class RobotsCache:
         self._entries_max = entries_max
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._weight = 0
-        # Copies to be staged; operations on the ends of a deque are atomic.
+        # Copies to be staged. Two threads use the deque, because operations on its ends are atomic.
         self._recorded: deque[tuple[bytes, bytes]] = deque()
         self._unsaved: dict[bytes, bytes] = {}  # recorded copies that may not yet be readable in the store
         self.hits = 0
         self.misses = 0
-        # Number of ignored rules: those beyond `rules_max` and `wildcards_max` of a file.
+        # Number of ignored rules, which exceed a file's `rules_max` or `wildcards_max`.
         self.rules_ignored = 0
-        self.sitemaps_ignored = 0  # number of ignored Sitemap lines: those beyond `sitemaps_max` of a file
+        self.sitemaps_ignored = 0  # number of ignored Sitemap lines, which exceed a file's `sitemaps_max`
 
     def verdict(self, authority: str, target: str, now: float, *, policy: str = "") -> Verdict:
         """Return whether `target` (path and query) of `authority` may be requested at `now`.
 
-        `policy` overrides the configured one for this authority ("ignore" allows all).
+        `policy` overrides the configured policy for this authority ("ignore" allows all).
         """
         if (policy or self._config.policy) == "ignore":
             return ALLOWED
@@ -230,7 +230,7 @@ class RobotsCache:
         return result
 
     def record(self, authority: str, **answer: Any) -> RobotsResult:
-        """Like `recording`, without pauses."""
+        """Record the final answer for `authority`'s robots.txt like `recording`, but without pauses."""
         recording = self.recording(authority, **answer)
         while True:
             try:
@@ -250,9 +250,9 @@ class RobotsCache:
         return rules.sitemaps if rules is not None else ()
 
     def names(self, authority: str, map_url: str) -> bool:
-        """Return whether the last good copy names the sitemap `map_url` (request form).
+        """Return whether the last good copy names the sitemap `map_url`, which is given in its request form.
 
-        The request forms of the lines of a copy in memory are computed once.
+        The request forms of a copy's Sitemap lines are computed only once while the copy is in memory.
         """
         entry = self._entry(authority)
         if entry.rules is None:
@@ -263,7 +263,7 @@ class RobotsCache:
         return map_url in entry.named
 
     def line(self, authority: str, target: str) -> str:
-        """Return the line of robots.txt that decides on `target`; "" if none does, or there are no rules."""
+        """Return the line of robots.txt that decides on `target`; "" if no line does, or there are no rules."""
         rules = self._entry(authority).rules
         rule = rules.rule(target) if rules is not None else None
         return "" if rule is None else f"{'Allow' if rule.allow else 'Disallow'}: {rule.pattern}"
@@ -294,7 +294,7 @@ class RobotsCache:
             batch.put(*self._recorded.popleft())
 
     def committed(self) -> None:
-        """Drop the copies that the store holds. Loop thread; may be called at any time."""
+        """Forget the unsaved copies that the store now holds. Call this in the loop thread, at any time."""
         for key, value in list(self._unsaved.items()):
             if self._store.get(key) == value:
                 del self._unsaved[key]
@@ -347,12 +347,12 @@ class RobotsCache:
     def _delay(self, failures: int, outcome: str) -> float:
         """Return the retry delay after a failure with `failures` earlier ones in a row."""
         if outcome == Outcome.TLS_ERROR and failures:
-            return float(self._config.copy_max_age)  # as for pages: certificates are not renewed hourly
+            return float(self._config.copy_max_age)  # the same as for pages, because certificates are not renewed hourly
         delays = self._config.unreachable_delays
         return float(delays[min(failures, len(delays) - 1)])
 
     def _whole_lines(self, body: bytes, complete: bool) -> bytes:
-        """Return the first `bytes_max` of `body`, without the line that the limit cuts."""
+        """Return the first `bytes_max` bytes of `body`, without the line that the limit cuts."""
         limit = self._config.bytes_max
         if len(body) < limit or (len(body) == limit and complete):
             return body
@@ -374,7 +374,10 @@ class RobotsCache:
         return entry
 
     def _load(self, key: bytes) -> RobotsCopy | None:
-        """Return the stored copy; None if there is none or it is damaged, since robots.txt can be fetched again."""
+        """Return the stored copy, or None if there is none.
+
+        A damaged copy counts as none; it will be fetched again.
+        """
         value = self._unsaved.get(key) or self._store.get(key)
         if value is None:
             return None

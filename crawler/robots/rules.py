@@ -1,19 +1,20 @@
 """The rules of one robots.txt for one product token (RFC 9309, sections 2.2.1 to 2.2.4).
 
-A file is read line by line into groups: a group begins with a run of user-agent lines,
-which ends at the first rule line. Only the lines that apply to our token are kept - those of all groups that name it,
-or else of all `*` groups - so a parsed file takes a few hundred bytes, however long it was.
+A file is read line by line into groups: a group begins with a run of user-agent lines, which ends at the
+first rule line. Only the lines that apply to our token are kept: those of all groups that name the token or,
+if there are none, those of all `*` groups. So a parsed file takes a few hundred bytes, however long the file
+was.
 
-Matching follows section 2.2.2: of all patterns that match the path and query, the longest in octets decides; if two
-are equally long, allow wins; if none matches, the URL is allowed. Patterns and targets are first converted to one
-spelling of percent-encoding (`spelling`). Patterns without `*` and `$` are prefixes: one look-up per prefix length in
-use finds the longest match. The same look-up, with the part before the first wildcard, selects the wildcard patterns
-to try. They are matched part by part from the left, in time linear in the target, without regular expressions.
-`wildcards_max` bounds the cost of a verdict, and `rules_max` the cost of a file; rules beyond these limits are
-ignored and counted.
+Matching follows section 2.2.2. Of all patterns that match the path and query, the longest in octets decides.
+If two are equally long, allow wins. If none matches, the URL is allowed. Patterns and targets are first
+converted to one spelling of percent-encoding (`spelling`). Patterns without `*` and `$` are prefixes, and one
+look-up per prefix length in use finds the longest match. Wildcard patterns are found by the same look-up with
+the part before the first wildcard. Then they are matched part by part from the left, in time linear in the
+target, without regular expressions. `wildcards_max` bounds the cost of a verdict, and `rules_max` the cost of
+a file; rules beyond these limits are ignored and counted.
 
-Beyond the RFC, for caution: lines without a colon (`disallow /x`)
-and common misspellings of disallow are accepted.
+For caution, lines without a colon (`disallow /x`) and common misspellings of disallow are accepted, which
+goes beyond the RFC.
 """
 
 import re
@@ -23,14 +24,16 @@ from dataclasses import field as of_dataclass
 
 import msgspec
 
-# Maximum numbers of rules per file, and of rules with wildcards; the largest files have some hundreds.
+# Maximum numbers of rules per file, and of rules with wildcards; the largest files have some hundreds of
+# rules.
 RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
 SLICE_LINES = 4_000  # lines read between two pauses: some 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
-# Limits of the statements about uses, which are kept as text for `consent/`. One more statement of each kind is kept,
-# and one more octet of each statement, so that the reader sees that a limit was exceeded.
+# Limits for the Content-Usage, Content-Signal and License lines, which are kept as text for `consent/`. One
+# more line of each kind is kept, and one more octet of each line, so that a reader can see that a limit was
+# exceeded.
 STATEMENTS_MAX, STATEMENT_OCTETS_MAX = 64, 8192
 
 _USER_AGENT, _ALLOW, _DISALLOW, _CRAWL_DELAY, _SITEMAP, _USAGE, _SIGNAL, _LICENSE = range(8)
@@ -53,9 +56,10 @@ _FIELDS = {
     "content-signal": _SIGNAL,
     "license": _LICENSE,
 }
-# A product token at the start of an agent line; any text after it (`/1.0`, a comment) is ignored.
+# Matches a product token at the start of an agent line; any text after the token (`/1.0`, a comment) is
+# ignored.
 _AGENT = re.compile(r"([A-Za-z_-]+)(?=[\s/;(]|$)|(\*)(?=\s|$)")
-# The form of nearly all lines, which are read in half the time.
+# Matches nearly all lines; lines of this form are read in half the time.
 _PLAIN_LINE = re.compile(rb"[ \t]*([A-Za-z-]+)[ \t]*:[ \t]*([!\"$-~]*)[ \t]*(?:#.*)?")
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
@@ -67,7 +71,7 @@ _NUMBER_DIGITS_MAX = 12  # a larger delay, over 30,000 years, is a mistake
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One allow or disallow line: its pattern in the common spelling."""
+    """One allow or disallow line, with its pattern in the common spelling (`spelling`)."""
 
     pattern: str
     allow: bool
@@ -76,11 +80,11 @@ class Rule(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The rules of a robots.txt for one token, as stored.
 
-    `rules` are sorted: longest pattern first, allow before disallow.
-    `crawl_delay` is in seconds, None if the chosen group has none. `ignored` is the number
-    of rules beyond the limits. `group` is the agent of the chosen group, our token or "*", "" for none.
-    `usage` and `signals` are the values of the Content-Usage and Content-Signal lines that apply to the token,
-    `licenses` are the values of all License lines; `consent/` interprets them.
+    `rules` are sorted: longest pattern first, allow before disallow. `crawl_delay` is in seconds, None if the
+    chosen group has none. `ignored` is the number of rules beyond the limits. `group` is the agent of the
+    chosen group: our token, "*", or "" if there is no such group. `usage` and `signals` are the values of the
+    Content-Usage and Content-Signal lines that apply to the token. `licenses` are the values of all License
+    lines. `consent/` interprets these values.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -94,7 +98,7 @@ class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _ByPrefix:
-    """Rules by a prefix that a target must have; rules of the same prefix keep their order."""
+    """Rules, indexed by a prefix that a target must have; rules with the same prefix keep their order."""
 
     __slots__ = ("_lengths", "_rules")
 
@@ -132,7 +136,7 @@ class RobotsRules:
         self._asked: tuple[str, Rule | None] | None = (
             None  # the latest verdict, cached because a URL is checked several times
         )
-        # Approximate bytes of memory, used for the limit of the cache.
+        # Approximate size in memory, in bytes; the cache limits the sum.
         said = (*parsed.usage, *parsed.signals, *parsed.licenses)
         self.weight = 500 + sum(300 + len(rule.pattern) for rule in rules) + 100 * len(self.sitemaps)
         self.weight += sum(100 + len(line) for line in said)
@@ -143,7 +147,7 @@ class RobotsRules:
         return rule is None or rule.allow
 
     def rule(self, target: str) -> Rule | None:
-        """Return the rule that decides on `target`; None if none matches, so that it is allowed."""
+        """Return the rule that decides on `target`; None if no rule matches, so that `target` is allowed."""
         if target == "/robots.txt":
             return None
         if self._asked is None or self._asked[0] != target:
@@ -153,7 +157,7 @@ class RobotsRules:
     def _decide(self, target: str) -> Rule | None:
         best = next((rules[0] for rules in self._plain.fitting(target)), None)
         for rules in self._wildcards.fitting(target):
-            for rule in rules:  # in order of rank, so the first rule that cannot win ends the search
+            for rule in rules:  # rules are in order of rank, so the first rule that cannot win ends the search
                 if best is not None and _rank(rule) >= _rank(best):
                     break
                 if matches(rule.pattern, target):
@@ -167,7 +171,10 @@ class RobotsRules:
 
 
 def _rank(rule: Rule) -> tuple[int, bool]:
-    """Return the rank of a rule. The rule of lowest rank decides: the longest pattern first, allow before disallow."""
+    """Return the rank of a rule.
+
+    The rule of lowest rank decides: the longest pattern first, allow before disallow.
+    """
     return -len(rule.pattern), not rule.allow
 
 
@@ -177,10 +184,8 @@ def _head(pattern: str) -> str:
 
 
 def parse(body: bytes, token: str) -> RobotsRules:
-    """Return the rules that `body`, a robots.txt as decoded bytes, has for `token`.
-
-    Never fails: unknown and malformed lines are skipped, and bytes that are not UTF-8
-    invalidate only their line.
+    """Return the rules that `body`, a robots.txt as decoded bytes, has for `token`. This never fails: unknown
+    and malformed lines are skipped, and bytes that are not UTF-8 invalidate only their line.
     """
     return RobotsRules(read(body, token))
 
@@ -201,7 +206,7 @@ def read(
 def reading(
     body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
 ) -> Generator[None, None, Parsed]:
-    """Like `read`, with a pause after each `SLICE_LINES` lines."""
+    """Parse `body` like `read`, but pause after each `SLICE_LINES` lines."""
     groups = _Groups(token.lower(), rules_max, wildcards_max)
     lines = re.split(rb"[\r\n]+", body.removeprefix(BOM))
     for begin in range(0, len(lines), SLICE_LINES):
@@ -249,7 +254,7 @@ class _Choice:
 
 
 class _Groups:
-    """The state of reading a file; it knows to which of the two choices the current group belongs."""
+    """The state of reading a file, including to which of the two choices (own, any) the current group belongs."""
 
     def __init__(self, token: str, rules_max: int, wildcards_max: int) -> None:
         self._token = token
@@ -346,12 +351,11 @@ def _longer(first: float | None, second: float | None) -> float | None:
 
 
 def spelling(target: str) -> str:
-    """Return `target` with one spelling for each octet, so that equal octets compare equal.
+    """Return `target` in the common spelling, in which equal octets are spelled equally.
 
-    Non-ASCII characters and blanks are percent-encoded, escapes of unreserved
-    characters decoded, hexadecimal digits upper-case; other escapes are kept, so
-    `%2F` is not `/` (RFC 9309, 2.2.2). `*` and `$` are encoded: a pattern writes
-    these octets as `%2A` and `%24` (2.2.3).
+    Non-ASCII characters and blanks are percent-encoded, escapes of unreserved characters are decoded, and
+    hexadecimal digits become upper-case. Other escapes are kept, so `%2F` is not `/` (RFC 9309, 2.2.2). `*`
+    and `$` are encoded: a pattern writes these octets as `%2A` and `%24` (2.2.3).
     """
     if _PLAIN_TARGET.fullmatch(target):
         return target
@@ -359,7 +363,10 @@ def spelling(target: str) -> str:
 
 
 def pattern_of(value: str) -> str:
-    """Return a pattern in the spelling of targets; runs of `*` become one, `$` is special only at the end."""
+    """Return a pattern in the spelling of targets.
+
+    A run of `*` becomes a single `*`; `$` is special only at the end.
+    """
     if _PLAIN_PATTERN.fullmatch(value) and "**" not in value:
         return value
     anchor = "$" if value.endswith("$") else ""

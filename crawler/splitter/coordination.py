@@ -1,39 +1,38 @@
-"""Lets all processes agree, without a central one, on shares of the rate, limits and the end.
+"""Lets all processes agree on shares of the rate, on limits and on the end, without a central process.
 
-Every process sends its `Counters` to every other about once a second, with acks and
-heartbeats. Each process computes everything else alone.
+Every process sends its `Counters` to every other process about once a second, with acks and heartbeats. From
+these counters, each process computes everything on its own.
 
 **Rate.** With w the number of hosts that have work, process i takes the share
 
     w_i / (w_i + sum over j of the w_j received)
 
-of the rate. Here its own w_i is the least of the values that any peer may
-still hold for it: the last one echoed and all sent since. No process underestimates
-another, so the shares never add up to more than 1, even if messages are lost or late;
-a share grows only after all peers have heard of it.
+of the rate. Here its own w_i is the least of the values that any peer may still have for it: the value that
+the peer echoed last, and all values sent to the peer since then. No process underestimates another, so the
+shares never add up to more than 1, even if messages are lost or late; a share grows only after all peers have
+heard of it.
 
-A peer that was not heard for `silence_max` is missing. It may be dead, or cut off
-and still fetching. In both cases 1/N of the rate is reserved for it, and the c processes
-that still hear one another divide c/N by their work. A process drops to such a share at
-once and rises to it only after another `silence_max`, when the missing process has
-dropped its own share. A process that has heard no peer takes 1/N. So the sum can exceed 1 only for one interval, while
-processes start or after a network cut has ended.
+A peer that has sent nothing for `silence_max` is missing. It may be dead, or cut off and still fetching. In
+both cases 1/N of the rate is reserved for it, and the c processes that still hear one another divide c/N in
+proportion to their work. If this makes the share of a process smaller, it applies at once. If it makes the
+share larger, it applies only after another `silence_max`, when the missing process has reduced its own share.
+A process that has heard no peer uses 1/N. So the sum can exceed 1 only for one interval, while processes
+start or after a network cut has ended.
 
-**Known pages.** Their part of the rate is shared in the same way by the `weight` of
-each process's refresh schedule; for its own weight a process takes the least that a peer may
-hold. Levels are sent with the weights; the schedule adjusts its weight by them.
+**Known pages.** Their part of the rate is divided in the same way, in proportion to the `weight` of each
+process's refresh schedule. For its own weight, a process uses the least value that a peer may have. Levels
+are sent together with the weights, and the schedule adjusts its weight by them.
 
-**Limits.** Pages and bytes of this run are sums of the values received last; fetches in
-flight are included, so the overshoot is at most what all processes can begin in an interval.
+**Limits.** The pages and bytes of this run are sums of the values received last. Fetches in flight are
+included, so a limit is exceeded by at most the fetches that all processes can begin in one interval.
 
-**The end.** Each process makes two rounds. A round is good if all processes, including
-itself, are idle with empty outboxes. The second round must show the same
-(boot, appended, applied) for each, in messages written after the first round
-was complete (they echo a number sent after it). Then no link was left or in transit
-at the instant between the rounds, because an entry leaves an outbox only after its
-owner has applied it. The process that finds this tells the others (`ended`).
-A missing peer sends nothing, so it delays the end, but not the crawl. A process that has been
-told may leave, so a process announces the end only after storing it durably (`tells_end`).
+**The end.** Each process makes two rounds. A round is good if all processes, including itself, are idle with
+empty outboxes. The second round must show the same (boot, appended, applied) for each process, in messages
+written after the first round was complete. Such a message echoes a number that was sent after the first
+round. Then no link was left or in transit at the instant between the rounds, because an entry leaves an
+outbox only after its owner has applied it. The process that finds this tells the others (`ended`). A missing
+peer sends nothing, so it delays the end, but not the crawl. A process that knows of the end may leave, so a
+process announces the end only after storing it durably (`tells_end`).
 """
 
 from collections import deque
@@ -43,7 +42,7 @@ import msgspec
 
 from crawler.splitter.wire import Counters, PastEnd
 
-# maximum number of counters sent to a peer and not echoed yet; more are merged into the oldest
+# maximum number of counters sent to a peer and not echoed yet; if there are more, the oldest are merged
 _OUTSTANDING_MAX = 256
 
 
@@ -68,7 +67,7 @@ _SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
-    """The values in a message to a peer by which the rate is divided; `number` is the number of the message."""
+    """The values by which the rate is divided, as sent to a peer in message number `number`."""
 
     number: int
     work: int
@@ -76,7 +75,7 @@ class _Told(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Round(msgspec.Struct):
-    """A good round: its evidence, our message number when it was complete, the peers yet to echo a later number."""
+    """A good round: its evidence, our last message number when it was complete, and peers yet to echo a later one."""
 
     said: tuple[int, int, int]
     number: int
@@ -112,7 +111,7 @@ class Coordination:
     """One process's view of the whole crawl.
 
     `progress` returns the current progress of the process.
-    `rate` is in pages per second; 0 = no limit, as for the other limits.
+    `rate` is in pages per second. For `rate` and the other limits, 0 means no limit.
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class Coordination:
         self.tells_end = True  # False as long as this process would not remember the end after a crash
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
-        self._at_work = len(self._peers)  # peers that have work, or were never heard
+        self._at_work = len(self._peers)  # number of peers that have work or were never heard
         self._changes = 0  # how often the `rest` of any peer has changed
         self._round: _Round | None = None
 
@@ -171,7 +170,7 @@ class Coordination:
         last = peer.heard
         if last is not None and last.boot == counters.boot and counters.number <= last.number:
             return
-        if last is not None and last.boot != counters.boot:  # a restarted peer holds none of our values
+        if last is not None and last.boot != counters.boot:  # a restarted peer has none of our values
             peer.held, peer.echo = None, 0
         peer.heard, peer.heard_at = counters, now
         if counters.echo_boot == self.boot:  # otherwise the peer echoes messages from before our restart
@@ -217,7 +216,7 @@ class Coordination:
 
     @property
     def all_know(self) -> bool:
-        """True if every peer has reported that the crawl has ended, so that none waits for this process."""
+        """True if the crawl has ended and every peer has reported the end, so that no peer waits for this process."""
         return self.ended and not self.uninformed()
 
     # -- shares and limits ------------------------------------------------------------------------
@@ -251,7 +250,7 @@ class Coordination:
         return [name for name, peer in self._peers.items() if not self._is_present(peer, now)]
 
     def _portion(self, peers: Sequence[_Peer]) -> float:
-        """Return this process's part of the work that it and `peers` have, by the least value that any peer may hold."""
+        """Return this process's part of the work that it and `peers` have, by the least that a peer may hold."""
         mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
         return (
             mine / (mine + sum(peer.heard.work for peer in peers if peer.heard is not None)) if mine else 0.0
@@ -260,7 +259,8 @@ class Coordination:
     def refresh_share(self) -> float:
         """Return this process's part, 0 to 1, of the rate spent on known pages, by the weights of all processes.
 
-        A peer that was not heard for long keeps its weight. Until all peers were heard, the part is at most 1/N.
+        A peer that has sent nothing for long keeps its weight. Until all peers were heard, the part is at
+        most 1/N.
         """
         peers = self._peers.values()
         if any(peer.held is None for peer in peers):
@@ -303,14 +303,14 @@ class Coordination:
         return [self._progress(), *(peer.heard for peer in self._peers.values() if peer.heard is not None)]
 
     def total(self) -> Progress:
-        """Return the sums over all processes, from the counters received last; `idle` if all are idle."""
+        """Return the sums over all processes, from the counters received last; `idle` tells whether all are idle."""
         everyone = self._everyone()
         sums = {name: sum(getattr(each, name) for each in everyone) for name in _SUMMED}
         return Progress(idle=self._all_idle() is not None, **sums)
 
     @property
     def process_count(self) -> int:
-        """The number of processes; gaps per address are multiplied by it, because each process may have hosts there."""
+        """The number of processes. Gaps per address are multiplied by it, as each process may have hosts there."""
         return len(self._peers) + 1
 
     def __contains__(self, name: str) -> bool:

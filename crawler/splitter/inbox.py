@@ -1,18 +1,19 @@
-"""The links that other processes send: accepted in order, applied once, confirmed only when durable.
+"""Receives the links that other processes send: accepts them in order, applies them once, confirms durable ones.
 
-Per peer the store holds `i/<peer>` = (outbox epoch, durable sequence number, number of
-links ever applied, `wire.chained` of the epoch's entries). `accepted`, kept only in memory, is
-ahead of the durable number and orders the input; the peer is told only `durable`.
+For each peer, the store holds under the key `i/<peer>`: the epoch of the peer's outbox, the last durable
+sequence number, the number of links ever applied, and the checksum of the epoch's entries (`wire.chained`).
+The number of the last accepted entry, `accepted`, is kept only in memory. It is ahead of the durable number
+and keeps the input in order. Only `durable` is sent to the peer.
 
     entry --accept--> queue --take--> cache, DUE, committer
                                           write, stage (i/), committed --> durable: the session acks
 
-* An entry numbered accepted + 1 is queued; one with a smaller number is dropped (the next ack
-  covers it); one with a larger number makes the session ask for a resync.
+* An entry numbered accepted + 1 is queued. An entry with a smaller number is dropped, because
+  the next ack covers it. After an entry with a larger number, the session asks for a resync.
 * A peer that connects again waits until all its queued entries are durable, so
   the entries of two connections never mix.
-* The queue of a peer holds at most twice the window; more is a protocol error,
-  because a sender never has more than one window unconfirmed.
+* The queue of a peer holds at most twice the window. More entries are a protocol error,
+  because a sender never has more than one window of entries unconfirmed.
 
 Threads: `write` and `stage` run in the writer thread, everything else in the loop thread.
 """
@@ -46,7 +47,7 @@ class Arrival(Enum):
 
 
 class Received(msgspec.Struct, gc=False):
-    """The links of one entry, to be applied and committed in the order of `take`."""
+    """The links of one entry, which must be applied and committed in the order in which `take` returns them."""
 
     peer: str
     epoch: bytes
@@ -57,7 +58,10 @@ class Received(msgspec.Struct, gc=False):
 
 
 class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The value of `i/<peer>`. `before` counts links that a reshard put into this store, as if the peer had sent them."""
+    """The value of `i/<peer>`.
+
+    `before` counts links that a reshard put into this store, as if the peer had sent them.
+    """
 
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)] = NO_EPOCH
     sequence: int = 0
@@ -99,7 +103,7 @@ class Inbox:
         self._queue_bytes_max = 2 * max(config.window_bytes, config.frame_bytes_max)
         self._sources = {peer: _Source(_load(store, peer)) for peer in peers}
         self.applied = sum(source.durable.applied for source in self._sources.values())  # links ever applied
-        # Peers with newly durable entries (at first all peers); the caller clears it after sending acks.
+        # Peers with newly durable entries (at first all peers). The caller clears this after sending acks.
         self.news: dict[str, None] = dict.fromkeys(self._sources)
         self._queue: deque[Received] = deque()
         self._writing: list[Received] = []  # used by the writer thread, between `write` and `stage`
@@ -179,7 +183,7 @@ class Inbox:
         self._writing.extend(items)
 
     def stage(self, batch: Batch) -> None:
-        """Put the state that will be durable with the group (writer thread)."""
+        """Put the state that becomes durable with the group into the batch (writer thread)."""
         group, self._writing = self._writing, []
         for received in group:
             source = self._sources[received.peer]
@@ -194,7 +198,7 @@ class Inbox:
         self._staged.append(group)
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable, so the peers may learn that (loop thread)."""
+        """Note that the oldest staged group is durable, so that it may be confirmed to the peers (loop thread)."""
         group = self._staged.popleft()
         for received in group:
             source = self._sources[received.peer]

@@ -1,15 +1,15 @@
-"""Links on their way to other processes: durable until their owners have confirmed them.
+"""Keeps links on their way to other processes durable until their owners have confirmed them.
 
-There is one `Spool` per peer (see there for keys, numbers and epochs). A group of
+There is one `Spool` per peer; `spool.py` describes keys, numbers and epochs. A group of
 results is committed in three phases:
 
     write(items)   [writer thread]  encode the links of the group, at most `entry_bytes` per entry
     stage(batch)   [writer thread]  put the entries, delete the entries that peers have confirmed
     committed()    [loop thread]    from here on the entries may be sent
 
-The queue of an unreachable peer grows. At `spool_bytes_max` it is rewritten without
-repeated links (`compaction`). At twice that size `full` tells the caller to fetch no
-more pages; links from other processes are still accepted.
+The queue of an unreachable peer grows. At `spool_bytes_max` it is rewritten without repeated links
+(`compaction`). At twice that size, `full` becomes True, and the caller must fetch no more pages. Links from
+other processes are still accepted.
 """
 
 import logging
@@ -49,8 +49,8 @@ class BitSource(Protocol):
 class Outbox:
     """The queues of all peers of this process.
 
-    `clean` is False after an unclean stop of a crawl without synced writes. The end of
-    a queue that a peer has received may then be lost here, so every queue gets a fresh epoch.
+    `clean` is False after an unclean stop of a crawl without synced writes. Then the end of a queue may be
+    lost here although the peer has received it, so every queue gets a fresh epoch.
 
     Raises:
         DirectoryError: links wait for a process that is not a peer.
@@ -76,7 +76,7 @@ class Outbox:
         self._staged: deque[list[Spool]] = deque()
         self.spools: dict[str, Spool] = {}
         self._totals = Totals()
-        # Peers whose queues a commit has changed (at first all peers); the caller clears it after sending.
+        # Peers whose queues a commit has changed (at first all peers). The caller clears this after sending.
         self.news = dict.fromkeys(sorted(peers))
         self._open(list(self.news), clean)
 
@@ -131,7 +131,7 @@ class Outbox:
 
     @property
     def urgent(self) -> bool:
-        """True if a peer waits for a fresh epoch: then a group must be committed even if it is empty."""
+        """True if a peer waits for a fresh epoch, so that a group must be committed even if it is empty."""
         return self._totals.wanting > 0
 
     # -- the connections --------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Outbox:
 
     @property
     def links(self) -> int:
-        """The number of links in the outbox: appended and not yet confirmed."""
+        """The number of links in the outbox, which were appended and are not yet confirmed."""
         return self._totals.links
 
     @property
@@ -182,17 +182,17 @@ class Outbox:
 
     @property
     def repeated(self) -> int:
-        """The number of links that compactions have dropped, because the same URL was waiting already."""
+        """The number of links that compactions have dropped because the same URL was already waiting."""
         return sum(spool.state.repeated for spool in self.spools.values())
 
     @property
     def full(self) -> bool:
-        """True if a queue is at twice `spool_bytes_max`: then no more pages should be fetched."""
+        """True if a queue has reached twice `spool_bytes_max`, so that no more pages should be fetched."""
         mark = 2 * self._config.spool_bytes_max
         return self.bytes >= mark and any(spool.bytes >= mark for spool in self.spools.values())
 
     def compaction(self) -> Compaction | None:
-        """Return the rewriting of a queue, to be `run` in a worker thread and then adopted; None if none is due."""
+        """Return a compaction to `run` in a worker thread and then adopt; None if no queue needs one."""
         if self._compacting is not None or self.bytes < self._config.spool_bytes_max:
             return None
         for spool in self.spools.values():
@@ -207,7 +207,8 @@ class Outbox:
     def adopt(self, compaction: Compaction) -> bool:
         """Make a finished compaction current with the next group; return False if the queue has moved on meanwhile.
 
-        Then call `Compaction.sweep` in a worker thread: after that group or, if the result is False, at once.
+        Afterwards, call `Compaction.sweep` in a worker thread: after that group is committed or, if the
+        result is False, at once.
         """
         assert compaction is self._compacting, compaction
         self._compacting = None

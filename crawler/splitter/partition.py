@@ -1,4 +1,4 @@
-"""The bucket table: the owner of each part of the web.
+"""The bucket table, which tells the owner of each part of the web.
 
 A bucket is the top 16 bits of a fingerprint, which come from the keyed hash of the
 registrable domain (`urls/README.md`, "Fingerprint"), so all URLs of a domain have one
@@ -6,11 +6,11 @@ owner. The table maps each of the 65,536 buckets to the index of a process name.
 are sorted, so equal settings make equal tables in every process.
 
 Without a file, every process owns one contiguous range of (almost) equal
-length. A file is JSON; a reshard reads and writes it:
+length. A table file is JSON; a reshard reads and writes it:
 
     {"epoch": 2, "ranges": [["p0", 0, 40000], ["p1", 40000, 65536]]}
 
-Two processes connect only if epoch and digest of their tables agree. Otherwise a
+Two processes connect only if their tables have the same epoch and digest. Otherwise a
 link could be sent back and forth, or two processes could crawl the same host.
 """
 
@@ -37,7 +37,7 @@ class _TableFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Partition:
-    """Maps buckets to processes. `owner_of_bucket` has shape (65536,), its values are indices into `names`."""
+    """Maps buckets to processes. `owner_of_bucket` has shape (65536,), and its values are indices into `names`."""
 
     def __init__(self, names: Sequence[str], owner_of_bucket: np.ndarray, *, epoch: int = 1) -> None:
         self.names = tuple(sorted(names))
@@ -61,7 +61,7 @@ class Partition:
 
     @classmethod
     def from_ranges(cls, ranges: Sequence[tuple[str, int, int]], *, epoch: int) -> "Partition":
-        """Return the table of ranges (name, first, end) that cover every bucket once.
+        """Return the table for ranges (name, first, end), which must cover every bucket once.
 
         Raises:
             ConfigError: the ranges overlap, leave a gap or exceed the buckets.
@@ -140,7 +140,7 @@ class Partition:
         return self.owner_of_bucket.take((fingerprints >> _BUCKET_SHIFT).view(np.int64))
 
     def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
-        """Return the positions of fingerprints, uint64 (n,), by the name of their owner (6 us for 100 of one owner)."""
+        """Return the positions of fingerprints, uint64 (n,), by their owner's name; 100 of one owner take 6 us."""
         if len(self.names) == 1:
             return {self.names[0]: list(range(len(fingerprints)))} if len(fingerprints) else {}
         owners = self.owners(fingerprints).tolist()

@@ -1,20 +1,19 @@
-"""The sockets of the host splitter: connections in both directions, reconnects, TLS.
+"""Handles the sockets of the host splitter: connections in both directions, reconnects, and TLS.
 
-`session` decides; this module transfers the bytes. One task per peer dials it for as long
-as the process lives, and resolves its name at every attempt, because addresses change in
-a cluster. A missing peer costs one attempt per back-off. Nothing waits for a write:
-unsent entries stay in the outbox, and a transport buffers at most one window of them.
+`session.py` decides what to send; this module transfers the bytes. For each peer, one task dials the peer for
+as long as the process lives. It resolves the peer's name at every attempt, because addresses change in a
+cluster. A missing peer costs one attempt per back-off. Nothing waits for a write: unsent entries stay in the
+outbox, and a transport buffers at most one window of them.
 
     process                              peers
     after each commit  ---- flush() ---> acks, entries, welcomes are sent
     on_news()          <---------------- entries were accepted, an epoch must be
                                          committed
 
-Pitfalls: under uvloop, a write to a dead peer raises RuntimeError, not
-ConnectionError. With TLS, a connection must count towards the limit from the moment it
-is accepted, not after its handshake; otherwise unidentified clients could hold any
-number. A `sock_accept` that is cancelled while it completes loses the socket, so nothing
-is awaited between accepting a connection and storing it.
+There are three pitfalls. Under uvloop, a write to a dead peer raises RuntimeError, not ConnectionError. With
+TLS, a connection must count towards the limit from the moment it is accepted, not after its handshake;
+otherwise unidentified clients could hold any number of connections. A `sock_accept` that is cancelled while
+it completes loses the socket, so nothing is awaited between accepting a connection and storing it.
 """
 
 import asyncio
@@ -65,7 +64,7 @@ def listen_address(config: SplitterConfig, secret: bytes) -> Address:
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Open a socket that listens there, for IPv4 and IPv6 if `host` means any address.
+    """Open a socket that listens at `host` and `port`, for IPv4 and IPv6 if `host` means any address.
 
     Raises:
         OSError: listening on the address is not possible.
@@ -108,7 +107,7 @@ class _Connection(asyncio.Protocol):
         self.session = session
         self.closed = asyncio.Event()
         self.was_streaming = False
-        self.opening: asyncio.Task[None] | None = None  # set until an accepted connection has its transport
+        self.opening: asyncio.Task[None] | None = None  # set while an accepted connection has no transport yet
         self._peers = peers
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -127,7 +126,7 @@ class _Connection(asyncio.Protocol):
         if self._guarded(lambda: self.session.receive(data, self._peers.now())):
             self.flush()
         if self.session.state is not before:
-            self._peers.flush_parted()  # this session may have replaced another
+            self._peers.flush_parted()  # this session may have replaced another one
         self._peers.tell_news()
 
     def connection_lost(self, error: BaseException | None) -> None:
@@ -142,13 +141,13 @@ class _Connection(asyncio.Protocol):
     # -- ours -------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write the session's data, close the transport if the session has ended, set the timer."""
+        """Write the session's data, close the transport if the session has ended, and set the timer."""
         transport = self._transport
         if self.closed.is_set() or self._closing:
             return
         if transport is None:
             if self.session.ending is not None and self.opening is not None:
-                self.opening.cancel()  # rejected before its TLS handshake was complete
+                self.opening.cancel()  # the connection was rejected before its TLS handshake was complete
             return
         self.was_streaming = self.was_streaming or self.session.state is SessionState.STREAMING
         data = self.session.data_to_send()
@@ -175,7 +174,7 @@ class _Connection(asyncio.Protocol):
             reach(step)
 
     def _close(self, transport: asyncio.Transport) -> None:
-        """Close the connection after the last bytes are sent; abort it if the peer does not read them."""
+        """Close the connection after its last bytes are sent; abort it if the peer does not read these bytes."""
         self._closing = True
         transport.close()
         if self._timer is not None:
@@ -183,7 +182,7 @@ class _Connection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(self._peers.linger, transport.abort)
 
     def _pump_again(self) -> None:
-        """Send the next frame, after other tasks had their turn."""
+        """Send the next frame after other tasks had their turn."""
         self._pump_scheduled = False
         self.pump()
 
@@ -193,7 +192,7 @@ class _Connection(asyncio.Protocol):
             self.flush()
 
     def _guarded(self, step: Callable[[], None]) -> bool:
-        """Run a step of the session; a failure of our own store ends the process, not only the connection."""
+        """Run a step of the session. If our own store fails, end the process, not only the connection."""
         try:
             step()
         except CrawlerError as error:
@@ -235,14 +234,14 @@ async def readable(listening: socket.socket) -> None:
 
 
 class Strangers:
-    """Limits the log of connections that never identified themselves: one line per minute, with a count."""
+    """Limits the log lines about connections that never identified themselves to one per minute, with a count."""
 
     def __init__(self) -> None:
         self._unsaid = 0
         self._said_at = -STRANGERS_EVERY
 
     def note(self, ending: str, now: float) -> str:
-        """Count an unidentified connection when it ends; return the line to log, "" if none is due."""
+        """Count an unidentified connection that has ended; return the line to log, or "" if no line is due."""
         self._unsaid += 1
         if now - self._said_at < STRANGERS_EVERY:
             return ""
@@ -259,10 +258,10 @@ class Peers:
 
     A peer whose port is 0 is not dialled until `set_address` gives its port.
 
-    `on_news` is called when the process has something to take or to commit;
-    `on_failure` when the store fails and the process must end. `on_older` is called with the
-    number of the newest start of this process that a peer knows, if no peer has accepted
-    this start yet and no other process of its name is connected: then its clock is behind.
+    `on_news` is called when the process has something to take or to commit, and `on_failure` when the store
+    fails and the process must end. `on_older` is called when the clock of this process is behind: a peer
+    knows a newer start, but no peer has accepted this start yet, and no other process of its name is
+    connected. The argument is the number of the newest start.
     """
 
     def __init__(
@@ -297,7 +296,7 @@ class Peers:
         self._closing = False
         self._strangers = Strangers()
         self._refused_by: set[str] = set()
-        self.last_ending: dict[str, str] = {}  # by peer: the reason why its last connection ended
+        self.last_ending: dict[str, str] = {}  # for each peer, the reason why its last connection ended
 
     async def start(self) -> Address:
         """Listen, and start to dial every peer; return the address in use.
@@ -325,7 +324,7 @@ class Peers:
         self._recheck_dialling()
 
     def flush(self, peers: Container[str]) -> None:
-        """Send to these peers what a commit has made ready; call after every commit."""
+        """Send these peers what a commit has made ready; call this after every commit."""
         self._recheck_dialling()
         for connection in tuple(self._connections):
             if connection.session.peer in peers:
@@ -382,7 +381,7 @@ class Peers:
         self.tell_news()
 
     def flush_parted(self) -> None:
-        """Write the last messages of sessions that others have replaced, and close them."""
+        """Write the last messages of sessions that others have replaced, and close these sessions."""
         if parted := self._doorkeeper.take_parted():
             for connection in tuple(self._connections):
                 if connection.session in parted:
@@ -396,14 +395,14 @@ class Peers:
     # -- connecting -------------------------------------------------------------------------------
 
     async def _accept(self, listening: socket.socket) -> None:
-        """Accept connections; each counts at once towards the limit, even before its TLS handshake."""
+        """Accept connections. Each one counts towards the limit at once, even before its TLS handshake."""
         while True:
             await readable(listening)
             try:
                 accepted, _ = listening.accept()
             except BlockingIOError:  # the client has disconnected again
                 continue
-            except OSError as error:  # out of file descriptors
+            except OSError as error:  # the process is out of file descriptors
                 self._log("listening", str(error), True)
                 await asyncio.sleep(self._common.config.heartbeat)
                 continue
@@ -499,7 +498,7 @@ class Peers:
         )
 
     def _stop_if_behind(self, peer: str, ending: Ending) -> None:
-        """Stop this process if a peer says that links are missing here which this process had confirmed."""
+        """Stop this process if a peer reports that links are missing here that this process had confirmed."""
         if ending.by_peer and ending.reason is Reason.BEHIND:
             self.on_failure(
                 BehindError(
@@ -509,7 +508,7 @@ class Peers:
 
     @property
     def is_outcast(self) -> bool:
-        """True if a peer refuses this process and no peer accepts its links: then it must fetch nothing."""
+        """True if a peer refuses this process and no peer accepts its links, so that it must fetch nothing."""
         return bool(self._refused_by) and not any(
             connection.session.state is SessionState.STREAMING and isinstance(connection.session, Dialler)
             for connection in self._connections

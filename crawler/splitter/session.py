@@ -1,7 +1,7 @@
 """One connection between two processes, as a state machine without I/O.
 
-The sender of links dials. So two processes have two connections, and receiving
-never waits for sending.
+The process that sends links dials. So two processes have two connections, one for each direction, and
+receiving never waits for sending.
 
     dialler                                             listener
     OPENING    Open{protocol, challenge}         -->    WAITING
@@ -12,13 +12,13 @@ never waits for sending.
                <-- Ack{durable, counters} after each commit and each second; Resync{accepted}
                Heartbeat{counters} each second   -->
 
-The shell passes received bytes to `receive`, calls `tick` at `next_wakeup` and `pump`
+The caller (`peers.py`) passes received bytes to `receive`, calls `tick` at `next_wakeup` and `pump`
 after every commit, sends the bytes that `data_to_send` returns, and closes the transport
 once `ending` is set and everything is sent. Any call may end the session; no call
 raises an exception because of the peer's behaviour.
 
-The listener proves that it knows the secret by the tag of its first keyed
-frame, the dialler by the tag of Hello; no link is sent before the Welcome.
+The listener proves that it knows the secret by the tag of its first keyed frame. The dialler proves it by the
+tag of its Hello. No link is sent before the Welcome.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ from crawler.splitter.wire import (
 )
 from crawler.storage.faults import reach
 
-# Bytes of entries per frame: a few entries, so that frames cost little and none is long.
+# Bytes of entries per frame. A frame holds a few entries, so that frames cost little and none is long.
 _FRAME_BYTES = 64 << 10
 
 
@@ -78,9 +78,9 @@ class SessionState(StrEnum):
 class Identity(msgspec.Struct, frozen=True):
     """The identity of a process, and the facts on which both ends must agree.
 
-    `canonical` is the version of the canonical form of URLs; `check` is the
-    fingerprint of a fixed URL, which reveals a different seed or method. `incarnation`
-    grows with each start of a process: of two processes with one name, the older must stop.
+    `canonical` is the version of the canonical form of URLs. `check` is the fingerprint of a fixed URL, which
+    differs if the seed or the method of fingerprints differs. `incarnation` is the number of a start, which
+    grows with each start of a process. Of two processes with the same name, the older one must stop.
     """
 
     crawl: str
@@ -92,7 +92,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The reason why a session ended; `by_peer` if the other side sent it or closed the connection.
+    """The reason why a session ended; `by_peer` is set if the peer sent the reason or closed the connection.
 
     `newest` is the field of that name in the peer's `Refuse`.
     """
@@ -108,7 +108,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Random(Protocol):
-    """The part of a random generator that sessions need; `random.SystemRandom()` outside tests."""
+    """The part of a random generator that sessions need. Outside tests, it is `random.SystemRandom()`."""
 
     def getrandbits(self, bits: int, /) -> int: ...
 
@@ -116,7 +116,7 @@ class Random(Protocol):
 
 
 class Backoff:
-    """Delays between attempts: doubling from `backoff_min` to `backoff_max`, with a jitter of one half."""
+    """Delays between attempts, which double from `backoff_min` to `backoff_max`, with a jitter of one half."""
 
     def __init__(self, config: SplitterConfig, rng: Random) -> None:
         self._config = config
@@ -144,13 +144,14 @@ class Common(msgspec.Struct):
     config: SplitterConfig
     rng: Random
     secret: bytes = b""
-    shares_directory: bool = False  # whether all processes are in one crawl directory
+    shares_directory: bool = False  # whether all processes use the same crawl directory
 
     def lost_by(self, peer: str, boot: bytes, applied: int) -> str:
-        """Return the message to a peer whose count `applied` shows that it has lost links from here; "" if it has not.
+        """Return the message to a peer if its count `applied` shows that it has lost links from here, else "".
 
-        The count in a Hello may be older than what the same start of the peer has confirmed meanwhile on the other
-        connection. So links count as lost only after another start of the peer.
+        The count in a Hello may be out of date, because the same start of the peer may meanwhile have
+        confirmed more links on the other connection. So links count as lost only if the peer was started
+        again.
         """
         spool = self.outbox.spools[peer]
         missing = 0 if spool.peer_boot == boot else spool.missing(applied)
@@ -172,9 +173,9 @@ def lost_links_text(me: str, peer: str, missing: int, shares_directory: bool) ->
 
 
 class _Session:
-    """The code common to both sides: frames, timers, the table of states."""
+    """The code that both sides share: frames, timers, and the table of states."""
 
-    # For each state: the message types it accepts, with the method that handles each.
+    # For each state, the types of messages that are accepted, with the method that handles each type.
     TABLE: dict[SessionState, dict[type, str]] = {}
 
     def __init__(self, common: Common, state: SessionState, now: float) -> None:
@@ -187,9 +188,9 @@ class _Session:
         self._out = bytearray()
         self._heard_at = now
         self._told_at = now  # the instant at which counters were last sent
-        self.more = False  # whether `pump` must be called again after the present data is sent
+        self.more = False  # whether `pump` must be called again after the current data is sent
         self.step = ""  # the fault point (`storage.faults`) that the bytes to send begin or end
-        # Deadline of the handshake; infinity once it is complete.
+        # The deadline of the handshake, or infinity once the handshake is complete.
         self._deadline = now + common.config.handshake_timeout
 
     # -- input ------------------------------------------------------------------------------------
@@ -242,7 +243,7 @@ class _Session:
         self._end(None, text or "closed", by_peer=True)
 
     def pump(self, now: float) -> None:
-        """Send what can be sent; call after every commit."""
+        """Send what can be sent; call this after every commit."""
 
     # -- output -----------------------------------------------------------------------------------
 
@@ -290,7 +291,7 @@ class _Session:
 
     @property
     def _may_tell(self) -> bool:
-        """True if our counters may be sent: the peer has proved that it knows the secret."""
+        """True if our counters may be sent, because the peer has proved that it knows the secret."""
         return self._deadline == float("inf")
 
     def _use_keys(self, receive_key: bytes, send_key: bytes) -> None:
@@ -317,7 +318,7 @@ class _Session:
 
 
 class Dialler(_Session):
-    """Sends the outbox entries for `peer`. Start it only while the outbox is ready for that peer."""
+    """Sends the outbox entries for `peer`. Start a dialler only while the outbox is ready for that peer."""
 
     TABLE = {
         SessionState.OPENING: {Challenge: "_on_challenge", Refuse: "_on_refuse"},
@@ -386,10 +387,10 @@ class Dialler(_Session):
         self._spool.resync(message.accepted)
 
     def pump(self, now: float) -> None:
-        """Send a frame of entries if the window has room; set `more` if there may be another.
+        """Send a frame of entries if the window has room; set `more` if there may be another frame to send.
 
-        Only one frame is sent per call, so that the owner commits the first while the next are
-        read, and a long queue does not delay the other work of the process.
+        Only one frame is sent per call. So the owner of the links can commit the first entries while the next
+        ones are read, and a long queue does not delay the other work of the process.
         """
         if self.state is not SessionState.STREAMING:
             return
@@ -419,7 +420,7 @@ class Listener(_Session):
         super().__init__(common, SessionState.WAITING, now)
         self.boot = b""
         self.incarnation = 0
-        self.loss = ""  # describes confirmed links that the peer has lost; such a peer is not admitted
+        self.loss = ""  # a message about confirmed links that the peer has lost; such a peer is not admitted
         self._admit = admit
         self._epoch = b""
         self._durable_told = 0
@@ -477,7 +478,7 @@ class Listener(_Session):
                 reach("entries accepted")
 
     def _ask_again(self) -> None:
-        """Ask once for a resync; the entries already in transit have the same gap."""
+        """Ask for a resync, but only once, because the entries already in transit have the same gap."""
         if not self._resyncing:
             self._resyncing = True
             self._send(Resync(self.common.inbox.accepted(self.peer)))
@@ -528,23 +529,26 @@ class Listener(_Session):
 class Doorkeeper:
     """Admits and limits the listening sessions.
 
-    There is at most one session per peer. A second one with the same boot id, or of a newer
-    start, replaces the first (whose connection broke unnoticed, or which runs on a copy of
-    the folder). An older start is refused, and learns of the newest one; another start of the same age is
-    refused while the first is connected. Two processes with one name would lose links and
-    send requests to the same hosts. A process that has lost links which it had confirmed
-    replaces no session.
+    There is at most one session per peer. A second session with the same boot id replaces the first, whose
+    connection broke unnoticed. A session of a newer start also replaces the first, whose process may run on a
+    copy of the folder. A session of an older start is refused, and learns the number of the newest start if
+    no process of its name is connected. A session of another start with the same number is refused while the
+    first is connected. Two processes with the same name would lose links and send requests to the same hosts.
+    A process that has lost links that it had confirmed replaces no session.
     """
 
     def __init__(self, *, sessions_max: int) -> None:
         self._sessions_max = sessions_max
         self._known: dict[str, Listener] = {}
-        self._newest: dict[str, int] = {}  # the latest start of each peer that was admitted
+        self._newest: dict[str, int] = {}  # the number of the latest start of each peer that was admitted
         self._strangers: dict[Listener, None] = {}  # sessions not yet admitted, oldest first
         self._parted: list[Listener] = []  # sessions replaced or rejected since the last `take_parted`
 
     def enter(self, session: Listener) -> None:
-        """Register a new connection; beyond the limit, end the oldest one that has not proved the secret."""
+        """Register a new connection.
+
+        Above the limit, end the oldest one that has not proved that it knows the secret.
+        """
         self._strangers[session] = None
         if len(self._strangers) + len(self._known) > self._sessions_max:
             oldest = next(iter(self._strangers))
@@ -576,7 +580,7 @@ class Doorkeeper:
         return None
 
     def take_parted(self) -> list[Listener]:
-        """Return the sessions replaced or rejected since the last call; their last messages are still to be sent."""
+        """Return the sessions replaced or rejected since the last call; send their last messages afterwards."""
         parted, self._parted = self._parted, []
         return parted
 
@@ -591,7 +595,7 @@ class Doorkeeper:
 
 
 def _instant(incarnation: int) -> str:
-    """Return the time of a start from its number, which is the time in ms unless the clock was behind."""
+    """Return the time of a start as text, from its number, which is the time in ms unless the clock was behind."""
     try:
         return datetime.fromtimestamp(incarnation / 1000, UTC).isoformat(" ", "seconds")
     except (OverflowError, ValueError, OSError):

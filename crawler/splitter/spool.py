@@ -10,25 +10,24 @@ the wire is its number minus `base`, so one small write renumbers a whole queue 
     number  ... acked | acked+1 ... sent | sent+1 ... committed | ... staged
             deleted     in flight          waiting                being committed
 
-An entry is deleted from the store after the peer has confirmed that it is durable there.
-The delete is part of the next group, together with `acked`, so an empty queue keeps its
-position.
+An entry is deleted from the store after the peer has confirmed that the entry is durable there. The delete
+and the new `acked` are part of the next group, so an empty queue keeps its position.
 
 A fresh epoch begins (`splitter/README.md`, "Protocol")
-* when the peer has a later entry than this queue, or other entries under the same numbers:
-  the end of this queue was lost, or a copy of this store has sent under the same name. A
-  checksum of all entries of the epoch (`wire.chained`) detects this;
+* when the peer has a later entry than this queue, or other entries under the same numbers.
+  Then the end of this queue was lost, or a copy of this store has sent entries under the same
+  name. A checksum of all entries of the epoch (`wire.chained`) detects this;
 * after the links of a peer that lost data were queued again (`crawler recover`);
 * after an unclean start without synced writes, and after a compaction.
-The epoch is `wanted` until it is durable, and the peer is not dialled until then.
+A fresh epoch is `wanted` until it is durable, and the peer is not dialled until then.
 
-Both ends count the links that were ever durable at the peer (`Confirmed.applied`). If the
-peer counts fewer than it had confirmed, its store was put back to an earlier version or its disk
-was lost: the entries are deleted here, so nothing is sent until `crawler recover` has run.
+Both ends count the links that were ever durable at the peer (`Confirmed.applied`). If the peer counts fewer
+links than it had confirmed, its store was restored from an earlier state or its disk was lost. The entries
+with these links have already been deleted here, so nothing is sent until `crawler recover` has run.
 
-Threads: `stage` runs in the writer thread and owns the fields it sets; everything
-else runs in the loop thread. Memory: at most `window_bytes` of entries for a peer that
-is connected, none for one that is not.
+Threads: `stage` runs in the writer thread and owns the fields it sets; everything else runs in the loop
+thread. In memory, the queue holds at most `window_bytes` of entries for a connected peer, and none for any
+other peer.
 """
 
 from collections import deque
@@ -44,13 +43,13 @@ from crawler.splitter.wire import ProtocolError, chained, link_count
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-# The first number; leaves room below, because compactions count down from existing numbers.
+# The number of the first entry. It leaves room below, because compactions count down from existing numbers.
 FIRST_NUMBER = 1 << 40
 APPENDED = 0  # the generation of entries that were not compacted
 
 
 class Greeting(StrEnum):
-    """The meanings that a peer's Welcome can have for the queue of its links."""
+    """The meanings that a peer's Welcome can have for the queue of links to this peer."""
 
     GO_ON = "go on"
     TAIL_LOST = "tail lost"  # the peer has entries from this process that are not in the queue
@@ -61,7 +60,8 @@ class Greeting(StrEnum):
 class Confirmed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The last number that the peer has made durable, and the totals it has ever confirmed.
 
-    `applied` is the peer's own count of the links it ever received from here; links sent twice count twice.
+    `applied` is the peer's own count of the links that it ever received from here; links sent twice count
+    twice.
     """
 
     number: int = FIRST_NUMBER - 1
@@ -75,7 +75,7 @@ class Confirmed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The value of `m/outbox/<peer>`.
 
-    Entries up to `boundary` are of `generation`, later ones of generation 0.
+    Entries up to `boundary` belong to `generation`, later entries to generation 0.
     `repeated` counts the links that compactions dropped.
     """
 
@@ -100,7 +100,7 @@ class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _Sent(NamedTuple):
-    """An entry in flight: its bytes, its links, and the checksum of the epoch's entries up to it."""
+    """An entry in flight: its size in bytes, its number of links, and the checksum of the epoch's entries up to it."""
 
     bytes: int
     links: int
@@ -108,9 +108,9 @@ class _Sent(NamedTuple):
 
 
 class Totals(msgspec.Struct, gc=False):
-    """Sums over the queues of a process, updated with every change; `wanting` is how many wait for a fresh epoch.
+    """Sums over the queues of a process, updated with every change; `wanting` queues wait for a fresh epoch.
 
-    Every message to a peer contains them, so reading them must not require a loop over all queues.
+    Every message to a peer contains these sums, so reading them must not require a loop over all queues.
     """
 
     bytes: int = 0
@@ -120,7 +120,7 @@ class Totals(msgspec.Struct, gc=False):
 
 
 class _Change(msgspec.Struct, gc=False):
-    """A state that takes effect once it is durable; a compaction also reduces bytes and links."""
+    """A state that takes effect once it is durable. The change of a compaction also reduces bytes and links."""
 
     state: SpoolState
     bytes_saved: int = 0
@@ -160,7 +160,7 @@ def split_entry_key(key: bytes) -> tuple[int, int]:
 
 
 def load_state(store: KeyValue, peer: str) -> SpoolState | None:
-    """Return the stored state of a peer's queue, None if it never had one.
+    """Return the stored state of a peer's queue, or None if the peer never had a queue.
 
     Raises:
         DamageError: the stored value is damaged.
@@ -176,7 +176,7 @@ def load_state(store: KeyValue, peer: str) -> SpoolState | None:
 
 
 class Spool:
-    """The queue of one peer. `bytes` and `links` are committed and not confirmed; `totals` sums them over all queues."""
+    """The queue of one peer. `bytes` and `links` count what is committed and not confirmed; `totals` is the sum."""
 
     def __init__(
         self,
@@ -188,9 +188,9 @@ class Spool:
         totals: Totals | None = None,
     ) -> None:
         self.peer = peer
-        self.state = state  # durable and in use
+        self.state = state  # the state that is durable and in use
         self.wanted: _Change | None = None  # set by `_want`, taken by `_adopt`
-        self.peer_boot = b""  # the boot id of the start of the peer that confirmed the latest entries
+        self.peer_boot = b""  # the boot id of the start of the peer by which the latest entries were confirmed
         self.connected = False
         self.compacted_bytes = 0  # the size of the queue after the last compaction
         self.bytes = 0
@@ -208,9 +208,9 @@ class Spool:
         self.in_flight_bytes = 0
         self._recent: deque[bytes] = deque()  # entries from sent+1 on, as many as fit into the window
         self._recent_bytes = 0
-        self._groups: deque[_Group] = deque()  # staged groups, not yet known to be committed
+        self._groups: deque[_Group] = deque()  # staged groups that are not yet known to be committed
         self._staged = self.committed  # writer thread
-        self._written = state  # writer thread: the state of the last group
+        self._written = state  # used by the writer thread: the state of the last group
 
     def _load(self) -> None:
         """Count the stored entries, delete entries that no state refers to, and detect missing entries."""
@@ -228,7 +228,7 @@ class Spool:
         sweep(self._store, iter(swept))
 
     def _add(self, bytes_: int, links: int) -> None:
-        """Add to the counts of the queue; negative values for what has left it."""
+        """Add to the counts of the queue; the values are negative for entries that have left it."""
         self.bytes += bytes_
         self.links += links
         self._totals.bytes += bytes_
@@ -247,7 +247,7 @@ class Spool:
     # -- the commit phases ------------------------------------------------------------------------
 
     def stage(self, batch: Batch, entries: Sequence[tuple[bytes, int]]) -> bool:
-        """Put new entries, delete confirmed ones, write the state if it changed (writer thread).
+        """Put new entries, delete confirmed ones, and write the state if it has changed (writer thread).
 
         Return whether there was anything to write; if so, `apply_group` must follow the commit.
         """
@@ -309,9 +309,9 @@ class Spool:
         return max(0, self.confirmed.applied - applied)
 
     def greet(self, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
-        """Continue after the peer's `durable` entries of `epoch` if their checksum is `chain`; return the result.
+        """Continue after the peer's `durable` entries of `epoch` if `chain` is their checksum; return the result.
 
-        `applied` is the peer's count of the links it ever received from here.
+        `applied` is the peer's count of the links that it ever received from here.
         """
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
@@ -342,14 +342,14 @@ class Spool:
         self._rewind(self.acked)
 
     def renumber(self, epoch: bytes) -> None:
-        """Request a fresh epoch: once it is durable, the waiting entries are numbered from 1."""
+        """Request a fresh epoch. Once the epoch is durable, the waiting entries are numbered from 1."""
         assert not self.connected, self
         if self.wanted is None:
             state = msgspec.structs.replace(self.state, confirmed=self.confirmed)
             self._want(_Change(state.renumbered(epoch)))
 
     def start_over(self, epoch: bytes) -> None:
-        """Request a fresh epoch, and forget what the peer has confirmed: its lost links are queued again."""
+        """Request a fresh epoch, and forget what the peer has confirmed, because its lost links are queued again."""
         assert self.wanted is None, self
         self.confirmed = msgspec.structs.replace(self.confirmed, applied=0)
         self.renumber(epoch)
@@ -366,9 +366,9 @@ class Spool:
         self._totals.wanting += 1
 
     def take_unsent(self, bytes_max: int = 1 << 62) -> tuple[int, list[bytes]]:
-        """Put the entries that fit into the window in flight; return their first sequence number, and the entries.
+        """Mark waiting entries that fit into the window as in flight; return the first sequence number, and the entries.
 
-        At most `bytes_max` bytes are returned, or one entry.
+        At most `bytes_max` bytes are returned, or a single entry if it is larger.
 
         Raises:
             DamageError: a stored entry is damaged.
@@ -474,7 +474,7 @@ class Spool:
 
 
 def sweep(store: KeyValue, keys: Iterator[bytes], *, batch_keys: int = 1_000) -> None:
-    """Delete `keys`, which are not referenced, in bounded batches; unsynced, because a sweep can be repeated."""
+    """Delete the unreferenced `keys` in bounded batches, which are not synced, because a sweep can be repeated."""
     while True:
         batch = store.batch(sync=False)
         count = 0

@@ -16,11 +16,11 @@ An *entry* is one numbered piece of an outbox: links in MessagePack after a
 version byte and a crc32 (`storage.kv.seal`). It is stored and sent as the same
 bytes. Neither end encodes it again, and any reader detects damage.
 
-Cost, 100 links of 78 bytes: encode 5 us, decode 18 us, tag 8 us. Front coding
-of the URLs in Python would cost ten times the encoding, and saves only what the
-store's own compression saves anyway.
+For 100 links of 78 bytes, encoding takes 5 us, decoding 18 us, and the tag 8 us. Front coding of the URLs in
+Python would take ten times as long as the encoding, and would save only what the store's own compression
+saves anyway.
 
-Any input from a peer ends in a message or in a `ProtocolError`.
+Any input from a peer results in a message or in a `ProtocolError`.
 """
 
 import hmac
@@ -41,11 +41,11 @@ TAG_BYTES = 16
 LENGTH_BYTES = 4
 _SEAL_BYTES = 5  # bytes at the start of an entry: version and crc32 of its links
 FRAME_OVERHEAD = 1 + TAG_BYTES  # the part of `length` that is not payload
-HANDSHAKE_BYTES_MAX = 4096  # maximal frame of a peer that has not yet proved that it knows the secret
+HANDSHAKE_BYTES_MAX = 4096  # maximum size of a frame from a peer that has not yet proved that it knows the secret
 
 
 class PeerError(CrawlerError):
-    """A fault of a peer or of the network; the connection ends, the crawl continues."""
+    """A fault of a peer or of the network. The connection ends, and the crawl continues."""
 
 
 class ProtocolError(PeerError):
@@ -70,28 +70,28 @@ class Frame(IntEnum):
     OPEN = 1  # dialler: protocol and challenge
     CHALLENGE = 2  # listener: its challenge; the first frame under a key
     HELLO = 3  # dialler: its identity and the facts to agree on
-    WELCOME = 4  # listener: the dialler's entries that are durable here
+    WELCOME = 4  # listener: the last of the dialler's entries that is durable here
     REFUSE = 5  # either side: the reason for closing
     ENTRIES = 6  # dialler: entries of its outbox
     ACK = 7  # listener: the last durable entry, and its counters
-    RESYNC = 8  # listener: an entry is missing, continue after this one
+    RESYNC = 8  # listener: an entry is missing; continue after the given entry
     HEARTBEAT = 9  # either side: a sign of life, with its counters
 
 
 class Reason(StrEnum):
     """The reasons why a connection is refused or ended."""
 
-    PROTOCOL = "protocol"  # another protocol number, or an unexpected frame
+    PROTOCOL = "protocol"  # the protocol numbers differ, or a frame was not expected
     SECRET = "secret"  # the shared secrets differ
-    CRAWL = "crawl"  # another crawl
-    NAME = "name"  # a name that is not in the table, or the dialler meant another process
+    CRAWL = "crawl"  # the processes belong to different crawls
+    NAME = "name"  # the name is not in the table, or the dialler meant another process
     TABLE = "table"  # the bucket tables differ
     CANONICAL = "canonical"  # the canonical forms of URLs differ
     FINGERPRINT = "fingerprint"  # the seeds or methods of fingerprints differ
     DOUBLE = "double"  # a newer start of that name is known, or another one is connected
-    OWNER = "owner"  # a link that the receiver does not own
+    OWNER = "owner"  # the receiver does not own a link
     BEHIND = "behind"  # the peer's store is older than what it had confirmed
-    BUSY = "busy"  # too many connections, or more data sent than the window allows
+    BUSY = "busy"  # there are too many connections, or more data was sent than the window allows
 
 
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -106,7 +106,7 @@ Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
 class PastEnd(IntEnum):
     """The knowledge of a process about an end of the crawl before the process started."""
 
-    NONE = 0  # no end
+    NONE = 0  # no end is known
     HOLDS = 1  # the crawl had ended, and this process has done nothing since
     VOID = 2  # the crawl had ended, but later work or other limits mean that this end no longer applies
 
@@ -130,7 +130,7 @@ class Challenge(_Message, frozen=True):
 
 
 class Hello(_Message, frozen=True):
-    """The dialler's identity, the name of the process it means to reach, and the facts on which both must agree.
+    """The dialler's identity, the name of the process that it wants to reach, and facts on which both must agree.
 
     `applied` is the number of links of the listener's outbox that were ever durable at the dialler.
     """
@@ -149,7 +149,9 @@ class Hello(_Message, frozen=True):
 
 
 class Welcome(_Message, frozen=True):
-    """`durable`: the last entry of the dialler's outbox epoch that is durable here, or 0; `chain`: see `chained`.
+    """`durable` is the last entry of the dialler's outbox epoch that is durable here, or 0.
+
+    For `chain`, see `chained`.
 
     `applied` is the number of links of all the dialler's epochs that were ever durable here.
     """
@@ -163,7 +165,8 @@ class Welcome(_Message, frozen=True):
 class Refuse(_Message, frozen=True):
     """The reason why the connection ends; `text` is for the log.
 
-    With DOUBLE, `newest` is the latest known start of the peer's name if no process of that name is connected, else 0.
+    With DOUBLE, `newest` is the number of the latest known start under the peer's name if no process of that
+    name is connected, else 0.
     """
 
     reason: Reason
@@ -181,13 +184,12 @@ class Entries(_Message, frozen=True):
 class Counters(_Message, frozen=True):
     """The values that a process sends to all others, with every heartbeat and ack.
 
-    `number` counts the messages of this process; `echo` is the last number it
-    received from the addressee, whose boot id was then `echo_boot`. `outbox` is the
-    number of links not yet confirmed by their owners; `appended` and `applied` count the
-    links ever appended to its outboxes and applied from others. `work` is the number of
-    hosts with URLs to fetch. `level`, `weight` and `busy` are values of the refresh
-    schedule, 0 in a process that has no known pages to refetch. `past_end` tells
-    what the process knew of an end when it started.
+    `number` counts the messages of this process. `echo` is the last number that this process received from
+    the addressee, whose boot id was then `echo_boot`. `outbox` is the number of links not yet confirmed by
+    their owners; `appended` counts the links ever appended to its outboxes, and `applied` the links from
+    other processes that it ever applied. `work` is the number of hosts with URLs to fetch. `level`, `weight`
+    and `busy` are values of the refresh schedule, 0 in a process that has no known pages to refetch.
+    `past_end` tells what the process knew about an end of the crawl when it started.
     """
 
     boot: _Token
@@ -210,14 +212,14 @@ class Counters(_Message, frozen=True):
 
 
 class Ack(_Message, frozen=True):
-    """Says that all entries up to `durable` are durable at their owner."""
+    """Reports that all entries up to `durable` are durable at their owner."""
 
     durable: _Count
     counters: Counters
 
 
 class Resync(_Message, frozen=True):
-    """Says that the listener has accepted entries up to `accepted` and expects the next one."""
+    """Reports that the listener has accepted entries up to `accepted` and expects the next one."""
 
     accepted: _Count
 
@@ -250,7 +252,7 @@ _LINKS_DECODER = msgspec.msgpack.Decoder(list[Link])
 
 
 class Tagger:
-    """Computes the tags of one direction: HMAC-SHA256 under its key, over the frame's number and content."""
+    """Computes the tags of one direction, by HMAC-SHA256 under its key over a frame's number and content."""
 
     __slots__ = ("_keyed", "_number")
 
@@ -259,7 +261,7 @@ class Tagger:
         self._number = 0
 
     def rekey(self, key: bytes) -> None:
-        """Continue under another key, without restarting the numbering."""
+        """Continue under another key, without restarting the numbering of frames."""
         self._keyed = hmac.new(key, digestmod="sha256")
 
     def tag(self, content: bytes | memoryview) -> bytes:
@@ -281,8 +283,8 @@ def encode_frame(message: Message, tagger: Tagger) -> bytes:
 class FrameReader:
     """Splits a stream of bytes into messages, independent of how the bytes arrive.
 
-    Take all messages after each `feed`. Then at most one incomplete frame remains, so
-    memory is bounded by `bytes_max` plus the bytes of one read.
+    After each `feed`, call `next_message` until it returns None. Then at most one incomplete frame remains,
+    so memory is bounded by `bytes_max` plus the bytes of one read.
     """
 
     __slots__ = ("_buffer", "_start", "bytes_max", "tagger")
@@ -301,7 +303,7 @@ class FrameReader:
         self._buffer += data
 
     def next_message(self) -> Message | None:
-        """Return the next complete message, None until more bytes are fed.
+        """Return the next complete message, or None if more bytes must be fed first.
 
         Raises:
             OversizeError: the announced length of the frame exceeds `bytes_max`.
@@ -340,7 +342,7 @@ class FrameReader:
 
 
 def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, int]]:
-    """Return `links` in order as pairs (entry, number of links), each of at most `bytes_max` bytes or of one link."""
+    """Return `links` in order as pairs (entry, number of links); an entry has up to `bytes_max` bytes or one link."""
     if not links:
         return []
     entry = seal(_ENCODER.encode(links))
@@ -359,8 +361,8 @@ def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, i
 def chained(chain: int, entry: bytes) -> int:
     """Return the checksum of an epoch's entries up to `entry`, from the checksum of the earlier ones; 0 before the first.
 
-    If two queues have the same epoch and number but different checksums, one of them continued from a copy
-    or an older state of the store under the same numbers.
+    If the checksums of two queues differ at the same epoch and number, one of the queues was continued from a
+    copy or an older state of the store, under the same numbers.
     """
     return zlib.crc32(entry[:_SEAL_BYTES], chain)
 

@@ -27,7 +27,7 @@ class Do(Enum):
     POUR = "pour"  # repeat the preceding bytes forever
 
 
-Script = Sequence[bytes | Do | float]  # bytes are sent; a float is a pause in seconds
+Script = Sequence[bytes | Do | float]  # bytes are sent to the client; a float is a pause in seconds
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -38,12 +38,12 @@ HASTY = FetchConfig(
     header_timeout=Seconds(0.15),
     silence_timeout=Seconds(0.15),
     total_timeout=Seconds(2.0),
-)  # seconds; small limits, for tests in which a time limit passes
+)  # small limits in seconds, for tests in which a time limit passes
 LOOPBACK = NetworkConfig(allow_networks=("127.0.0.0/8",))
 
 
 def small(**changes: Any) -> FetchConfig:
-    """Return limits in which `changes` replace the defaults; the default time limits are too long to be reached."""
+    """Return limits in which `changes` replace the defaults; the default time limits are too long for a test."""
     return msgspec.structs.replace(PATIENT, **changes)
 
 
@@ -71,7 +71,7 @@ class Relay:
 
 
 async def joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-    """Forward bytes between a client and a port on loopback, until both have ended."""
+    """Forward bytes between a client and a port on loopback, until both sides have ended."""
     far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
     await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
 
@@ -83,7 +83,7 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class Server:
-    """Answers each request with the next of `scripts`; repeats the last one."""
+    """Answers each request with the next of `scripts`; the last script is repeated."""
 
     def __init__(self, *scripts: Script, context: ssl.SSLContext | None = None) -> None:
         self.scripts = list(scripts)
@@ -172,7 +172,8 @@ def fetch(*script: bytes | Do | float, config: FetchConfig = PATIENT, **fields: 
 def run(coroutine: Any) -> Any:
     """Run on uvloop, as the crawler does, for at most 30 s.
 
-    The loop of a failed test stays open: closing it would wait for the tasks that the test left behind.
+    If a test fails, its loop stays open, because closing it would wait for the tasks that the test left
+    behind.
     """
     loop = uvloop.new_event_loop()
     result = loop.run_until_complete(asyncio.wait_for(coroutine, 30.0))

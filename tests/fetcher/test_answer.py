@@ -36,7 +36,7 @@ def received(pieces: list[bytes], *, end: bool = True) -> tuple[object, ...]:
 @settings(max_examples=300)
 @given(st.sampled_from(ANSWERS), st.lists(st.integers(0, 130), max_size=12), st.integers(0, 130))
 def test_the_answer_is_the_same_however_its_bytes_are_cut(data: bytes, cuts: list[int], length: int) -> None:
-    """The parser gets the answer whole, in pieces and byte by byte; the connection may end early."""
+    """The parser receives the answer whole, in pieces and byte by byte. The connection may end early."""
     for part in (data, data[:length]):
         ends = [0, *sorted(cut for cut in cuts if cut < len(part)), len(part)]
         pieces = [part[a:b] for a, b in zip(ends, ends[1:], strict=False) if b > a]
@@ -75,7 +75,7 @@ def test_bytes_after_the_end_make_the_connection_unusable() -> None:
 
 
 def test_tiny_chunks_are_bounded_in_number_and_memory() -> None:
-    """A chunk of two bytes takes 7 bytes on the wire; each read adds a single piece in memory."""
+    """A chunk of two bytes takes 7 bytes on the wire, but each read adds only a single piece in memory."""
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     flood, reads = b"2\r\nab\r\n" * 9000, 0
@@ -103,7 +103,10 @@ def test_body_and_content_are_joined_once() -> None:
 
 
 def test_the_number_of_chunks_is_bounded_by_the_payload() -> None:
-    """The framing of six-byte chunks is less than twice the payload; without a bound they would cost seconds of CPU."""
+    """The framing of six-byte chunks is less than twice the payload.
+
+    Without a bound, such chunks would take seconds of CPU time.
+    """
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while answer.state is not AnswerState.DONE:

@@ -533,7 +533,7 @@ def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> None:
 
 
 def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
-    """The idle time is ten times the duration of this answer plus a constant; earlier answers have no influence."""
+    """The idle time is ten times the duration of this answer, plus a constant. Earlier answers have no influence."""
 
     async def play() -> None:
         client = make_client()
@@ -640,7 +640,7 @@ def test_the_bytes_of_a_request() -> None:
 
 
 def test_ports_of_other_protocols_are_not_connected_to() -> None:
-    """Redirect targets are covered too; the error names the setting that allows the port."""
+    """This also applies to redirect targets. The error names the setting that allows the port."""
 
     async def play(ports: tuple[int, ...]) -> Fetch:
         client = make_client(network=NetworkConfig(allow_networks=("127.0.0.0/8",), allow_ports=ports))
@@ -688,7 +688,7 @@ def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
 
 
 def test_bodies_beyond_the_memory_limit_wait() -> None:
-    """Bodies beyond the memory limit wait; meanwhile their time limits are stopped, so they arrive complete, but late."""
+    """Bodies beyond the memory limit wait. Their time limits stop meanwhile, so they arrive complete, but late."""
 
     async def play() -> None:
         limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
@@ -759,7 +759,7 @@ def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, t
 
 
 def test_a_large_answer_rests_and_is_received_in_full() -> None:
-    """Reading of a large answer rests after each 128 KiB, so that a short answer does not wait for its end."""
+    """Reading a large answer pauses after each 128 KiB, so that a short answer need not wait for the large one."""
 
     async def play() -> None:
         client = make_client()

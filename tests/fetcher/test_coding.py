@@ -36,7 +36,8 @@ def decode(
 ) -> bytes:
     """Return all content; check the size of its pieces.
 
-    A piece of content may be as large as a step, the smallest block of brotli or the piece of input.
+    A piece of content may be as large as the largest of three: a step, the smallest block of brotli, or the
+    piece of input.
     """
     decoder = decoder_for(codings, layers_max=2, limit=limit, step=step)
     assert decoder is not None
@@ -147,7 +148,7 @@ def test_content_of_exactly_the_limit_is_complete() -> None:
 
 
 def test_a_gzip_of_200_mib_uses_memory_up_to_the_limit() -> None:
-    """A body of 204 KB would decode to 200 MiB; peak memory is the limit plus some steps."""
+    """A body of 204 KB would decode to 200 MiB. The peak of memory is the limit plus some steps."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     block = bytes(1 << 20)
     bomb = b"".join(packer.compress(block) for _ in range(200)) + packer.flush()

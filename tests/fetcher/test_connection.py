@@ -54,7 +54,10 @@ class Wire:
 
 
 class World:
-    """A connection and its clock; this object is also its owner and its fetch slot. `asks` begins an exchange."""
+    """A connection and its clock.
+
+    This object is also the owner and the fetch slot of the connection. `asks` begins an exchange.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.cpu = 100.0, 0.0
@@ -171,7 +174,10 @@ def test_an_answer_in_pieces(world: World) -> None:
     ],
 )
 def test_time_limits(world: World, pieces: list[bytes], last: float, needed: bool, error: str) -> None:
-    """The first piece comes at once, the next ones at intervals of 1.5 s; the exchange ends at `last`, not earlier."""
+    """The first piece arrives at once, the next ones at intervals of 1.5 s.
+
+    The exchange ends at `last`, not earlier.
+    """
 
     async def play() -> None:
         task = await world.asks()
@@ -327,7 +333,7 @@ def test_unsolicited_bytes_close_the_connection(world: World) -> None:
 
 
 def test_bytes_after_an_answer_prevent_reuse(world: World) -> None:
-    """More bytes come before the exchange has noticed that the answer is complete."""
+    """More bytes arrive before the exchange has noticed that the answer is complete."""
 
     async def play() -> None:
         task = await world.asks()
@@ -382,7 +388,7 @@ def test_the_end_of_a_connection_ends_the_answer(
 def test_a_bug_in_reading_ends_the_exchange_and_not_the_loop(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first error is raised; an error that occurs when the exchange ends is raised, too."""
+    """The first error in reading is raised. An error that occurs when the exchange ends is raised, too."""
 
     async def play() -> None:
         def buggy(*_: object) -> None:
@@ -450,7 +456,10 @@ def test_the_address_of_a_connection(world: World) -> None:
 
 
 class Kernel:
-    """Replaces a socket; `sent` and `received` are milliseconds since data was last sent and received, as in TCP_INFO."""
+    """Replaces a socket.
+
+    `sent` and `received` are the milliseconds since data was last sent and received, as in TCP_INFO.
+    """
 
     def __init__(self, sent: int = 0, received: int = 0, fails: bool = False) -> None:
         self.fails, self.options, self.asked = fails, list[tuple[int, int, int]](), 0
@@ -483,7 +492,10 @@ class Kernel:
 def test_the_time_of_an_exchange_is_that_of_server_and_network(
     world: World, seen: float, kernel: Kernel, took: float
 ) -> None:
-    """With each request, the kernel is told to acknowledge at once; it does no harm if the socket is already closed."""
+    """With each request, the kernel is asked to acknowledge at once.
+
+    This does no harm if the socket is already closed.
+    """
 
     async def play() -> None:
         world.connection.sock = kernel  # type: ignore[assignment]

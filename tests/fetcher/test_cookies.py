@@ -88,7 +88,7 @@ def test_cookie_rules(set_by: str, line: str, asked: str, sent: str) -> None:
 
 
 def test_plain_http_does_not_replace_a_secure_cookie() -> None:
-    """An attacker who can change plain http answers cannot choose the session that https uses."""
+    """An attacker who can change answers over plain http cannot choose the session that https uses."""
     jar = jar_of("https://a.example.com/", "k=safe; Secure; Domain=example.com")
     jar.store(split("http://a.example.com/"), [b"k=evil", b"k=evil; Domain=example.com", b"other=1"], NOW)
     assert jar.header(split("https://a.example.com/"), NOW) == "k=safe; other=1"
@@ -113,7 +113,8 @@ def test_cookies_expire() -> None:
     assert len(jar) == 0
 
 
-# Forms found on the web, read as in RFC 6265 5.1.1; the instant is 1994-11-06T08:49:37Z.
+# Forms of dates found on the web, which are read as in RFC 6265 5.1.1. The instant is always
+# 1994-11-06T08:49:37Z.
 @pytest.mark.parametrize(
     "text",
     [
@@ -201,7 +202,7 @@ old.example.com\tFALSE\t/\tFALSE\t999\tgone\t4
     ],
 )
 def test_a_cookie_file(tmp_path: Path, url: str, sent: str) -> None:
-    """All fields of Netscape's format are obeyed; no cookie is sent to a whole public suffix."""
+    """All fields of Netscape's format are obeyed, and no cookie is sent to a whole public suffix."""
     path = tmp_path / "cookies.txt"
     path.write_text(FILE, encoding="utf-8-sig")
     jar = load_cookies(str(path), NOW)
@@ -226,7 +227,7 @@ def test_an_invalid_cookie_line_is_reported_by_number_only(tmp_path: Path, line:
 
 
 def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
-    """Neither cookies that are sent nor those by which the server renews the login are recorded."""
+    """Neither the cookies that are sent nor the cookies by which the server renews the login are recorded."""
     path = tmp_path / "cookies.txt"
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=newsecret; Path=/\r\nContent-Type")

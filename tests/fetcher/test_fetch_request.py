@@ -1,4 +1,4 @@
-"""Test requests: the parts of their URLs, and that no value can break the head of a request."""
+"""Test the parts of a request's URL, and that no value can break the head of a request."""
 
 import pytest
 from hypothesis import given

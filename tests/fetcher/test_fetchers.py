@@ -174,7 +174,10 @@ def test_tasks_that_wait_for_a_fetcher_release_their_slot_up_to_a_bound() -> Non
 
 
 def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row of the table and a setting add a fetcher. It fetches the pages of its hosts, but not their robots.txt."""
+    """A row of the table and a setting add a fetcher.
+
+    The fetcher receives the pages of its hosts, but not their robots.txt.
+    """
     canned: list[Counting] = []
 
     def make(given: FetcherNeeds) -> Fetcher:

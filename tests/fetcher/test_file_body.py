@@ -90,7 +90,7 @@ def test_other_files_are_truncated(tmp_path: Path, rule: FileRule) -> None:
 
 
 def test_an_endless_stream_has_the_limit_of_a_page(tmp_path: Path) -> None:
-    """Unless the crawl accepts files of any length, a server must state the length."""
+    """Unless the crawl accepts files of any length, the server must state the length of a file."""
     endless: Script = [b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n", b"x" * 5000, Do.POUR]
     (got,) = Transfer(tmp_path, endless, rule=_rule(any_length=False)).fetch()
     assert (got.truncated, got.body_bytes) == ("length", 100_000)
@@ -104,7 +104,10 @@ def test_pages_and_small_files_stay_in_memory(tmp_path: Path) -> None:
 
 
 def test_the_coding_of_a_file_is_kept(tmp_path: Path) -> None:
-    """The content of a file is not decoded; a small body that decodes to more than the limit is stored as a file."""
+    """The content of a file is not decoded.
+
+    A small body that would decode to more than the limit is stored as a file.
+    """
     packed = gzip.compress(BODY * 8, 1)
     assert len(packed) > HELD
     (got,) = Transfer(tmp_path, [_answer("Content-Encoding: gzip", length=len(packed)), packed]).fetch()
@@ -115,7 +118,7 @@ def test_the_coding_of_a_file_is_kept(tmp_path: Path) -> None:
 
 
 class Heard:
-    """A listener that joins what it receives of the last answer."""
+    """A listener that joins the pieces that it receives of the last answer."""
 
     def restart(self) -> None:
         self.content = b""
@@ -129,7 +132,7 @@ class Heard:
 def test_a_listener_hears_the_whole_content_of_a_body_on_disk(
     tmp_path: Path, content: bytes, coded: bool
 ) -> None:
-    """The content is cut at its limit, is hashed without its coding, and decides by its size what goes to disk."""
+    """The decoded content is cut at its limit, it is hashed, and its size decides which body goes to disk."""
     heard, payload = Heard(), gzip.compress(content) if coded else content
     lines = ["Content-Encoding: gzip"] if coded else []
     rule = _rule(is_asked=lambda url, kind: False)

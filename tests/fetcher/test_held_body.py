@@ -1,4 +1,4 @@
-"""Test bodies in memory: they have the bytes received, whatever the pieces; a complete large body is not copied."""
+"""Test that bodies in memory have the bytes received, whatever the pieces, and that a large body is not copied."""
 
 import tracemalloc
 
@@ -28,7 +28,7 @@ def test_a_body_has_the_bytes_received(pieces: list[bytes | None], small: int) -
 
 
 def test_a_large_body_is_held_once() -> None:
-    """While the pieces of a large body were joined, the body once took twice its size in memory."""
+    """Once, while the pieces of a large body were joined, the body took twice its size in memory."""
     piece, number = bytes(64 << 10), 320
     tracemalloc.start()
     body = HeldBody()

@@ -15,7 +15,7 @@ from tests.fetcher.test_tls import DATA, server_context
 
 
 class Proxy(Relay):
-    """Answers plain requests itself; opens a tunnel to `port` for CONNECT, or refuses with `status`."""
+    """Answers plain requests itself. For CONNECT, it opens a tunnel to `port`, or refuses with `status`."""
 
     def __init__(self, port: int = 0, status: bytes = b"200 OK") -> None:
         self.heads: list[bytes] = []
@@ -33,7 +33,7 @@ class Proxy(Relay):
 
 
 def test_http_goes_to_the_proxy_in_absolute_form() -> None:
-    """The proxy's credentials are sent to it, and never recorded."""
+    """The credentials for the proxy are sent to the proxy, and never recorded."""
 
     async def play() -> None:
         async with Proxy() as proxy:
@@ -122,7 +122,10 @@ def test_a_hanging_proxy_is_a_proxy_error() -> None:
 
 
 def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptureFixture) -> None:
-    """With `-q` only errors are shown: without this error, a crawl with a dead proxy is silent for ten minutes."""
+    """With `-q`, only errors are shown.
+
+    Without this error, a crawl with a dead proxy would be silent for ten minutes.
+    """
 
     async def play() -> None:
         async with Server([OK]) as server:
@@ -141,7 +144,7 @@ def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptu
 
 
 def test_log_lines_about_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
-    """A failure of the proxy and its recovery are logged, repeated failures rarely, and errors of a host never."""
+    """A failure of the proxy and its recovery are logged, but repeated failures rarely, and errors of a host never."""
     health = ProxyHealth("http://proxy:3128")
     fails = Fetch("http://x/", Outcome.PROXY_ERROR, Blame.HOST, status=407)
     works = Fetch("http://x/", Outcome.GONE, Blame.URL, status=404)

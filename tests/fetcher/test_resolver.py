@@ -138,7 +138,10 @@ def test_aliases_share_the_smallest_ttl() -> None:
 
 
 def test_one_look_up_per_name_and_few_in_all() -> None:
-    """Twenty callers of one name cause one look-up; look-ups of dead names wait for one another, for a bounded time."""
+    """Twenty callers for the same name cause one look-up.
+
+    Look-ups of dead names wait for one another, for a bounded time.
+    """
 
     async def play() -> None:
         async with serving(dns_timeout=Seconds(0.1), dns_concurrency=2) as (resolver, server, _):
@@ -156,7 +159,7 @@ def test_one_look_up_per_name_and_few_in_all() -> None:
 
 
 def test_an_impatient_caller_gives_up_and_finds_the_late_answer_later() -> None:
-    """One query for A and one for AAAA are made and finished, although no caller waits for them any more."""
+    """One query for A and one for AAAA are made and finished, although no caller waits for the answers any more."""
 
     async def play() -> None:
         async with serving(dns_patience=Seconds(0.02)) as (resolver, server, _):

@@ -17,7 +17,10 @@ pytest.importorskip("python_socks")
 
 
 class Socks(Relay):
-    """A SOCKS 5 server that connects any name to `port` on loopback. It requires `login`, and answers with `reply`."""
+    """A SOCKS 5 server that connects any name to `port` on loopback.
+
+    It requires `login`, and answers with `reply`.
+    """
 
     def __init__(self, port: int, *, reply: int = 0, login: tuple[bytes, bytes] | None = None) -> None:
         self.port = port
@@ -30,7 +33,7 @@ class Socks(Relay):
         await self._connect(reader, writer)
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Greet the client (RFC 1928, section 3), with the sub-negotiation of RFC 1929."""
+        """Greet the client (RFC 1928, section 3), and check its login as in RFC 1929."""
         version, count = await reader.readexactly(2)
         methods = await reader.readexactly(count)
         assert version == 5
@@ -93,7 +96,7 @@ def test_tls_through_the_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     [(1, "proxy_error"), (2, "proxy_error"), (4, "connect_error"), (5, "connect_error"), (8, "proxy_error")],
 )
 def test_errors_of_a_socks_proxy_have_distinct_outcomes(reply: int, outcome: str) -> None:
-    """The error of an unreachable host is charged to that host, any other error to the proxy."""
+    """The error of an unreachable host is charged to that host; any other error is charged to the proxy."""
 
     async def play() -> None:
         async with Socks(0, reply=reply) as socks:

@@ -1,4 +1,7 @@
-"""Test TLS: verifying, recording, resuming, its own time limit (`fetcher/README.md`, "Cookies, credentials and TLS")."""
+"""Test TLS: verifying, recording, resuming, and the time limit of the handshake.
+
+The behaviour is described in `fetcher/README.md`, "Cookies, credentials and TLS".
+"""
 
 import asyncio
 import gc
@@ -193,7 +196,7 @@ def test_close_delimited_body_over_tls() -> None:
 
 @pytest.mark.parametrize("host", ["host.test", "other.test"])
 def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
-    """An untrusted certificate, or one for another name, is an error if TLS is verified, and a flag if it is recorded."""
+    """An untrusted certificate, or one for another name, is an error with "verify" and sets a flag with "record"."""
 
     async def play() -> None:
         async with Server([OK], context=server_context()) as server:
@@ -253,7 +256,7 @@ def test_plain_text_on_the_tls_port() -> None:
 
 
 def test_handshake_has_its_own_time_limit() -> None:
-    """The server accepts the connection and sends nothing: the handshake limit applies, not the connection limit."""
+    """The server accepts the connection and sends nothing, so the handshake limit applies, not the connection limit."""
 
     async def play() -> None:
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -275,7 +278,10 @@ def test_handshake_has_its_own_time_limit() -> None:
 
 
 def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
-    """Handshake steps run in order of arrival until the share of a turn is used up; a step that fails stops no other."""
+    """Handshake steps run in order of arrival until the share of a turn is used up.
+
+    A step that fails does not stop other steps.
+    """
     now, taken, turn = 0.0, [], 0
 
     def step(number: int) -> None:

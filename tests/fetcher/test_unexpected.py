@@ -1,4 +1,4 @@
-"""Test that `Client.fetch` never raises: a bug at any step closes the connection, is an outcome, and is logged once."""
+"""Test that `Client.fetch` never raises: a bug closes the connection, gives an outcome, and is logged once."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ STEPS: list[tuple[Any, str]] = [
 
 
 class Bug(Exception):
-    """A planted exception, which no code expects."""
+    """A planted exception that no code expects."""
 
 
 def broken(*_: Any, **__: Any) -> Any:
@@ -50,7 +50,7 @@ def broken(*_: Any, **__: Any) -> Any:
 
 
 async def _fetch_twice(config: Any, monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> list[Fetch]:
-    """Fetch once with `where.name` broken, then once with the original."""
+    """Fetch once with the function `where.name` broken, then once with the original function."""
     client = make_client(config)
     await client.start()
     try:

@@ -1,4 +1,4 @@
-"""Test change rates pooled by site: sums equal a direct evaluation; limits; one page has bounded influence."""
+"""Test change rates pooled by site: sums equal a direct evaluation, limits hold, and a page's influence is bounded."""
 
 import math
 
@@ -81,7 +81,7 @@ def test_true_rates_are_learned() -> None:
 
 
 def test_no_page_or_site_starts_with_a_high_rate() -> None:
-    """An unknown page has its site's rate, an unknown site has the crawl's rate, so neither is outranked forever."""
+    """An unknown page has its site's rate, an unknown site the crawl's rate, so neither is outranked forever."""
     rates, *_ = _crawled(np.random.default_rng(3), 300, 3, 20_000)
     rates.renew_crawl()
     site = rates.add_site()

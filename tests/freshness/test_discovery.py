@@ -1,4 +1,4 @@
-"""Test hubs in both forms: value and deadline against 50-digit results, limits, and what is learned about them."""
+"""Test hubs in both forms of the kernel: value and deadline against 50-digit results, limits, and what is learned."""
 
 import math
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def page_of(importance: float, rate: float, recall: float = 0.0, noise: float = 
 
 
 class Counted:
-    """A page of the interpreted kernel; counts how often its value is computed."""
+    """A page of the interpreted kernel that counts how often its value is computed."""
 
     def __init__(self, page: Parameters) -> None:
         self._page, self.values = page, 0
@@ -63,7 +63,7 @@ def _root(total: Callable[[Decimal], Decimal], level: Decimal) -> float:
 
 
 def _golden(importance: float, rate: float, pace: float, level: float, excess: float, scale: float) -> float:
-    """Compute the deadline by the formulas: the time at which V of GREEDY, on the page's clock, plus D is the level."""
+    """Compute the deadline by the formulas: the time at which GREEDY's V on the page's clock, plus D, is the level."""
     with localcontext() as context:
         context.prec = 50
         mu, delta, half = Decimal(importance), Decimal(rate), Decimal(pace) / 2
@@ -161,7 +161,10 @@ def learned(form: ModuleType, *, sites: int = 1, directories: int = 1) -> Any:
 
 @both
 def test_theta_is_pooled_over_directory_site_and_crawl(form: ModuleType) -> None:
-    """The rates per day were computed by hand from the formulas of the module: observations 90 days old count half."""
+    """The rates per day were computed by hand from the formulas of the module.
+
+    Observations that are 90 days old count half.
+    """
     found, then, now = learned(form, sites=2, directories=3), 0.0, 90 * DAY
     found.watch(0, 0, 10 * DAY, then, False)
     found.credit(0, 0, 4.0, then, False)
@@ -180,7 +183,10 @@ def test_theta_is_pooled_over_directory_site_and_crawl(form: ModuleType) -> None
 
 @both
 def test_a_hub_is_known_after_a_month_and_does_not_speak_for_its_neighbours(form: ModuleType) -> None:
-    """One page of a hundred shows two new pages per day; for the others, the estimate is one page in all their time."""
+    """One page of a hundred shows two new pages per day.
+
+    For the others, the estimate is one new page in all the time that they were watched.
+    """
     discovery, found, watched = learned(form), 0.0, 0.0
     for day in range(1, 61):
         now = day * DAY

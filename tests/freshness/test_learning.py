@@ -1,4 +1,4 @@
-"""Test the estimators together: evidence for one quantity is not mistaken for evidence for another."""
+"""Test the estimators together: evidence for one quantity is not mistaken for evidence for another quantity."""
 
 import math
 import random
@@ -13,7 +13,8 @@ DAY = 86_400.0
 def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Learning, list[float], float]:
     """Crawl 300 independent Poisson pages on four sites every `gap` days; on average, they change once per `gap`.
 
-    Return (the learned state, clock / elapsed time of unchanged crawls in the second half, the mean learned rate).
+    Return three things: the learned state; the clock divided by the elapsed time for each crawl of the second
+    half that found no change; and the mean of the learned rates.
     """
     rng = random.Random(1)
     learning = Learning(scale=7.0 * DAY)
@@ -42,8 +43,9 @@ def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Lear
 def test_wrong_rates_are_not_mistaken_for_changing_neighbours() -> None:
     """If pages change independently, the clock equals the elapsed time and the learned rates are right.
 
-    The true rates have another distribution than the estimator assumes, so estimates are a fifth too low. That error was
-    once attributed to the neighbourhood: clocks ran 1.75 times too fast, watched times were too long, rates fell to .45.
+    The true rates have another distribution than the estimator assumes, so estimates are a fifth too low.
+    That error was once attributed to the neighbourhood. Clocks ran 1.75 times too fast, watched times were
+    too long, and rates fell to .45.
     """
     learning, faster, rate = watched(1.0)
     assert 0.93 < np.mean(faster) < 1.1

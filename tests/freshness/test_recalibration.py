@@ -35,7 +35,7 @@ def test_rates_estimated_too_far_from_their_mean_are_corrected() -> None:
 
 
 def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
-    """In the model, pages with a source of signals change exactly when a signal comes.
+    """In the model, pages with a source of signals change exactly when a signal arrives.
 
     Predictions for pages without a source of signals are right.
     """
@@ -51,7 +51,9 @@ def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
 
 
 def test_a_crawl_weighs_as_much_as_the_time_it_stands_for() -> None:
-    """In each burst, ten crawls in a short time find a change each; after an equally long time, one crawl finds none.
+    """In each burst, ten crawls in a short time find one change each.
+
+    After an equally long time, one crawl finds no change.
 
     So no page changed in half of the time, although ten of eleven crawls found a change.
     """

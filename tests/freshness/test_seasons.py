@@ -11,7 +11,7 @@ from crawler.freshness.seasons import COLUMNS, Seasons
 DAY = 86_400.0
 HOUR = DAY / 24.0
 WEEK = 7.0 * DAY
-SPEED = 168.0 / 40.0  # the site's speed in working hours: it changes in 40 of 168 hours
+SPEED = 168.0 / 40.0  # the site's speed in working hours, as the site changes in 40 of 168 hours
 
 
 def _worked(at: float) -> float:

@@ -1,4 +1,4 @@
-"""Test signal quality by site and source: it is learned; false sources are detected, hostile sources have limits."""
+"""Test that signal quality is learned by site and source, and that false and hostile sources have little effect."""
 
 import math
 
@@ -42,7 +42,7 @@ def test_a_true_source_is_believed() -> None:
 
 
 def test_a_lying_source_is_not_believed() -> None:
-    """There are ten signals per change, unrelated to changes: the precision is near 0."""
+    """There are ten signals per change, but they are unrelated to changes, so the precision is near 0."""
     quality = _site_knowledge(np.random.default_rng(2), 3_000, 0.02, 0.0, {0: 0.2})
     assert quality.precision(0, 0) < 0.1
     assert quality.weight(0, 0) < 0.11
@@ -78,7 +78,10 @@ def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
 
 @pytest.mark.parametrize("recall", [1.0, 0.5])
 def test_the_recall_is_learned_from_pages_without_a_signal(recall: float) -> None:
-    """If fetches are few, two of three go to pages with a signal; these fetches show nothing about silent changes."""
+    """If fetches are few, two of three go to pages with a signal.
+
+    These fetches show nothing about changes without a signal.
+    """
     quality, rng = SignalQuality(), np.random.default_rng(12)
     quality.add_site()
     quality.renew(0, 0.02)
@@ -130,7 +133,7 @@ def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
 )
 @settings(max_examples=100, deadline=None)
 def test_a_hostile_source_is_bounded(rows: list[tuple[list[int], float, float, bool]]) -> None:
-    """Whatever a source sends, in any order, shares stay in 0 .. 1, gains are bounded, and other sites do not change."""
+    """Whatever a source sends, shares stay between 0 and 1, gains are bounded, and other sites do not change."""
     quality = SignalQuality()
     quality.add_site()
     quality.add_site()
@@ -204,7 +207,7 @@ def test_predicted_changes_equal_found_changes(false_rate: float) -> None:
     "odd", [(0.95, 0.0), (0.0, 3.0)], ids=["like the others", "no change and three false signals per change"]
 )
 def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float, float]) -> None:
-    """Pages with even numbers signal .95 of their changes; the signals of the others are judged page by page."""
+    """Pages with even numbers signal .95 of their changes; the others do so, too, or send only false signals."""
     rng, learning, counts = np.random.default_rng(5), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
     site, directory = learning.add_site(), learning.add_directory()
     k, t, trust, stated = np.zeros(40), np.zeros(40), np.zeros(40), []
@@ -274,7 +277,7 @@ def test_a_burst_does_not_make_a_site_fast() -> None:
 
 
 def test_the_honesty_of_a_source_is_learned_over_sites() -> None:
-    """A source that was right elsewhere is trusted on a new site at once; one that was wrong is trusted less."""
+    """A source that was right elsewhere is trusted on a new site at once. A source that was wrong is trusted less."""
     right, wrong = SignalQuality(), SignalQuality()
     for quality, true in ((right, 1.0), (wrong, 0.3)):
         rng = np.random.default_rng(11)

@@ -93,7 +93,7 @@ STALENESSES = [0.0, *(10.0 ** (k / 2) for k in range(-24, 7)), math.inf]
 
 @pytest.mark.parametrize("recall", RECALLS)
 def test_bounded_and_increasing_over_the_whole_domain(recall: float) -> None:
-    """The value is continuous also where another formula takes over: sum, settled terms, waves, fluid, ceiling."""
+    """The value is continuous, even where another formula takes over: sum, settled terms, waves, fluid, ceiling."""
     for nu in FALSE_RATES:
         page = PageParameters(1.0, 1.0, recall, nu)
         scale = page.silent_rate if page.silent_rate > 0.0 else 1.0
@@ -150,7 +150,10 @@ def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
 )
 @settings(max_examples=80, deadline=None)
 def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
-    """Differences show that V' = mu alpha exp(-u) psi; with the equation of psi, this proves V where it is not summed."""
+    """Differences show that V' = mu alpha exp(-u) psi.
+
+    Together with psi's equation, this proves V where V is not summed.
+    """
     page = PageParameters(1.0, 1.0, recall, nu)
     at = u / page.silent_rate
     step = 1e-4 * at
@@ -187,7 +190,7 @@ def test_the_form_follows_from_the_parameters() -> None:
 
 
 def test_limits_are_reached_without_a_step() -> None:
-    """If recall is 1, or precision is 1 or 0, the nearest other quality gives nearly the same value."""
+    """At recall 1, precision 1 and precision 0, the value is nearly the same as for the nearest other quality."""
     for n in (0, 1, 4):
         for elapsed in (0.0, 0.3, 2.0):
             nearly = cv.crawl_value(PageParameters(1.0, 1.0, 1 - 1e-13, 0.4), elapsed, n)
@@ -205,7 +208,7 @@ def test_limits_are_reached_without_a_step() -> None:
 
 
 def test_the_value_after_infinite_time_without_a_trusted_signal_is_a_number() -> None:
-    """The value by `cis` at alpha = 0 and infinite elapsed time was once nan."""
+    """The value of kind `cis` at alpha = 0 and infinite elapsed time was once nan."""
     for by in ("cis", "cis-nu0", "cis+", "ncis"):
         assert cv.crawl_value(PageParameters(1.0, 1.0, 1.0, 0.3), math.inf, by=by) in (0.0, 1.0)
         assert cv.crawl_value(PageParameters(1.0, 1.0, 1.0, 0.3), 5.0, by="cis") == 0.0

@@ -164,7 +164,7 @@ def test_a_clock_set_back_stalls_no_host() -> None:
 
 
 def test_a_clock_set_back_by_an_hour_delays_no_try_by_an_hour() -> None:
-    """The retry after the first failure comes after a minute, so a stored `retry_at` much later than that is ignored."""
+    """The first retry is due after a minute, so a stored `retry_at` that is much later is ignored."""
     cache = _cache()
     _down(cache, NOW)
     assert cache.verdict(HOST, "/", NOW - 3000.0) is FETCH
@@ -198,7 +198,7 @@ def test_only_the_first_bytes_are_read_and_a_cut_line_is_dropped() -> None:
     body = RULES + b"disallow: /more\n"
     cache.record(HOST, status=200, outcome=Outcome.TRUNCATED, body=body, complete=False, now=NOW)
     assert cache.verdict(HOST, "/more", NOW) is ALLOWED and cache.verdict(HOST, "/no", NOW) is DENIED
-    cut = RULES.removesuffix(b"\n") + b"xy\n"  # the limit is before the last octet of the line
+    cut = RULES.removesuffix(b"\n") + b"xy\n"  # the limit cuts off the last octet of the line
     cache.record(HOST, status=200, outcome=Outcome.FETCHED, body=cut, complete=True, now=NOW)
     assert cache.sitemaps(HOST) == ()
     cache.record(HOST, status=200, outcome=Outcome.FETCHED, body=RULES, complete=True, now=NOW)
@@ -237,7 +237,7 @@ def test_uncommitted_copies_can_be_read() -> None:
     assert cache.verdict(HOST, "/no", NOW) is DENIED
     batch = store.batch()
     cache.stage(batch)
-    cache.committed()  # for an earlier group
+    cache.committed()  # this is for an earlier group
     _good(cache, NOW, host="https://third.example")
     assert cache.verdict(HOST, "/no", NOW) is DENIED
     store.write(batch)
@@ -277,7 +277,10 @@ OPERATIONS = st.lists(
 def test_eviction_and_restarts_change_no_verdict(
     operations: list[tuple[int, str, float]], entries_max: int
 ) -> None:
-    """Verdicts equal those of an unbounded cache. Memory has room for 1 to 3 files, so files are evicted constantly."""
+    """Verdicts equal those of an unbounded cache.
+
+    Memory has room for 1 to 3 files, so files are evicted constantly.
+    """
     store = MemoryStore()
     small, model = _cache(store, entries_max), _cache(entries_max=1000)
     now = NOW
@@ -301,13 +304,13 @@ def test_eviction_and_restarts_change_no_verdict(
 
 
 def test_the_stored_form() -> None:
-    """A change of the stored form changes the store's format, so it must be deliberate."""
+    """A change of the form in which copies are stored changes the store's format, so it must be deliberate."""
     encoded = msgspec.msgpack.encode(RobotsCopy(None, 1.0, 2, 3.0, 4.0, 5, "x"))
     assert msgspec.msgpack.decode(encoded) == [None, 1.0, 2, 3.0, 4.0, 5, "x", None]
 
 
 def test_copies_of_a_host_by_authority() -> None:
-    """At most the given number of copies is returned, for any ports of the host, even if they are not stored yet."""
+    """Up to the given number of copies, for any port of the host, are returned, even if they are not stored yet."""
     store = MemoryStore()
     cache = RobotsCache(store, RobotsConfig(), "me", 10)
     authorities = [
@@ -326,7 +329,7 @@ def test_copies_of_a_host_by_authority() -> None:
         else:
             cache.record(authority, **answer)
     again = RobotsCache(store, RobotsConfig(), "me", 10)
-    assert again.copy("https://a.org") == RobotsCopy()  # asked about, but without a copy
+    assert again.copy("https://a.org") == RobotsCopy()  # an authority that was asked about, but that has no copy
     assert [(of, copy.fetched_at) for of, copy in cache.copies("a.org", 9)] == [
         ("http://a.org", 0.0), ("http://a.org:8080", 1.0), ("https://a.org:444", 2.0)
     ]  # fmt: skip

@@ -17,8 +17,9 @@ from crawler.robots.rules import Parsed, RobotsRules, Rule, parse, read
 CASES = json.loads(
     (Path(__file__).parent.parent / "data/robots/google-robotstxt-cases.part.json").read_text()
 )
-# Rows whose URL is not percent-encoded assume that the caller encodes it first (README of the data): their
-# expected answer is for bytes that no request contains. Each such row maps to the row with the encoded URL.
+# In some rows, the URL is not percent-encoded, because they assume that the caller encodes it first (see the
+# README of the data). Their expected answer is for bytes that no request contains. Here, each such URL maps
+# to the encoded URL of another row.
 ENCODED_BY_CALLER = {
     "http://foo.bar/foo/bar/ツ": "http://foo.bar/foo/bar/%E3%83%84",
     "http://foo.bar/foo/bar/baz": "http://foo.bar/foo/bar/%62%61%7A",
@@ -91,7 +92,7 @@ User-Agent: quxbot
         ("/*/b/*/c$", "/x/b/y/z/c", True),
         ("/*/b/*/c$", "/x/b/y/z/c/", False),
         ("/a*a$", "/a", False),
-        # each part between wildcards needs octets of its own
+        # each part between wildcards must match octets of its own
         ("/a*b*b", "/ab", False),
         ("/a*b*b", "/abb", True),
         ("/a*b*b$", "/ab", False),
@@ -173,7 +174,7 @@ disallow: /z
     assert [rules.allowed(path) for path in ("/x", "/y", "/z")] == [False, False, True]
     assert rules.crawl_delay == 5
     assert rules.sitemaps == ("http://h/s.xml", "http://h/t.xml")
-    assert parse(robots, "a").crawl_delay == 5  # the longer delay of the group
+    assert parse(robots, "a").crawl_delay == 5  # the longer of the group's two delays
 
 
 def test_groups_of_one_agent_are_joined_and_star_is_only_a_fallback() -> None:
@@ -215,7 +216,7 @@ def test_sloppy_lines_are_read_as_meant() -> None:
 
 
 def test_memory_of_a_parsed_file_is_small() -> None:
-    """The file has fifty rules for us and 400 kB of rules for other agents: only ours are kept."""
+    """The file has fifty rules for us and 400 kB of rules for other agents. Only the rules for us are kept."""
     ours = "".join(f"disallow: /section/{number}/\n" for number in range(50))
     others = "".join(f"user-agent: bot{number}\ndisallow: /x{number}\n\n" for number in range(12_000))
     rules = parse(f"{others}user-agent: me\n{ours}".encode(), "me")

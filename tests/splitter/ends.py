@@ -1,4 +1,4 @@
-"""Make splitters of two processes and the sessions between them, without sockets; `exchange` passes the bytes on."""
+"""Make splitters of two processes and sessions between them without sockets; `exchange` passes the bytes on."""
 
 import random
 from types import SimpleNamespace
@@ -22,8 +22,8 @@ NAMES = ["p0", "p1", "p2"]
 def process(name: str, **changes: object) -> Common:
     """Return the splitter of one process; `changes` modify identity, table or secret.
 
-    The process starts with `store` (default: an empty store). `clean` means that its last stop was clean or that all its
-    writes are synced.
+    The process starts with `store` (default: an empty store). `clean` means that the last stop of the process
+    was clean or that all its writes are synced.
     """
     rng = random.Random(f"{name} {sorted(changes)}")
     store, clean = changes.pop("store", None) or MemoryStore(), bool(changes.pop("clean", True))
@@ -68,7 +68,7 @@ def links_for(name: str, count: int) -> list[Link]:
 def pair(
     one: Common, other: Common, *, to: str = "p1", door: Doorkeeper | None = None, now: float = 0.0
 ) -> SimpleNamespace:
-    """Return both ends of a session: `dialler` of `one`, which dials the process `to`, and `listener` of `other`."""
+    """Return both ends of a session: `dialler` of `one` dials the process `to`; `listener` belongs to `other`."""
     door = Doorkeeper(sessions_max=6) if door is None else door
     listener = Listener(other, door.admit, now)
     door.enter(listener)

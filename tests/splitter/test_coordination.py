@@ -81,7 +81,10 @@ def test_one_process_alone_has_the_whole_rate() -> None:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=60)
 def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
-    """First, each process hears from all others; then work changes all the time, and messages are late or lost."""
+    """First, each process receives messages from all others.
+
+    Then work changes all the time, and messages are late or lost.
+    """
     rng = random.Random(seed)
     views = Views(rng.choice([2, 3, 5]))
     views.tell_all(3)
@@ -106,7 +109,10 @@ def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=15)
 def test_shares_hold_across_a_cut_and_no_process_starves(seed: int) -> None:
-    """The network splits into two parts for some minutes; only when it heals may shares exceed the rate, for seconds."""
+    """The network splits into two parts for some minutes.
+
+    The shares may exceed the rate only for some seconds after the network has healed.
+    """
     rng = random.Random(seed)
     views = Views(rng.choice([2, 3, 4]))
     for name in views.names:
@@ -179,7 +185,7 @@ def test_pages_and_bytes_of_all_count_towards_the_limits() -> None:
     views.tell_all(2)
     assert view.pages_left(views.now) == 100 - 63 - 15
     assert view.limit_reached == ""
-    views.now += 31.0  # longer than silence_max: fetches in flight in a missing process no longer count
+    views.now += 31.0  # after more than silence_max, fetches in flight in a missing process no longer count
     assert view.pages_left(views.now) == 100 - 63 - 5
     views.progress["p2"].pages = 60
     views.tell_all()
@@ -250,7 +256,7 @@ def test_the_end_is_found_and_never_too_early(seed: int, count: int) -> None:
 
 
 def test_an_echo_from_before_a_restart_is_ignored() -> None:
-    """p1 has received message 50 of p0; then p0 is restarted, and its new message numbers are small."""
+    """p1 has received message 50 of p0. Then p0 is restarted, and the message numbers of p0 begin again."""
     views = Views(2)
     views.tell_all(50)
     views.restart("p0")
@@ -265,7 +271,10 @@ def test_an_echo_from_before_a_restart_is_ignored() -> None:
 
 
 def test_a_message_is_handled_without_reading_other_peers() -> None:
-    """A process gets a message of each peer per heartbeat: if it read all peers each time, costs would be N squared."""
+    """At each heartbeat, a process receives a message from each peer.
+
+    If it read all peers each time, the cost would be N squared.
+    """
     views = Views(4)
     views.tell_all(2)
     for name in ("p1", "p2"):
@@ -280,7 +289,10 @@ def test_a_message_is_handled_without_reading_other_peers() -> None:
 
 
 def test_one_round_is_not_enough() -> None:
-    """p1 reported that it is idle, then received a link from p0, which is idle now: at no instant were both idle."""
+    """p1 reported that it was idle, then received a link from p0.
+
+    Now p0 is idle, but at no instant were both idle.
+    """
     views = Views(2)
     views.tell_all(2)
     for name in views.names:
@@ -298,7 +310,7 @@ def test_one_round_is_not_enough() -> None:
     [("p0", "appended"), ("p0", "applied"), ("p1", "appended"), ("p1", "applied"), ("p1", "boot")],
 )
 def test_rounds_with_work_in_between_do_not_count(who: str, what: str) -> None:
-    """All processes are idle in both rounds, but in between one has applied or sent a link, or was restarted."""
+    """All processes are idle in both rounds, but meanwhile one has applied or sent a link, or was restarted."""
     views = Views(3)
     view = views.views["p0"]
     views.tell_all(2)

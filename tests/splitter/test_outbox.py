@@ -63,7 +63,10 @@ class Receiver:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=60)
 def test_every_link_arrives_once_and_in_order_whatever_happens(seed: int) -> None:
-    """Events are restarts before deletes are committed, cuts and partial deliveries, but no lost disk or compaction."""
+    """The events are cuts, partial deliveries, and restarts before deletes are committed.
+
+    Lost disks and compactions do not occur.
+    """
     rng = random.Random(seed)
     store, receiver, sent = MemoryStore(keep_durable=True), Receiver(), []
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -234,7 +237,7 @@ def test_entries_committed_during_a_compaction_follow_it() -> None:
 def test_a_group_staged_after_a_compaction_does_not_undo_it() -> None:
     """The first group contains the state of the compaction.
 
-    The second group is staged before the first is reported committed.
+    The second group is staged before the first is reported as committed.
     """
     rng = random.Random(12)
     store = MemoryStore(keep_durable=True)

@@ -239,7 +239,7 @@ def test_the_older_of_a_node_and_its_copy_stops() -> None:
 
 
 def test_a_start_whose_clock_is_behind_learns_the_number_of_the_newest_start() -> None:
-    """No process of its name is connected and no peer has accepted it, so it cannot be a copy of a running process."""
+    """No process of its name is connected and no peer has accepted this start: it is not a copy of a running one."""
 
     async def play() -> None:
         other, first = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2000)
@@ -303,7 +303,7 @@ def test_tls_refuses_a_certificate_of_another_authority(authority: Path) -> None
 def test_unidentified_clients_cannot_exceed_the_connection_limit(
     mode: str, use_uvloop: bool, authority: Path
 ) -> None:
-    """A peer can connect beside twenty silent clients, because the oldest of these clients is disconnected."""
+    """A peer can connect although there are twenty silent clients, because the oldest client is disconnected."""
 
     async def main() -> None:
         config = with_tls(authority) if mode == "tls" else CONFIG
@@ -398,7 +398,7 @@ def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
         await asyncio.sleep(0)  # p0 now waits for connections
         with socket.create_connection(
             address
-        ):  # it is in the queue of the kernel; the event loop has not seen it yet
+        ):  # the connection is in the queue of the kernel; the event loop has not seen it yet
             for task in p0.peers._tasks:
                 asyncio.get_running_loop().call_later(
                     0.0, task.cancel
@@ -433,7 +433,7 @@ def test_a_replaced_connection_is_closed_at_once() -> None:
 
 
 def test_an_unreachable_peer_costs_one_attempt_per_backoff() -> None:
-    """If no process listens at the address of a peer, this process continues, and the links for the peer wait."""
+    """If no process listens at a peer's address, this process continues, and the links for the peer wait."""
 
     async def main() -> None:
         p0 = Process("p0", CONFIG)
@@ -536,7 +536,7 @@ def test_tls_files_must_be_readable(tmp_path: Path, authority: Path) -> None:
 
 
 def test_unidentified_clients_are_logged_once_a_minute() -> None:
-    """The first such client is logged at once; later clients are only counted."""
+    """The first unidentified client is logged at once; later clients are only counted."""
     strangers = Strangers()
     said = [strangers.note("no magic", float(now)) for now in range(1000, 1200)]
     assert [line for line in said if line] == [

@@ -1,4 +1,4 @@
-"""Test two processes, one of which loses data: confirmed entries, sent entries, or unsynced writes."""
+"""Test two processes of which one loses data: confirmed entries, sent entries, or unsynced writes."""
 
 from types import SimpleNamespace
 
@@ -47,7 +47,7 @@ def settled(one: Common, other: Common) -> SimpleNamespace:
 
 
 def test_two_full_outboxes_drain_each_other() -> None:
-    """Each queue is many windows long; a process must confirm entries before it has sent its own whole queue."""
+    """Each queue is many windows long, so a process must confirm entries before it has sent all of its own queue."""
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 600))])
     commit(other, [("p0", links_for("p0", 500))])
@@ -69,7 +69,7 @@ def copied_store(common: Common) -> MemoryStore:
 
 
 def earlier_state(one: Common, *, kept: int) -> Common:
-    """Let p1 confirm 50 links of p0; return p1 with its earlier store, in which it had confirmed only `kept` of them."""
+    """Let p1 confirm 50 links of p0; return p1 with its earlier store, when it had confirmed only `kept` of the links."""
     other = process("p1")
     if kept:
         commit(one, [("p1", links_for("p1", kept))])
@@ -88,7 +88,10 @@ def earlier_state(one: Common, *, kept: int) -> Common:
 def test_a_process_that_lost_confirmed_links_is_refused_until_they_are_queued_again(
     kept: int,
 ) -> None:
-    """The disk of the process is empty or was restored from a backup. Both sides report how many links are missing."""
+    """The disk of the process is empty or was restored from a backup.
+
+    Both sides report the number of missing links.
+    """
     one = process("p0")
     behind = earlier_state(one, kept=kept)
     commit(one, [("p1", links_for("p1", 30))])
@@ -132,7 +135,7 @@ def test_a_process_that_is_behind_does_not_replace_the_connected_one_of_its_name
 
 
 def test_links_that_arrive_twice_are_no_loss() -> None:
-    """After an unclean stop without synced writes, links are sent again, and the peer counts them twice."""
+    """After an unclean stop without synced writes, links are sent again, and the peer counts these links twice."""
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 10))])
     way = connected(one, other)
@@ -149,7 +152,10 @@ def test_links_that_arrive_twice_are_no_loss() -> None:
 
 @pytest.mark.parametrize("connected_now", [False, True])
 def test_an_older_start_learns_the_newest_number_unless_the_newest_is_connected(connected_now: bool) -> None:
-    """A start may look older only because its clock is behind; but a copy of a running process must not continue."""
+    """A start may appear to be older only because its clock is behind.
+
+    But a copy of a running process must not continue.
+    """
     one, door = process("p0"), Doorkeeper(sessions_max=6)
     newer = pair(process("p1", incarnation=5000), one, to="p0", door=door)
     exchange(newer)
@@ -175,9 +181,10 @@ def test_start_numbers_beyond_any_date_can_be_reported(number: int) -> None:
 
 @pytest.mark.parametrize("count", [5, 60])
 def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped(count: int) -> None:
-    """A power cut loses unsynced groups that were sent and confirmed: the peer must not drop new entries as repeated.
+    """A power cut loses unsynced groups that were sent and confirmed.
 
-    The peer must keep them even if as many entries as were lost, or more, are committed under the same numbers.
+    The peer must not drop new entries as repeated ones, even if at least as many new entries as were lost are
+    committed under the same numbers.
     """
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 10))])
@@ -198,7 +205,7 @@ def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped(count
 
 
 def test_a_process_and_its_copy_never_confirm_each_others_entries() -> None:
-    """A machine returns with its queue after a copy of the queue has continued with the same numbers elsewhere."""
+    """A machine returns with its queue, after a copy of this queue was continued elsewhere with the same numbers."""
     first, other = process("p0"), process("p1")
     commit(first, [("p1", links_for("p1", 10))])
     way = connected(first, other)
@@ -225,9 +232,9 @@ def test_a_process_and_its_copy_never_confirm_each_others_entries() -> None:
 
 @pytest.mark.parametrize("end", ["sender", "receiver", "both"])
 def test_a_queue_that_was_stored_without_a_check_loses_nothing(end: str) -> None:
-    """Earlier versions stored no check of a queue, so the check is read as 0.
+    """Earlier versions stored no checksum of a queue, so the checksum is read as 0.
 
-    If only one side has the check, entries are resent under a fresh epoch.
+    If only one side has a checksum, entries are sent again under a fresh epoch.
     """
     one, other = process("p0"), process("p1")
     way = connected(one, other)

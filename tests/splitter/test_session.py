@@ -45,7 +45,7 @@ def test_links_flow_and_only_what_is_durable_is_confirmed() -> None:
 
 
 def test_a_small_bound_of_a_frame_makes_more_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sender respects the frame size that its peer checks; the same links arrive."""
+    """A sender respects the frame size that its peer checks, and the same links arrive."""
     config = msgspec.structs.replace(CONFIG, frame_bytes_max=700)
     monkeypatch.setattr("tests.splitter.ends.CONFIG", config)
     one, other, ends = streaming()
@@ -141,9 +141,7 @@ def test_a_listener_refuses_another_secret_before_it_reveals_anything() -> None:
 
 
 def test_a_listener_without_the_secret_gets_no_link() -> None:
-    """The false listener answers as well as it can.
-
-    The dialler ends the session at the first frame that requires the key.
+    """The false listener answers as well as it can, but the first frame that requires the key ends the session.
     """
     one = process("p0")
     ends = pair(one, process("p1", secret=b"guess"))
@@ -195,7 +193,7 @@ def test_a_second_process_of_a_live_name_is_refused() -> None:
 
 
 def test_the_newer_start_of_a_name_wins_and_the_older_one_is_told_to_stop() -> None:
-    """Otherwise a copy of a running node's folder that is started elsewhere would send requests to the same hosts."""
+    """Otherwise, a process started on a copy of a running node's folder would send requests to the same hosts."""
     _, other, ends = streaming()
     copy = process("p0", crawl="crawl", boot=b"another", incarnation=7)
     second = pair(copy, other, door=ends.door)
@@ -216,7 +214,10 @@ def test_a_process_that_reconnects_replaces_its_old_connection() -> None:
 
 
 def test_a_reconnect_waits_until_what_is_queued_is_durable() -> None:
-    """Entries of the old connection may not be durable yet; after an early Welcome, these would be applied twice."""
+    """Entries of the old connection may not be durable yet.
+
+    After an early Welcome, these entries would be applied twice.
+    """
     one, other, ends = streaming()
     commit(one, [("p1", links_for("p1", 10))])
     ends.dialler.pump(0.0)
@@ -284,7 +285,7 @@ def test_a_missing_entry_is_requested_once_and_resent() -> None:
 
 
 def breach(message: object, to: str = "dialler") -> sessions.Ending:
-    """Send `message` to a streaming session from a peer that has the keys; return how the session ended."""
+    """Send `message` from a peer that has the keys to a streaming session; return how the session ended."""
     _, _, ends = streaming()
     source, target = (ends.listener, ends.dialler) if to == "dialler" else (ends.dialler, ends.listener)
     source._send(message)

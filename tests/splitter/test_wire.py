@@ -88,7 +88,7 @@ def test_any_cut_of_the_stream_gives_the_same_messages(cuts: list[int], rng: ran
 
 
 def test_the_bytes_of_a_frame_are_those_of_its_definition() -> None:
-    """Golden value: length, type and MessagePack were written by hand, the tag was computed by the openssl command.
+    """In the golden value, length, type and MessagePack were written by hand; openssl computed the tag.
 
     printf '\\0\\0\\0\\0\\0\\0\\0\\0\\x08\\x91\\x04' | openssl dgst -sha256 -mac HMAC -macopt hexkey:6b6579
     """

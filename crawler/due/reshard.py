@@ -1,4 +1,4 @@
-"""Resharding: writes the known URLs of a new process, which are those of its bucket ranges, as one run."""
+"""Resharding: collects the known URLs in the bucket ranges of a new process, and writes them as one run."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,7 +14,7 @@ from crawler.storage.reshard import NewProcess, OldProcess, load, pack
 
 
 class ReshardCounters(msgspec.Struct, frozen=True):
-    """Counters of a new process: links that reached its DUE, and how many of them were new."""
+    """Counters of a new process: the number of links that reached its DUE, and the number of new ones among them."""
 
     to_due: int
     new: int

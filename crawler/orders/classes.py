@@ -1,4 +1,4 @@
-"""Classes: scores as eight bits, which the queues sort by and which travel with each link.
+"""Classes: scores reduced to eight bits; queues are sorted by class, and each link carries its class.
 
 A score is an importance from 0 to 1. Its class is
 
@@ -15,7 +15,7 @@ score is encoded exactly as if there were no classes.
 
 from math import log2
 
-NEUTRAL = 128  # the class of a score of 2^-16, which is also the cash that each URL begins with
+NEUTRAL = 128  # the class of the score 2^-16; under `opic`, each URL begins with that score
 WORST = 255
 PER_OCTAVE = 8
 PLAIN = 0xFFFF  # mask of the `LinkFlag` bits in a link's flags

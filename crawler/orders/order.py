@@ -62,7 +62,7 @@ class Order(Protocol):
     counts_from: float = 0.0
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the value of the URL, 0 to 1, judged only by the link and its page."""
+        """Return the value of the URL, from 0 to 1, judged only by the link and the page that holds it."""
 
 
 class Ranking:
@@ -80,7 +80,7 @@ class Ranking:
         self.counts_from = float(getattr(order, "counts_from", 0.0))
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the order's score, clamped to `LEAST` .. 1; the score of the class NEUTRAL if the order fails."""
+        """Return the order's score, clamped to `LEAST` .. 1; return the score of the class NEUTRAL if the order fails."""
         try:
             score = float(self._score(link, context))
             if math.isnan(score):

@@ -8,9 +8,9 @@
     is_over(now)        returns whether the page has finished: it has loaded, no request is outstanding, and
                         no request was made for `render.quiet`; or a limit was reached (`broke` names it)
 
-A request that starts while the page is over is refused. The crawler's own fetcher answers
-every request, so whatever this module lets through still passes robots.txt, the gap of its
-host and the address guard.
+A request that starts after the visit is over is refused. The crawler's own fetcher answers every request. So
+the requests that this module lets through are still subject to robots.txt, the gap of their host and the
+address guard.
 """
 
 from enum import StrEnum
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crawler.config import RenderConfig
 
-PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that only matter for the look of the page
+PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that only affect how the page looks
 ENDLESS = frozenset({"EventSource", "WebSocket", "Ping", "CSPViolationReport", "Prefetch"})
 _SCHEMES = ("http://", "https://")
 _URL_CHARS_MAX = 8192
@@ -91,7 +91,7 @@ class Visit:
         return Answering.STAY
 
     def answered(self, nbytes: int, now: float, *, usable: bool, cached: bool = False) -> None:
-        """Note that a request has got its answer of `nbytes` decoded bytes, or has failed."""
+        """Note that a request has failed, or has received its answer of `nbytes` decoded bytes."""
         self.outstanding -= 1
         self._last = now
         self.missing += not usable
@@ -140,7 +140,7 @@ class Visit:
 
 
 def _may_pass(request: Paused, *, post: bool) -> bool:
-    """Return whether the crawler makes such requests: GETs, with `post` also POSTs, but no streams and icons."""
+    """Return whether the crawler makes such requests: GETs and, if `post` is set, POSTs, but not for streams or icons."""
     if (
         request.url.endswith("/favicon.ico")
         or request.kind in ENDLESS

@@ -26,7 +26,7 @@ PRIVATE_BYTES = 32
 
 
 class SigningKey:
-    """A private key. It signs from `begins` until the next key begins, and is published until `ends` (wall time).
+    """A private key, which signs from `begins` until the next key begins, and is published until `ends` (wall time).
 
     Raises:
         ConfigError: the package `cryptography` is missing.
@@ -78,7 +78,7 @@ def published(keys: Keys, now: float) -> Keys:
 
 
 def rotated(keys: Keys, private: bytes, now: float, *, at_once: bool) -> Keys:
-    """Return the keys and a new one, which begins to sign in a day; with `at_once`, it replaces all others now.
+    """Return the keys and a new one that begins to sign in a day; with `at_once`, the new one replaces them now.
 
     Raises:
         UsageError: an earlier rotation is not finished.

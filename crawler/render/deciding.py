@@ -74,7 +74,7 @@ class Signs(NamedTuple):
 
 
 def signs(content: bytes) -> Signs:
-    """Return the signs of a static page; takes time linear in its size."""
+    """Return the signs of a static page, as seen in its first `_SCANNED_BYTES` bytes."""
     head = content[:_SCANNED_BYTES]
     script = _SCRIPT.search(head) is not None
     return Signs(

@@ -44,8 +44,8 @@ def write_keys(path: Path, keys: Keys) -> None:
 def read_keys(path: Path) -> Keys:
     """Return the keys of a key file, the oldest first.
 
-    The group of the file may have read access, because cluster software mounts secrets that way. A file that
-    all users may read is refused.
+    The group of the file may have read access, because cluster software mounts secrets that way. A file to
+    which all users have access is refused.
 
     Raises:
         ConfigError: the file is missing, damaged or readable by others, or `cryptography` is missing.

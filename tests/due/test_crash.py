@@ -80,11 +80,11 @@ def test_kill_9(tmp_path: Path, step: str) -> None:
 
 
 class Crash(BaseException):
-    """A planted crash; a BaseException, so that no handler for Exception catches it."""
+    """A planted crash. It is a BaseException, so that no handler for Exception catches it."""
 
 
 class DurableImage:
-    """Keeps what survives a power cut: names as of the last sync of the folder, bytes as of the last sync of the file."""
+    """Keeps what survives a power cut: the names at a folder's last sync, and the bytes at a file's last sync."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._names: dict[str, dict[str, int]] = {}

@@ -89,7 +89,7 @@ def test_written_data_is_there_after_reopening(tmp_path: Path, engine: str) -> N
 def test_after_a_failed_write_every_write_fails(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a full disk, LevelDB alone continues to acknowledge writes, all of which are lost at a restart."""
+    """After the disk was full, LevelDB itself still acknowledges writes, but all of them are lost at a restart."""
     store = open_store(tmp_path, engine)
 
     def full(batch: object) -> None:

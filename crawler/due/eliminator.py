@@ -1,6 +1,6 @@
 """The Duplicate URL Eliminator: takes links and returns those of new URLs, each exactly once.
 
-A link that misses the cache takes part in two commits (marked `=`). The commits alone
+A link that is not in the cache takes part in two commits (marked `=`). The commits alone
 decide what has happened (`storage/README.md`, "The commit point"):
 
     loop      admit               committed -> begin_flush                  flushed
@@ -14,13 +14,12 @@ each part writes its own run: `begin_flush` returns the same plan until the last
 flush and one compaction (`begin_compaction`, `run`, `stage_compaction`, `compacted`) run at a time. They may
 overlap, since a compaction only changes how the known set is divided into runs, not its contents.
 
-After a crash, the store decides: opening the DUE deletes runs and links that the store
-does not name, and links that were appended but not flushed wait again. So each
-fingerprint is returned as new once, by the batch that also records it.
+After a crash, the store decides: opening the DUE deletes runs and links that the store does not name, and
+links that were appended but not flushed wait again. So each fingerprint is returned as new exactly once,
+because the batch that returns it also records it.
 
-`links = pending + known + new`: `links` counts all links appended since the crawl
-began, `pending` those that still wait or are being flushed, `known` and `new` the
-outcomes of the rest.
+`links = pending + known + new`: `links` counts all links appended since the crawl began, and `pending` those
+that still wait or are being flushed. `known` and `new` count the rest by outcome.
 """
 
 import math
@@ -277,7 +276,7 @@ class Eliminator:
             self._fault("flush finished")
 
     def flush_failed(self, plan: FlushPlan, now: float) -> None:
-        """Handle a StoreError of `plan.run`: its unflushed links wait again, for at least `max_wait` seconds. Loop."""
+        """Handle a StoreError of `plan.run`: its unflushed links wait again, at least `max_wait` seconds. Loop."""
         assert plan is self._flush, "a flush failed that is not under way"
         self._flush = None
         self._waiting.put_back([plan.waiting])
@@ -406,7 +405,7 @@ _T = TypeVar("_T")
 
 
 def _load(store: KeyValue, key: bytes, default: _T) -> _T:
-    """Return the value of `key`, decoded as the type of `default`, or `default` if there is no such key."""
+    """Return the value of `key`, decoded to the type of `default`; return `default` if there is no such key."""
     value = store.get(key)
     if value is None:
         return default

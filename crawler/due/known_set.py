@@ -39,7 +39,7 @@ class RunStore(Protocol):
 
 
 class KnownSet:
-    """The known fingerprints, as the runs that are valid now.
+    """The known fingerprints, stored in the runs that are valid now.
 
     Args:
         store: creates new runs.

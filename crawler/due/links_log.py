@@ -127,7 +127,7 @@ class LinksLog:
         self._fault("links written")
 
     def _begin_file(self, start: int) -> None:
-        """Continue in a new file, after making its directory entry durable."""
+        """Begin a new file, and make its directory entry durable."""
         if self._descriptor >= 0:
             os.fdatasync(self._descriptor)
             os.close(self._descriptor)
@@ -139,7 +139,7 @@ class LinksLog:
         self._fault("links file begun")
 
     def sync(self) -> None:
-        """Make everything appended durable.
+        """Make all appended links durable.
 
         Raises:
             StoreError: the disk is full or failing.

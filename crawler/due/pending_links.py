@@ -1,4 +1,4 @@
-"""Links that wait for the next flush: their fingerprints in memory, the links themselves in the log.
+"""Links that wait for the next flush: their fingerprints are in memory, and the links themselves are in the log.
 
     append            stage            committed             take            (put_back)
     unstaged  ----->  staged  ----->   waiting, oldest first  -----> a flush
@@ -39,7 +39,7 @@ class PendingLinks:
         self._unstaged: list[Piece] = []
         self._staged: deque[list[Piece]] = deque()
         self._pieces: deque[Piece] = deque()
-        self.count = 0  # number of links that `take` can return
+        self.count = 0  # number of links that wait, which `take` can return
 
     def append(self, fingerprints: Sequence[int], position: int) -> None:
         """Add links of the group being written, which end at `position` in the log. Writer."""
@@ -53,7 +53,7 @@ class PendingLinks:
         return pieces
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable: its links wait from now on. Loop."""
+        """Note that the oldest staged group is durable; from now on, its links wait for a flush. Loop."""
         pieces = self._staged.popleft()
         self._pieces.extend(pieces)
         self.count += sum(map(len, pieces))

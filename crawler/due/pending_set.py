@@ -11,7 +11,7 @@ import numpy as np
 COMPILED: bool = cython.compiled
 
 _SLOTS_MIN = 64
-_GOLDEN = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads the keys
+_GOLDEN = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # 2^64 / golden ratio: a factor to spread keys
 _ALL_BITS = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 
 

@@ -29,7 +29,7 @@ class Flushed(msgspec.Struct, frozen=True, array_like=True):
 class FlushPlan:
     """Find the new URLs among the waiting links, and write runs of their fingerprints, part by part.
 
-    All links of the flush are joined with the runs at once. The new links are returned
+    All links of the flush are joined with the runs in one pass. The new links are returned
     in parts of about `part_links_max`, and each part is committed like a flush of its
     own. So a larger flush neither takes more memory nor blocks the event loop longer. A part
     ends at a block boundary of the log.

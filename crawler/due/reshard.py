@@ -21,12 +21,12 @@ class ReshardCounters(msgspec.Struct, frozen=True):
 
 
 def manifest_of(source: OldProcess) -> Manifest | None:
-    """Return the manifest of an old process; None if it never flushed."""
+    """Return the manifest of an old process; None if the process has never flushed."""
     return load(source.store, DUE_RUNS, Manifest | None, None)  # type: ignore[arg-type]
 
 
 def open_due(source: OldProcess, config: DueConfig, *, check_value: int, method: str) -> Eliminator | None:
-    """Open the DUE of an old process for reading; None if it has none on disk."""
+    """Open the DUE of an old process for reading; return None if the process has no DUE on disk."""
     manifest = manifest_of(source)
     if manifest is None or manifest.in_memory:
         return None
@@ -34,7 +34,7 @@ def open_due(source: OldProcess, config: DueConfig, *, check_value: int, method:
 
 
 def move(to: NewProcess, dues: Mapping[str, Eliminator | None]) -> ReshardCounters:
-    """Write the run, the manifest and the counters of a new process, after pages and frontier were copied."""
+    """Write the run, the manifest and the counters of a new process; pages and frontier have already been copied."""
     manifests = [manifest for source in to.sources if (manifest := manifest_of(source)) is not None]
     copied = to.copied[PAGE]
     if not manifests:

@@ -12,7 +12,7 @@ writes a new one.
 If keys lie evenly in m blocks of n keys, w is log2 of the mean gap, and a key takes
 w + 2 to w + 3 bits: 4.97 bytes in a run of 1e8 keys and 4.55 in a run of 1e9, where the
 theoretical minimum is 4.86 and 4.44 (Elias 1974). Blocks are whole words of 8 bytes.
-The length and the w of each block follow from the fences, which are kept in memory:
+The length of each block and its w follow from the fences, which are kept in memory:
 1/28 byte per key in all.
 
 The index (fences and checksums) is verified when the run is opened, and each block

@@ -120,7 +120,7 @@ def _merge(
         b = right[j]
         from_left = a < b
         distinct &= a != b
-        out[i + j] = a if from_left else b  # computed without a branch
+        out[i + j] = a if from_left else b  # this is computed without a branch
         i += from_left
         j += not from_left
     while i < n:

@@ -4,9 +4,10 @@ A score is an importance from 0 to 1. Its class is
 
     class = round(-8 log2 score)        0 is best; 255, a score of 2^-31.9, is the worst
 
-so the scores of each class are 8 % lower than in the class before. The importance of web pages spans many powers of
-ten, so the scale is logarithmic: a linear scale of 256 steps would put everything below 1/256 into one class. The key
-of a queue entry has a byte for the priority, so eight bits cost nothing there and fewer bits would save nothing.
+so the scores of each class are 8 % lower than those of the class before. The importance of web pages spans
+many powers of ten, so the scale is logarithmic: a linear scale of 256 steps would put everything below 1/256
+into one class. The key of a queue entry has a byte for the priority, so eight bits cost nothing there and
+fewer bits would save nothing.
 
 A link without a score has the class NEUTRAL, the default priority. A link's flags carry
 its class as the difference from NEUTRAL, above the bits of `LinkFlag`, so a link without a
@@ -42,5 +43,5 @@ def with_class(flags: int, place: int) -> int:
 
 
 def class_in(flags: int) -> int:
-    """Return the class that a link's flags carry, or NEUTRAL if they carry none."""
+    """Return the class that a link's flags contain, or NEUTRAL if they contain none."""
     return flags >> _SHIFT & WORST ^ NEUTRAL

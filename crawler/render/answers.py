@@ -51,7 +51,7 @@ _REASONS = {
     Outcome.TRUNCATED: "ConnectionAborted",
 }
 
-# Fields of a request that the fetcher sets itself, whatever the page asks for
+# request fields that the fetcher sets itself, whatever values the page requests
 _NOT_ASKED = frozenset(
     {
         "accept-encoding",
@@ -85,7 +85,7 @@ def error_reason(fetch: Fetch) -> str:
 
 
 def asked_body(request: Mapping[str, Any]) -> bytes:
-    """Return the body of a page's request; parts that are files are left out."""
+    """Return the body of a page's request, without the parts that are files."""
     entries = request.get("postDataEntries", ())
     return b"".join(base64.b64decode(entry["bytes"]) for entry in entries if "bytes" in entry)
 

@@ -29,7 +29,8 @@ from crawler.render.work_account import ProcessTime, WorkAccount
 
 log = logging.getLogger("crawler")
 
-# The browsers to look for, in this order; Debian's /usr/bin/chromium-headless-shell is a script that stays as the parent.
+# The browsers to look for, in this order; Debian's /usr/bin/chromium-headless-shell is a script that remains
+# as a parent process.
 PROGRAMS = (
     "/usr/lib/chromium/chromium-headless-shell",
     "chromium-headless-shell",
@@ -126,7 +127,7 @@ class Browser:
         self._process: asyncio.subprocess.Process | None = None
         self._ours: dict[
             str, asyncio.Future[str]
-        ] = {}  # target being opened -> its session, once it is known
+        ] = {}  # maps each target that is being opened to its session, once that is known
         self._opening_one = asyncio.Lock()
         self._work = WorkAccount()
         self.session: Session
@@ -197,7 +198,7 @@ class Browser:
     async def open_page(self) -> tuple[Session, str, str]:
         """Open an empty page; return its session, target and browser context.
 
-        Pages are opened one at a time, so a renderer process that appears meanwhile belongs to the page.
+        Pages are opened one at a time, so a renderer process that appears meanwhile belongs to the new page.
 
         Raises:
             BrowserError: the browser has ended, or does not open a page.

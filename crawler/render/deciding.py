@@ -61,7 +61,7 @@ _SCANNED_BYTES = 256 << 10
 
 
 class Signs(NamedTuple):
-    """The signs of a static page: the bytes of its visible text, and whether it has a script or a framework's mark."""
+    """Signs of a static page: the bytes of its visible text, and whether it has a script or a framework's mark."""
 
     text_bytes: int
     script: bool

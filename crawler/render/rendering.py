@@ -41,7 +41,7 @@ _STOPPED_MAX = 15.0  # the same, once the scripts have been stopped
 _NO_DOM = frozenset({"crash", "navigation"})  # limits and failures after which a page has no DOM to read
 # seconds after which an answer counts as received even if the browser does not report its arrival
 _DELIVERY_MAX = 3.0
-_CHILDREN_MAX = 20  # frames of other sites and workers that one page may have
+_CHILDREN_MAX = 20  # maximum number of frames of other sites and workers per page
 _WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
 # Beginnings of the URLs of frames without an origin of their own: the page provides their content.
 _OF_THE_PAGE = ("about:", "blob:", "data:")
@@ -86,7 +86,7 @@ MakeRenderer = Callable[[Config, Stored, Callable[[], float], Unexpected], Rende
 
 
 class BrowserRenderer:
-    """The renderer with real browsers: one for most pages, one for a suspect. The first starts with the first page."""
+    """The renderer with real browsers: one for most pages, one for a suspect. They start when first needed."""
 
     def __init__(
         self, config: RenderConfig, user_agent: str, unexpected: Unexpected, shared: SharedAnswers
@@ -120,7 +120,7 @@ class BrowserRenderer:
             return await self._run_alone(page, rendering)
 
     async def _run_alone(self, page: StaticPage, first: Rendering) -> Rendering:
-        """Show a page again, in a browser of its own, after its browser ended; `first` is the rendering that failed."""
+        """Show a page whose browser has ended again, in a browser of its own; `first` is the failed rendering."""
         async with self._alone:
             browser = await self._started()
             if browser is None:
@@ -180,7 +180,7 @@ class BrowserRenderer:
             self._retire(browser)
 
     def _retire(self, browser: Browser) -> None:
-        """Give a browser no more pages; close it when its last page is closed."""
+        """Give a browser no more pages; it is closed after its last page."""
         if self._browser is browser:
             self._browser = None
         self._retired.add(browser)
@@ -360,7 +360,7 @@ class PageRun:
         self._news.set()
 
     def _attached(self, session: Session, sessions: list[Session], params: Params) -> None:
-        """Intercept the requests of a new worker or frame of another site, then let it run; service workers never run."""
+        """Intercept the requests of a new worker or foreign frame, then let it run; service workers never run."""
         kind, target = params["targetInfo"]["type"], params["targetInfo"]["targetId"]
         self._children += 1
         if self._children > _CHILDREN_MAX or kind not in ("iframe", "worker", "shared_worker"):
@@ -382,7 +382,7 @@ class PageRun:
             self._news.set()
 
     async def _watch_work(self, context: str) -> None:
-        """Pass to the visit the CPU time that the page has used so far, with its frames and workers."""
+        """Tell the visit the CPU time that the page, with its frames and workers, has used so far."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             self._cpu = self._browser.worked(context)
@@ -448,7 +448,7 @@ class PageRun:
             self._delivered(network)
 
     def _delivered(self, network: str) -> None:
-        """Note that the page has received an answer; only then can it request what the answer refers to."""
+        """Note that the page has received an answer; only then can the page request what the answer refers to."""
         delivery = self._delivering.pop(network, None)
         if delivery is not None:
             delivery.timer.cancel()

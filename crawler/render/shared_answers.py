@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from crawler.records import Fetch
 from crawler.render.shared_cache import SharedCache
 
-Stored = Callable[[str], Fetch | None]  # URL -> its newest stored answer
+Stored = Callable[[str], Fetch | None]  # from a URL to its newest stored answer
 
 
 class SharedAnswers:
@@ -23,7 +23,7 @@ class SharedAnswers:
         self._cache = cache
         self._stored = stored
         self._now = now
-        self._asking: dict[str, asyncio.Future[None]] = {}  # URL that is being fetched -> its answer
+        self._asking: dict[str, asyncio.Future[None]] = {}  # from each URL being fetched to its answer
 
     async def get(self, url: str, ask: Callable[[], Awaitable[Fetch]]) -> tuple[Fetch, bool]:
         """Return the answer of a URL, and whether it was shared; if no answer can be shared, `ask` fetches one."""

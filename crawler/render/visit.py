@@ -87,7 +87,7 @@ class Visit:
             return Answering.DOCUMENT
         if not self.left_for and request.url != self.url and request.url.startswith(_SCHEMES):
             self.left_for = request.url[:_URL_CHARS_MAX]
-            self.loaded(self._last)  # its load event may never fire
+            self.loaded(self._last)  # the load event of this page may never fire
         return Answering.STAY
 
     def answered(self, nbytes: int, now: float, *, usable: bool, cached: bool = False) -> None:
@@ -106,12 +106,12 @@ class Visit:
             self._loaded_at = self._loaded_at or now
 
     def worked(self, seconds: float) -> None:
-        """Note the CPU seconds of the page so far, or the seconds for which its main thread has not answered."""
+        """Note the CPU seconds that the page has used, or the seconds for which its main thread has not answered."""
         if seconds > self._config.cpu_max:
             self.end("cpu")
 
     def end(self, why: str) -> None:
-        """End the visit early; `why` names the limit or failure. If there are several, the first is kept."""
+        """End the visit early; `why` names the limit or failure. Only the first call counts."""
         self.broke = self.broke or why
 
     def next_wakeup(self) -> float:
@@ -140,7 +140,7 @@ class Visit:
 
 
 def _may_pass(request: Paused, *, post: bool) -> bool:
-    """Return whether the crawler makes such requests: GETs and, if `post` is set, POSTs, but not for streams or icons."""
+    """Return whether the crawler makes such requests: GETs and, with `post`, POSTs, but not for streams or icons."""
     if (
         request.url.endswith("/favicon.ico")
         or request.kind in ENDLESS

@@ -1,4 +1,4 @@
-"""The key directory: the public keys as a site fetches them to check signatures.
+"""The key directory: the document with the public keys, which sites fetch to check signatures.
 
 The directory is a JWK set. The response is signed with each key in it. This proves that the keys belong
 together, and that they belong to the authority of `identity.signature_agent`. The response is never signed

@@ -66,7 +66,7 @@ def read_keys(path: Path) -> Keys:
 
 
 def _decoded(content: bytes) -> list[SigningKey]:
-    """Decode the content of a key file; return no keys if it is damaged. The error is dropped: it could contain a key."""
+    """Decode the content of a key file; return no keys if it is damaged. Drop the error, which could contain a key."""
     try:
         rows: list[dict[str, Any]] = msgspec.json.decode(content, type=dict[str, list[dict[str, Any]]])[
             "keys"

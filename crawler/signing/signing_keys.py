@@ -66,7 +66,7 @@ Keys = tuple[SigningKey, ...]  # the oldest first
 
 
 def signing(keys: Keys, now: float) -> SigningKey:
-    """Return the key that signs now: the last one with `begins` in the past, or the first if the clock is behind."""
+    """Return the key that signs now: the last one that has begun, or the first one if none has begun yet."""
     assert keys
     begun = [key for key in keys if key.begins <= now]
     return begun[-1] if begun else keys[0]
@@ -99,7 +99,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Return the bytes of base64url text; raise ValueError if it is something else."""
+    """Return the bytes that base64url text encodes; raise ValueError if the text is not base64url."""
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 

@@ -12,7 +12,7 @@ group need not wait until the previous group is committed:
     3  committed  only after the batch: free fetch slots, send acknowledgements and
                   the outbox, add the group's links to the pending links of the DUE
 
-A page's record and its links are one change, so one is never stored without the other. Steps 1
+A page's record and its links form one change, so neither is ever stored without the other. Steps 1
 and 2 run in the one writer thread or, if the loop thread has nothing else to do,
 in the loop thread like steps 0 and 3; two groups never run at once. An
 exception in step 1 or 2 ends the process: no change of the group was acknowledged, and
@@ -115,7 +115,7 @@ Maker = Callable[[], Change | Making]
 
 
 def steps(made: Change | Making) -> Making:
-    """Call a maker and return its result as a generator, even if the maker is a plain function."""
+    """Convert the result of a maker to a generator, even if the maker is a plain function."""
     return made if isinstance(made, Change) else (yield from made)
 
 
@@ -171,8 +171,8 @@ class CommitPoint:
     def add(self, change: Change | Maker) -> None:
         """Queue a change, or a function that makes it; it takes effect when its group is committed.
 
-        If a change depends on state that queued changes alter, pass a function: it
-        runs in queue order.
+        If a change depends on state that queued changes alter, pass a function, which is called in queue
+        order.
         """
         self._queue.append(change)
         self.unmade += not isinstance(change, Change)
@@ -188,7 +188,7 @@ class CommitPoint:
         self._heavy.clear()
 
     def make(self) -> None:
-        """Make all queued changes, except unstarted heavy ones. Call this before deciding anything outside the queue."""
+        """Make all queued changes, except unstarted heavy ones. Call this before any decision outside the queue."""
         while self._making is not None or self._queue:
             self.step()
 
@@ -199,7 +199,7 @@ class CommitPoint:
             yield
 
     def step(self, *, heavy: bool = True) -> bool:
-        """Make changes up to the next pause; return False if all are made. Start a heavy one only if `heavy` is set."""
+        """Make changes up to the next pause; return False if all are made. Start a heavy one only with `heavy`."""
         if self._making is None:
             if not self._queue and not (heavy and self._heavy):
                 return False
@@ -297,6 +297,6 @@ class CommitPoint:
 
 
 def load_counters(store: KeyValue) -> dict[str, int]:
-    """Return the durable counters; empty for a new store."""
+    """Return the durable counters; for a new store, the dictionary is empty."""
     value = store.get(keys.COUNTERS)
     return {} if value is None else msgspec.msgpack.decode(unseal(keys.COUNTERS, value), type=dict[str, int])

@@ -1,4 +1,4 @@
-"""Lists the store engines, recognizes the engine of a folder, and opens stores.
+"""Lists the store engines, recognizes the engine of an existing store, and opens stores.
 
     leveldb      LevelDB through plyvel: wheels up to Python 3.12, otherwise a compiler and LevelDB's headers
     rocksdict    RocksDB through rocksdict: wheels for all

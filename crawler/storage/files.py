@@ -14,8 +14,8 @@ written. Then the process ends with StoreError and is restarted (`storage/README
 LevelDB").
 
 A lock is `flock` on a file that is never deleted (deleting it would let two processes hold two files of one
-name). The kernel releases it when the process ends for any reason. A child process does not inherit the lock:
-the descriptor of the lock is closed on exec and in a forked child.
+name). The kernel releases the lock when the process ends for any reason. A child process does not inherit the
+lock: the descriptor of the lock is closed on exec and in a forked child.
 """
 
 import errno
@@ -160,7 +160,7 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     draft, former = path.with_name(path.name + UNFINISHED), path.with_name(path.name + _FORMER)
     with _store_errors(path, "write"):
         if former.exists() and not path.exists():
-            os.rename(former, path)  # undo: an earlier writer was killed between the two renames
+            os.rename(former, path)  # an earlier writer was killed between the two renames: undo the first
         for left in (draft, former):
             if left.exists():
                 shutil.rmtree(left)

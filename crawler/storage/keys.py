@@ -153,7 +153,7 @@ METAS: Mapping[bytes, Family] = {
     OUTBOX_STATE: Family(OUTBOX_STATE, "splitter", Travel.ANEW),
 }
 
-# Counter of stored keys -> the prefix of those keys.
+# For each counter of stored keys, the prefix of those keys.
 KEPT: Mapping[str, bytes] = {"stored.records": PAGE, "stored.captures": CAPTURE}
 
 BY_BUCKET = tuple(family.prefix for family in FAMILIES if family.travel is Travel.BUCKET)

@@ -10,7 +10,7 @@ is small, so that several engines can implement it: `level_store.py` (LevelDB) a
     store.scan(start, stop)         yield (key, value) in key order, start <= key < stop
 
 Values that are decoded when read carry a version byte and a crc32 (`seal`,
-`unseal`): an engine's own repair may keep a value whose bytes are garbage.
+`unseal`): when an engine repairs a store, it may keep values whose bytes are garbage.
 """
 
 import bisect
@@ -163,9 +163,8 @@ class DiskStore:
     may acknowledge writes that are gone after a restart. Every later write raises StoreError; the process
     must end and be restarted.
 
-    A process that has `opened` a store must not fork a child that uses an engine:
-    the engine's background threads are missing in the child, and its `close`
-    would wait forever.
+    A process that has opened a store (`opened`) must not fork a child that uses an engine: the engine's
+    background threads do not exist in the child, so `close` would wait for them forever.
     """
 
     opened: ClassVar[bool] = False

@@ -12,9 +12,9 @@ tables and the oldest live log. LevelDB treats two losses as normal:
 
 Both losses were reproduced. This module finds them before LevelDB opens the folder.
 
-Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed
-like a log; an edit is a sequence of fields, each a tag followed by numbers (varints)
-or byte strings (preceded by their length).
+Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed like a log; an edit is a
+sequence of fields. Each field is a tag, followed by numbers (varints) or byte strings (each preceded by its
+length).
 """
 
 import struct
@@ -61,7 +61,7 @@ def _oldest_log(manifest: bytes) -> int:
 
 
 def next_file(manifest: bytes) -> int:
-    """Return the next free file number that a manifest (of LevelDB or RocksDB) states; its tables have lower numbers."""
+    """Return the next free file number in a manifest (of LevelDB or RocksDB); its tables have lower numbers."""
     number = 0
     for edit in edits(manifest, BEFORE_TABLES):
         number = edit.get(_NEXT_FILE, number)
@@ -109,7 +109,7 @@ def _fields(edit: bytes, fields: Mapping[int, str]) -> Iterator[tuple[int, int]]
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
-    """Return (the number at `offset`, the offset after it)."""
+    """Return the number at `offset`, and the offset after the number."""
     value = shift = 0
     while offset < len(data):
         byte = data[offset]

@@ -9,7 +9,7 @@ no file of a crawl contains them.
 An object appears under its name only when it is complete, and only if no other object has that name. A small
 file is uploaded with one conditional request. A larger file is uploaded in parts to `NAME~`; this object is
 then copied to its final name, under the same condition, and deleted. A kill leaves at most `NAME~`, which the
-next attempt replaces. So every operation here may be repeated.
+next attempt replaces. So every operation of this module may be repeated.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from crawler.storage.files import UNFINISHED, new_file
 SCHEMES = ("s3", "gs", "az", "file")
 # Larger files are uploaded in parts, so that no large file is held in memory as a whole.
 WHOLE_BYTES_MAX = 8 << 20
-_PART_BYTES = 8 << 20  # bytes; S3 allows 10,000 parts, so files of up to 80 GB
+_PART_BYTES = 8 << 20  # bytes; S3 allows 10,000 parts, so files may have up to 80 GB
 _PARTS_AT_ONCE = 2
 _READ_BYTES = 1 << 20
 _RETRIES: Any = {"max_retries": 4}

@@ -1,7 +1,7 @@
 """Moves the keys of a stage to other processes, for `crawler reshard`.
 
 `copy_rest` copies every family whose keys begin with a bucket. The `reshard.py` of a stage
-moves the keys that do not begin with a bucket, and those it must inspect, through a `NewProcess`.
+uses a `NewProcess` to move the keys that do not begin with a bucket, and keys whose values it must inspect.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ class NewProcess(msgspec.Struct, frozen=True):
         return self.owns(bucket(key))
 
     def copy(self, prefix: bytes) -> Iterator[tuple[OldProcess, bytes, bytes]]:
-        """Copy the keys of a family that are in the buckets of this process; yield the source, key and value of each."""
+        """Copy those keys of a family that belong to this process; yield the source, key and value of each."""
         self.done.add(prefix)
         for source, first, end in self.pieces:
             for key, value in source.store.scan(*bucket_range(prefix, first, end)):

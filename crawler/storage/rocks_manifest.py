@@ -22,7 +22,7 @@ from typing import NamedTuple
 from crawler.storage.manifest import BEFORE_TABLES, edits, whole_records, without_current
 
 _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE = 2, 3, 4
-_FIRST_RECORD_MAX = 64 << 10  # bytes; the record of `_mark_opening` has 13
+_FIRST_RECORD_MAX = 64 << 10  # number of bytes that are read; the record of `_mark_opening` has only 13
 
 
 def lost_bookkeeping(store: Path) -> str:

@@ -9,8 +9,8 @@ not involved.
     CURRENT, MANIFEST-*, *.log    copied (a few MB); also the files by which a RocksDB store is recognized
     *.ldb, *.sst                  linked; see `link`
 
-Cost: one link per table, 20 us each. Until the copy is deleted, it keeps the disk space
-of tables that the store has meanwhile removed in compactions.
+Cost: one link per table, 20 us each. Until the copy is deleted, tables that the store has meanwhile removed
+in compactions still take disk space.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The hot path from the hrefs of a page to accepted links.
+"""Turns the hrefs of a page into accepted links; this is the hot path of the URL filter.
 
     hrefs --> cut the fragment --> unique --> memo --(miss)--> canonical form, verdict, fingerprint
                                                 |
@@ -123,7 +123,7 @@ class LinkFilter:
         self._tables: OrderedDict[object, _Table] = OrderedDict()  # the least recently used is first
         self._judged: dict[str, _Entry] = {}
         self._revision = self._present_revision()
-        self.links = 0  # number of hrefs so far, each counted once per page
+        self.links = 0  # number of hrefs so far; repeated hrefs of a page count once
         self.misses = 0
 
     def filter_links(

@@ -1,15 +1,15 @@
 """Traps that are visible in the path alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
 
 A broken relative link on a page that answers under any path produces endless
-paths: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules bound them: the
+paths: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules stop them: the
 number of segments (TooManyPathSegments), and the number of times that a unit of one or
 several segments is repeated in a row (PathologicalPath, whose pattern also matches
 units of several segments).
 
-Segments are separated by slashes and may be empty; there is none after the last slash: `/a//b/` has the three
-segments `a`, ``, `b`. All functions are pure, read the path of a request form, and take time proportional to
-its length. A limit of 0 disables its rule. Every path below a trap is a trap too, so most verdicts follow
-from the directory.
+Segments are separated by slashes and may be empty; there is no segment after the last slash of a path that
+ends with one: `/a//b/` has the three segments `a`, ``, `b`. All functions are pure, read the path of a
+request form, and take time proportional to its length. A limit of 0 disables its rule. Every path below a
+trap is a trap too, so most verdicts follow from the directory.
 """
 
 PATH_SEGMENTS = "path_segments"

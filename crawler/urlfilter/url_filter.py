@@ -75,7 +75,7 @@ class Scope:
     domain   within the registrable domain of a seed
     any      everywhere
 
-    A seed may have a kind of its own (`kind_of`), for example `page`: only that page.
+    A seed may have a kind of its own (`kind_of`), for example `page`, which includes only the seed itself.
     URLs under the SURT prefixes are in scope, too.
 
     The scope stores one short entry per host, domain or directory, and no entries for `any`. The scope of the
@@ -271,7 +271,7 @@ class UrlFilter:
     ) -> None:
         self._withdrawn = withdrawn
         self.scope = scope
-        self._bad_ports = BAD_PORTS.difference(allow_ports, (0,))  # 0: the URL names no port
+        self._bad_ports = BAD_PORTS.difference(allow_ports, (0,))  # 0 stands for a URL that names no port
         self.revision = 0
         self._requisites = requisites
         self._hook = hook
@@ -336,7 +336,7 @@ class UrlFilter:
         return ", ".join(pattern.pattern for pattern in self._include) if rule == INCLUDE else ""
 
     def _directory_verdict(self, place: str) -> str | None:
-        """Return the part of a verdict that depends only on the directory: SCOPE, PORT or that of `directory_trap`."""
+        """Return the verdict as far as the directory decides it: SCOPE, PORT or the result of `directory_trap`."""
         rule: str | None = SCOPE
         if self.scope.spans(place):
             rule = self._port(place) or traps.directory_trap(place, *self._limits)

@@ -21,8 +21,8 @@ Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final fo
 to the directories of the base, which gives the same result as the parser in a fifth of the time. It leaves
 all other hrefs to the parser.
 
-No text makes these functions raise: if a text is not a usable http or https URL, they
-return None, and `resolve_or_rule` returns the name of the rule that rejects it.
+These functions raise no exception for any text: if a text is not a usable http or https URL, they return
+None, and `resolve_or_rule` returns the name of the rule that rejects it.
 """
 
 import codecs
@@ -69,8 +69,8 @@ def _scalar(text: str) -> str:
 def resolve(base: str, raw_url: str, *, encoding: str = "utf-8", length_max: int = LENGTH_MAX) -> str | None:
     """Return the request form of `raw_url` on a page with `base`; None if it must be dropped.
 
-    `encoding` is the page's WHATWG encoding name; it applies only to the query,
-    the path is always UTF-8.
+    `encoding` is the page's WHATWG encoding name; it applies only to the query. The path is always encoded in
+    UTF-8.
     """
     return resolve_or_rule(base, raw_url, encoding=encoding, length_max=length_max)[0] or None
 
@@ -125,9 +125,9 @@ def _request_form(href: str, length_max: int) -> tuple[str, str]:
 
 
 def _bare_netloc(netloc: str) -> str:
-    """Return the authority without credentials and without one trailing dot; "" if an empty label remains.
+    """Return the authority without credentials and one trailing dot; "" if the name then still ends with a dot.
 
-    A name that still ends with a dot, or consists only of dots, is not a host.
+    A name that still ends with a dot, or that consists only of dots, is not a host name.
     """
     netloc = netloc.rpartition("@")[2]
     if netloc[0] == "[":  # an IPv6 address contains colons and has no dot at its end

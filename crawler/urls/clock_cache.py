@@ -1,8 +1,9 @@
 """The URL cache: CLOCK in a scatter table with circular lists, 8 bytes per entry.
 
-Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling" (2003), sections 3.4 and 6, figure 14. Four
-of five links in a crawl have been seen a short time before; the cache recognizes these, so only the others go to the
-Duplicate URL Eliminator. The cache holds at most k = 2^r keys in an array of k words of 64 bits, and nothing else.
+Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling" (2003), sections 3.4 and 6, figure
+14. Four of five links in a crawl have been seen a short time before. The cache recognizes these links, so
+only the others go to the Duplicate URL Eliminator. The cache holds at most k = 2^r keys in an array of k
+words of 64 bits, and nothing else.
 
 A *scatter table* has no buckets: the keys themselves are in the array. All
 keys with the same home slot (the top r bits of the key) form one circle, and
@@ -28,16 +29,14 @@ Only the top 62 bits of a key are used. The home slot and q determine these bits
 never confused. A free slot is not marked as first and links to itself; no member of a circle has both
 properties.
 
-*To look up a key*, walk the circle from its home slot; if the home slot is not
-first, there is no such circle. *To make room*, the CLOCK hand moves
-around the array, clears the marks that it passes and evicts the first key without
-one; a hit sets the mark, and a new key is unmarked (marking it made 2 to 9 %
-more misses). *To unlink* a key, walk its circle to its predecessor; if the key was
-the first, its successor moves to the home slot, and the successor's slot is free.
-*To insert* a key whose home slot holds a member of another circle, move that
-member and its mark to the free slot, and put the key into the home slot.
-So links and positions change, but never the circle that a key belongs to. Circles are
-short: 1.5 members on average when the table is full.
+*To look up a key*, walk the circle from its home slot; if the home slot is not first, there is no such
+circle. *To make room*, the CLOCK hand moves around the array, clears the marks that it passes, and evicts the
+first key without a mark. A hit sets the mark of a key; a new key is unmarked (marking new keys caused 2 to 9
+% more misses). *To unlink* a key, walk its circle to its predecessor; if the key was the first, its successor
+moves to the home slot, and the successor's slot is free. *To insert* a key whose home slot holds a member of
+another circle, move that member and its mark to the free slot, and put the key into the home slot. So the
+links and positions of keys change, but a key always belongs to the same circle. Circles are short: 1.5
+members on average when the table is full.
 
 The top bits must be evenly distributed over the keys; otherwise one circle holds all of
 them, which is slow but still correct. Pass `rotl64(fingerprint, 16)`: the top 16
@@ -239,7 +238,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _find(self, home: cython.ulonglong, short_key: cython.ulonglong) -> cython.ulonglong:
-        """Return the slot that holds `short_key` in the circle of `home`; 2^r if none does."""
+        """Return the slot that holds `short_key` in the circle of `home`; 2^r if there is no such slot."""
         slot: cython.ulonglong = home
         while True:
             if self._words[slot] & self._short_key_mask == short_key:
@@ -281,7 +280,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _insert(self, home: cython.ulonglong, short_key: cython.ulonglong) -> cython.void:
-        """Insert a key that is not held, unmarked."""
+        """Insert a key that the cache does not hold; the key is unmarked."""
         slot: cython.ulonglong
         if self._count < self._slot_count:
             self._count += 1

@@ -56,7 +56,7 @@ class _Wanted:
         return bool(self.types or self._endings or self._patterns)
 
     def name(self, name: str) -> bool:
-        """Return whether a file name, in lower case, is of such a kind."""
+        """Return whether a file name, in lower case, is of one of these kinds."""
         return name.endswith(self._endings) or any(pattern.match(name) for pattern in self._patterns)
 
     def type(self, media_type: str) -> bool:

@@ -2,10 +2,9 @@
 
     fingerprint(url) = H(domain)[top 16 bits] << 48 | H(key)[low 48 bits]
 
-`key` is the duplicate key, `domain` the registrable domain of its host (the
-host itself with `partition="host"`), H a hash keyed by the seed of the crawl.
-The top 16 bits are the URL's bucket: all URLs of a domain have the same bucket, so
-they belong to one process and are adjacent in sorted files.
+`key` is the duplicate key, `domain` is the registrable domain of its host (or the host itself, with
+`partition="host"`), and H is a hash keyed by the seed of the crawl. The top 16 bits are the URL's bucket: all
+URLs of a domain have the same bucket, so they belong to one process and are adjacent in sorted files.
 
 The seed is secret. If the seed were known, a URL with the fingerprint of a victim's page could be computed in
 seconds, and that page might then never be fetched. For crawls of hostile sites there is `method="blake2b"`.
@@ -88,7 +87,7 @@ class Fingerprinter:
         return fingerprint & ~_LOW_48 | self._number(name.encode("ascii")) & _LOW_48
 
     def domain_key(self, domain: str) -> int:
-        """Return the `host_key` of a registrable domain; unlike for other hosts, no look-up of the domain is needed."""
+        """Return the `host_key` of a registrable domain; it needs no look-up, because the domain is known."""
         return self.hash(domain.encode("ascii"))
 
     @property

@@ -24,7 +24,7 @@ def suffix_list() -> Any:
 
 
 def _both_forms(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the rules of the file, and those that are not ASCII a second time in A-labels."""
+    """Yield the rules of the file; yield those that are not ASCII a second time, converted to A-labels."""
     for line in lines:
         rule = line.partition(" ")[0].strip().lower()
         if not rule or rule.startswith("//"):

@@ -37,7 +37,7 @@ def _turned(name: str) -> str:
 
 
 def surt_prefix(text: str) -> str:
-    """Return a SURT prefix in the form that `surt_of` produces; "" if the text is not one.
+    """Return a SURT prefix in the form that `surt_of` produces; "" if the text is not a SURT prefix.
 
     >>> surt_prefix("org,example)/docs"), surt_prefix("https://(org,example,")
     ('http://(org,example,)/docs', 'http://(org,example,')

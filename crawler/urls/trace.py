@@ -115,14 +115,14 @@ class TraceWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything to the kernel, the links before the pages that refer to them."""
+        """Write everything to the kernel; links are written before the pages that refer to them."""
         self._links_file.append(bytes(self._links_buffer))
         self._pages_file.append(bytes(self._pages_buffer))
         self._links_buffer.clear()
         self._pages_buffer.clear()
 
     def close(self) -> None:
-        """Write and sync all buffered data. The key is lost with the object."""
+        """Write and sync all buffered data. The random key is lost with the object."""
         self.flush()
         for file in (self._links_file, self._pages_file):
             file.sync()

@@ -130,7 +130,7 @@ def test_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, o
 
 
 def test_a_crash_in_the_recovery_itself(tmp_path: Path) -> None:
-    """Crash ten times in a row, each time one step later, then run to the end."""
+    """Crash ten times in a row, each time one step later; then run to the end without a crash."""
     store = MemoryStore()
     for fatal in range(1, 60, 6):
         left = fatal

@@ -45,7 +45,7 @@ class Process:
         self.flush = self.compaction = None
 
     def submit(self, links: list[Link]) -> list[Link]:
-        """Submit a group: append to the log those links that are not pending, and commit. Return the appended links."""
+        """Submit a group: append those links that are not pending to the log, commit, and return these links."""
         fresh = self.due.admit(np.array([link.fingerprint for link in links], np.uint64))
         appended = [link for link, is_fresh in zip(links, fresh, strict=True) if is_fresh]
         self.due.append(appended)
@@ -98,7 +98,7 @@ class Process:
 
 
 class EliminatorMachine(RuleBasedStateMachine):
-    """Run groups, flushes and compactions that overlap in any order, with crashes, and with both forms of the kernels."""
+    """Run groups, flushes and compactions that overlap in any order, with crashes, in both forms of the kernels."""
 
     @initialize(
         method=st.sampled_from(["runs", "one_file", "memory"]),
@@ -372,7 +372,7 @@ def test_a_join_under_way_when_its_runs_are_merged_and_unlinked(tmp_path: Path) 
 def test_the_next_flush_frees_what_a_compaction_replaced(tmp_path: Path) -> None:
     """The flush, not the event loop, unmaps the files, because unmapping takes long.
 
-    A file that is still read is kept.
+    A file that is still being read is kept.
     """
     process = Process(tmp_path, MemoryStore())
     for base in (0, 10):

@@ -1,4 +1,4 @@
-"""Test the known set: runs are few and disjoint, keys are rewritten seldom, slices and expected collisions are right."""
+"""Test the known set: few disjoint runs, few rewrites of each key, slices, and expected collisions."""
 
 import math
 from pathlib import Path
@@ -89,7 +89,7 @@ def test_which_runs_are_merged(sizes: list[int], merged: list[int]) -> None:
 
 
 def test_slices_partition_the_set(form: str) -> None:
-    """Slices between any buckets together form the sorted set. (Slices are used to move buckets to another process.)"""
+    """Slices between any buckets together form the sorted set. (Slices move buckets to another process.)"""
     numbers = np.concatenate([mixed(np.arange(3000)), np.array([0, LAST, 5 << 48, (5 << 48) - 1], np.uint64)])
     known = known_set(MemoryRuns(), chunk_bytes=640)
     for start in range(0, len(numbers), 97):

@@ -50,7 +50,7 @@ CODED_FILE = (
 
 
 def test_the_file_format_does_not_change(tmp_path: Path) -> None:
-    """Golden value: the file of five keys, byte by byte."""
+    """The golden value is the file of five keys, byte by byte."""
     run = written(tmp_path)
     assert run.path.read_bytes().hex() == CODED_FILE
     again = DiskRuns(tmp_path, [run.entry]).opened[0]
@@ -98,7 +98,7 @@ def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("read", ["join", "read", "merge", "check"])
 def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str) -> None:
-    """A flipped bit is not found when the run is opened, because no block is read then. Other blocks stay readable."""
+    """A flipped bit is not found on opening, when no block is read. The other blocks remain readable."""
     keys = np.arange(1, 3 * FENCE_STEP, dtype=np.uint64) << np.uint64(40)
     run = DiskRuns(tmp_path, []).write([keys], len(keys), step="flush")
     data = bytearray(run.path.read_bytes())

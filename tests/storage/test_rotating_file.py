@@ -78,7 +78,7 @@ def test_lines_without_a_time_are_as_old_as_the_process(tmp_path: Path) -> None:
 
 
 def test_a_rotation_by_another_program_is_followed(tmp_path: Path) -> None:
-    """Regression: after logrotate had renamed the file, lines were written to the renamed file until the next start."""
+    """Regression: after logrotate had renamed the file, lines went to the renamed file until the next start."""
     path = tmp_path / "log"
     file = RotatingFile(path)
     file.write(line("before"), START)

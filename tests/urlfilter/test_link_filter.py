@@ -169,7 +169,7 @@ encodings = st.sampled_from(["utf-8", "windows-1252", "shift_jis", "utf-16be"])
 
 
 class MemoEqualsNoMemo(RuleBasedStateMachine):
-    """For any input, filters with a small, a medium and a large memo give the same results as a filter without a memo."""
+    """For any input, filters with a small, medium and large memo give the same results as one without a memo."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -166,7 +166,7 @@ TestCacheMachine.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 def test_the_example_of_the_docstring(form: type) -> None:
-    """E and C have home 2, B has home 5: E is in slot 2, B in slot 5, and C in the lowest free slot."""
+    """E and C have home 2, and B has home 5. So E is in slot 2, B in slot 5, and C in the lowest free slot."""
     cache = form(3)
     e, b, c = key(2, 7, 3), key(5, 1, 3), key(2, 9, 3)
     assert [cache.add(one) for one in (e, b, c, e)] == [True, True, True, False]
@@ -176,7 +176,7 @@ def test_the_example_of_the_docstring(form: type) -> None:
 
 
 def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None:
-    """Slots 0 to 3 hold a to d; a and c are marked; the hand passes a, evicts b, and later passes c and evicts d."""
+    """Slots 0 to 3 hold a to d; a and c are marked. The hand passes a, evicts b, later passes c, and evicts d."""
     a, b, c, d = (key(home, 1, 2) for home in range(4))
     e, f = key(1, 2, 2), key(3, 2, 2)
     cache = form(2)
@@ -327,7 +327,7 @@ def test_memory_is_a_word_per_entry() -> None:
 
 
 def test_a_second_thread_gets_an_error() -> None:
-    """While one thread is in `add_many`, without the interpreter lock, others get an error."""
+    """While one thread is in `add_many`, which releases the interpreter lock, other threads get an error."""
     cache = INSTALLED.ClockCache(10)
     keys = np.random.default_rng(1).integers(0, 2**64, 2_000_000, dtype=np.uint64)
     thread = threading.Thread(target=cache.add_many, args=(keys,))

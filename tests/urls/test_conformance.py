@@ -15,7 +15,7 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 
 
 def cases(name: str) -> list[dict]:
-    """Return the objects of a WPT file; its strings are comments."""
+    """Return the objects of a WPT file, without the strings, which are comments."""
     return [case for case in json.loads((DATA / name).read_text(encoding="utf-8")) if isinstance(case, dict)]
 
 
@@ -23,7 +23,7 @@ URL_CASES = cases("url/wpt-urltestdata.part.json")
 
 
 def test_wpt_urls() -> None:
-    """In all 574 cases, whatever the scheme, the parser returns `href`, or rejects the input if the case demands it."""
+    """In all 574 cases, with any scheme, the parser returns `href`, or rejects the input if the case says so."""
     wrong = []
     for case in URL_CASES:
         wanted = None if case.get("failure") else case["href"]

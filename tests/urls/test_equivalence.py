@@ -87,7 +87,7 @@ def test_chains_resolve_in_one_step() -> None:
 
 
 def test_the_bucket_remains_that_of_the_host() -> None:
-    """`www` below a public suffix belongs to another domain and owner; links to it must still go to that owner."""
+    """A `www` host below a public suffix is another domain with another owner, which must still get its links."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     before = fingerprinter.bucket("www.github.io")

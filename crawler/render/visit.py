@@ -5,12 +5,12 @@
     decide(request)     returns how the shell answers a request that the browser has paused
     answered(...)       notes that this request has got its answer
     next_wakeup()       returns when to call `is_over` again
-    is_over(now)        returns whether the page has finished: it has loaded, no request is outstanding, and
-                        no request was made for `render.quiet`; or a limit was reached (`broke` names it)
+    is_over(now)        returns whether the page has finished: it has loaded, no request is outstanding, and no
+                        request has begun or ended for `render.quiet`; or a limit was reached (see `broke`)
 
-A request that starts after the visit is over is refused. The crawler's own fetcher answers every request. So
-the requests that this module lets through are still subject to robots.txt, the gap of their host and the
-address guard.
+Once a limit or a failure has ended the visit, all further requests are refused. The crawler's own fetcher
+answers every request. So the requests that this module lets through are still subject to robots.txt, the gap
+of their host and the address guard.
 """
 
 from enum import StrEnum

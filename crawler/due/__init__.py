@@ -1,9 +1,8 @@
 """The Duplicate URL Eliminator (DUE): passes each URL on to the frontier exactly once, even across crashes.
 
-Fingerprints that miss the cache are collected in memory, and their links in a log
-on disk. From time to time the collected fingerprints are sorted and joined with the
-sorted fingerprints of all known URLs; those that are not found are new (Broder,
-Najork, Wiener 2003, section 4.1).
+Fingerprints that are not in the cache are collected in memory, and their links are collected in a log on
+disk. From time to time, the collected fingerprints are sorted and joined with the sorted fingerprints of all
+known URLs; those that are not found are new (Broder, Najork, Wiener 2003, section 4.1).
 
 eliminator   the interface: takes links and returns those of new URLs, in steps that fit the commits
 waiting      links that wait for the next flush

@@ -4,9 +4,8 @@
     encode, decode     convert keys to words and back
     join               look up keys without decoding a block, unless many queries fall into it
 
-The compiled form (Cython's pure-Python mode) releases the interpreter lock. The
-interpreted form uses numpy and returns the same results; its joins decode every block
-that a query falls into.
+The compiled form (Cython's pure-Python mode) releases the interpreter lock. The interpreted form uses numpy
+and returns the same results, but its joins decode every block that a query falls into.
 """
 
 import cython
@@ -19,9 +18,10 @@ if cython.compiled:
 
 COMPILED: bool = cython.compiled
 
-# A C constant, for code that runs without the interpreter lock.
+# A C constant for code that runs without the interpreter lock
 _STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)
-# If at least this number of queries fall into a block, decoding the block (1.8 us) is faster.
+# If at least this many queries fall into a block, decoding the whole block (1.8 us) is faster than single
+# look-ups.
 _DENSE = cython.declare(cython.Py_ssize_t, 48)
 
 
@@ -198,11 +198,11 @@ def join(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known)
 
 @cython.cclass
 class _CodedJoin:
-    """A join with a coded run: up to 16 queries at a time, in three steps, each prefetching the data of the next.
+    """A join with a coded run, of up to 16 queries at a time; each of its three steps prefetches data for the next.
 
-    The high parts of a block fill three cache lines, its low parts forty. If consecutive queries
-    fall into the same block, the count of zeros continues from the previous query. A block with
-    many queries is decoded (into `_held`). The attributes are declared in `elias_fano.pxd`.
+    The high parts of a block fill three cache lines, and its low parts fill forty. If consecutive queries
+    fall into the same block, the count of zeros continues from the previous query. A block into which many
+    queries fall is decoded (into `held`). The attributes are declared in `elias_fano.pxd`.
     """
 
     def __init__(self, queries, words, posts, widths, starts, count: cython.Py_ssize_t, known) -> None:
@@ -319,7 +319,7 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def walk(self, high: cython.ulonglong, low: cython.ulonglong) -> cython.ulonglong:
-        """Count zeros up to number `high`, but not past bit `low`; return the position after it."""
+        """Skip zero bits up to number `high`, but not past bit `low`; return the position after the last one."""
         word: cython.ulonglong = self.word
         passed: cython.ulonglong = self.passed
         zeros: cython.ulonglong
@@ -364,7 +364,7 @@ class _CodedJoin:
 @cython.wraparound(False)
 @cython.exceptval(check=False)
 def _fetch(words: cython.const[cython.ulonglong][::1], at: cython.Py_ssize_t) -> cython.void:
-    """Prefetch the cache line of a word without waiting: 62 ns per query at 8e6 keys; reading the word took 124 ns."""
+    """Prefetch a word's cache line without waiting: with 8e6 keys, a query takes 62 ns; reading the word, 124 ns."""
     prefetch(cython.address(words[at]))
 
 
@@ -380,7 +380,7 @@ def _are_many(
     start: cython.Py_ssize_t,
     behind: cython.ulonglong,
 ) -> cython.bint:
-    """Return whether the next _DENSE queries from number `start` on are below `behind` and not yet known."""
+    """Return whether at least _DENSE unanswered queries from number `start` on are below `behind`."""
     i: cython.Py_ssize_t
     asked: cython.Py_ssize_t = 0
     if start + _DENSE > queries.shape[0] or queries[start + _DENSE - 1] >= behind:
@@ -429,7 +429,7 @@ def _block_holds(
     query: cython.ulonglong,
     width: cython.int,
 ) -> cython.bint:
-    """Return whether the block in bits `begin` to `end` holds fence + `query`; its high part starts at `place`."""
+    """Return whether the block in bits `begin` to `end` holds fence + `query`. Its high part starts at `place`."""
     one: cython.ulonglong = 1
     mask: cython.ulonglong = (one << width) - 1
     at: cython.ulonglong = lows + (place - begin - (query >> width)) * width

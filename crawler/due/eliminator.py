@@ -1,6 +1,6 @@
 """The Duplicate URL Eliminator: takes links and returns those of new URLs, each exactly once.
 
-A link that misses the cache takes part in two commits (marked `=`). The commits alone
+A link that is not in the cache takes part in two commits (marked `=`). The commits alone
 decide what has happened (`storage/README.md`, "The commit point"):
 
     loop      admit               committed -> begin_flush                  flushed
@@ -8,19 +8,18 @@ decide what has happened (`storage/README.md`, "The commit point"):
     writer      append, sync, stage ==      plan.run   stage_flush ============
                 links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
 
-Methods in row `loop`, and all queries, run on the event loop; methods in row `writer` run in the writer thread;
-`plan.run` may run in any thread. The steps of a large flush after the join are done in parts, each with its own run:
-`begin_flush` returns the same plan until the last part is done. At most one flush and one compaction
-(`begin_compaction`, `run`, `stage_compaction`, `compacted`) run at a time. They may overlap, since a compaction only
-changes how the known set is divided into runs, not its contents.
+Methods in row `loop`, and all queries, run on the event loop; methods in row `writer` run in the writer
+thread; `plan.run` may run in any thread. In a large flush, the steps after the join are done in parts, and
+each part writes its own run: `begin_flush` returns the same plan until the last part is done. At most one
+flush and one compaction (`begin_compaction`, `run`, `stage_compaction`, `compacted`) run at a time. They may
+overlap, since a compaction only changes how the known set is divided into runs, not its contents.
 
-After a crash, the store decides: opening the DUE deletes runs and links that the store
-does not name, and links that were appended but not flushed wait again. So each
-fingerprint is returned as new once, by the batch that also records it.
+After a crash, the store decides: opening the DUE deletes runs and links that the store does not name, and
+links that were appended but not flushed wait again. So each fingerprint is returned as new exactly once,
+because the batch that returns it also records it.
 
-`links = pending + known + new`: `links` counts all links appended since the crawl
-began, `pending` those that still wait or are being flushed, `known` and `new` the
-outcomes of the rest.
+`links = pending + known + new`: `links` counts all links appended since the crawl began, and `pending` those
+that still wait or are being flushed. `known` and `new` count the rest by outcome.
 """
 
 import math
@@ -155,10 +154,10 @@ class Eliminator:
     # Links in.
 
     def admit(self, fingerprints: Fingerprints) -> np.ndarray:
-        """Return bool (n,): which of `fingerprints`, uint64 (n,), to append, because no link with them waits yet. Loop.
+        """Return which of `fingerprints`, uint64 (n,), to append because no such link waits yet, as bool (n,). Loop.
 
-        Call this right after the cache, in the step that hands the links to the
-        committer. The result may report that a waiting link does not wait, but never the reverse.
+        Call this right after the look-up in the URL cache, in the step that hands the links to the committer.
+        The result may treat a waiting link as one that does not wait, but never the reverse.
         """
         fresh: np.ndarray = self._admitted.add_many(fingerprints)
         self.repeats += len(fresh) - int(np.count_nonzero(fresh))
@@ -206,7 +205,8 @@ class Eliminator:
     def wants_flush(self, now: float, *, dry: bool = False) -> bool:
         """Return whether to start or continue a flush now. Loop.
 
-        True if the buffer is full, if a link has waited long enough, or if the frontier runs `dry`.
+        True if `buffer_entries_max` links wait, if a link has waited long enough, if the frontier runs `dry`,
+        or if the next part of a flush can begin.
         """
         if self._waiting.count and self._waiting_since is None:
             self._waiting_since = now
@@ -223,7 +223,7 @@ class Eliminator:
         return self._flush is not None
 
     def next_wakeup(self) -> float:
-        """Return the latest time at which to call `wants_flush` again; infinite if nothing waits. Loop."""
+        """Return the time by which to call `wants_flush` again, or infinity if nothing waits. Loop."""
         if self._flush is not None:
             return 0.0 if self._flush.resting else math.inf
         if not self._waiting.count:
@@ -241,7 +241,7 @@ class Eliminator:
             pieces = self._waiting.take()
             if not self._waiting.count:
                 self._waiting_since = None
-            elif self._waiting_since is None:  # otherwise the rest may have waited as long
+            elif self._waiting_since is None:  # otherwise the remaining links may have waited just as long
                 self._waiting_since = now
             self._flush = FlushPlan(
                 pieces,
@@ -276,7 +276,7 @@ class Eliminator:
             self._fault("flush finished")
 
     def flush_failed(self, plan: FlushPlan, now: float) -> None:
-        """Handle a StoreError of `plan.run`: the links not yet flushed wait again, at least `max_wait` seconds. Loop."""
+        """Handle a StoreError of `plan.run`: its unflushed links wait again, at least `max_wait` seconds. Loop."""
         assert plan is self._flush, "a flush failed that is not under way"
         self._flush = None
         self._waiting.put_back([plan.waiting])
@@ -339,12 +339,12 @@ class Eliminator:
 
     @property
     def known(self) -> int:
-        """The number of links since the crawl began that were repeats or belonged to known URLs."""
+        """The number of links since the crawl began that were repeated or pointed to known URLs."""
         return self._flushed.known
 
     @property
     def new(self) -> int:
-        """The number of links since the crawl began that belonged to new URLs, which is the number of known URLs."""
+        """The number of links since the crawl began that pointed to new URLs: the number of URLs known now."""
         return self._flushed.new
 
     @property
@@ -405,7 +405,7 @@ _T = TypeVar("_T")
 
 
 def _load(store: KeyValue, key: bytes, default: _T) -> _T:
-    """Return the value of `key`, decoded as the type of `default`, or `default` if there is no such key."""
+    """Return the value of `key`, decoded to the type of `default`; return `default` if there is no such key."""
     value = store.get(key)
     if value is None:
         return default

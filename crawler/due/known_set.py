@@ -27,7 +27,7 @@ from crawler.due.merging import merge
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 
-_LOAD_COUNT = 1 << 20  # fingerprints loaded at a time when the set is rebuilt
+_LOAD_COUNT = 1 << 20  # number of fingerprints that are loaded at a time when the set is rebuilt
 
 
 class RunStore(Protocol):
@@ -39,7 +39,7 @@ class RunStore(Protocol):
 
 
 class KnownSet:
-    """The known fingerprints, as the runs that are valid now.
+    """The known fingerprints, stored in the runs that are valid now.
 
     Args:
         store: creates new runs.
@@ -72,7 +72,7 @@ class KnownSet:
             self.learn(some)
 
     def learn(self, fingerprints: Fingerprints) -> int:
-        """Flush and compact at once: add those `fingerprints` that are not known, and return their number."""
+        """Add the unknown ones among `fingerprints`, do all merges that are due, and return the number added."""
         new, _ = unknown(fingerprints, self.runs)
         if len(new):
             self.add(self.store.write([new], len(new), step="flush"))
@@ -83,7 +83,7 @@ class KnownSet:
         return len(new)
 
     def due_merge(self) -> list[Run]:
-        """Return the neighbouring runs to merge next; empty if no merge is due."""
+        """Return the neighbouring runs to merge next; the list is empty if no merge is due."""
         first = 0 if self.merge_all else _first_of_merge([run.count for run in self.runs])
         inputs = self.runs[first:]
         return inputs if len(inputs) > 1 else []
@@ -111,8 +111,8 @@ class KnownSet:
         """Close replaced runs that have no readers left. Any thread; may take a while."""
         for _ in range(len(self._replaced)):
             run = self._replaced.pop()
-            # Only this variable and the argument refer to the run; if there are other readers, they close it when
-            # they end.
+            # A count of 2 means that only this variable and the argument refer to the run. Other readers
+            # close the run when they end.
             if sys.getrefcount(run) <= 2:
                 run.close()
 
@@ -126,9 +126,9 @@ class KnownSet:
     def expected_collisions(self) -> float:
         """Return the expected number of URLs lost because another URL has the same fingerprint.
 
-        Only URLs of the same bucket can collide. The expectation is the sum of
-        n^2 / 2^49 over buckets of n URLs, or N^2 / 2^65 if all N are spread evenly.
-        The fences give n with an error of up to about 512; n (n - 512) corrects for that error.
+        Only URLs of the same bucket can collide. The expected number is the sum of n^2 / 2^49 over all
+        buckets of n URLs; if all N URLs are spread evenly, this is N^2 / 2^65. The fences give n with an
+        error of up to about 512; n (n - 512) corrects for that error.
         """
         fences = [np.zeros(0, np.uint64), *(run.fences for run in self.runs)]
         posts = np.bincount((np.concatenate(fences) >> np.uint64(48)).astype(np.intp)).astype(float)

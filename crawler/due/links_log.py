@@ -1,4 +1,4 @@
-"""The links log: holds the links that wait for the next flush, on disk.
+"""The links log: a log on disk that holds the links waiting for the next flush.
 
 The DUE sees one endless stream of blocks; a *position* is a byte offset in that stream.
 On disk, the stream is a sequence of files. Each file is named by the position of its
@@ -31,7 +31,7 @@ from crawler.records import Link
 from crawler.storage.files import sync_directory, write_all
 
 BLOCK_LINKS_MAX = 1024
-_BUFFER_BYTES = 1 << 20  # appended bytes are written out once the buffer holds this many
+_BUFFER_BYTES = 1 << 20  # appended bytes are written to the file once the buffer holds this many
 _HEADER = struct.Struct("<II")
 _NAME_DIGITS = 16
 _NAME = re.compile(rf"[0-9a-f]{{{_NAME_DIGITS}}}\.log")
@@ -68,7 +68,7 @@ class LinksLog:
         self.end = end  # position after the last appended byte
 
     def _open(self, begin: int, end: int) -> list[int]:
-        """Cut the log to begin..end and check that it is complete; return the start position of each file."""
+        """Cut the log to begin..end, check that it is complete, and return the start position of each file."""
         self._directory.mkdir(parents=True, exist_ok=True)
         names = filter(_NAME.fullmatch, os.listdir(self._directory))
         starts = sorted(int(name.removesuffix(".log"), 16) for name in names)
@@ -127,7 +127,7 @@ class LinksLog:
         self._fault("links written")
 
     def _begin_file(self, start: int) -> None:
-        """Continue in a new file, after making its directory entry durable."""
+        """Begin a new file, and make its directory entry durable."""
         if self._descriptor >= 0:
             os.fdatasync(self._descriptor)
             os.close(self._descriptor)
@@ -139,7 +139,7 @@ class LinksLog:
         self._fault("links file begun")
 
     def sync(self) -> None:
-        """Make everything appended durable.
+        """Make all appended links durable.
 
         Raises:
             StoreError: the disk is full or failing.
@@ -157,7 +157,7 @@ class LinksLog:
     def read(
         self, begin: int, end: int, places: Sequence[int], links_max: int
     ) -> tuple[list[Link], int, int]:
-        """Read selected links from `begin` on; return (the links, the number of links passed, the position after them).
+        """Read selected links from `begin` on; return them, the number of links passed, and the position after these.
 
         May run in any thread.
 
@@ -234,7 +234,7 @@ class LinksLog:
 
 
 def salvage(directory: Path) -> Iterator[Link]:
-    """Yield the links of every readable block, including flushed ones; skip damaged blocks."""
+    """Yield the links of all blocks, including flushed ones; leave a file at its first damaged block."""
     decode = msgspec.msgpack.Decoder(list[Link]).decode
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()

@@ -1,7 +1,7 @@
 """Sorted runs in memory: Mercator's in-memory DUE (`due.method = "memory"`; Broder, Najork, Wiener 2003, section 4.1).
 
-Runs are coded as on disk (`runs.py`). With 1e8 fingerprints, each takes about 5 bytes, and 10 bytes during a merge;
-the paper's table takes 5.2 bytes per fingerprint.
+Runs are coded as on disk (`runs.py`). With 1e8 fingerprints, each fingerprint takes about 5 bytes, or 10
+bytes during a merge. The paper's table takes 5.2 bytes per fingerprint.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from crawler.due.runs import Fingerprints, Run, write_keys
 
 
 class MemoryRuns:
-    """Creates runs in memory, which end with the process."""
+    """Creates runs in memory, which are lost when the process ends."""
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run:
         """Create a run of the `count` ascending keys in `chunks`. Any thread."""

@@ -1,8 +1,7 @@
-"""Merges sorted runs, in windows that fit into a chunk.
+"""Merges sorted runs in steps: each step merges a window of keys that fits into a chunk.
 
-Each input contributes up to an equal share of the chunk. The window ends at the
-smallest of the shares' last keys. The slices below that key are merged two at a time,
-the smallest first:
+Each input run contributes at most an equal share of the chunk. The window ends at the smallest among the last
+keys of these shares. The parts of the shares below that key are merged two at a time, the smallest first:
 
     input 0   . . . . . . . . . e|. . . . .        e: last key of the share,
     input 1   . . . . . . .|. e                       the smallest ends the window
@@ -21,7 +20,8 @@ from crawler.due.block_fences import FENCE_STEP
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 
-# Minimum number of keys per input and window, so that a tiny run beside a huge one does not make tiny windows
+# Minimum number of keys per input and window; without it, a tiny run beside a huge one would lead to tiny
+# windows
 _SHARE_MIN = 4096
 
 
@@ -87,7 +87,7 @@ def _next_window(inputs: Sequence[_Input], size: int) -> list[Fingerprints]:
 
 
 def _merge_slices(slices: Sequence[Fingerprints], buffers: Sequence[Fingerprints]) -> Fingerprints:
-    """Merge ascending arrays, the first two first, alternating between two buffers."""
+    """Merge ascending arrays, starting with the first two; the results alternate between two buffers."""
     merged = slices[0]
     for index, keys in enumerate(slices[1:]):
         target = buffers[index % 2][: len(merged) + len(keys)]

@@ -1,10 +1,10 @@
-"""Links that wait for the next flush: their fingerprints in memory, the links themselves in the log.
+"""Links that wait for the next flush: their fingerprints are in memory, and the links themselves are in the log.
 
     append            stage            committed             take            (put_back)
     unstaged  ----->  staged  ----->   waiting, oldest first  -----> a flush
     (of this group)   (a list a group)
 
-The writer thread calls `append` and `stage`, the event loop the other methods. Groups
+The writer thread calls `append` and `stage`; the event loop calls the other methods. Groups
 pass between the two threads through a deque.
 """
 
@@ -18,7 +18,7 @@ from crawler.due.runs import Fingerprints
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A stretch of the links log that ends at `position`, as the fingerprints of its links, in order."""
+    """The fingerprints of the links, in order, of a stretch of the links log that ends at `position`."""
 
     fingerprints: Fingerprints
     position: int
@@ -39,27 +39,27 @@ class PendingLinks:
         self._unstaged: list[Piece] = []
         self._staged: deque[list[Piece]] = deque()
         self._pieces: deque[Piece] = deque()
-        self.count = 0  # number of links that `take` can return
+        self.count = 0  # number of links that wait, which `take` can return
 
     def append(self, fingerprints: Sequence[int], position: int) -> None:
         """Add links of the group being written, which end at `position` in the log. Writer."""
         self._unstaged.append(Piece(np.array(fingerprints, np.uint64), position))
 
     def stage(self) -> list[Piece]:
-        """End the group; return its pieces. Writer."""
+        """Mark the end of a group of links, and return the group's pieces. Writer."""
         pieces = _coalesce(self._unstaged, self._entries_max)
         self._unstaged = []
         self._staged.append(pieces)
         return pieces
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable: its links wait from now on. Loop."""
+        """Note that the oldest staged group is durable; from now on, its links wait for a flush. Loop."""
         pieces = self._staged.popleft()
         self._pieces.extend(pieces)
         self.count += sum(map(len, pieces))
 
     def take(self) -> list[Piece]:
-        """Remove and return the links that have waited longest, as many as a flush may hold. Loop."""
+        """Remove the links that have waited longest, as many as fit into one flush, and return them. Loop."""
         pieces: list[Piece] = []
         taken = 0
         while self._pieces and (not pieces or taken + len(self._pieces[0]) <= self._entries_max):

@@ -1,6 +1,6 @@
 """The set of fingerprints that wait for a flush: uint64 keys with open addressing, 16 to 32 bytes each.
 
-Compiled with Cython's pure-Python mode; the interpreted form does the same, more slowly.
+The module is compiled with Cython's pure-Python mode; the interpreted form does the same, but more slowly.
 """
 
 from array import array
@@ -11,7 +11,7 @@ import numpy as np
 COMPILED: bool = cython.compiled
 
 _SLOTS_MIN = 64
-_GOLDEN = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads the keys
+_GOLDEN = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # 2^64 / golden ratio: a factor to spread keys
 _ALL_BITS = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 
 
@@ -27,7 +27,7 @@ class PendingSet:
     _entries_max: cython.Py_ssize_t
     _slots: object  # array of uint64; 0 marks a free slot
     _count: cython.Py_ssize_t
-    _has_zero: cython.bint  # whether key 0 is in the set, which the slots cannot show
+    _has_zero: cython.bint  # whether key 0 is in the set: a slot cannot hold it
 
     def __init__(self, entries_max: cython.Py_ssize_t) -> None:
         self._entries_max = entries_max

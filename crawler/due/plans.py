@@ -1,8 +1,8 @@
 """A flush and a compaction, as plans that any thread may run.
 
-The event loop makes a plan, which holds everything it needs: runs, which never
-change, and a committed stretch of the links log. Running the plan writes a file that
-the store does not name yet, so a plan that is dropped, or lost in a crash, has no effect.
+The event loop makes a plan, which holds everything it needs: runs, which never change, and a committed
+stretch of the links log. Running the plan writes a file that the store does not name yet. So a plan that is
+dropped or lost in a crash has no effect.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Flushed(msgspec.Struct, frozen=True, array_like=True):
 class FlushPlan:
     """Find the new URLs among the waiting links, and write runs of their fingerprints, part by part.
 
-    All links of the flush are joined with the runs at once. The new links are returned
+    All links of the flush are joined with the runs in one pass. The new links are returned
     in parts of about `part_links_max`, and each part is committed like a flush of its
     own. So a larger flush neither takes more memory nor blocks the event loop longer. A part
     ends at a block boundary of the log.
@@ -56,7 +56,7 @@ class FlushPlan:
         self.after = before
         self.resting = False  # True between two parts
         self._before = before
-        self._places: np.ndarray | None = None  # indices of new links in `waiting`, ascending
+        self._places: np.ndarray | None = None  # ascending indices of the new links in `waiting`
         self._known = known
         self._runs = list(known.runs)
         self._log = log
@@ -65,11 +65,11 @@ class FlushPlan:
 
     @property
     def count(self) -> int:
-        """Return the number of links whose part is not durable yet."""
+        """Return the number of links in the parts that are not durable yet."""
         return len(self.waiting)
 
     def run(self) -> None:
-        """Prepare the next part: join the first time, then read the part's new links and write their run.
+        """Prepare the next part: read its new links and write their run. The first call joins all links before.
 
         Also frees runs that earlier plans replaced.
 

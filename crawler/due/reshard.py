@@ -1,4 +1,4 @@
-"""Resharding: writes the known URLs of a new process, which are those of its bucket ranges, as one run."""
+"""Resharding: collects the known URLs in the bucket ranges of a new process, and writes them as one run."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,19 +14,19 @@ from crawler.storage.reshard import NewProcess, OldProcess, load, pack
 
 
 class ReshardCounters(msgspec.Struct, frozen=True):
-    """Counters of a new process: links that reached its DUE, and how many of them were new."""
+    """Counters of a new process: the number of links that reached its DUE, and the number of new ones among them."""
 
     to_due: int
     new: int
 
 
 def manifest_of(source: OldProcess) -> Manifest | None:
-    """Return the manifest of an old process; None if it never flushed."""
+    """Return the manifest of an old process; None if the process has never flushed."""
     return load(source.store, DUE_RUNS, Manifest | None, None)  # type: ignore[arg-type]
 
 
 def open_due(source: OldProcess, config: DueConfig, *, check_value: int, method: str) -> Eliminator | None:
-    """Open the DUE of an old process for reading; None if it has none on disk."""
+    """Open the DUE of an old process for reading; return None if the process has no DUE on disk."""
     manifest = manifest_of(source)
     if manifest is None or manifest.in_memory:
         return None
@@ -34,7 +34,7 @@ def open_due(source: OldProcess, config: DueConfig, *, check_value: int, method:
 
 
 def move(to: NewProcess, dues: Mapping[str, Eliminator | None]) -> ReshardCounters:
-    """Write the run, the manifest and the counters of a new process, after pages and frontier were copied."""
+    """Write the run, the manifest and the counters of a new process; pages and frontier have already been copied."""
     manifests = [manifest for source in to.sources if (manifest := manifest_of(source)) is not None]
     copied = to.copied[PAGE]
     if not manifests:

@@ -1,8 +1,8 @@
 """Sorted runs of fingerprints, on disk or in memory.
 
-A run is a strictly ascending sequence of uint64 keys, coded in blocks of 512. Its file
-is written under a temporary name, synced, renamed, and never changed afterwards; a
-merge reads some runs and writes a new one.
+A run is a strictly ascending sequence of uint64 keys, coded in blocks of 512. The file of a run is written
+under a temporary name, synced and renamed, and it never changes afterwards. A merge reads some runs and
+writes a new one.
 
     00000007.run     due-run1 | block 0 | block 1 | ... | fences | CRC-32 of each block
     block            keys relative to its first key, the fence, in Elias-Fano code (Vigna 2013):
@@ -12,7 +12,7 @@ merge reads some runs and writes a new one.
 If keys lie evenly in m blocks of n keys, w is log2 of the mean gap, and a key takes
 w + 2 to w + 3 bits: 4.97 bytes in a run of 1e8 keys and 4.55 in a run of 1e9, where the
 theoretical minimum is 4.86 and 4.44 (Elias 1974). Blocks are whole words of 8 bytes.
-The length and the w of each block follow from the fences, which are kept in memory:
+The length of each block and its w follow from the fences, which are kept in memory:
 1/28 byte per key in all.
 
 The index (fences and checksums) is verified when the run is opened, and each block
@@ -39,18 +39,19 @@ from crawler.storage.files import new_file, write_all
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]  # (n,)
 Reached = Callable[[str], None]  # called with the name of each step, so that tests can crash there
 
-# Bytes between two calls of fdatasync, so that the last call does not delay other commits.
+# Number of bytes written between two calls of fdatasync. Without the earlier calls, the last one would delay
+# other commits.
 _SYNC_BYTES = 64 << 20
 
 
 CODED = 1
 MAGIC = b"due-run1"
-_NAMED_MAX = 9  # damaged blocks listed per run
+_NAMED_MAX = 9  # maximum number of damaged blocks that are listed for a run
 _CODED_AT_A_TIME = 128 * FENCE_STEP  # keys
 
 
 class RunEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The store's record of a run file: enough to recognise the file that was written."""
+    """The store's record of a run file, which suffices to recognise the file."""
 
     number: int
     count: int
@@ -111,7 +112,7 @@ class Run:
         expected = len(MAGIC) + 8 * int(self._starts[-1]) + index_bytes
         if len(self._data) != expected or self._data[: len(MAGIC)] != MAGIC:
             raise DamageError(f"{self.path}: {len(self._data)} bytes long, but {expected} bytes were written")
-        self._unread = np.ones(blocks, np.bool_)  # blocks whose checksum was not verified yet
+        self._unread = np.ones(blocks, np.bool_)  # the blocks whose checksums have not been verified yet
         self._all_read = False
         self.rest()
 
@@ -152,7 +153,7 @@ class Run:
         elias_fano.join(queries, self._words, self._posts, self._widths, self._starts, self.count, known)
 
     def _verify(self, blocks: np.ndarray) -> None:
-        """Verify the checksum of each of the `blocks` that was not verified before."""
+        """Verify the checksums of those `blocks` that have not been verified before."""
         if self._all_read:
             return
         blocks = blocks[self._unread[blocks]]
@@ -167,7 +168,7 @@ class Run:
         return [] if crc32 == self._crc32 else [f"{self.path}: the checksum of its index is wrong"]
 
     def _wrong(self, blocks: np.ndarray) -> list[int]:
-        """Return those of `blocks` whose checksum is wrong."""
+        """Return the blocks among `blocks` whose checksums are wrong."""
         data = memoryview(self._data)[len(MAGIC) :]
         begins, ends = 8 * self._starts[blocks], 8 * self._starts[blocks + 1]
         crc32 = isal_zlib.crc32
@@ -205,7 +206,7 @@ class Run:
 
 
 def _index_bytes(blocks: int) -> int:
-    """Return the size of fences and checksums in bytes, a multiple of 8."""
+    """Return the size of the fences and checksums together, in bytes; it is a multiple of 8."""
     return 8 * blocks + 8 * -(-blocks // 2)
 
 
@@ -322,7 +323,7 @@ def write_keys(
 
 
 def _in_blocks(chunks: Iterable[Fingerprints]) -> Iterator[tuple[Fingerprints, np.uint64]]:
-    """Yield (the keys of a block, the key after the block) for each block; for the last block, (keys, its last key)."""
+    """Yield the keys of whole blocks with the key behind them; at the end, the remaining keys with their last key."""
     left = np.empty(0, np.uint64)
     for keys in chunks:
         for start in range(0, len(keys), _CODED_AT_A_TIME):

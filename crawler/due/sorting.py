@@ -1,7 +1,7 @@
 """Sorts and merges fingerprints, as arrays of uint64.
 
 The compiled form (Cython's pure-Python mode) releases the interpreter lock, so a merge
-runs beside the crawl. The interpreted form uses numpy, with the same results.
+runs beside the crawl. The interpreted form uses numpy and gives the same results.
 """
 
 import cython
@@ -40,8 +40,8 @@ def _radix_sort(
     b: cython.ulonglong[::1],
     q: cython.Py_ssize_t[::1],
 ) -> cython.bint:
-    """Sort `a`, and `p` with it, byte by byte, lowest byte first; return whether the result is in `b` and `q`."""
-    counts = cython.declare(cython.Py_ssize_t[256][8])  # one table for each byte 0, 1, ... 7
+    """Sort `a`, and `p` with it, by each byte from the lowest up; return whether `b` and `q` hold the result."""
+    counts = cython.declare(cython.Py_ssize_t[256][8])  # one table for each of the bytes 0 to 7
     i: cython.Py_ssize_t
     byte: cython.int
     digit: cython.int
@@ -120,7 +120,7 @@ def _merge(
         b = right[j]
         from_left = a < b
         distinct &= a != b
-        out[i + j] = a if from_left else b  # computed without a branch
+        out[i + j] = a if from_left else b  # this is computed without a branch
         i += from_left
         j += not from_left
     while i < n:

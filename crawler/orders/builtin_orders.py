@@ -1,4 +1,4 @@
-"""The orders that come with the crawler. Breadth-first, the default, computes no scores and is not here.
+"""The orders that come with the crawler. Breadth-first, the default, computes no scores, so it has no class here.
 
 depth   depth_decay ^ depth: breadth-first over all hosts at once
 opic    cash passed along links: a page distributes its cash equally among its links
@@ -21,29 +21,29 @@ _WORD = re.compile(r"[^\W_]+")
 _FIELDS = ("anchor", "url", "title", "parent", "")
 WORD_CHARACTERS_MAX = 64
 COUNTED = 1.5
-TEXT_CHARACTERS_MAX = 1_000  # length at which longer texts are cut before they are split into words
+TEXT_CHARACTERS_MAX = 1_000  # longer texts are cut to this length before they are split into words
 
 
 class Depth:
-    """Scores a link by `depth_decay` to the power of its depth."""
+    """Gives each link the score `depth_decay` to the power of the link's depth."""
 
     def __init__(self, config: OrderConfig) -> None:
         self._decay = config.depth_decay
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return a score that falls by the same factor with each hop from the seeds."""
+        """Return a score that is reduced by the same factor with each hop from the seeds."""
         return float(self._decay**link.depth)
 
 
 class Opic:
-    """Scores a link by the cash that it brings. Each page is fetched once and then distributes its cash.
+    """Scores a link by the cash that it brings: a page, when it is fetched, divides its cash among its links.
 
-    Each URL begins with a cash of 1, which is a score of 2^-16; in the paper each page begins
-    with 1/n. A URL with many links can gather up to 65,536 times as much. Cash of links that leave
-    the scope is lost; in the paper it goes to a virtual page that all pages share.
+    Each URL begins with a cash of 1, which corresponds to a score of 2^-16. In the paper, each of n pages
+    begins with 1/n. A URL with many links can gather up to 65,536 times as much. The cash of links that leave
+    the scope is lost; in the paper, it goes to a virtual page that all pages share.
 
-    Cash orders URLs only once a URL has `COUNTED` times its first cash. Before that, the cash shows
-    little more than how few links a page has, and URLs are crawled breadth-first.
+    The cash of a URL affects the order only once it is at least `COUNTED` times the initial cash. Smaller
+    amounts mostly reflect that the linking page has few links, so such URLs are crawled breadth-first.
     """
 
     adds = True
@@ -54,19 +54,19 @@ class Opic:
         pass
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the link's share of the parent's cash; links from seeds and sitemaps bring none."""
+        """Return the link's share of the cash of its page; seeds and links of sitemaps bring no cash."""
         if context.kind in ("seed", "sitemap"):
             return 0.0
         return context.score / max(1, context.links)
 
 
 class Words:
-    """Scores a link by 1 / (1 + exp(-(bias + sum of weights))); each word of a field counts once.
+    """Gives a link the score 1 / (1 + exp(-(bias + sum of the weights of its words))); a word counts once per field.
 
-    Each line of the file holds one weight: `[anchor:|url:|title:|parent:]WORD WEIGHT`, in lower
-    case. A word without a field counts in the anchor, the URL and the title. `parent:score WEIGHT`
-    weighs the logarithm of the parent's score, so that links of good pages are crawled before
-    those of bad ones. `bias WEIGHT` sets the constant. `#` begins a comment.
+    Each line of the file holds one weight: `[anchor:|url:|title:|parent:]WORD WEIGHT`, in lower case. A word
+    without a field counts in the anchor, the URL and the title. `parent:score WEIGHT` is the weight of the
+    logarithm of the parent's score: with it, links of good pages are crawled before links of bad pages. `bias
+    WEIGHT` sets the constant. `#` begins a comment.
     """
 
     reads_anchors = True
@@ -101,7 +101,7 @@ class Words:
 
 
 def _weight(text: str, where: str) -> tuple[str, float]:
-    """Parse a line; return (the word with its field, its weight)."""
+    """Parse a line; return the word with its field, and the word's weight."""
     word, _, number = text.rpartition(" ")
     word = word.strip().lower()
     field = word.rpartition(":")[0]

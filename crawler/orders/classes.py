@@ -1,12 +1,13 @@
-"""Classes: scores as eight bits, which the queues sort by and which travel with each link.
+"""Classes: scores reduced to eight bits; queues are sorted by class, and each link carries its class.
 
 A score is an importance from 0 to 1. Its class is
 
     class = round(-8 log2 score)        0 is best; 255, a score of 2^-31.9, is the worst
 
-so the scores of each class are 8 % lower than in the class before. The importance of web pages spans many powers of
-ten, so the scale is logarithmic: a linear scale of 256 steps would put everything below 1/256 into one class. The key
-of a queue entry has a byte for the priority, so eight bits cost nothing there and fewer bits would save nothing.
+so the scores of each class are 8 % lower than those of the class before. The importance of web pages spans
+many powers of ten, so the scale is logarithmic: a linear scale of 256 steps would put everything below 1/256
+into one class. The key of a queue entry has a byte for the priority, so eight bits cost nothing there and
+fewer bits would save nothing.
 
 A link without a score has the class NEUTRAL, the default priority. A link's flags carry
 its class as the difference from NEUTRAL, above the bits of `LinkFlag`, so a link without a
@@ -15,7 +16,7 @@ score is encoded exactly as if there were no classes.
 
 from math import log2
 
-NEUTRAL = 128  # the class of a score of 2^-16, which is also the cash that each URL begins with
+NEUTRAL = 128  # the class of the score 2^-16; under `opic`, each URL begins with that score
 WORST = 255
 PER_OCTAVE = 8
 PLAIN = 0xFFFF  # mask of the `LinkFlag` bits in a link's flags
@@ -42,5 +43,5 @@ def with_class(flags: int, place: int) -> int:
 
 
 def class_in(flags: int) -> int:
-    """Return the class that a link's flags carry, or NEUTRAL if they carry none."""
+    """Return the class that a link's flags contain, or NEUTRAL if they contain none."""
     return flags >> _SHIFT & WORST ^ NEUTRAL

@@ -1,4 +1,4 @@
-"""Returns the order that the configuration names: a shipped one, or one of an installed package."""
+"""Finds the order that the configuration names: one of the crawler's own, or one of an installed package."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def ranking(config: OrderConfig, failed: Callable[[Exception, str], object] | No
     """
     if config.name == BREADTH_FIRST:
         return None
-    # Imported here, because most crawls have no order and need not compile its patterns.
+    # Imported here, because most crawls use no order, so they need not compile the patterns of that module.
     from crawler.orders.builtin_orders import SHIPPED
 
     make = SHIPPED.get(config.name) or _installed(config.name, SHIPPED)

@@ -1,8 +1,9 @@
 """Orders: an order scores each newly found URL by its link and by the page that holds the link.
 
-An order is any object with a method `score(link, context) -> float` that returns 0 to 1. It is
-chosen by name (`naming.py`): either a shipped order (`builtin_orders.py`), or an entry point of an installed package
-in the group `crawler.orders`. The entry point is called with the section `order` of the configuration.
+An order is any object with a method `score(link, context) -> float` that returns 0 to 1. An order is chosen
+by its name (`naming.py`): it is either one of the crawler's own (`builtin_orders.py`), or an entry point of
+an installed package, in the group `crawler.orders`. The entry point is called with the section `order` of the
+configuration.
 
     class Short:                                     [project.entry-points."crawler.orders"]
         def __init__(self, config): ...              short = "package.module:Short"
@@ -25,7 +26,7 @@ BREADTH_FIRST = "breadth-first"
 
 
 class FoundLink(msgspec.Struct, frozen=True, gc=False):
-    """A link as found: the request form of its URL, the text of the first anchor with that URL on the page
+    """A link on a page: the request form of its URL, the text of the first anchor with that URL on the page
     ("" unless `Order.reads_anchors`), and the depth that the URL would have."""
 
     url: str
@@ -62,7 +63,7 @@ class Order(Protocol):
     counts_from: float = 0.0
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the value of the URL, 0 to 1, judged only by the link and its page."""
+        """Return the value of the URL, from 0 to 1, judged only by the link and the page that holds it."""
 
 
 class Ranking:
@@ -80,7 +81,7 @@ class Ranking:
         self.counts_from = float(getattr(order, "counts_from", 0.0))
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the order's score, clamped to `LEAST` .. 1; the score of the class NEUTRAL if the order fails."""
+        """Return the order's score, clamped to `LEAST` .. 1, or the score of the class NEUTRAL if the order fails."""
         try:
             score = float(self._score(link, context))
             if math.isnan(score):

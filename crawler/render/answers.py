@@ -1,8 +1,8 @@
-"""Translate answers of the fetcher for the browser, and requests of the browser for the fetcher.
+"""Translates the fetcher's answers into the browser's terms, and the browser's requests into the fetcher's.
 
-The fetcher has already decoded the body, so the header fields that describe its coding are
-removed. Fields that would give the browser another way to the network, or affect it beyond this
-page, are removed too.
+The fetcher has already decoded the body, so the header fields that describe its coding are removed. Fields
+that would give the browser another way to the network, or would affect the browser beyond this page, are
+removed too.
 """
 
 import base64
@@ -11,7 +11,7 @@ from typing import Any
 
 from crawler.records import Fetch, Outcome
 
-# An image of one transparent pixel: it is valid, so scripts that wait for its load event continue
+# An image of one transparent pixel: it is a valid image, so scripts that wait for its load event continue
 PIXEL = (
     b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,"
     b"\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
@@ -51,7 +51,7 @@ _REASONS = {
     Outcome.TRUNCATED: "ConnectionAborted",
 }
 
-# Fields of a request that the fetcher sets itself, whatever the page asks for
+# request fields that the fetcher sets itself, whatever values the page requests
 _NOT_ASKED = frozenset(
     {
         "accept-encoding",
@@ -80,12 +80,12 @@ def passed_fields(fetch: Fetch) -> list[dict[str, str]]:
 
 
 def error_reason(fetch: Fetch) -> str:
-    """Return the error code by which the browser learns why a request has no answer."""
+    """Return the error code that tells the browser why a request gets no answer."""
     return _REASONS.get(fetch.outcome, "Failed")
 
 
 def asked_body(request: Mapping[str, Any]) -> bytes:
-    """Return the body of a page's request; parts that are files are left out."""
+    """Return the body of a page's request, without the parts that are files."""
     entries = request.get("postDataEntries", ())
     return b"".join(base64.b64decode(entry["bytes"]) for entry in entries if "bytes" in entry)
 

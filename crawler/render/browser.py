@@ -1,8 +1,8 @@
-"""One Chromium process tree: starts it when it is first needed, watches it, and ends it with all its children.
+"""One Chromium browser: starts it when it is first needed, watches it, and ends it with all its child processes.
 
-The browser has no network: its proxy is a closed port, and if the system allows it, the browser
-runs in a network namespace without interfaces (`launch.py`). The crawler answers its requests over
-the protocol's pipe (`rendering.py`).
+The browser has no network: its proxy is a closed port, and if the system allows it, the browser runs in a
+network namespace without interfaces (`launch.py`). The crawler answers the browser's requests over the
+protocol's pipe (`rendering.py`).
 
     start     a new profile folder, a child process in a process group of its own
     page      a browser context, which holds the cookies and caches of one page, and a target in it
@@ -29,7 +29,8 @@ from crawler.render.work_account import ProcessTime, WorkAccount
 
 log = logging.getLogger("crawler")
 
-# The browsers to look for, in this order; Debian's /usr/bin/chromium-headless-shell is a script that stays as the parent.
+# The browsers to look for, in this order; Debian's /usr/bin/chromium-headless-shell is a script that remains
+# as a parent process.
 PROGRAMS = (
     "/usr/lib/chromium/chromium-headless-shell",
     "chromium-headless-shell",
@@ -126,7 +127,7 @@ class Browser:
         self._process: asyncio.subprocess.Process | None = None
         self._ours: dict[
             str, asyncio.Future[str]
-        ] = {}  # target being opened -> its session, once it is known
+        ] = {}  # maps each target that is being opened to its session, once that is known
         self._opening_one = asyncio.Lock()
         self._work = WorkAccount()
         self.session: Session
@@ -195,9 +196,9 @@ class Browser:
         return future
 
     async def open_page(self) -> tuple[Session, str, str]:
-        """Open an empty page; return (its session, its target, its browser context).
+        """Open an empty page; return its session, target and browser context.
 
-        Pages are opened one at a time, so a renderer process that appears meanwhile belongs to the page.
+        Pages are opened one at a time, so a renderer process that appears meanwhile belongs to the new page.
 
         Raises:
             BrowserError: the browser has ended, or does not open a page.
@@ -218,7 +219,7 @@ class Browser:
         self._ours.pop(target, None)
         self.pages += 1
         session = Session(self.session.pipe, identity)
-        # only the renderer can answer this call, so it is running afterwards
+        # only the renderer can answer this call, so after the answer the renderer is known to run
         await session.call("Runtime.getIsolateId")
         self._work.opened(context, await self._processes())
         return session, target, context
@@ -263,7 +264,7 @@ class Browser:
         for future in self._ours.values():
             if not future.done():
                 future.set_exception(BrowserError("the browser has ended"))
-                future.exception()  # mark the exception as seen, in case no caller awaits it
+                future.exception()  # mark the exception as retrieved, in case no caller awaits it
         self._ours.clear()
         self._ended(self)
 
@@ -274,7 +275,7 @@ class Browser:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def close(self) -> None:
-        """End the browser, and remove its folder; harmless if it has ended already."""
+        """End the browser and remove its folder; this is harmless if the browser has already ended."""
         self.kill()
         if hasattr(self, "session"):
             self.session.pipe.close()

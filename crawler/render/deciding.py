@@ -1,19 +1,19 @@
 """Decides which pages are worth rendering (`render.when = "auto"`), and learns from earlier renderings.
 
-A page is a *candidate* after its static fetch if it has a real script and little visible
-text, or has the marks of a framework that builds pages in the browser, or is drawn by chance
-(`render.chance` is the share of such pages), so that no site is overlooked. Candidates are rendered until the answer
-for their *pattern* is known: their host, and their path without numbers and names.
+After its static fetch, a page is a *candidate* if it has a real script and little visible text, or the marks
+of a framework that builds pages in the browser. Candidates are rendered until it is known whether this is
+worth it for their *pattern*: their host, and their path without numbers and names. Any other page with a
+script may be drawn by chance (with the probability `render.chance`), so that no site is overlooked.
 
     P(a rendering of the pattern adds something) ~ Beta(a + successes, b + failures)
 
-The prior is even odds for a candidate that was recognized by its marks, and one in twenty for
-any other page. The prior is pooled with the renderings of pages of the same kind in other patterns of the host.
-A pattern is rendered as long as the mean is at least `WORTH`: a rendering costs as much CPU time as
-some 200 fetches, but it usually shows a whole site that the crawl would miss otherwise.
+The prior probability of a gain is one half for a candidate that was recognized by its marks, and one in
+twenty for any other page. The prior is pooled with the renderings of pages of the same kind in other patterns
+of the host. The pages of a pattern are rendered as long as the mean is at least `WORTH`: a rendering costs as
+much CPU time as some 200 fetches, but it usually shows a whole site that the crawl would miss otherwise.
 
-What was learned is stored by host (`R/`) in the batch that commits the rendered page, so it
-survives a restart and moves with the host.
+What was learned is stored by host (prefix `R/`), in the batch that commits the rendered page. So it survives
+a restart, and it moves with the host.
 """
 
 import re
@@ -31,7 +31,8 @@ from crawler.storage.keys import RENDERED
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 from crawler.urls.canonical import hostname
 
-# least probability of a gain for which a page is rendered; three failures in a row end a pattern
+# A page is rendered if the probability of a gain is at least this; after three failures in a row, it is
+# lower.
 WORTH = 0.15
 TEXT_MIN = 200  # bytes of visible text; a page with less may build its text in the browser
 ADDED_TEXT = 0.2  # the share by which the text must grow to count as something new
@@ -41,7 +42,7 @@ PATTERNS_MAX = 20_000
 # seconds for which `auto` does not try a page again after one failed rendering; each further failure in a row makes the
 # wait four times as long, up to 30 days
 _WAIT_FIRST, _WAIT_FACTOR, _WAIT_MAX = 3600.0, 4, 30 * 86_400.0
-_POOLED = 2.0  # all renderings of the host together count as this many in the estimate for one pattern
+_POOLED = 2.0  # in the estimate for one pattern, all renderings of the host together count as this many
 _SLUG_CHARS = 20
 
 _SCRIPT = re.compile(
@@ -60,7 +61,7 @@ _SCANNED_BYTES = 256 << 10
 
 
 class Signs(NamedTuple):
-    """The signs of a static page: the size of its visible text in bytes, a script, and the mark of a framework."""
+    """Signs of a static page: the bytes of its visible text, and whether it has a script or a framework's mark."""
 
     text_bytes: int
     script: bool
@@ -73,7 +74,7 @@ class Signs(NamedTuple):
 
 
 def signs(content: bytes) -> Signs:
-    """Return the signs of a static page; takes time linear in its size."""
+    """Return the signs of a static page, as seen in its first `_SCANNED_BYTES` bytes."""
     head = content[:_SCANNED_BYTES]
     script = _SCRIPT.search(head) is not None
     return Signs(
@@ -123,7 +124,7 @@ class Deciding:
 
     def __init__(self, config: RenderConfig) -> None:
         self._chance = config.chance
-        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()  # by store key, the most recently rendered last
+        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()  # by store key, the last rendered at the end
 
     def load(self, store: KeyValue) -> None:
         """Read what earlier runs have learned; skip damaged values, which are learned again."""
@@ -134,7 +135,7 @@ class Deciding:
                 continue
 
     def why(self, host: int, url: str, seen: Signs) -> str:
-        """Return why a page is to be rendered: "mark", "learned", "chance"; "" if it is not."""
+        """Return why to render a page ("mark", "learned" or "chance"), or "" if it is not to be rendered."""
         if not seen.script:
             return ""
         if self.probability(host, url, candidate=seen.candidate) >= WORTH:
@@ -154,7 +155,7 @@ class Deciding:
         return added / made
 
     def learn(self, host: int, url: str, *, candidate: bool, added: bool, batch: Batch) -> None:
-        """Count a rendering of `url`, which added something or did not, and put the new counts into the batch."""
+        """Count a rendering of `url`, and whether it added something; put the new counts into the batch."""
         for key in (_host_key(host, candidate), _pattern_key(host, url)):
             seen = self._seen.pop(key, None) or _Seen()
             seen.added += added
@@ -170,7 +171,7 @@ class Deciding:
 
 
 def _host_key(host: int, candidate: bool) -> bytes:
-    """Return the key under which the candidates of a host, or its other pages, are counted; each kind has its own key."""
+    """Return the key of the counts of a host: one for its candidates, another for its other pages."""
     return RENDERED + host.to_bytes(8, "big") + b"%d" % candidate
 
 

@@ -4,10 +4,9 @@ This file runs as a program of its own and imports only the standard library:
 
     launch.py READ WRITE HOME USER ISOLATE PROGRAM ARGUMENT...
 
-`READ` and `WRITE` become file descriptors 3 and 4, the browser's protocol pipe. The
-kernel ends the browser when its parent ends. With `ISOLATE` 1 it gets a network
-namespace of its own, without any interface that is up, where the system allows that.
-With a `USER` other than "-", it runs as that user.
+`READ` and `WRITE` become file descriptors 3 and 4, the browser's protocol pipe. The kernel ends the browser
+when its parent ends. If `ISOLATE` is 1 and the system allows it, the browser gets a network namespace of its
+own, in which no interface is up. If `USER` is not "-", the browser runs as that user.
 """
 
 import ctypes

@@ -1,10 +1,10 @@
 """The Chrome DevTools Protocol over a pipe: JSON messages, each ended by a NUL byte.
 
-A *call* has an id and gets one answer; everything else that arrives is an *event*. Calls
-and events belong to the browser as a whole ("" as their session) or to one target (a page,
-a frame of another site, a worker), and name its session.
+A *call* has an id and gets one answer; every other message that arrives is an *event*. Each call and event
+names a session: "" stands for the browser as a whole, any other for one target (a page, a frame of another
+site, or a worker).
 
-`Session` is what the other modules use. All calls in progress fail when the pipe ends.
+`Session` is what the other modules use. All calls in progress fail when the pipe is closed.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class BrowserError(CrawlerError):
 
 
 class Pipe:
-    """The two pipes of one browser. `on_event` gets (session, method, params) of every event."""
+    """The two pipes of one browser. `on_event` is called with the session, method and params of every event."""
 
     def __init__(self, read: int, write: int, ended: Callable[[], None]) -> None:
         self._read, self._write = read, write

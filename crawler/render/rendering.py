@@ -1,17 +1,17 @@
-"""The shell of rendering: shows pages in a browser, and lets the crawler answer each of their requests.
+"""Shows pages in a browser, and lets the crawler answer each of their requests (the shell around `visit.py`).
 
     render(page)    wait for a free slot -> the browser, started if need be -> a page of its own
                     -> navigate: the page's own answer, then its requests, one answer each
                     -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
 
-One browser at a time takes new pages. It is replaced after `render.pages_per_browser`
-pages; when its memory exceeds `render.memory_bytes_max` and no page is to blame; and when
-it ends by itself.
+One browser at a time takes new pages. This browser is replaced after `render.pages_per_browser` pages. It is
+also replaced when its memory exceeds `render.memory_bytes_max` and no page is to blame, and when it ends by
+itself.
 
-When a browser ends, each of its pages is suspected of having caused that. A suspect gets one
-more try, in a browser in which it is alone, so a hostile page costs its neighbours nothing but time.
-If a suspect loses this browser too, or if a page shows no DOM, its static answer counts. The
-`Rendering` then has no DOM, only the answers that were fetched for the page, and the reason.
+When a browser ends, each of its pages is suspected of having caused that. A suspect gets one more try, in a
+browser of its own, so a hostile page only delays its neighbours. If that browser ends too, or if a page shows
+no DOM, the page's static answer is used. The `Rendering` then contains no DOM, but only the reason and the
+answers that were fetched for the page.
 """
 
 import asyncio
@@ -36,24 +36,24 @@ from crawler.render.visit import Answering, Paused, Visit
 log = logging.getLogger("crawler")
 
 WATCH_INTERVAL = 1.0  # seconds between two measurements of a page's CPU time and of the browser's memory
-_READ_MAX = 5.0  # seconds to read the DOM of a page, since its scripts may never yield
-_STOPPED_MAX = 15.0  # seconds to read the DOM once the scripts have been stopped
+_READ_MAX = 5.0  # maximum time to read the DOM, in seconds; a page's scripts may never yield
+_STOPPED_MAX = 15.0  # the same, once the scripts have been stopped
 _NO_DOM = frozenset({"crash", "navigation"})  # limits and failures after which a page has no DOM to read
 # seconds after which an answer counts as received even if the browser does not report its arrival
 _DELIVERY_MAX = 3.0
-_CHILDREN_MAX = 20  # frames of other sites and workers that one page may have
+_CHILDREN_MAX = 20  # maximum number of frames of other sites and workers per page
 _WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
-# URLs of frames that have no origin of their own: what they show comes from the page
+# Beginnings of the URLs of frames without an origin of their own: the page provides their content.
 _OF_THE_PAGE = ("about:", "blob:", "data:")
 _BODY_DEPTH = 3  # levels from a frame's element to its body: document, html, body
-_STARTS_MAX = 3  # number of failed starts of a browser in a row after which rendering is given up
+_STARTS_MAX = 3  # after this many failed starts in a row, rendering is given up
 
 # (url, method, header lines, body); never raises
 Ask = Callable[[str, str, tuple[str, ...], bytes], Awaitable[Fetch]]
 
 
 class _Delivery(NamedTuple):
-    """An answer on its way to the page; after `timer` it counts as received."""
+    """An answer on its way to the page; when `timer` fires, it counts as received."""
 
     nbytes: int
     usable: bool
@@ -86,7 +86,7 @@ MakeRenderer = Callable[[Config, Stored, Callable[[], float], Unexpected], Rende
 
 
 class BrowserRenderer:
-    """The renderer with real browsers: one for most pages, one for a suspect; none is started before the first page."""
+    """The renderer with real browsers: one for most pages, one for a suspect. They start when first needed."""
 
     def __init__(
         self, config: RenderConfig, user_agent: str, unexpected: Unexpected, shared: SharedAnswers
@@ -120,12 +120,12 @@ class BrowserRenderer:
             return await self._run_alone(page, rendering)
 
     async def _run_alone(self, page: StaticPage, first: Rendering) -> Rendering:
-        """Show a page whose browser has ended in a browser of its own; `first` is its first rendering, without a DOM."""
+        """Show a page whose browser has ended again, in a browser of its own; `first` is the failed rendering."""
         async with self._alone:
             browser = await self._started()
             if browser is None:
                 return first
-            self._retired.add(browser)  # so it gets no other page, and is closed after this one
+            self._retired.add(browser)  # a retired browser gets no other page, and is closed after this one
             rendering = await self._run(page, browser)
         rendering.subresources = first.subresources + rendering.subresources
         return rendering
@@ -147,7 +147,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _ready(self) -> Browser | None:
-        """Return the browser for the next page, started if needed; None if none can be started."""
+        """Return the browser for the next page, and start it if needed; return None if no browser can be started."""
         async with self._starting:
             if self._browser is not None and self._browser.pages >= self._config.pages_per_browser:
                 self._retire(self._browser)
@@ -175,12 +175,12 @@ class BrowserRenderer:
         return None
 
     def _ended(self, browser: Browser) -> None:
-        """Replace a browser that has ended by itself; a retired browser is closed elsewhere, after its last page."""
+        """Retire a browser that has ended by itself, so that the next page gets a new one."""
         if browser is self._browser:
             self._retire(browser)
 
     def _retire(self, browser: Browser) -> None:
-        """Give a browser no more pages; close it when its last page is closed."""
+        """Give a browser no more pages; it is closed after its last page."""
         if self._browser is browser:
             self._browser = None
         self._retired.add(browser)
@@ -319,7 +319,7 @@ class PageRun:
                 raise BrowserError("the browser has ended")
 
     async def _listen(self, session: Session, sessions: list[Session]) -> None:
-        """Take the requests and events of a page, or of a frame or worker that belongs to it."""
+        """Handle the requests and events of a page, or of one of its frames or workers."""
 
         def on_event(method: str, params: Params) -> None:
             self._on_event(session, sessions, method, params)
@@ -360,7 +360,7 @@ class PageRun:
         self._news.set()
 
     def _attached(self, session: Session, sessions: list[Session], params: Params) -> None:
-        """Let a frame of another site or a worker run when its requests are intercepted; service workers never run."""
+        """Intercept the requests of a new worker or foreign frame, then let it run; service workers never run."""
         kind, target = params["targetInfo"]["type"], params["targetInfo"]["targetId"]
         self._children += 1
         if self._children > _CHILDREN_MAX or kind not in ("iframe", "worker", "shared_worker"):
@@ -382,7 +382,7 @@ class PageRun:
             self._news.set()
 
     async def _watch_work(self, context: str) -> None:
-        """Pass to the visit the CPU time that the page has used so far, with its frames and workers."""
+        """Tell the visit the CPU time that the page, with its frames and workers, has used so far."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             self._cpu = self._browser.worked(context)
@@ -390,7 +390,7 @@ class PageRun:
             self._news.set()
 
     async def _measure(self, context: str) -> None:
-        """Measure the total CPU time of the page, which is written to its metadata record."""
+        """Measure the total CPU time of the page; it is written to the page's metadata record."""
         with suppress(BrowserError, TimeoutError):
             await asyncio.wait_for(self._browser.measure(), WATCH_INTERVAL)
         self._cpu = self._browser.worked(context)
@@ -448,7 +448,7 @@ class PageRun:
             self._delivered(network)
 
     def _delivered(self, network: str) -> None:
-        """Note that the page has received an answer; only then can it request what the answer refers to."""
+        """Note that the page has received an answer; only then can the page request what the answer refers to."""
         delivery = self._delivering.pop(network, None)
         if delivery is not None:
             delivery.timer.cancel()

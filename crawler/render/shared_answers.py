@@ -1,10 +1,10 @@
-"""Answers that pages share: an answer is in memory, or in the archive, or is fetched once for all waiting pages.
+"""Answers that pages share: an answer comes from memory or the archive, or is fetched once for all waiting pages.
 
     fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
 
-The archive is the part of the cache that is on disk: an answer is stored there once, in its
-WARC, when the page that asked for it is committed. So the cache needs no space of its own,
-it survives a restart, and nothing that is withdrawn or erased is in it.
+The archive serves as the part of the cache that is on disk: an answer is stored there once, in a WARC file,
+when the page that requested it is committed. So the cache needs no disk space of its own, survives a restart,
+and never contains withdrawn or erased answers.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from crawler.records import Fetch
 from crawler.render.shared_cache import SharedCache
 
-Stored = Callable[[str], Fetch | None]  # URL -> its newest stored answer
+Stored = Callable[[str], Fetch | None]  # from a URL to its newest stored answer
 
 
 class SharedAnswers:
@@ -23,10 +23,10 @@ class SharedAnswers:
         self._cache = cache
         self._stored = stored
         self._now = now
-        self._asking: dict[str, asyncio.Future[None]] = {}  # URL that is being fetched -> its answer
+        self._asking: dict[str, asyncio.Future[None]] = {}  # from each URL being fetched to its answer
 
     async def get(self, url: str, ask: Callable[[], Awaitable[Fetch]]) -> tuple[Fetch, bool]:
-        """Return the answer of a URL, and True if it was shared; if no answer can be shared, `ask` fetches one."""
+        """Return the answer of a URL, and whether it was shared; if no answer can be shared, `ask` fetches one."""
         while (asking := self._asking.get(url)) is not None:
             await asyncio.wait([asking])
         if (fetch := self._known(url)) is not None:

@@ -1,9 +1,9 @@
 """A cache of scripts and style sheets that pages share, so that a thousand pages fetch them once (RFC 9111).
 
-An answer is fresh for the time that its `Cache-Control` or `Expires` states, or for an hour
-if it has neither; the time that it spent in other caches (`Age`) is subtracted. An
-answer that may not be shared (`private`, `no-store`, `no-cache`, a `Vary` on more than its
-coding) is not kept. When the cache is full, the answer that was used longest ago is dropped.
+An answer is fresh for the time that its `Cache-Control` or `Expires` states, or for an hour if it has
+neither; the time that it spent in other caches (`Age`) is subtracted. An answer that may not be shared
+(`private`, `no-store`, `no-cache`, or a `Vary` that names more than the content coding) is not kept. When the
+cache is full, the least recently used answer is dropped.
 """
 
 from collections import OrderedDict
@@ -38,7 +38,7 @@ class SharedCache:
         return kept[1]
 
     def add(self, url: str, fetch: Fetch, now: float, at: float | None = None) -> None:
-        """Keep an answer that was received at `at` (None: now) if answers of its kind may be kept and it is fresh."""
+        """Keep an answer received at `at` (None means now) if it is fresh and answers of its kind may be kept."""
         self._drop(url)
         at = now if at is None else min(at, now)
         until = at + fresh_for(fetch, at)
@@ -84,7 +84,7 @@ def _lifetime(fetch: Fetch, said: Mapping[str, str], now: float) -> float:
 
 
 def _field(fetch: Fetch, name: bytes) -> str:
-    """Return the value of a field; several lines are joined to one list."""
+    """Return the value of a field; if it has several lines, they are joined to one list."""
     return ",".join(value.decode("latin-1") for field, value in fetch.headers if field.lower() == name)
 
 

@@ -5,12 +5,12 @@
     decide(request)     returns how the shell answers a request that the browser has paused
     answered(...)       notes that this request has got its answer
     next_wakeup()       returns when to call `is_over` again
-    is_over(now)        returns whether the page has finished: it has loaded, no request is outstanding, and
-                        no request was made for `render.quiet`; or a limit was reached (`broke` names it)
+    is_over(now)        returns whether the page has finished: it has loaded, no request is outstanding, and no
+                        request has begun or ended for `render.quiet`; or a limit was reached (see `broke`)
 
-A request that starts while the page is over is refused. The crawler's own fetcher answers
-every request, so whatever this module lets through still passes robots.txt, the gap of its
-host and the address guard.
+Once a limit or a failure has ended the visit, all further requests are refused. The crawler's own fetcher
+answers every request. So the requests that this module lets through are still subject to robots.txt, the gap
+of their host and the address guard.
 """
 
 from enum import StrEnum
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crawler.config import RenderConfig
 
-PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that only matter for the look of the page
+PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that only affect how the page looks
 ENDLESS = frozenset({"EventSource", "WebSocket", "Ping", "CSPViolationReport", "Prefetch"})
 _SCHEMES = ("http://", "https://")
 _URL_CHARS_MAX = 8192
@@ -87,11 +87,11 @@ class Visit:
             return Answering.DOCUMENT
         if not self.left_for and request.url != self.url and request.url.startswith(_SCHEMES):
             self.left_for = request.url[:_URL_CHARS_MAX]
-            self.loaded(self._last)  # its load event may never fire
+            self.loaded(self._last)  # the load event of this page may never fire
         return Answering.STAY
 
     def answered(self, nbytes: int, now: float, *, usable: bool, cached: bool = False) -> None:
-        """Note that a request has got its answer of `nbytes` decoded bytes, or has failed."""
+        """Note that a request has failed, or has received its answer of `nbytes` decoded bytes."""
         self.outstanding -= 1
         self._last = now
         self.missing += not usable
@@ -106,12 +106,12 @@ class Visit:
             self._loaded_at = self._loaded_at or now
 
     def worked(self, seconds: float) -> None:
-        """Note the CPU seconds of the page so far, or the seconds for which its main thread has not answered."""
+        """Note the CPU seconds that the page has used, or the seconds for which its main thread has not answered."""
         if seconds > self._config.cpu_max:
             self.end("cpu")
 
     def end(self, why: str) -> None:
-        """End the visit early; `why` names the limit or failure. If there are several, the first is kept."""
+        """End the visit early; `why` names the limit or failure. Only the first call counts."""
         self.broke = self.broke or why
 
     def next_wakeup(self) -> float:
@@ -140,7 +140,7 @@ class Visit:
 
 
 def _may_pass(request: Paused, *, post: bool) -> bool:
-    """Return whether the crawler makes such requests: GETs, with `post` also POSTs, but no streams and icons."""
+    """Return whether the crawler makes such requests: GETs and, with `post`, POSTs, but not for streams or icons."""
     if (
         request.url.endswith("/favicon.ico")
         or request.kind in ENDLESS

@@ -1,9 +1,9 @@
 """Accounts for the CPU time of each page of a browser, with its frames, workers and compositor.
 
-The system counts by process, not by page. A page gets its renderer before the next page is
-opened, so a renderer that appears then belongs to that page. The CPU time of a renderer that appears later (for a frame
-of another site, or a shared worker) counts for every page that is open then. The CPU time of the browser's
-other processes, for example the compositor, is divided among the open pages.
+The operating system counts CPU time by process, not by page. A page gets its renderer before the next page is
+opened, so a renderer that appears in between belongs to the first page. The CPU time of a renderer that
+appears later (for a frame of another site, or a shared worker) counts for every page that is open then. The
+CPU time of the browser's other processes, for example the compositor, is divided among the open pages.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class WorkAccount:
         self._owners: dict[int, frozenset[str]] = {}  # renderer -> the pages to which its CPU time is charged
 
     def opened(self, page: str, processes: Iterable[ProcessTime]) -> None:
-        """Note that a page has been opened; renderers that have appeared since the last call belong to it."""
+        """Note that a page has been opened; renderers that have appeared since the last call belong to this page."""
         self._pages[page] = 0.0
         processes = list(processes)
         for process in processes:

@@ -1,8 +1,8 @@
-"""The key directory: the public keys as a site fetches them to check signatures.
+"""The key directory: the document with the public keys, which sites fetch to check signatures.
 
-The directory is a JWK set. The response is signed with each of its keys, which proves that the keys belong together
-and to the authority of `identity.signature_agent`. The response is never signed for another authority, because an
-impostor could then present our keys as his
+The directory is a JWK set. The response is signed with each key in it. This proves that the keys belong
+together, and that they belong to the authority of `identity.signature_agent`. The response is never signed
+for another authority, because an impostor could then present our keys as his own
 (draft-ietf-webbotauth-httpsig-protocol, "Possession Proof on the Directory Response").
 """
 
@@ -16,7 +16,7 @@ from crawler.signing.signing_keys import Keys, published
 PATH = "/.well-known/http-message-signatures-directory"
 MEDIA_TYPE = "application/http-message-signatures-directory+json"
 TAG = "http-message-signatures-directory"
-PROOF_LIFETIME = 7 * 86_400  # seconds; lists of bots fetch the directory again after a shorter time
+PROOF_LIFETIME = 7 * 86_400  # seconds; operators of bot lists fetch the directory again after a shorter time
 
 
 def directory_body(keys: Keys, now: float) -> bytes:

@@ -1,6 +1,6 @@
 """The key file: private keys as a JWK set (RFC 7517, 5), mode 0600, shared by the processes of a crawl.
 
-It is `signing.key` in the crawl directory unless `identity.key_file` names another. No
+The key file is `signing.key` in the crawl directory, unless `identity.key_file` names another file. No
 other file contains a private key. A running process reads the file again when the file has changed,
 so `crawler key rotate` needs no restart.
 """
@@ -44,8 +44,8 @@ def write_keys(path: Path, keys: Keys) -> None:
 def read_keys(path: Path) -> Keys:
     """Return the keys of a key file, the oldest first.
 
-    The group of the file may have read access, because clusters mount secrets for a group; a file that all users
-    may read is refused.
+    The group of the file may have read access, because cluster software mounts secrets that way. A file to
+    which all users have access is refused.
 
     Raises:
         ConfigError: the file is missing, damaged or readable by others, or `cryptography` is missing.
@@ -66,7 +66,7 @@ def read_keys(path: Path) -> Keys:
 
 
 def _decoded(content: bytes) -> list[SigningKey]:
-    """Decode the content of a key file; return no keys if it is damaged. The error is dropped: it could contain a key."""
+    """Decode the content of a key file; return no keys if it is damaged. Drop the error, which could contain a key."""
     try:
         rows: list[dict[str, Any]] = msgspec.json.decode(content, type=dict[str, list[dict[str, Any]]])[
             "keys"
@@ -82,7 +82,7 @@ def _decoded(content: bytes) -> list[SigningKey]:
 
 
 class KeyFile:
-    """The keys of a file, read again when the file changes; after an error the last good keys stay in use."""
+    """The keys of a file, read again when the file changes. If that fails, the keys read before stay in use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -8,9 +8,9 @@ parameters (RFC 9421, 2.5):
     "signature-agent";key="sig": "https://bot.example"
     "@signature-params": ("@authority" "signature-agent";key="sig");created=1;expires=2;keyid="k"
 
-Component identifiers are given in their serialized form, such as `"@authority"` with its quotes.
-Values and parameters must be free of quotes, backslashes and control characters: callers
-pass origins, thumbprints and numbers only.
+Component identifiers are given in their serialized form, such as `"@authority"` with its quotes. Values and
+parameters must be free of quotes, backslashes and control characters: callers only pass origins, thumbprints
+and numbers.
 """
 
 import re

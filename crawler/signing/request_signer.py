@@ -5,10 +5,10 @@
 
 A signature covers the authority of the request and Signature-Agent. So one signature
 serves all requests to an authority for `signature_reuse` seconds, and a redirect to
-another authority is signed anew. `signing/README.md`, "Requests", has the cost.
+another authority is signed anew. The cost is stated in `signing/README.md`, "Requests".
 
-With `sign_when = "challenge"`, requests are signed only for authorities that have asked: by an
-Accept-Signature field (RFC 9421, 5) or by a 401 or 403 that names signatures. At most
+With `sign_when = "challenge"`, requests are signed only for authorities that have asked for signatures,
+either with an Accept-Signature field (RFC 9421, 5) or with a 401 or 403 that names signatures. At most
 `signature_hosts_max` challenges and signatures are remembered; the oldest are forgotten first.
 """
 
@@ -32,7 +32,7 @@ ON_CHALLENGE = "challenge"
 LOOK_INTERVAL = 10.0  # seconds between two checks of the key file
 # status codes after which the same request may succeed if it is sent again, signed
 REPEATABLE = frozenset({401, 403})
-# A challenge of WWW-Authenticate: its parameters name Web Bot Auth, or its scheme uses signatures.
+# A challenge in WWW-Authenticate whose parameters name Web Bot Auth, or whose scheme uses signatures.
 _NAMED = re.compile(
     rb"web-bot-auth|(?:^|,)\s*(?:signature|http-?sig|http-?message-?signatures?)(?=\s|,|$)", re.IGNORECASE
 )
@@ -143,7 +143,7 @@ def asks_for_signature(status: int, fields: Fields) -> bool:
 
 
 def _accepts(value: bytes) -> bool:
-    """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) names our tag, or has no tag."""
+    """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) has our tag or no tag."""
     import http_sf  # imported here, as few servers send the field
 
     try:

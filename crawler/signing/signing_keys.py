@@ -26,7 +26,7 @@ PRIVATE_BYTES = 32
 
 
 class SigningKey:
-    """A private key. It signs from `begins` until the next key begins, and is published until `ends` (wall time).
+    """A private key, which signs from `begins` until the next key begins, and is published until `ends` (wall time).
 
     Raises:
         ConfigError: the package `cryptography` is missing.
@@ -66,7 +66,7 @@ Keys = tuple[SigningKey, ...]  # the oldest first
 
 
 def signing(keys: Keys, now: float) -> SigningKey:
-    """Return the key that signs now: the last one with `begins` in the past, or the first if the clock is behind."""
+    """Return the key that signs now: the last one that has begun, or the first one if none has begun yet."""
     assert keys
     begun = [key for key in keys if key.begins <= now]
     return begun[-1] if begun else keys[0]
@@ -78,7 +78,7 @@ def published(keys: Keys, now: float) -> Keys:
 
 
 def rotated(keys: Keys, private: bytes, now: float, *, at_once: bool) -> Keys:
-    """Return the keys and a new one, which begins to sign in a day; with `at_once`, it replaces all others now.
+    """Return the keys and a new one that begins to sign in a day; with `at_once`, the new one replaces them now.
 
     Raises:
         UsageError: an earlier rotation is not finished.
@@ -99,7 +99,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Return the bytes of base64url text; raise ValueError if it is something else."""
+    """Return the bytes that base64url text encodes; raise ValueError if the text is not base64url."""
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 

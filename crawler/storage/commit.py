@@ -1,9 +1,9 @@
 """The commit point of a process (`storage/README.md`, "The commit point").
 
-Results are queued in FIFO order: as `Change`s, or as functions that make them. All
-queued changes, up to a limit, form one group. The shell may wait briefly while more results are
-expected, since a commit for one page costs as much as a commit for thirty pages. The steps of
-a commit (step 0 of a group need not wait until the group before is committed):
+Results are queued in FIFO order, either as `Change`s or as functions that make `Change`s. All queued changes,
+up to a limit, form one group. The shell may wait briefly while more results are expected, since a commit for
+one page costs as much as a commit for thirty pages. The following are the steps of a commit; step 0 of a
+group need not wait until the previous group is committed:
 
     0  make       make decisions, in order: filter links, ask the caches, update the hosts
     1  write      append and sync the WARC records and the links log
@@ -12,16 +12,15 @@ a commit (step 0 of a group need not wait until the group before is committed):
     3  committed  only after the batch: free fetch slots, send acknowledgements and
                   the outbox, add the group's links to the pending links of the DUE
 
-A page's record and its links are one change, so one is never stored without the other. Steps 1
+A page's record and its links form one change, so neither is ever stored without the other. Steps 1
 and 2 run in the one writer thread or, if the loop thread has nothing else to do,
 in the loop thread like steps 0 and 3; two groups never run at once. An
 exception in step 1 or 2 ends the process: no change of the group was acknowledged, and
 the restarted process repeats the work since the last commit.
 
-A change with very many links is made by a generator (`Making`) that pauses at
-intervals: `step` resumes it, and the shell may let the event loop run in between.
-The next change is started only when this one is complete, so the caches receive
-the links in queue order; a group holds only complete changes.
+A change with very many links is made by a generator (`Making`) that pauses at intervals: `step` resumes it,
+and the shell may let the event loop run in between. The next change is started only when this one is
+complete, so the caches receive the links in queue order. A group contains only complete changes.
 
 Step 0 saves time by batching: deciding on many pages in a row costs a fifth less than deciding
 on each page right after parsing it, because parsing displaces other data from the processor's caches.
@@ -79,11 +78,10 @@ class Incoming(Participant, Protocol):
 class Change:
     """All effects of one result on stored state. A change is also a batch, so stages can put keys into it.
 
-    `captures` go to the page cache, `links` (those not found in the CLOCK cache)
-    to the DUE, `foreign` to the outbox of a peer; `received` is the entry of a
-    peer that the change applies. `counts` are added to the durable counters,
-    `after` is called once everything is durable. `sync` asks for a synced
-    batch even if the crawl's durability does not.
+    `captures` are appended to the page cache. `links`, those not found in the CLOCK cache, go to the DUE, and
+    `foreign` links to the outbox of a peer. `received` is the entry of a peer that the change applies.
+    `counts` are added to the durable counters. The functions in `after` are called once everything is
+    durable. `sync` requests a synced batch even if the crawl's durability does not.
     """
 
     __slots__ = (
@@ -112,12 +110,12 @@ class Change:
             self.counts[name] = self.counts.get(name, 0) + n
 
 
-Making = Generator[None, None, Change]  # a generator that pauses where other work may be done
+Making = Generator[None, None, Change]  # a generator that pauses wherever other work may be done
 Maker = Callable[[], Change | Making]
 
 
 def steps(made: Change | Making) -> Making:
-    """Call a maker and return its result as a generator, even if the maker is a plain function."""
+    """Convert the result of a maker to a generator, even if the maker is a plain function."""
     return made if isinstance(made, Change) else (yield from made)
 
 
@@ -144,7 +142,7 @@ class CommitPoint:
         self._group_entries_max = group_entries_max
         self._sync = sync
         self._queue: deque[Change | Maker] = deque()
-        # functions of `add_heavy`; they join the queue when their turn comes
+        # functions passed to `add_heavy`; they start when no other change is left to make
         self._heavy: deque[Maker] = deque()
         self.unmade = 0  # number of queued functions that have not made their change
         self._making: Making | None = None  # the generator of the first queued change, if it is being made
@@ -157,12 +155,12 @@ class CommitPoint:
 
     @property
     def light(self) -> int:
-        """The number of queued changes, not counting functions of `add_heavy` that have not started."""
+        """The number of queued changes, without the functions passed to `add_heavy` that have not started."""
         return len(self) - len(self._heavy)
 
     @property
     def unmade_light(self) -> int:
-        """The number of `light` changes that are functions and have not started."""
+        """The number of those `light` changes that are functions and have not started."""
         return self.unmade - len(self._heavy)
 
     @property
@@ -173,24 +171,24 @@ class CommitPoint:
     def add(self, change: Change | Maker) -> None:
         """Queue a change, or a function that makes it; it takes effect when its group is committed.
 
-        If a change depends on state that queued changes alter, pass a function: it
-        runs in queue order.
+        If a change depends on state that queued changes alter, pass a function, which is called in queue
+        order.
         """
         self._queue.append(change)
         self.unmade += not isinstance(change, Change)
 
     def add_heavy(self, maker: Maker) -> None:
-        """Queue a function that takes long to make its change; it runs when all other changes are made, one at a time."""
+        """Queue a function that takes long to make its change; these functions run last, one at a time."""
         self._heavy.append(maker)
         self.unmade += 1
 
     def drop_heavy(self) -> None:
-        """Drop the functions of `add_heavy` that have not started; their fetches then count as not ended."""
+        """Drop the functions passed to `add_heavy` that have not started; their fetches then count as unfinished."""
         self.unmade -= len(self._heavy)
         self._heavy.clear()
 
     def make(self) -> None:
-        """Make all queued changes. Call this before deciding anything outside the queue."""
+        """Make all queued changes, except unstarted heavy ones. Call this before any decision outside the queue."""
         while self._making is not None or self._queue:
             self.step()
 
@@ -201,7 +199,7 @@ class CommitPoint:
             yield
 
     def step(self, *, heavy: bool = True) -> bool:
-        """Make queued changes up to the next pause; return False if all are made. Unless `heavy`, start no heavy one."""
+        """Make changes up to the next pause; return False if all are made. Start a heavy one only with `heavy`."""
         if self._making is None:
             if not self._queue and not (heavy and self._heavy):
                 return False
@@ -291,7 +289,7 @@ class CommitPoint:
         for change in group:
             for action in change.after:
                 action()
-            change.after.clear()  # the effects refer to the change, and this cycle would keep its bytes alive
+            change.after.clear()  # the effects refer to the change, which this cycle would keep in memory
         reach("committed")
 
     def __repr__(self) -> str:
@@ -299,6 +297,6 @@ class CommitPoint:
 
 
 def load_counters(store: KeyValue) -> dict[str, int]:
-    """Return the durable counters; empty for a new store."""
+    """Return the durable counters; for a new store, the dictionary is empty."""
     value = store.get(keys.COUNTERS)
     return {} if value is None else msgspec.msgpack.decode(unseal(keys.COUNTERS, value), type=dict[str, int])

@@ -1,10 +1,10 @@
-"""Lists the store engines, recognizes the engine of a folder, and opens stores.
+"""Lists the store engines, recognizes the engine of an existing store, and opens stores.
 
     leveldb      LevelDB through plyvel: wheels up to Python 3.12, otherwise a compiler and LevelDB's headers
     rocksdict    RocksDB through rocksdict: wheels for all
 
 The files of a store show its engine, so opening a store needs no configuration;
-`store.engine` is the engine of newly created stores.
+`store.engine` only determines the engine of new stores.
 """
 
 import importlib
@@ -64,7 +64,7 @@ def chosen(engine: Choice = AUTO) -> Engine:
 
 
 def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
-    """Open the store in the folder `path`, or create one of `engine`; `sizes` are arguments of `LevelStore`.
+    """Open the store in the folder `path`, or create one with `engine`; `sizes` are arguments of the store's class.
 
     Raises:
         DirectoryError: the store has another engine than `engine`, or its engine is not installed.
@@ -95,10 +95,10 @@ def _class(engine: Engine, path: Path) -> Any:
 def repair(path: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None) -> tuple[str, bool]:
     """Rebuild a store that cannot be opened or cannot be read to its end, from the data that can be read.
 
-    Return a description of what was done ("" if nothing), and True if the store was rebuilt (opening
-    it may be enough, and may cut a torn tail). An engine's repair reads every table,
-    writes a new manifest and moves files it cannot read to `lost/`. No other process
-    may have the store open. `before` is called before the rebuild.
+    Return a description of what was done ("" if nothing), and whether the store was rebuilt. A rebuild is not
+    needed if opening the store is enough, which may cut a torn tail. A rebuild by the engine reads every
+    table, writes a new manifest, and moves the files that it cannot read to `lost/`. No other process may
+    have the store open. `before` is called before the rebuild.
 
     Raises:
         DamageError: the store cannot be rebuilt.

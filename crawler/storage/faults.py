@@ -9,7 +9,8 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 
-# The points are in the order in which a page, then a flush, a compaction and the end of a run reach them.
+# The points are listed in the order in which they are reached: by a page, a flush, a compaction, and the end
+# of a run.
 POINTS = (
     "seeds loading",
     "fetch begun",

@@ -8,15 +8,14 @@ The guarantee of each operation after a crash:
     new_file         gets its name once its content is on the disk; until then it is `NAME~`
     atomic_write     the old content or the new one, never a mixture
 
-An `AppendFile` is cut to its committed length when it is opened: later bytes
-belong to a group that never committed. The first failed write closes the file permanently,
-since it is unknown how many bytes arrived; the process ends with StoreError and
-is restarted (`storage/README.md`, "Known traps of LevelDB").
+An `AppendFile` is cut to its committed length when it is opened: later bytes belong to a group that never
+committed. The first failed write closes the file permanently, since it is unknown how many bytes were
+written. Then the process ends with StoreError and is restarted (`storage/README.md`, "Known traps of
+LevelDB").
 
-A lock is `flock` on a file that is never deleted (deleting it would let two
-processes hold two files of one name). The kernel releases it when the process
-ends for any reason. A child does not inherit the lock: its descriptor is closed on exec and
-in a forked child.
+A lock is `flock` on a file that is never deleted (deleting it would let two processes hold two files of one
+name). The kernel releases the lock when the process ends for any reason. A child process does not inherit the
+lock: the descriptor of the lock is closed on exec and in a forked child.
 """
 
 import errno
@@ -60,7 +59,7 @@ def sync_directory(path: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
-    """Write every byte of `data`; on a nearly full disk, `os.write` may write only some without an error."""
+    """Write every byte of `data`; on a nearly full disk, `os.write` may write only a part without an error."""
     view = memoryview(data)
     while len(view):
         view = view[os.write(descriptor, view) :]
@@ -103,7 +102,7 @@ def new_file(
 
 @contextmanager
 def named_output(path: Path) -> Iterator[IO[bytes]]:
-    """Open an output that a user named, like `new_file`, but follow symbolic links and open a pipe or device directly.
+    """Open an output file named by a user, like `new_file`, but follow symbolic links, and open pipes and devices.
 
     Raises:
         UsageError: the output cannot be written.
@@ -152,8 +151,8 @@ def refuse_occupied(folder: Path) -> None:
 def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a folder to fill; it becomes `path` when the block ends. With `replace`, it replaces an existing folder.
 
-    Without `replace`, `path` must be an empty folder or not exist. A kill leaves `NAME~`
-    on the disk; the next writer starts it again.
+    Without `replace`, `path` must be an empty folder, or must not exist. A kill leaves `NAME~` on the disk;
+    the next writer deletes it and starts again.
 
     Raises:
         StoreError: the disk failed; `path` is unchanged.
@@ -161,7 +160,7 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     draft, former = path.with_name(path.name + UNFINISHED), path.with_name(path.name + _FORMER)
     with _store_errors(path, "write"):
         if former.exists() and not path.exists():
-            os.rename(former, path)  # undo: an earlier writer was killed between the two renames
+            os.rename(former, path)  # an earlier writer was killed between the two renames: undo the first
         for left in (draft, former):
             if left.exists():
                 shutil.rmtree(left)
@@ -208,7 +207,7 @@ def rename(old: Path, new: Path) -> None:
 
 
 def cut(path: Path, length: int) -> int:
-    """Cut the file to `length` bytes, durably; return how many bytes were dropped.
+    """Cut the file to `length` bytes, durably; return the number of bytes that were dropped.
 
     Raises:
         DamageError: the file is missing or shorter than `length`.
@@ -242,7 +241,7 @@ def total_bytes(path: Path) -> int:
 
 
 def reserve(path: Path, length: int) -> None:
-    """Allocate `length` bytes of disk to the file `path` (the ballast, which a repair may free).
+    """Allocate `length` bytes of disk space to the file `path`, the ballast, which a repair may free.
 
     Raises:
         StoreError: the disk is too full.
@@ -318,7 +317,7 @@ class AppendFile:
 
 
 def read_range(path: Path, offset: int, length: int) -> bytes:
-    """Return `length` bytes of the file from `offset`; fewer at its end.
+    """Return `length` bytes of the file from `offset` on, or fewer at the end of the file.
 
     Raises:
         DamageError: the file is missing, or the disk cannot read it.
@@ -343,10 +342,9 @@ def _pieces(descriptor: int, offset: int, length: int) -> Iterable[bytes]:
 class Lock:
     """The exclusive right to a directory, held until `release` or the end of the process.
 
-    The file names the holder in one line: its name, process id and boot id (a random
-    name of this start of the process); the line is missing if the disk is full. A
-    command that reads a crawl at rest marks its lock as `brief`: other processes
-    wait up to `BRIEF_MAX` seconds for its release.
+    The lock file has one line about the holder: its name, process id and boot id (a random id of this start
+    of the process). The line is missing if the disk is full. A command that reads a crawl at rest marks its
+    lock as `brief`: other processes wait up to `BRIEF_MAX` seconds until the lock is released.
 
     Raises:
         BusyError: another process, or another Lock of this one, holds it.
@@ -367,7 +365,7 @@ class Lock:
             write_all(self._descriptor, words.encode())
 
     def _wait(self) -> int:
-        """Open and lock the file; wait if the present lock is brief, or its holder has not written its name yet."""
+        """Open and lock the file; if another process holds the lock and will soon release it, wait."""
         give_up = time.monotonic() + BRIEF_MAX
         while True:
             try:
@@ -396,7 +394,7 @@ class Lock:
     def release(self) -> None:
         """Release the lock. A second call does nothing."""
         _held.discard(self)
-        # closing is not enough: a child that has not called exec yet still has a copy
+        # closing the descriptor is not enough: a child that has not called exec yet still has a copy of it
         if self._descriptor >= 0:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self._close()
@@ -432,7 +430,7 @@ def is_held(path: Path) -> bool:
 
 
 def lock_holder(path: Path) -> str:
-    """Return the holder that the lock file names, or its last holder, as text for a message."""
+    """Return the holder that the lock file names (the present or the last one) as text for a message."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -443,7 +441,7 @@ def lock_holder(path: Path) -> str:
 
 
 def _is_brief(path: Path) -> bool:
-    """Return whether the lock will be released soon: it is brief, or the file names a process that has ended."""
+    """Return whether the lock will be released soon: it is brief, or its file names an ended process or none."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -459,7 +457,7 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 def _forget_in_child() -> None:
     """Close a forked child's copies of the descriptors, which would keep the locks after the parent has ended."""
     for lock in list(_held):
-        lock._close()  # the parent keeps its lock, which ends with the last copy of the descriptor
+        lock._close()  # the parent keeps its lock, which lasts until the last copy of the descriptor is closed
     _held.clear()
 
 
@@ -467,9 +465,10 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def disown_locks(descriptors: Collection[int]) -> None:
-    """Remove the descriptors from the locks of a simulated process that has died, without closing the descriptors.
+    """Let the locks of a dead simulated process forget their descriptors, without closing the descriptors.
 
-    The numbers of the descriptors will be reused; a release or a forked child would then close the files of others.
+    The numbers of the descriptors will be used for other files, which a release or a forked child would
+    otherwise close.
     """
     for lock in list(_held):
         if lock._descriptor in descriptors:

@@ -1,4 +1,4 @@
-"""The key space of a process's store: the keys, their owners, and how they move when a crawl is resharded.
+"""The keys of a process's store, the owner of each, and how the keys move when a crawl is resharded.
 
 A key is a prefix of two bytes (a letter and a slash), followed by a part that its owner
 defines. Keys that belong to a host begin with its bucket (two bytes, big-endian), so a
@@ -35,9 +35,8 @@ range of buckets corresponds to a range of keys.
     x/      api       <duplicate key>              page to hand to the user's code; deleted when done
     m/      (see META)                             one value per key
 
-To add a prefix, add its line here; `check` then reads its values and `reshard`
-moves them. If its keys do not begin with a bucket, the `reshard.py` of its owner
-decides what another process gets.
+To add a prefix, add its line here; `check` then reads its values and `reshard` moves them. If the keys with
+this prefix do not begin with a bucket, the `reshard.py` of their owner decides which process gets them.
 """
 
 from collections.abc import Mapping
@@ -154,7 +153,7 @@ METAS: Mapping[bytes, Family] = {
     OUTBOX_STATE: Family(OUTBOX_STATE, "splitter", Travel.ANEW),
 }
 
-# Counter of stored keys -> the prefix of those keys.
+# For each counter of stored keys, the prefix of those keys.
 KEPT: Mapping[str, bytes] = {"stored.records": PAGE, "stored.captures": CAPTURE}
 
 BY_BUCKET = tuple(family.prefix for family in FAMILIES if family.travel is Travel.BUCKET)
@@ -162,7 +161,7 @@ _BY_PREFIX = {family.prefix: family for family in FAMILIES}
 
 
 def family(key: bytes) -> Family | None:
-    """Return the family of a key; None if this crawler writes no such key."""
+    """Return the family of a key, or None if this version of the crawler writes no such key."""
     found = _BY_PREFIX.get(key[:2])
     if found is None or found.prefix != META:
         return found

@@ -1,9 +1,8 @@
 """The ordered key-value store of a process: its interface and guarantees, and the in-memory store.
 
-Everything that must survive a crash is decided by one synced write batch of this
-store (`storage/commit.py`). The interface is small, so that several engines can
-implement it: `level_store.py` (LevelDB) and `rocks_store.py` (RocksDB). `engines.py`
-tells which engine a folder holds.
+What survives a crash is decided by one synced write batch of this store (`storage/commit.py`). The interface
+is small, so that several engines can implement it: `level_store.py` (LevelDB) and `rocks_store.py` (RocksDB).
+`engines.py` tells which engine a folder holds.
 
     batch = store.batch(sync=True)  collect puts and deletes
     store.write(batch)              write all of them or none; durable on return if sync
@@ -11,7 +10,7 @@ tells which engine a folder holds.
     store.scan(start, stop)         yield (key, value) in key order, start <= key < stop
 
 Values that are decoded when read carry a version byte and a crc32 (`seal`,
-`unseal`): an engine's own repair may keep a value whose bytes are garbage.
+`unseal`): when an engine repairs a store, it may keep values whose bytes are garbage.
 """
 
 import bisect
@@ -20,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from isal.isal_zlib import crc32  # for short values this takes a third of the time of zlib's crc32
+from isal.isal_zlib import crc32  # for short values, this crc32 takes a third of the time of zlib's
 
 from crawler.errors import DamageError, StoreError
 
@@ -51,7 +50,7 @@ def unseal(key: bytes, value: bytes) -> bytes:
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    """Return the smallest key greater than every key that begins with `prefix`; None if there is none."""
+    """Return the smallest key that is greater than every key with this `prefix`; None if there is none."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
 
@@ -67,8 +66,8 @@ class Batch(Protocol):
 class KeyValue(Protocol):
     """An ordered map of bytes to bytes with atomic, durable batches.
 
-    `writes` is the number of writes that have ended, successful or not. A value that was read is
-    current as long as `writes` is the same as before the read.
+    `writes` is the number of writes that have ended, successful or not. As long as it does not change, a
+    value that was read is still current.
     """
 
     writes: int
@@ -110,9 +109,8 @@ class MemoryBatch:
 class MemoryStore:
     """The store without a disk, for tests and the lab.
 
-    With `keep_durable`, `durable` is a copy of the state as of the last synced
-    write: the state that a power cut would leave. Each write then copies the
-    whole store.
+    With `keep_durable`, the attribute `durable` is a copy of the state after the last synced write, which is
+    what a power cut would leave. Each write then copies the whole store.
     """
 
     def __init__(self, data: dict[bytes, bytes] | None = None, *, keep_durable: bool = False) -> None:
@@ -161,13 +159,12 @@ class MemoryStore:
 class DiskStore:
     """A `KeyValue` on the disk: the base class of all engines.
 
-    A write that fails (disk full, I/O error) closes the store permanently: an
-    engine may continue to acknowledge writes that are gone after a restart.
-    Every later write raises StoreError; the process must end and be restarted.
+    A write that fails (disk full, I/O error) closes the store permanently: after such a failure, an engine
+    may acknowledge writes that are gone after a restart. Every later write raises StoreError; the process
+    must end and be restarted.
 
-    A process that has `opened` a store must not fork a child that uses an engine:
-    the engine's background threads are missing in the child, and its `close`
-    would wait forever.
+    A process that has opened a store (`opened`) must not fork a child that uses an engine: the engine's
+    background threads do not exist in the child, so `close` would wait for them forever.
     """
 
     opened: ClassVar[bool] = False
@@ -223,7 +220,7 @@ class DiskStore:
     def scan(
         self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Like `KeyValue.scan`; the scan sees the state that the store had at the call.
+        """Scan like `KeyValue.scan`, in the state that the store had at the time of the call.
 
         Raises:
             DamageError: a table cannot be read, or a block met by the scan fails its checksum.

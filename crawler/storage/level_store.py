@@ -9,9 +9,9 @@ Known traps that this file handles, each reproduced:
 * A default read returns a flipped byte of a table as data, or loses keys, so every
   read verifies the checksum of its block (5 us more for a random read).
 
-LevelDB maps its open tables into memory; they take at most `tables_max` (at least 64) times
-`table_bytes` of resident memory. Many small tables of which few are open cost no more
-CPU than a few large ones.
+LevelDB maps its open tables into memory. They take at most `tables_max` (which is at least 64) times
+`table_bytes` of resident memory. Many small tables, of which few are open, take no more CPU time than a few
+large ones.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 
 def _text(error: BaseException) -> str:
-    """Return LevelDB's message as text; plyvel passes it on as bytes."""
+    """Return LevelDB's error message as text; plyvel passes the message on as bytes."""
     what = error.args[0] if error.args else error
     return what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what)
 
@@ -117,7 +117,7 @@ class LevelStore(DiskStore):
     ) -> Iterator[tuple[bytes, bytes]]:
         if not reverse:
             return self._verified(self._iterator(start=start, stop=stop))
-        # In reverse order plyvel misses a last key that equals `start`.
+        # In reverse order, plyvel leaves out the last key if it equals `start`.
         backwards = self._iterator(stop=stop, reverse=True)
         return itertools.takewhile(lambda item: item[0] >= start, self._verified(backwards))
 

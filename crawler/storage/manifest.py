@@ -1,4 +1,4 @@
-"""Find losses of LevelDB's own bookkeeping that LevelDB does not notice.
+"""Finds losses in LevelDB's own bookkeeping that LevelDB does not notice.
 
 `CURRENT` names the manifest. The manifest is a log of edits that name the live
 tables and the oldest live log. LevelDB treats two losses as normal:
@@ -6,15 +6,15 @@ tables and the oldest live log. LevelDB treats two losses as normal:
 * Without CURRENT it creates an empty store in the same folder and deletes the tables
   there.
 * It reads a truncated manifest to its end, which gives an earlier state, and deletes
-  later tables. A crash while an edit is appended also leaves a truncated manifest, but then the
-  log that the earlier state names still exists: a log is deleted only after the edit
-  that no longer needs it was synced.
+  later tables. A crash while an edit is appended also leaves a truncated manifest. But then the log that the
+  earlier state names still exists, because a log is deleted only after the edit that makes it unnecessary was
+  synced.
 
 Both losses were reproduced. This module finds them before LevelDB opens the folder.
 
-Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed
-like a log; an edit is a sequence of fields, each a tag followed by numbers (varints)
-or byte strings (preceded by their length).
+Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed like a log; an edit is a
+sequence of fields. Each field is a tag, followed by numbers (varints) or byte strings (each preceded by its
+length).
 """
 
 import struct
@@ -24,11 +24,11 @@ from pathlib import Path
 BLOCK_BYTES = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = range(1, 5)
-# The fields of an edit after each tag: n = a number, s = a string.
+# The fields that follow each tag of an edit: n is a number, s is a string.
 _FIELDS = {1: "s", 2: "n", 3: "n", 4: "n", 5: "ns", 6: "nn", 7: "nnnss", 9: "n"}
 _LOG_NUMBER, _NEXT_FILE = 2, 3
 # The fields that precede the tables in an edit of LevelDB or RocksDB: comparator, log, previous log, next file,
-# the most column families, least log to keep, last sequence, and the name of the database.
+# maximum column family, smallest log to keep, last sequence, and the name of the database.
 BEFORE_TABLES = {1: "s", 2: "n", 3: "n", 4: "n", 9: "n", 10: "n", 203: "n", 0x2001: "s"}
 
 
@@ -61,7 +61,7 @@ def _oldest_log(manifest: bytes) -> int:
 
 
 def next_file(manifest: bytes) -> int:
-    """Return the next free file number that a manifest (of LevelDB or RocksDB) states; its tables have lower ones."""
+    """Return the next free file number in a manifest (of LevelDB or RocksDB); its tables have lower numbers."""
     number = 0
     for edit in edits(manifest, BEFORE_TABLES):
         number = edit.get(_NEXT_FILE, number)
@@ -69,7 +69,7 @@ def next_file(manifest: bytes) -> int:
 
 
 def edits(manifest: bytes, fields: Mapping[int, str]) -> Iterator[dict[int, int]]:
-    """Yield each edit as {tag: first number} of its fields, up to the first tag that is not in `fields`."""
+    """Yield for each edit {tag: first number} of its fields, up to the first tag that is not in `fields`."""
     return (dict(_fields(edit, fields)) for edit in whole_records(manifest))
 
 
@@ -109,7 +109,7 @@ def _fields(edit: bytes, fields: Mapping[int, str]) -> Iterator[tuple[int, int]]
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
-    """Return (the number at `offset`, the offset after it)."""
+    """Return the number at `offset`, and the offset after the number."""
     value = shift = 0
     while offset < len(data):
         byte = data[offset]

@@ -1,4 +1,4 @@
-"""Object storage: S3, Google Cloud Storage, Azure, or a folder, through the library obstore.
+"""Object storage in S3, Google Cloud Storage, Azure or a folder, through the library obstore.
 
     s3://bucket/prefix    gs://bucket/prefix    az://container/prefix    file:///folder
 
@@ -6,10 +6,10 @@ Credentials, region and endpoint come from the environment variables of each ser
 (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, ...). They are not part of the configuration, so
 no file of a crawl contains them.
 
-An object appears under its name only when it is complete, and only if no other object has that name. Small files
-are put by one conditional request; larger ones are uploaded in parts as `NAME~`, which is
-then copied on the same condition and deleted. A kill leaves at most `NAME~`, which the next
-attempt replaces. So every operation here may be repeated.
+An object appears under its name only when it is complete, and only if no other object has that name. A small
+file is uploaded with one conditional request. A larger file is uploaded in parts to `NAME~`; this object is
+then copied to its final name, under the same condition, and deleted. A kill leaves at most `NAME~`, which the
+next attempt replaces. So every operation of this module may be repeated.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from crawler.errors import ObjectStoreError, UsageError
 from crawler.storage.files import UNFINISHED, new_file
 
 SCHEMES = ("s3", "gs", "az", "file")
-# Larger files are uploaded in parts, so that no file is held in memory as a whole.
+# Larger files are uploaded in parts, so that no large file is held in memory as a whole.
 WHOLE_BYTES_MAX = 8 << 20
-_PART_BYTES = 8 << 20  # bytes; S3 allows 10,000 parts, so files of up to 80 GB
+_PART_BYTES = 8 << 20  # bytes; S3 allows 10,000 parts, so files may have up to 80 GB
 _PARTS_AT_ONCE = 2
 _READ_BYTES = 1 << 20
 _RETRIES: Any = {"max_retries": 4}
@@ -162,7 +162,7 @@ def load_obstore() -> Any:
 
 @contextlib.contextmanager
 def _named(place: str) -> Iterator[None]:
-    """Turn errors of the library and of the file system into one-line errors that name the object."""
+    """Convert errors of the library and of the file system to one-line errors that name the object."""
     exceptions = load_obstore().exceptions
     try:
         yield

@@ -1,4 +1,4 @@
-"""Parts: the bodies of large files, on disk from their first megabyte until their capture is durable.
+"""Parts: the bodies of large files, kept on disk from their first megabyte until the capture is durable.
 
     <folder>/<id>.part    the payload received so far
     <folder>/<id>.head    the answer that it belongs to (`PartHead`), and the boot of the machine
@@ -6,10 +6,10 @@
     begin --write--> whole --commit--> drop
                '--disconnect, stop or kill--> left --write--> whole
 
-A body in a part takes no memory: its digests are computed while it arrives, and readers get
-it in pieces. A part outlives its process, so a transfer that broke off is resumed at the
-next request, even in a later run. Parts are not synced: a kill loses no written byte,
-and after a reboot, when bytes could be missing, the parts of the earlier boot are deleted.
+A body in a part takes no memory: its digests are computed while the body arrives, and readers get the body in
+pieces. A part stays on the disk when its process ends. So a transfer that broke off is resumed at the next
+request, even in a later run. Parts are not synced. A kill loses no written byte. After a reboot, bytes could
+be missing, so the parts from before the reboot are deleted.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 class PartHead(msgspec.Struct, gc=False):
     """The answer with which a part began.
 
-    `request` is the head of its request, `length` the length that the answer stated, or -1 if it stated none.
-    `resumed` lists the lengths at which later answers continued.
+    `request` is the head of the request. `length` is the length that the answer stated, or -1 if it stated
+    none. `resumed` lists the lengths that the part had when later answers continued it.
     """
 
     url: str
@@ -74,7 +74,7 @@ class Part:
 
     @property
     def content_digest(self) -> bytes:
-        """The 128-bit murmur3 hash of the payload, or of its content if decoded (`pages/change_detection.py`)."""
+        """The 128-bit murmur3 hash of the payload, or of the decoded content (`pages/change_detection.py`)."""
         return self._content.digest()
 
     @property
@@ -102,17 +102,17 @@ class Part:
         self._content.update(content)
 
     def reload(self) -> None:
-        """Compute length and digests of the bytes that an earlier process has written."""
+        """Compute the length and the digests of the bytes that an earlier process has written."""
         for piece in self._read(0):
             self._count(piece)
 
     def note_resumed(self) -> None:
-        """Record that a later answer continues the part here."""
+        """Record that a later answer continues the part at its present length."""
         self.head.resumed.append(self.length)
         self.save_head()
 
     def save_head(self) -> None:
-        """Write the file with the head."""
+        """Write the head of the part to a file of its own."""
         try:
             self._path.with_suffix(_HEAD).write_bytes(_encode(self.head))
         except OSError as error:
@@ -187,11 +187,11 @@ class PartFolder:
         return part
 
     def has(self, identity: str) -> bool:
-        """Return whether there is a part of a transfer that broke off."""
+        """Return whether a transfer that broke off has left a part."""
         return identity in self._left
 
     def left(self, identity: str) -> Part | None:
-        """Reopen the part of a transfer that broke off; return None if there is none. Takes 2 ms per MB."""
+        """Reopen the part that a broken-off transfer has left; return None if there is none. Takes 2 ms per MB."""
         if identity not in self._left:
             return None
         self._left.discard(identity)

@@ -1,7 +1,7 @@
-"""Move the keys of a stage to other processes, for `crawler reshard`.
+"""Moves the keys of a stage to other processes, for `crawler reshard`.
 
 `copy_rest` copies every family whose keys begin with a bucket. The `reshard.py` of a stage
-moves the keys that do not begin with a bucket, and those it must inspect, through a `NewProcess`.
+uses a `NewProcess` to move the keys that do not begin with a bucket, and keys whose values it must inspect.
 """
 
 from collections import Counter
@@ -28,10 +28,10 @@ class OldProcess(msgspec.Struct, frozen=True):
 class NewProcess(msgspec.Struct, frozen=True):
     """One new process that is being created.
 
-    `pieces` are its ranges of buckets with their old owner, in ascending order: (source, first, end).
-    `owns` tells whether the process owns a bucket; `put` writes a key. The `heir`, one
-    of the new processes, takes over the keys that belong to no bucket. `copied` counts
-    the keys of each family that were copied by bucket; `done` are those families.
+    `pieces` are its ranges of buckets with their old owner, in ascending order: (source, first, end). `owns`
+    tells whether the process owns a bucket; `put` writes a key. The `heir`, one of the new processes, takes
+    over the keys that belong to no bucket. `copied` counts the keys that were copied by bucket, for each
+    family; `done` is the set of these families.
     """
 
     folder: Path
@@ -48,7 +48,7 @@ class NewProcess(msgspec.Struct, frozen=True):
         return self.owns(bucket(key))
 
     def copy(self, prefix: bytes) -> Iterator[tuple[OldProcess, bytes, bytes]]:
-        """Copy the keys of a family that are in the buckets of this process; yield (source, key, value) of each."""
+        """Copy those keys of a family that belong to this process; yield the source, key and value of each."""
         self.done.add(prefix)
         for source, first, end in self.pieces:
             for key, value in source.store.scan(*bucket_range(prefix, first, end)):
@@ -71,7 +71,7 @@ def load(store: KeyValue, key: bytes, kind: type[T], default: T) -> T:
 
 
 def pack(value: object) -> bytes:
-    """Encode a value for `load`."""
+    """Encode a value so that `load` can read it."""
     return seal(msgspec.msgpack.encode(value))
 
 

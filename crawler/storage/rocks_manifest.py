@@ -1,9 +1,9 @@
-"""Find losses of RocksDB's own bookkeeping that RocksDB does not notice.
+"""Finds losses in RocksDB's own bookkeeping that RocksDB does not notice.
 
-The two losses are those of LevelDB (`manifest.py`): without `CURRENT` RocksDB creates
-an empty store, and a truncated manifest gives an earlier state. A truncated manifest is
-recognized in another way than for LevelDB, since an opening may name an oldest log that
-was never created. If the named log is gone, the oldest existing log must continue the manifest:
+The two losses are those of LevelDB (`manifest.py`): without `CURRENT` RocksDB creates an empty store, and a
+truncated manifest gives an earlier state. A truncated manifest is not recognized as for LevelDB, because when
+RocksDB opens a store, it may name an oldest log that is never created. If the named log is gone, the oldest
+existing log must continue the manifest:
 
     it has records    the first one is write S + 1, where S is the last write in tables when the log was named
     it is empty       its number was allocated before the end of the manifest (a clean close leaves such a log)
@@ -11,9 +11,9 @@ was never created. If the named log is gone, the oldest existing log must contin
 A store writes a record as soon as it is open (`RocksStore._mark_opening`), so a
 store that was not closed has a log with a record.
 
-Format (RocksDB db/version_edit.cc, db/log_format.h, db/write_batch.cc): framed
-like LevelDB's; the numbers of an edit precede its tables; a log's record begins
-with the sequence number (8 bytes, little-endian) of its first write.
+Format (RocksDB db/version_edit.cc, db/log_format.h, db/write_batch.cc): the manifest and the logs are framed
+like LevelDB's. In an edit, the numbers precede the tables. A record of a log begins with the sequence number
+(8 bytes, little-endian) of its first write.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from crawler.storage.manifest import BEFORE_TABLES, edits, whole_records, without_current
 
 _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE = 2, 3, 4
-_FIRST_RECORD_MAX = 64 << 10  # bytes; the record of `_mark_opening` has 13
+_FIRST_RECORD_MAX = 64 << 10  # number of bytes that are read; the record of `_mark_opening` has only 13
 
 
 def lost_bookkeeping(store: Path) -> str:
@@ -62,7 +62,7 @@ def _known(manifest: bytes) -> _Known:
 
 
 def _oldest_log(store: Path, least: int) -> tuple[int, int]:
-    """Return (the number of the oldest log from `least` on, the number of its first write); (0, 0) if there is none."""
+    """Return the numbers of the oldest log from `least` on and of its first write; (0, 0) if there is no such log."""
     numbers = sorted(int(path.stem) for path in store.glob("[0-9]*.log"))
     oldest = next((number for number in numbers if number >= least), 0)
     if not oldest:

@@ -4,17 +4,17 @@ Its files are framed like LevelDB's (`torn_log.py`, `rocks_manifest.py`).
 Known traps that this file handles, each reproduced:
 
 * rocksdict holds the interpreter lock while it writes, so a synced write would stop
-  the loop for as long as the disk takes. Batches are written unsynced, to the
-  kernel, and `write` syncs the logs itself, the older one first.
+  the loop for as long as the disk takes. So batches are written to the kernel without a sync, and `write`
+  syncs the logs itself, the older one first.
 * An iterator of rocksdict ends at a damaged block as if there were no more
   keys, so the status is checked at the end of every scan.
-* The lower bound of `ReadOptions` differs from the key that was passed, so scans start
-  with a seek, and reverse scans end by comparing keys.
+* The lower bound of `ReadOptions` differs from the key that was passed, so scans start with a
+  seek, and reverse scans compare keys to find their end.
 * RocksDB 10 accepts some garbage at the end of a log and reads it forever, and silently
   skips a torn tail, so the headers of the logs are checked before the store is opened.
-* An iterator keeps the store open after a `close`, so a close ends all scans.
-* The default recovery ends a log at the first damage and drops the acknowledged
-  writes after it; `tolerate_corrupted_tail_records` refuses such a log.
+* An iterator keeps the store open even after `close`, so closing ends all scans.
+* By default, recovery ends a log at the first damage, and drops the acknowledged writes
+  after it. With `tolerate_corrupted_tail_records`, such a log is refused.
 """
 
 import os
@@ -137,7 +137,7 @@ class RocksStore(DiskStore):
             self._sync_logs()
 
     def _sync_logs(self) -> None:
-        """Make all writes survive a power cut: sync the logs that are not fully synced, oldest first."""
+        """Make all writes survive a power cut: sync the logs that are not fully synced, the oldest first."""
         logs = sorted(int(name[:-4]) for name in os.listdir(self.path) if name.endswith(".log"))
         for number in logs:
             if number >= self._synced_log:
@@ -207,7 +207,7 @@ class RocksStore(DiskStore):
         except (
             self._errors
         ) as error:  # writing the memtable to a table failed, but its content is in the logs
-            # not an error here: reads report the damage
+            # this is not an error here, because reads report the damage
             if not self._failed and not str(error).startswith(_DAMAGE):
                 raise StoreError(f"store: cannot be closed: {self._said(error)}") from error
 

@@ -2,10 +2,11 @@
 
     pages.jsonl   pages.jsonl.1   pages.jsonl.2 ...     the newest lines are in the file without a number
 
-A file is rotated when it would exceed a size, or when its first line is older than an age. Any process may rotate a
-file: it holds a lock on the file meanwhile, and the others notice at their next write that the name belongs to another
-file. In the same way they notice a rotation by logrotate. No line is split between two files. `reopen_on` lets a process
-open its files again when it receives a signal; a former file then is closed at once, and not at the next line.
+A file is rotated when it would exceed a size, or when its first line is older than an age. Any process may
+rotate a file, and holds a lock on the file meanwhile. At their next write, the other processes notice that
+the name now belongs to another file. In the same way, they notice a rotation by logrotate. No line is split
+between two files. `reopen_on` lets a process open its files again when it receives a signal; so it closes a
+renamed file at once, and not only when it writes the next line.
 
 A write costs two system calls (3 us) more than a plain append.
 """
@@ -23,15 +24,16 @@ from pathlib import Path
 from crawler.storage.files import write_all
 
 _INSTANT = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
-_HEAD_BYTES = 4096  # bytes at the start of a file in which the instant of the first line is searched
+_HEAD_BYTES = 4096  # the time of the first line is searched in this many bytes at the start of a file
 _THREAD = "reopen"
 _files: "weakref.WeakSet[RotatingFile]" = weakref.WeakSet()  # the files of this process
 
 
 class RotatingFile:
-    """Appends to `path`; starts a new file at `bytes_max`, or when it is `age_max` seconds old (0: no limit).
+    """Appends to `path`; starts a new file at `bytes_max`, or when the file is `age_max` seconds old (0: no limit).
 
-    At most `kept` former files remain (0: all). The lines must contain an instant in ISO form, which tells their age.
+    At most `kept` former files remain (0: all). The lines must contain a time in ISO form, from which their
+    age is computed.
     """
 
     def __init__(self, path: Path, *, bytes_max: int = 0, age_max: float = 0.0, kept: int = 0) -> None:
@@ -57,7 +59,7 @@ class RotatingFile:
                 write_all(self._descriptor, data)
 
     def reopen(self) -> None:
-        """Open the file again if its name belongs to another file or to none; a closed file stays closed.
+        """Open the file again if its name now belongs to another file or to none; a closed file stays closed.
 
         Raises:
             OSError: the file cannot be opened.
@@ -150,7 +152,7 @@ def generations(path: Path) -> list[Path]:
 
 
 def _numbered(path: Path) -> list[tuple[int, Path]]:
-    """Return (number, file) of each former file."""
+    """Return the number and the path of each former file."""
     pattern = re.compile(re.escape(path.name) + r"\.([1-9]\d{0,5})")
     found = ((pattern.fullmatch(entry.name), entry) for entry in path.parent.glob(f"{path.name}.*"))
     return [(int(match[1]), entry) for match, entry in found if match]

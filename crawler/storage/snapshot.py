@@ -1,16 +1,16 @@
 """A consistent copy of a store that another process has open.
 
-Only one process may open a store. But its tables never change after they are
-written, so a hard link to each one is a copy. Its log and manifest only grow, so
-copying them gives a state that a crash could have left, and opening the copy replays
-them. A copy is valid only if the manifest is the same before and after copying: then no table
-was added or removed in the meantime. The crawling process is not involved.
+Only one process may open a store. But its tables never change after they are written, so a hard link to a
+table serves as a copy. The log and the manifest only grow, so a copy of them is in a state that a crash could
+have left; when the copy is opened, the log and manifest are replayed. A copy is valid only if the manifest is
+the same before and after copying: then no table was added or removed in the meantime. The crawling process is
+not involved.
 
     CURRENT, MANIFEST-*, *.log    copied (a few MB); also the files by which a RocksDB store is recognized
     *.ldb, *.sst                  linked; see `link`
 
-Cost: one link per table, 20 us each. Until the copy is deleted, it keeps the disk space
-of tables that the store has meanwhile removed in compactions.
+Cost: one link per table, 20 us each. Until the copy is deleted, tables that the store has meanwhile removed
+in compactions still take disk space.
 """
 
 import os
@@ -35,7 +35,7 @@ _FOLDER = "snapshot-"
 
 @contextmanager
 def private_folder(beside: Path | None = None) -> Iterator[Path]:
-    """Yield a new folder, which is deleted at the end; it is in `beside` if possible, since links need one file system.
+    """Yield a new folder, if possible in `beside` (hard links need one file system); delete the folder at the end.
 
     The folders that killed readers left in `beside` are deleted too.
     """
@@ -95,8 +95,9 @@ def _copied(store: Path, into: Path) -> bool:
     for name in names:
         if name.endswith(".log") or name == before[0] or name.startswith(_COPIED):
             shutil.copyfile(store / name, into / name)
-    # The store opened on the copy numbers its new tables from `fresh` on. A file with such a number, which the
-    # manifest does not name yet, must not be linked: the copy would overwrite it in the original store.
+    # The store opened on the copy numbers its new tables from `fresh` on. A file that already has such a
+    # number, and that the manifest does not name yet, must not be linked: the store opened on the copy would
+    # overwrite that file, which also belongs to the original store.
     fresh = next_file((into / before[0]).read_bytes())
     for name in names:
         if name.endswith(_LINKED) and int(name.partition(".")[0]) < fresh:
@@ -107,7 +108,7 @@ def _copied(store: Path, into: Path) -> bool:
 
 
 def _manifest(store: Path) -> tuple[str, int]:
-    """Return (name, length in bytes) of the current manifest."""
+    """Return the name of the current manifest, and its length in bytes."""
     name = (store / "CURRENT").read_text(errors="replace").strip()
     if "/" in name or not name:
         raise DamageError(f"store {store}: CURRENT names no manifest; `crawler check --repair` may repair it")

@@ -1,20 +1,20 @@
-"""Find and cut the torn tail that a power cut can leave in a store's newest log; refuse other damage.
+"""Finds and cuts the torn tail that a power cut can leave in a store's newest log; refuses other damage.
 
 A record that was not written to its end was never acknowledged, so it may be dropped.
-If damage is in the middle of a log, acknowledged records follow it. So a tail is cut
+If the damage is in the middle of a log, acknowledged records follow it. So a tail is cut
 only if no record begins after the first damage; a log with other damage is refused.
 
-An engine opened with paranoid checks finds wrong checksums itself. But it mistakes three
+An engine that is opened with paranoid checks finds wrong checksums itself. But it mistakes three
 kinds of damage for the end of the log, and silently drops the records that follow: a fragment that is
 longer than the rest of the file, a file that ends in the middle of a record, and
-zeros in place of a header. One flipped bit of a length in the last block causes such damage.
+zeros in place of a header. A single flipped bit in a length in the last block causes such damage.
 So the headers are checked before an engine opens the log (10 ms per MB of small
 records). A test that flipped every byte of a log found no other silent loss.
 
-Format (leveldb/doc/log_format.md): blocks of 32 KiB; a record is one or more
-fragments, each `crc32c (4, masked) length (2) type (1)` and its bytes, no fragment
-crosses the end of a block; types FULL, FIRST, MIDDLE, LAST = 1 to 4. If 6 or
-fewer bytes are left in a block, they are zero.
+Format (leveldb/doc/log_format.md): a log consists of blocks of 32 KiB. A record is one or more fragments,
+each with a header `crc32c (4, masked) length (2) type (1)`, followed by its bytes. No fragment crosses the
+end of a block. The types FULL, FIRST, MIDDLE and LAST are 1 to 4. If 6 or fewer bytes are left in a block,
+these bytes are zero.
 """
 
 import struct
@@ -27,7 +27,7 @@ from crawler.storage.files import cut
 BLOCK_BYTES = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _LAST = 1, 2, 4
-_MASK_DELTA = 0xA282EAD8  # util/crc32c.h: added to the rotated crc, since the data may itself contain crcs
+_MASK_DELTA = 0xA282EAD8  # util/crc32c.h: added to the rotated crc, because data may contain crcs too
 
 
 def _crc32c_table() -> list[int]:
@@ -57,14 +57,14 @@ def masked(crc: int) -> int:
 
 
 class Fragment(NamedTuple):
-    """A whole fragment: its type and the offset of its end."""
+    """A complete fragment of a record: its type and the offset of its end."""
 
     kind: int
     end: int
 
 
 def fragment_at(data: bytes, offset: int) -> Fragment | None:
-    """Return the fragment whose header is at `offset`; None if it is not whole, or its checksum is wrong."""
+    """Return the fragment whose header is at `offset`; None if it is incomplete or its checksum is wrong."""
     block_end = min(len(data), (offset // BLOCK_BYTES + 1) * BLOCK_BYTES)
     begin = offset + _HEADER.size
     if begin > block_end:
@@ -83,7 +83,7 @@ def _next_header(offset: int) -> int:
 
 
 def whole_length(data: bytes) -> int:
-    """Return the number of bytes that the whole records at the start of a log take."""
+    """Return the total length of the complete records at the start of a log, in bytes."""
     whole = offset = 0
     while (fragment := fragment_at(data, offset)) is not None:
         offset = _next_header(fragment.end)
@@ -101,7 +101,7 @@ def _damaged_at(data: bytes) -> int:
 
 
 def ends_whole(data: bytes) -> bool:
-    """Return whether reading a log from header to header ends exactly after a whole record; ignore checksums."""
+    """Return whether a reader that follows the headers ends exactly behind a complete record; ignore checksums."""
     offset = end = 0
     kind = _LAST
     while offset + _HEADER.size <= len(data):
@@ -115,7 +115,7 @@ def ends_whole(data: bytes) -> bool:
 
 
 def record_begins_after(data: bytes, damage: int) -> bool:
-    """Return whether a valid FULL or FIRST fragment follows `damage`, in its block or a later one."""
+    """Return whether a valid FULL or FIRST fragment follows the offset `damage`, in the same block or a later one."""
     block_end = min(len(data), (damage // BLOCK_BYTES + 1) * BLOCK_BYTES)
     if any(_begins(data, offset) for offset in range(damage + 1, block_end)):
         return True
@@ -136,7 +136,7 @@ def _block_holds_one(data: bytes, offset: int) -> bool:
 
 
 def mend_logs(store: Path, remedy: str) -> str:
-    """Cut the torn tail that the engine would silently skip; return a description, "" if there was none.
+    """Cut the torn tail that the engine would silently skip; return a description, or "" if there was none.
 
     Raises:
         DamageError: the damage is followed by records, or is in an older log.
@@ -158,7 +158,7 @@ def _logs(store: Path) -> list[Path]:
 
 
 def cut_torn_tail(store: Path) -> str:
-    """Cut the torn tail of the newest log of a store; return a description, "" if it has none.
+    """Cut the torn tail of the newest log of a store; return a description, or "" if there is no such tail.
 
     Raises:
         StoreError: the disk failed.

@@ -1,21 +1,22 @@
-"""The hot path from the hrefs of a page to accepted links.
+"""Turns the hrefs of a page into accepted links; this is the hot path of the URL filter.
 
     hrefs --> cut the fragment --> unique --> memo --(miss)--> canonical form, verdict, fingerprint
                                                 |
                                           accepted: unique by fingerprint;  rejected: counted by rule
 
-Pages of one directory share most of their hrefs (navigation, index), and the meaning of a relative href depends only
-on the directory of the base. So there is one table per directory, href -> result, and a link costs one dictionary
-look-up. Some hrefs are resolved each time: hrefs that are empty or begin with `?` (they use the base's file name or
-query), `http:x` (the standard reads it as relative), and those with tabs or newlines, which the parser removes. Pages
-in an encoding other than UTF-8 have tables of their own; requisites have their own tables too. All tables are emptied
-when the scope widens, or when fingerprints change because two authorities were proven to be one.
+Pages of one directory share most of their hrefs (navigation, index), and the meaning of a relative href
+depends only on the directory of the base. So there is one table per directory, which maps each href to its
+result, and a link costs one dictionary look-up. Some hrefs are resolved each time. These are hrefs that are
+empty or begin with `?` (the result depends on the file name or query of the base), hrefs such as `http:x`
+(which the standard reads as relative), and hrefs with tabs or newlines (which the parser removes). Pages in
+an encoding other than UTF-8 have tables of their own; requisites have their own tables too. All tables are
+emptied when the scope widens, or when fingerprints change because two authorities were proven to be one.
 
-`memo_bytes_max` bounds all tables together; the least recently used directory is evicted first. Directories that link
-to the same URLs share recent results for these URLs (`_JUDGED_MAX` of them).
+`memo_bytes_max` bounds all tables together; the least recently used directory is evicted first. Directories
+that link to the same URLs share the results for up to `_JUDGED_MAX` recent URLs.
 
-An href without its fragment is counted once per page, under the rule that rejected it.
-Links that are only a fragment are dropped first and not counted. A link to the page
+A rejected href, without its fragment, is counted once per page, under the rule that rejected it.
+Links that consist only of a fragment are dropped before this, and are not counted. A link to the page
 itself is treated like any other; the duplicate check recognizes it.
 """
 
@@ -46,20 +47,20 @@ _Entry = tuple[int, str] | str  # a result: (fingerprint, url), or the name of t
 
 # Beginnings of hrefs that depend on the whole base, or that the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
-_ENTRY_BYTES = 300  # bytes of an entry besides its characters: slot, tuple, integer and two string headers
+_ENTRY_BYTES = 300  # bytes of an entry without its characters: slot, tuple, integer and two string headers
 # Limits on the stored results for recently judged URLs, by request form (number, length): at most about 5 MB.
 _JUDGED_MAX = 1 << 13
 _JUDGED_LENGTH_MAX = 400
-_TABLE_BYTES = 1000  # bytes of a table besides its entries and the characters of its ancestors
+_TABLE_BYTES = 1000  # bytes of a table without its entries and the characters of its ancestors
 
-# Matches a base that is already a request form, as nearly all are; it need not be parsed.
+# Matches bases that are already request forms, as nearly all are; such a base need not be parsed.
 _REQUEST_FORM = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[!$-;=@-\[\]_a-z|~]*(?:\?[!$-;=?-~]*)?")
 
 
 class Accepted(NamedTuple):
     """The accepted links of a page in order of appearance, unique by fingerprint.
 
-    `urls` are request forms, `fingerprints` their fingerprints, shape (n,). `rejected`
+    `urls` are the request forms of the links, and `fingerprints` their fingerprints, shape (n,). `rejected`
     counts the other links by rule.
     """
 
@@ -119,19 +120,19 @@ class LinkFilter:
         self._length_max = length_max
         self._size_max = memo_bytes_max
         self._size = 0
-        self._tables: OrderedDict[object, _Table] = OrderedDict()  # least recently used first
+        self._tables: OrderedDict[object, _Table] = OrderedDict()  # the least recently used is first
         self._judged: dict[str, _Entry] = {}
         self._revision = self._present_revision()
-        self.links = 0  # number of hrefs so far, each counted once per page
+        self.links = 0  # number of hrefs so far; repeated hrefs of a page count once
         self.misses = 0
 
     def filter_links(
         self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", flags: int = 0
     ) -> Accepted:
-        """Return the accepted links among the raw `hrefs` of a page whose links are relative to `base_url`.
+        """Return the accepted links among `hrefs`, the raw hrefs of a page, which are relative to `base_url`.
 
-        `encoding` is the encoding of the page, `flags` are the flags of all its links. No page content
-        can make it raise an exception.
+        `encoding` is the encoding of the page, `flags` are the flags of all its links. No page content can
+        make this function raise an exception.
         """
         return _sort_out(self._results(base_url, _without_fragments(hrefs), encoding, flags))
 
@@ -170,7 +171,7 @@ class LinkFilter:
         return Judged(url, self._fingerprint(url), self.filter.verdict(url, flags))
 
     def form(self, raw_url: str) -> tuple[str, str]:
-        """Return (request form, "") of an absolute URL, or ("", the rule that rejects it)."""
+        """Return (request form, "") for an absolute URL, or ("", name of the rule that rejects it)."""
         return self._form(None, raw_url, plain_join((), raw_url), "utf-8")
 
     def explain(self, raw_url: str, flags: int = 0) -> Explanation:
@@ -205,7 +206,7 @@ class LinkFilter:
         encoding: str,
         flags: int,
     ) -> None:
-        """Compute the results that are None; store those that depend only on the directory."""
+        """Compute the results that are still None; store those that depend only on the directory."""
         form, verdict, fingerprint, above = self._form, self.filter.verdict, self._fingerprint, table.above
         size, length_max, depends_on_base = 0, self._length_max, _NOT_BY_DIRECTORY.match
         missing = [position for position, entry in enumerate(results) if entry is None]
@@ -232,7 +233,7 @@ class LinkFilter:
         self._size += size
 
     def _form(self, base: str | None, href: str, plain: str, encoding: str) -> tuple[str, str]:
-        """Return (request form, "") or ("", rule); `plain` is the result of `plain_join`."""
+        """Return (request form, "") or ("", rule that rejects it); `plain` is the result of `plain_join`."""
         if not plain:
             return resolve_or_rule(base, href, encoding=encoding, length_max=self._length_max)
         return (plain, "") if len(plain) <= self._length_max else ("", TOO_LONG)
@@ -243,7 +244,7 @@ class LinkFilter:
             self._size -= self._tables.popitem(last=False)[1].size
 
     def _present_revision(self) -> int:
-        """Return a number that changes whenever results may change; both terms of its sum only grow."""
+        """Return a number that changes whenever results may change. It is the sum of two numbers that only grow."""
         return self.filter.revision + self.fingerprinter.revision
 
     def _forget(self) -> None:

@@ -1,4 +1,4 @@
-"""The names of the URL filter's rules, with the reason that users see. The names are stable: keys of the report."""
+"""The names of the URL filter's rules (keys of the report, which never change), with the reasons that users see."""
 
 from crawler.urlfilter import traps
 from crawler.urls import canonical

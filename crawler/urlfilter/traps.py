@@ -1,21 +1,20 @@
 """Traps that are visible in the path alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
 
 A broken relative link on a page that answers under any path produces endless
-paths: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules bound them: the
+paths: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules stop them: the
 number of segments (TooManyPathSegments), and the number of times that a unit of one or
 several segments is repeated in a row (PathologicalPath, whose pattern also matches
 units of several segments).
 
-Segments are separated by slashes and may be empty; there is none after the last slash:
-`/a//b/` has the three segments `a`, ``, `b`. All functions are pure, read the path
-of a request form, and take time proportional to its length. A limit of 0 disables
-its rule. A path below a trap is a trap, so most verdicts follow from the
-directory.
+Segments are separated by slashes and may be empty; there is no segment after the last slash of a path that
+ends with one: `/a//b/` has the three segments `a`, ``, `b`. All functions are pure, read the path of a
+request form, and take time proportional to its length. A limit of 0 disables its rule. Every path below a
+trap is a trap too, so most verdicts follow from the directory.
 """
 
 PATH_SEGMENTS = "path_segments"
 REPEATED_SEGMENTS = "repeated_segments"
-_UNIT_MAX = 6  # segments; longer units cannot occur three times within 20 segments
+_UNIT_MAX = 6  # number of segments; a longer unit cannot occur three times within 20 segments
 
 
 def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
@@ -24,10 +23,10 @@ def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
 
 
 def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2) -> str | None:
-    """Return the rule that rejects all files of a directory; "" if no rule can, None if that depends on the file.
+    """Return the rule that rejects all files of a directory; "" if none rejects any, None if it depends on the file.
 
-    `directory` is a request form that ends with a slash; files have one
-    segment more, or none.
+    `directory` is a request form that ends with a slash. Its files have one more segment, or no more if their
+    name is empty.
     """
     segments = _segments(directory)
     rule = _rule(segments, segments_max, repeats_max)

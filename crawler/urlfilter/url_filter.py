@@ -16,14 +16,13 @@ Flags decide which rules apply (`-` = the rule does not apply):
     include                x         -       -         -                   -
     port, path_segments... x         x       x         x                   x
 
-`include` does not apply to seeds, which the user asked for, nor to sitemaps, which only
-lead to pages. A sitemap may be on another host if the robots.txt of a host in
-scope names it; requisites may come from any host. An external link is out of scope,
-and only its status is of interest, so its kind does not matter.
+`include` does not apply to seeds, which the user asked for, nor to sitemaps, which only lead to pages. A
+sitemap may be on another host if the robots.txt of a host in scope names it; requisites may come from any
+host. External links are out of scope. Only their status is of interest, so the kind of file does not matter.
 
-Patterns are Python regular expressions, searched anywhere in the request form.
-They come from the user, who should avoid nested repetitions such as `(a+)+`: only
-the length of a URL bounds the time that such a pattern takes.
+Patterns are Python regular expressions, searched anywhere in the request form. The patterns are given by the
+user, who should avoid nested repetitions such as `(a+)+`: nothing but the length of a URL limits the time
+that such a pattern takes.
 """
 
 import re
@@ -60,12 +59,12 @@ _ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP | _EXTERNAL
 _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400
 
-_SHOWN_ENTRIES = 5  # entries of a scope shown to users
+_SHOWN_ENTRIES = 5  # number of entries of a scope that are shown to users
 _UNKNOWN = "unknown"  # not a rule: the directory has not been judged yet
 
-# A scope can be opened with the state of a scope that is equally narrow or narrower.
+# From narrow to wide. A scope can be restored from the state of a scope of its own kind or a narrower kind.
 SCOPES = ("prefix", "host", "domain", "any")
-PAGE = "page"  # a scope for single seeds only
+PAGE = "page"  # a kind that only single seeds can have
 
 
 class Scope:
@@ -76,12 +75,12 @@ class Scope:
     domain   within the registrable domain of a seed
     any      everywhere
 
-    A seed may have a kind of its own (`kind_of`), for example `page`: only that page.
+    A seed may have a kind of its own (`kind_of`), for example `page`, which includes only the seed itself.
     URLs under the SURT prefixes are in scope, too.
 
-    The scope stores one short entry per host, domain or directory, none for `any`.
-    The scope of the seeds noted by `give`, without their redirects, is stored separately:
-    headers with credentials are sent only there and, with `any`, only to the hosts of seeds.
+    The scope stores one short entry per host, domain or directory, and no entries for `any`. The scope of the
+    seeds noted by `give`, without their redirects, is stored separately: headers with credentials are sent
+    only to URLs in that scope. If the kind is `any`, they are sent only to the hosts of the seeds.
 
     Raises:
         ConfigError: `kind` is not in SCOPES, or a prefix is not a SURT prefix.
@@ -168,7 +167,7 @@ class Scope:
         return False
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a restart as plain values: kind, entries, entries of other kinds, noted URLs."""
+        """Return the state for a restart, as plain values: kind, entries, entries of other kinds, and noted seeds."""
         state: dict[str, Any] = {"kind": self.kind, "entries": sorted(self._entries)}
         if self._others:
             state["others"] = {kind: sorted(other._entries) for kind, other in self._others.items()}
@@ -184,7 +183,7 @@ class Scope:
         return "; ".join(([own] if entries or not (others or surts) else []) + others + surts)
 
     def urls(self) -> list[str]:
-        """Return URLs that widen another scope of the same kinds to this one."""
+        """Return URLs that, added to another scope of the same kinds, make it include this scope."""
         own = ["http://" + entry if "/" in entry else f"http://{entry}/" for entry in sorted(self._entries)]
         return own + [url for other in self._others.values() for url in other.urls()]
 
@@ -272,7 +271,7 @@ class UrlFilter:
     ) -> None:
         self._withdrawn = withdrawn
         self.scope = scope
-        self._bad_ports = BAD_PORTS.difference(allow_ports, (0,))  # 0: the URL names no port
+        self._bad_ports = BAD_PORTS.difference(allow_ports, (0,))  # 0 stands for a URL that names no port
         self.revision = 0
         self._requisites = requisites
         self._hook = hook
@@ -297,7 +296,7 @@ class UrlFilter:
         return widened
 
     def renew(self) -> None:
-        """Note that the withdrawn URLs have changed, so that earlier verdicts are forgotten."""
+        """Note that the set of withdrawn URLs has changed, so that earlier verdicts are forgotten."""
         self.revision += 1
 
     def verdict(self, url: str, flags: int = 0) -> str:
@@ -325,7 +324,7 @@ class UrlFilter:
         return traps.trap(url, *self._limits) if rule is None else rule
 
     def detail(self, url: str, rule: str) -> str:
-        """Return the part of a rule's setting that rejected a request form: a pattern, the scope; "" if none."""
+        """Return the part of a rule's setting that rejected a request form (a pattern or the scope); "" if none."""
         if rule == SCOPE:
             return self.scope.summary()
         if rule == EXTENSION:
@@ -337,7 +336,7 @@ class UrlFilter:
         return ", ".join(pattern.pattern for pattern in self._include) if rule == INCLUDE else ""
 
     def _directory_verdict(self, place: str) -> str | None:
-        """Return the part of a link's verdict that depends only on its directory: SCOPE, PORT or `directory_trap`."""
+        """Return the verdict as far as the directory decides it: SCOPE, PORT or the result of `directory_trap`."""
         rule: str | None = SCOPE
         if self.scope.spans(place):
             rule = self._port(place) or traps.directory_trap(place, *self._limits)

@@ -4,12 +4,11 @@
     url       request form: sent and stored, ASCII            "http://h.example/A%7e?q=%C3%A9"
     key       duplicate key: only hashed, never sent          b"http://h.example/A~?q=%C3%A9"
 
-`resolve` makes the request form: it applies the WHATWG URL parser (ada) with the
-page's base and encodes the query in the page's encoding, then removes fragment,
-credentials and one trailing dot of the host. The parser converts the host to lower
-case and A-labels (UTS 46), drops the default port and resolves dot segments; path and
-query stay as it returns them, so no escape is ever decoded, re-encoded or re-ordered.
-`canonical(canonical(u)) == canonical(u)`.
+`resolve` makes the request form. It applies the WHATWG URL parser (ada) with the page's base, and encodes the
+query in the page's encoding. Then it removes the fragment, the credentials and one trailing dot of the host.
+The parser converts the host to lower case and A-labels (UTS 46), drops the default port and resolves dot
+segments; path and query stay as the parser returns them, so no escape is ever decoded, re-encoded or
+re-ordered. `canonical(canonical(u)) == canonical(u)`.
 
 `duplicate_key` gives one key to spellings that certainly mean the same resource:
 it decodes escapes of unreserved characters, writes the hex digits of the others in
@@ -18,12 +17,12 @@ upper case, and removes session identifiers.
 The functions `hostname`, `authority`, `directory` and `target` return parts of a request
 form and do not check their argument.
 
-Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends these to the
-directories of the base, with the same result as the parser, in a fifth of the time, and leaves all other hrefs to the
-parser.
+Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends these
+to the directories of the base, which gives the same result as the parser in a fifth of the time. It leaves
+all other hrefs to the parser.
 
-No text makes these functions raise: if a text is not a usable http or https URL, they
-return None, and `resolve_or_rule` returns the name of the rule that rejects it.
+These functions raise no exception for any text: if a text is not a usable http or https URL, they return
+None, and `resolve_or_rule` returns the name of the rule that rejects it.
 """
 
 import codecs
@@ -33,8 +32,8 @@ from functools import lru_cache
 from ada_url import URL, join_url
 
 LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
-RAW_LENGTH_FACTOR = 8  # texts longer than this multiple of the limit are not parsed; parsing may shrink texts
-SESSION_IDS_VERSION = 2  # version of _SESSION_PATH and _SESSION_QUERY; a change of these lists changes keys
+RAW_LENGTH_FACTOR = 8  # longer texts than this multiple of the limit are not parsed; parsing may shorten some
+SESSION_IDS_VERSION = 2  # version of _SESSION_PATH and _SESSION_QUERY; if these lists change, keys change
 
 # The reasons why a raw URL has no request form. The URL filter explains the names.
 UNPARSABLE = "unparsable"
@@ -70,8 +69,8 @@ def _scalar(text: str) -> str:
 def resolve(base: str, raw_url: str, *, encoding: str = "utf-8", length_max: int = LENGTH_MAX) -> str | None:
     """Return the request form of `raw_url` on a page with `base`; None if it must be dropped.
 
-    `encoding` is the page's WHATWG encoding name; it applies only to the query,
-    the path is always UTF-8.
+    `encoding` is the page's WHATWG encoding name; it applies only to the query. The path is always encoded in
+    UTF-8.
     """
     return resolve_or_rule(base, raw_url, encoding=encoding, length_max=length_max)[0] or None
 
@@ -84,7 +83,7 @@ def canonical(raw_url: str, *, length_max: int = LENGTH_MAX) -> str | None:
     return resolve_or_rule(None, raw_url, length_max=length_max)[0] or None
 
 
-# An origin, and a path that no parser changes unless a segment begins with a dot
+# An origin with a path that the parser leaves unchanged, unless a segment begins with a dot
 _PLAIN = re.compile(r"(https?://[-.0-9:a-z]{1,80})(/[-.0-9A-Z_a-z~/]*)")
 
 
@@ -114,7 +113,7 @@ def resolve_or_rule(
 
 def _request_form(href: str, length_max: int) -> tuple[str, str]:
     """Remove fragment, credentials and the host's trailing dot from a parsed http(s) URL."""
-    href = href.partition("#")[0]  # an empty raw URL keeps the fragment of the base
+    href = href.partition("#")[0]  # the fragment of the base is kept if the raw URL is empty
     start = 8 if href[4] == "s" else 7
     slash = href.index("/", start)
     if "@" in href[start:slash] or href[slash - 1] == "." or ".:" in href[start:slash]:
@@ -126,9 +125,9 @@ def _request_form(href: str, length_max: int) -> tuple[str, str]:
 
 
 def _bare_netloc(netloc: str) -> str:
-    """Return the authority without credentials and without one trailing dot; "" if an empty label remains.
+    """Return the authority without credentials and one trailing dot; "" if the name then still ends with a dot.
 
-    A name that still ends with a dot, or consists only of dots, is not a host.
+    A name that still ends with a dot, or that consists only of dots, is not a host name.
     """
     netloc = netloc.rpartition("@")[2]
     if netloc[0] == "[":  # an IPv6 address contains colons and has no dot at its end
@@ -163,7 +162,7 @@ def _encode_query(raw_url: str, encoding: str) -> str:
 
 
 def _reference(error: UnicodeError) -> tuple[str, int]:
-    """Handle codec errors: return percent-encoded decimal character references of the characters."""
+    """Handle an encoding error: return the characters as percent-encoded decimal character references."""
     assert isinstance(error, UnicodeEncodeError), error
     bad = error.object[error.start : error.end]
     return "".join(f"%26%23{ord(character)}%3B" for character in bad), error.end
@@ -176,14 +175,14 @@ _GB18030_EXCEPTIONS = {0xE5E5: "%26%2358853%3B"}
 _CODEC_EXCEPTIONS = {
     "gb18030": _GB18030_EXCEPTIONS,
     "gbk": _GB18030_EXCEPTIONS,
-    # In this encoding, these characters switch the character set.
+    # In this encoding, these characters would switch the character set.
     "iso2022_jp": dict.fromkeys((0x0E, 0x0F, 0x1B), "%26%2365533%3B"),
     "cp1252": {code: f"%{code:02X}" for code in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
     "ascii": {0xF780 + byte: f"%{0x80 + byte:02X}" for byte in range(128)},
 }
-# ASCII, and 128 private characters for the other bytes; Python has no such codec
+# an encoding of ASCII and 128 private-use characters, for which Python has no codec
 _X_USER_DEFINED = "x-user-defined"
-# The standard's "get an output encoding": pages in one of these encodings have queries in UTF-8.
+# The standard's "get an output encoding": on pages in one of these encodings, queries are encoded in UTF-8.
 _UTF8_OUTPUT = {"utf-8", "utf-16le", "utf-16be", "replacement"}
 
 
@@ -207,9 +206,9 @@ def _normal_escape(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else match[0].upper()
 
 
-# Version 2. Names are case-insensitive; a value ends at the next delimiter of its kind. For names with other
-# common meanings, a value is an identifier only if it has at least 16 letters and digits, of both kinds, or 32
-# hexadecimal digits: `sid=7` and `session_id=autumn` describe the page's content.
+# Version 2. Names are case-insensitive; a value ends at the next delimiter of its kind. If a name has other
+# common meanings, a value counts as an identifier only if it consists of at least 16 letters and digits (with
+# both), or of 32 hexadecimal digits: `sid=7` and `session_id=autumn` describe the page's content.
 _SESSION_PATH = re.compile(r";jsessionid=[^/;]*|/\(S\([^/()]*\)\)(?=/|$)", re.IGNORECASE)
 _SESSION_QUERY = re.compile(
     r"(?:PHPSESSID|CFID|CFTOKEN)=.*"
@@ -220,7 +219,7 @@ _SESSION_QUERY = re.compile(
 
 
 def duplicate_key(url: str, *, strip_session_ids: bool = True) -> bytes:
-    """Return the duplicate key of a request form, as ASCII bytes. It is only ever hashed."""
+    """Return the duplicate key of a request form, as ASCII bytes. The key is only ever hashed."""
     if "%" in url:
         url = _ESCAPE.sub(_normal_escape, url)
     if strip_session_ids and ("?" in url or ";" in url or "(" in url):
@@ -242,16 +241,17 @@ def _without_session(url: str) -> str:
     return path + mark + query
 
 
-# Plain references. Segments that the parser does not change: without a colon (which could end a scheme), a dot
-# in front (dot segments) or characters that must be escaped. A host in its final form: lower case, no port, the
-# last label beginning with a letter (else it might be a number). All repetitions are possessive.
+# Plain references. Segments that the parser does not change: without a colon (which could end a scheme), a
+# dot in front (dot segments) or characters that must be escaped. A host in its final form: in lower case and
+# without a port. Its last label begins with a letter, since it might be a number otherwise. All repetitions
+# are possessive.
 _SEGMENT = r"[\w~+,;=@()!$&*-][\w.~+,;=@()!$&*-]*+"
 _PATH = rf"(?:{_SEGMENT}/)*+(?:{_SEGMENT}(?:\?[\w.~=&;/+%:,@!$()*?-]*+)?+)?+"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)
 _PLAIN_ABSOLUTE = re.compile(rf"https?://(?:[a-z0-9_-]++\.)*+[a-z][a-z0-9_-]*+(/{_PATH})?", re.ASCII)
 
 
-# Number of slashes; the memory for the ancestors of a path grows with the square of its depth.
+# Maximum number of slashes; the memory for the ancestors of a path grows with the square of its depth.
 _DEPTH_MAX = 40
 
 
@@ -270,7 +270,7 @@ def ancestors(base: str) -> tuple[str, ...]:
 
 
 def plain_join(above: tuple[str, ...], href: str) -> str:
-    """Return what `resolve` gives for a plain `href` on a base with these `ancestors`; "" for any other href.
+    """Return the result of `resolve` for a plain `href` on a base with these `ancestors`; "" for any other href.
 
     The length is not checked.
     """

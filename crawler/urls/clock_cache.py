@@ -1,8 +1,9 @@
 """The URL cache: CLOCK in a scatter table with circular lists, 8 bytes per entry.
 
-Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling" (2003), sections 3.4 and 6, figure 14. Four
-of five links in a crawl have been seen a short time before; the cache recognizes these, so only the others go to the
-Duplicate URL Eliminator. The cache holds at most k = 2^r keys in an array of k words of 64 bits, and nothing else.
+Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling" (2003), sections 3.4 and 6, figure
+14. Four of five links in a crawl have been seen a short time before. The cache recognizes these links, so
+only the others go to the Duplicate URL Eliminator. The cache holds at most k = 2^r keys in an array of k
+words of 64 bits, and nothing else.
 
 A *scatter table* has no buckets: the keys themselves are in the array. All
 keys with the same home slot (the top r bits of the key) form one circle, and
@@ -24,27 +25,26 @@ link takes the remaining room:
     bit 63 ........ r+2 | r+1 ....... 2 |   1   |  0
     q: 62-r bits of key | link: r bits  | first | mark
 
-Only the top 62 bits of a key are used. Home and q determine them, so no two of these keys are ever confused. A free
-slot is not marked as first and links to itself; for a member of a circle, never both are true.
+Only the top 62 bits of a key are used. The home slot and q determine these bits, so two different keys are
+never confused. A free slot is not marked as first and links to itself; no member of a circle has both
+properties.
 
-*To look up a key*, walk the circle from its home slot; if the home slot is not
-first, there is no such circle. *To make room*, the CLOCK hand moves
-around the array, clears the marks that it passes and evicts the first key without
-one; a hit sets the mark, and a new key is unmarked (marking it made 2 to 9 %
-more misses). *To unlink* a key, walk its circle to its predecessor; if the key was
-the first, its successor moves to the home slot, and the successor's slot is free.
-*To insert* a key whose home slot holds a member of another circle, move that
-member and its mark to the free slot, and put the key into the home slot.
-So links and positions change, but never the circle that a key belongs to. Circles are
-short: 1.5 members on average when the table is full.
+*To look up a key*, walk the circle from its home slot; if the home slot is not first, there is no such
+circle. *To make room*, the CLOCK hand moves around the array, clears the marks that it passes, and evicts the
+first key without a mark. A hit sets the mark of a key; a new key is unmarked (marking new keys caused 2 to 9
+% more misses). *To unlink* a key, walk its circle to its predecessor; if the key was the first, its successor
+moves to the home slot, and the successor's slot is free. *To insert* a key whose home slot holds a member of
+another circle, move that member and its mark to the free slot, and put the key into the home slot. So the
+links and positions of keys change, but a key always belongs to the same circle. Circles are short: 1.5
+members on average when the table is full.
 
 The top bits must be evenly distributed over the keys; otherwise one circle holds all of
 them, which is slow but still correct. Pass `rotl64(fingerprint, 16)`: the top 16
 bits of a fingerprint are the same for a whole domain.
 
-This file is in Cython's pure-Python mode: compiled if there was a C compiler
-at installation (`COMPILED`), else interpreted, about 90 times slower, with the
-same result for every request.
+This file is in Cython's pure-Python mode. It is compiled if there was a C compiler at installation
+(`COMPILED`). Otherwise it is interpreted, which is about 90 times slower but gives the same result for every
+request.
 """
 
 from array import array
@@ -53,7 +53,7 @@ import cython
 
 COMPILED: bool = cython.compiled
 
-BITS_MAX = 30  # r; with more, q would have too few bits to keep false hits at about 2^-32
+BITS_MAX = 30  # maximum of r; with a larger r, q would have too few bits to keep false hits at about 2^-32
 
 
 @cython.final
@@ -61,8 +61,8 @@ BITS_MAX = 30  # r; with more, q would have too few bits to keep false hits at a
 class ClockCache:
     """A cache of at most 2^`bits` 64-bit keys.
 
-    Use it from one thread at a time: a second thread gets a RuntimeError, since
-    `add_many` releases the interpreter lock.
+    Use a cache from one thread at a time. A second thread can get a RuntimeError, since `add_many` releases
+    the interpreter lock.
 
     Args:
         bits: 1 to 30.
@@ -111,7 +111,7 @@ class ClockCache:
         self._busy = False
 
     def add(self, key: cython.ulonglong) -> bool:
-        """Put `key` into the cache; return True if it was not in it.
+        """Put `key` into the cache; return whether the key is new to it.
 
         Raises:
             OverflowError: not 0 <= key < 2^64.
@@ -124,7 +124,7 @@ class ClockCache:
     @cython.boundscheck(False)
     @cython.wraparound(False)
     def add_many(self, keys) -> bytearray:
-        """`add` each key of a uint64 buffer, in order; return a byte per key: 1 if it was not in the cache."""
+        """Call `add` for each key of a uint64 buffer, in order; return a byte per key: 1 if the key was new."""
         i: cython.Py_ssize_t
         if not cython.compiled:
             keys = _as_words(keys)
@@ -142,9 +142,10 @@ class ClockCache:
     @cython.boundscheck(False)
     @cython.wraparound(False)
     def missing(self, fingerprints) -> list[int]:
-        """`add` the keys of fingerprints, a uint64 buffer, in order; return the positions of those that were not held.
+        """Call `add` for the keys of `fingerprints`, a uint64 buffer; return the positions of the new keys.
 
-        The keys are the fingerprints rotated left by 16 bits. The interpreter lock is kept: pass a few hundred at most.
+        The keys are the fingerprints rotated left by 16 bits. The interpreter lock is held meanwhile, so pass
+        at most a few hundred.
         """
         i: cython.Py_ssize_t
         fingerprint: cython.ulonglong
@@ -160,7 +161,7 @@ class ClockCache:
         return found
 
     def __contains__(self, key: cython.ulonglong) -> bool:
-        """Return whether `key` is held; sets no mark and changes no counter."""
+        """Return whether the cache holds `key`; set no mark and change no counter."""
         self._check_idle()
         home: cython.ulonglong = key >> (64 - self._bits)
         return self._words[home] & 2 != 0 and self._find(home, self._short_key(key)) < self._slot_count
@@ -188,7 +189,7 @@ class ClockCache:
         return self._moves
 
     def keys(self) -> list[int]:
-        """Return the keys held, in the order of their home slots; their two low bits, which are not stored, are 0."""
+        """Return all keys in the cache, ordered by home slot; their two low bits, which are not stored, are 0."""
         self._check_idle()
         return [
             home << (64 - self._bits) | self._table[slot] >> (self._bits + 2) << 2
@@ -237,7 +238,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _find(self, home: cython.ulonglong, short_key: cython.ulonglong) -> cython.ulonglong:
-        """Return the slot that holds `short_key` in the circle of `home`; 2^r if none does."""
+        """Return the slot that holds `short_key` in the circle of `home`; 2^r if there is no such slot."""
         slot: cython.ulonglong = home
         while True:
             if self._words[slot] & self._short_key_mask == short_key:
@@ -279,7 +280,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _insert(self, home: cython.ulonglong, short_key: cython.ulonglong) -> cython.void:
-        """Insert a key that is not held, unmarked."""
+        """Insert a key that the cache does not hold; the key is unmarked."""
         slot: cython.ulonglong
         if self._count < self._slot_count:
             self._count += 1
@@ -332,8 +333,8 @@ class ClockCache:
         if successor == victim:
             self._words[victim] = victim << 2
             return victim
-        # The victim is the first of a longer circle, whose home slot must stay in use. If the
-        # successor linked back to the victim, this makes it link to itself.
+        # The victim is the first of a longer circle, whose home slot must stay in use. If the successor
+        # linked back to the victim, this makes the successor link to itself.
         self._words[victim] = self._words[successor] | 2
         self._moves += 1
         return successor

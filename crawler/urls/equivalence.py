@@ -1,18 +1,19 @@
 """Pairs of authorities that were proven to be the same site (`urls/README.md`, "Forms of a URL").
 
-Many sites answer `http://h/x` with a redirect to `https://h/x`, or redirect
-from the bare domain to `www` or back. Once an authority has redirected 5 requests
-to the same path and query on one other authority, its URLs get that authority's
-duplicate keys, so the second copy of each link is recognised without a request.
+Many sites answer `http://h/x` with a redirect to `https://h/x`, or redirect from the bare domain to `www` or
+back. Once an authority has redirected 5 requests to the same path and query on one other authority, its URLs
+get the duplicate keys of the other authority. So the second spelling of each link is recognised without a
+request.
 
     http -> https, www <-> apex, or both at once; default ports only
 
 An authority that has itself answered a request with a page never becomes an
 alias: it may redirect only some pages, such as log-in pages. A proof is permanent,
-and proofs cannot form a ring. Only keys change, never the URL that is sent.
+and proofs cannot form a ring. Only duplicate keys change, never the URL that is requested.
 
-Each process learns separately: links from peers carry the peer's fingerprint. The owner of a domain fetches the
-domain's URLs and learns from their redirects; it computes a link's fingerprint again if it differs from the peer's.
+Each process learns equivalences by itself. A link from a peer carries the fingerprint that the peer computed.
+The owner of a domain fetches the domain's URLs and learns from their redirects; it computes a link's
+fingerprint again if it differs from the peer's.
 """
 
 from collections import OrderedDict
@@ -20,10 +21,11 @@ from collections.abc import Mapping
 
 from crawler.urls.canonical import authority, target
 
-PROOFS = 5  # redirects from one authority to the same path of another that prove an equivalence
-# number of pairs kept, 250 bytes each; for further pairs, each redirect costs a request
+PROOFS = 5  # this many redirects from one authority to the same path on another prove an equivalence
+# maximum number of pairs, of 250 bytes each; for further pairs, each redirect costs a request
 _PROVEN_MAX = 100_000
-# Number of authorities whose redirects are counted or that answered; the least recently seen one is dropped.
+# Maximum number of authorities whose redirects are counted or that answered; the least recently seen is
+# dropped.
 _TRIAL_MAX = 20_000
 _ANSWERED = ("", 0)
 
@@ -78,7 +80,7 @@ class Equivalences:
             self._trial.popitem(last=False)
 
     def _check(self) -> None:
-        # each alias leads to its target in one step
+        # each alias leads to its final target in one step
         assert not self.proven.keys() & set(self.proven.values()), self
         assert len(self._trial) <= _TRIAL_MAX, self
         assert len(self.proven) <= _PROVEN_MAX, self
@@ -88,7 +90,7 @@ class Equivalences:
 
 
 def _names_of_one_site(source: str, other: str) -> bool:
-    """Return whether two authorities differ only in http -> https and a leading `www.`."""
+    """Return whether `other` differs from `source` only in https instead of http, a leading `www.`, or both."""
     if source == other or source.startswith("https:") and other.startswith("http:"):
         return False
     source, other = source.partition("//")[2], other.partition("//")[2]

@@ -1,4 +1,4 @@
-"""Decides by kind which files are downloaded, in the syntax of wget's --accept and --reject.
+"""Decides which files are downloaded, by lists of file kinds in the syntax of wget's --accept and --reject.
 
 A *kind* is one of
 
@@ -6,9 +6,9 @@ A *kind* is one of
     pdf  .pdf  *.pdf       the end of the file name
     report-*.pdf  a?c      a pattern of the whole file name (with * ? [ in it)
 
-The file name in a URL decides whether it is requested: a URL of a rejected kind is not requested. If `accept` lists
-kinds, the URL is requested only if it may be one of them, or a page or style sheet that may lead to them. The answer
-decides whether the file is stored: a page fetched only for its links is not stored.
+The file name in a URL decides whether the URL is requested: a URL of a rejected kind is not requested. If
+`accept` lists kinds, the URL is requested only if it may be one of them, or a page or style sheet that may
+lead to them. The answer decides whether the file is stored: a page fetched only for its links is not stored.
 """
 
 import fnmatch
@@ -24,14 +24,14 @@ _PAGES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "te
 
 @functools.lru_cache(1)
 def _types() -> Any:
-    """Return Python's own table of media types; with a machine's table, crawls would differ between machines."""
-    import mimetypes  # imported here because few crawls use kinds, and importing it also reads the machine's table
+    """Return Python's own table of media types; with the system's table, crawls would differ between machines."""
+    import mimetypes  # imported here because few crawls use kinds, and the import also reads the system's table
 
     return mimetypes.MimeTypes()
 
 
 def _type_by_name(name: str) -> str:
-    """Return the media type that the ending of a file name suggests, "" if none."""
+    """Return the media type that the ending of a file name suggests; "" if there is none."""
     return _types().guess_type(name)[0] or ""
 
 
@@ -56,7 +56,7 @@ class _Wanted:
         return bool(self.types or self._endings or self._patterns)
 
     def name(self, name: str) -> bool:
-        """Return whether a file name, in lower case, is of such a kind."""
+        """Return whether a file name, in lower case, is of one of these kinds."""
         return name.endswith(self._endings) or any(pattern.match(name) for pattern in self._patterns)
 
     def type(self, media_type: str) -> bool:
@@ -77,7 +77,7 @@ class Kinds:
         return bool(self._accept or self._reject)
 
     def may_ask(self, url: str) -> bool:
-        """Return whether a URL (request form) may be of a wanted kind, or may lead to such URLs as a page or style sheet.
+        """Return whether a URL may be of a wanted kind, or may be a page or style sheet that leads to such files.
 
         >>> kinds = Kinds(["pdf", "image/*"], ["gif"])
         >>> [kinds.may_ask(f"http://x/{name}") for name in ("a.pdf", "a.jpg", "a.gif", "a.zip", "a.html", "a.css")]

@@ -2,17 +2,15 @@
 
     fingerprint(url) = H(domain)[top 16 bits] << 48 | H(key)[low 48 bits]
 
-`key` is the duplicate key, `domain` the registrable domain of its host (the
-host itself with `partition="host"`), H a hash keyed by the seed of the crawl.
-The top 16 bits are the URL's bucket: all URLs of a domain have the same bucket, so
-they belong to one process and are adjacent in sorted files.
+`key` is the duplicate key, `domain` is the registrable domain of its host (or the host itself, with
+`partition="host"`), and H is a hash keyed by the seed of the crawl. The top 16 bits are the URL's bucket: all
+URLs of a domain have the same bucket, so they belong to one process and are adjacent in sorted files.
 
-The seed is secret. With a known seed, a URL with the fingerprint of a victim's
-page can be computed in seconds, and that page would never be fetched. For
-crawls of hostile sites there is `method="blake2b"`.
+The seed is secret. If the seed were known, a URL with the fingerprint of a victim's page could be computed in
+seconds, and that page might then never be fetched. For crawls of hostile sites there is `method="blake2b"`.
 
-Among N URLs, the expected loss by collisions is N^2/2^65 URLs if they are evenly
-distributed over hosts, plus n^2/2^49 for a host of n URLs.
+Among N URLs that are evenly distributed over hosts, N^2/2^65 URLs are expected to be lost by collisions; a
+host with n URLs adds n^2/2^49.
 """
 
 import hashlib
@@ -33,7 +31,7 @@ CHECK_URL = "http://fingerprint.check/"
 _LOW_48 = (1 << 48) - 1
 _SIXTEEN, _FORTY_EIGHT = np.uint64(16), np.uint64(48)
 _ALL_64 = (1 << 64) - 1
-_HOSTS_MAX = 1 << 15  # hosts whose bucket is cached, 600 bytes each; a process works on some 10,000
+_HOSTS_MAX = 1 << 15  # number of hosts whose bucket is cached (600 bytes each); a process needs some 10,000
 
 
 class Fingerprinter:
@@ -81,7 +79,7 @@ class Fingerprinter:
         return self._bits_of_host(name) >> 48
 
     def host_key(self, name: str) -> int:
-        """Return 64 bits that identify a host: its bucket in the top 16, a hash of its name in the low 48."""
+        """Return 64 bits that identify a host: the top 16 are its bucket, the low 48 are a hash of its name."""
         return self._bits_of_host(name) | self._number(name.encode("ascii")) & _LOW_48
 
     def host_key_beside(self, name: str, fingerprint: int) -> int:
@@ -89,7 +87,7 @@ class Fingerprinter:
         return fingerprint & ~_LOW_48 | self._number(name.encode("ascii")) & _LOW_48
 
     def domain_key(self, domain: str) -> int:
-        """Return the `host_key` of a registrable domain, which is its own domain and needs no look-up."""
+        """Return the `host_key` of a registrable domain; it needs no look-up, because the domain is known."""
         return self.hash(domain.encode("ascii"))
 
     @property
@@ -116,15 +114,15 @@ class Fingerprinter:
 
     @property
     def check_value(self) -> int:
-        """Return the fingerprint of a fixed URL: equal on two processes only if seed and method are equal.
+        """Return the fingerprint of a fixed URL; on two processes, it is equal only if seed and method are equal.
 
-        Its host is a registrable domain in any public suffix list, so the list is not needed.
+        The host of this URL is a registrable domain by any public suffix list, so the list is not needed.
         """
         bucket = self.hash(hostname(CHECK_URL).encode("ascii")) & ~_LOW_48
         return bucket | self._number(duplicate_key(CHECK_URL)) & _LOW_48
 
     def _bits_of_host(self, name: str) -> int:
-        """Return the bucket of a host, shifted to the top of 64 bits; cached."""
+        """Return the bucket of a host, shifted to the top of 64 bits; results are cached."""
         bits = self._host_bits.get(name)
         if bits is None:
             domain = registrable_domain(name) if self._partition == "domain" else name

@@ -7,7 +7,7 @@ _CHARSET = re.compile(rb"(?:^|;)[ \t]*charset[ \t]*=[ \t]*(?:\"([^\"]*)\"?|([^;]
 
 
 def media_type(values: Sequence[bytes]) -> tuple[str, str]:
-    """Return (essence, charset), both lower case, of the last usable Content-Type; "" for a part that it lacks.
+    """Return (essence, charset) of the last usable Content-Type, in lower case; "" stands for a missing part.
 
     Args:
         values: the values of all Content-Type fields of an answer, in order.

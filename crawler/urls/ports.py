@@ -1,4 +1,4 @@
-"""Ports of protocols other than HTTP; the crawler refuses them as browsers do."""
+"""Ports of protocols other than HTTP; the crawler refuses these ports, as browsers do."""
 
 import re
 

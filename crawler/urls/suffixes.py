@@ -1,8 +1,8 @@
 """The public suffix list, read once per process, on first use.
 
-The library converts each of some 10,000 rules to A-labels: 40 ms in one turn of the
-event loop, longer on a busy machine. So this module converts only the few hundred rules
-that are not ASCII.
+The library converts each of some 10,000 rules to A-labels. This would block the event loop for 40 ms, and for
+longer on a busy machine. So this module converts only the few hundred rules that contain characters other
+than ASCII.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import Any
 
 from ada_url import idna
 
-_HOSTS_MAX = 1 << 15  # hosts whose domain is cached; a process works on some 10,000
+_HOSTS_MAX = 1 << 15  # number of hosts whose domain is cached; a process works on some 10,000 hosts at a time
 
 
 @lru_cache(maxsize=1)
@@ -24,7 +24,7 @@ def suffix_list() -> Any:
 
 
 def _both_forms(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the rules of the file, and those that are not ASCII a second time in A-labels."""
+    """Yield the rules of the file; yield those that are not ASCII a second time, converted to A-labels."""
     for line in lines:
         rule = line.partition(" ")[0].strip().lower()
         if not rule or rule.startswith("//"):
@@ -48,7 +48,7 @@ def registrable_domain(name: str) -> str:
 
 
 def suffix_list_version() -> str:
-    """Return the version of the list; a crawl keeps the version it began with, since buckets depend on it."""
+    """Return the version of the list. A crawl keeps the version with which it began, since buckets depend on it."""
     from publicsuffixlist import __version__
 
     return str(__version__)

@@ -4,9 +4,9 @@
     http://(org,example,            example.org and all hosts below it
     http://(org,                    all of .org
 
-The scheme is ignored: https is written as http. Names end in a comma; addresses are not reversed. The form used in
-CDX files, `org,example)/docs`, is accepted too, and so are reversed addresses, which some of these files contain:
-`1,0,0,127)/docs`.
+The scheme is ignored: https is written as http. A reversed host name ends with a comma; IP addresses are not
+reversed. The form used in CDX files, `org,example)/docs`, is accepted too, and so are reversed addresses,
+which some of these files contain: `1,0,0,127)/docs`.
 """
 
 import re
@@ -37,7 +37,7 @@ def _turned(name: str) -> str:
 
 
 def surt_prefix(text: str) -> str:
-    """Return a SURT prefix in the form that `surt_of` produces; "" if the text is not one.
+    """Return a SURT prefix in the form that `surt_of` produces; "" if the text is not a SURT prefix.
 
     >>> surt_prefix("org,example)/docs"), surt_prefix("https://(org,example,")
     ('http://(org,example,)/docs', 'http://(org,example,')

@@ -1,9 +1,8 @@
 """URL traces: written by a crawl with `--trace`, read by `crawler lab`.
 
-Every link that enters the host splitter is logged, as in Broder, Najork, Wiener
-(2003), section 4.2: in order, *before* repeats on the page are dropped,
-with a bit that tells whether it goes to another process. So the *full trace*
-and its *cross sub-trace* are one file. A trace is a folder:
+Every link that enters the host splitter is logged, as in Broder, Najork, Wiener (2003), section 4.2: in
+order, *before* repeated links of a page are dropped. One bit tells whether the link goes to another process.
+So the *full trace* and its *cross sub-trace* are one file. A trace is a folder:
 
     links       uint64 per link: 63 bits of the trace's own fingerprint, bit 0 = cross
     pages       16 bytes per page: host uint64, links uint32, thread uint32, in the order of `links`
@@ -13,14 +12,13 @@ The files are little-endian, without headers, so that `numpy.memmap` opens them.
 is valid once its record and all its links are written; anything cut off by a crash is
 ignored.
 
-The fingerprints of a crawl are secret, since a few of them together with their URLs
-reveal the seed (`urls/README.md`, "Fingerprint"). A trace holds blake2b of the
-crawl's fingerprint under a random key that exists only in memory. So two traces,
-even of one crawl, never share a name for a URL. Each run of a crawl writes a new trace,
-because its caches start empty too.
+The fingerprints of a crawl are secret, since a few of them, together with their URLs, reveal the seed
+(`urls/README.md`, "Fingerprint"). So a trace contains keyed blake2b hashes of the crawl's fingerprints, and
+the random key exists only in memory. Therefore two traces, even of one crawl, use different names for the
+same URL. Each run of a crawl writes a new trace, because its caches start empty too.
 
-Writing takes about 1 us for a link not seen recently and 0.2 us for any other link. Each `buffer_bytes` are written
-to the kernel's page cache at once.
+Writing takes about 1 us for a link not seen recently and 0.2 us for any other link. Links are buffered, and
+every `buffer_bytes` of them are written to the kernel's page cache at once.
 """
 
 import json
@@ -41,7 +39,7 @@ LINKS_FILE, PAGES_FILE, INFO_FILE = "links", "pages", "info.json"
 LINK = np.dtype("<u8")
 PAGE = np.dtype([("host", "<u8"), ("links", "<u4"), ("thread", "<u4")])
 _CROSS = np.uint64(1)
-_NAMES_MAX = 1 << 16  # cached names, some 10 MB
+_NAMES_MAX = 1 << 16  # number of cached names; they take some 10 MB
 
 
 class TraceWriter:
@@ -91,7 +89,7 @@ class TraceWriter:
     def write_page(
         self, host: int, fingerprints: NDArray[np.uint64], cross: ArrayLike, *, thread: int = 0
     ) -> None:
-        """Log the links of one page, including repeats, in their order on it.
+        """Log the links of one page, including repeats, in the order in which the page has them.
 
         Args:
             host: 64-bit key of the page's host; the key is renamed in the same way as fingerprints.
@@ -117,14 +115,14 @@ class TraceWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything to the kernel, the links before the pages that refer to them."""
+        """Write everything to the kernel; links are written before the pages that refer to them."""
         self._links_file.append(bytes(self._links_buffer))
         self._pages_file.append(bytes(self._pages_buffer))
         self._links_buffer.clear()
         self._pages_buffer.clear()
 
     def close(self) -> None:
-        """Write and sync all buffered data. The key is lost with the object."""
+        """Write and sync all buffered data. The random key is lost with the object."""
         self.flush()
         for file in (self._links_file, self._pages_file):
             file.sync()
@@ -137,7 +135,7 @@ class TraceWriter:
         return np.frombuffer(b"".join([known(word) or self._name(word) for word in parts]), LINK)
 
     def _name(self, word: bytes) -> bytes:
-        """Compute the name of a fingerprint and cache it, since four of five links repeat recent ones."""
+        """Compute the name of a fingerprint and cache the name, since four of five links repeat recent ones."""
         if len(self._names) >= _NAMES_MAX:
             self._names.clear()
         name = self._names[word] = blake2b(word, digest_size=8, key=self._key).digest()
@@ -148,7 +146,7 @@ class TraceWriter:
 
 
 def marked(names: NDArray[np.uint64], cross: ArrayLike) -> NDArray[np.uint64]:
-    """Return the words of a trace: bit 0 tells whether the link crosses to another process."""
+    """Return the links of a trace as words; bit 0 tells whether the link goes to another process."""
     return names & ~_CROSS | np.asarray(cross, bool).astype(np.uint64)
 
 

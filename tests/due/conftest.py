@@ -1,4 +1,4 @@
-"""Run each test of the DUE that takes `form` twice: with the kernels as installed, and with interpreted kernels."""
+"""Run each DUE test that uses the fixture `form` twice: with the installed and with the interpreted kernels."""
 
 from collections.abc import Iterator
 

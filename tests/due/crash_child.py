@@ -1,7 +1,7 @@
 """A process that feeds a fixed stream of links to an Eliminator and can kill itself at a named step.
 
-The stream continues after the last group in the store. The frontier consists of the keys `t/<number>`, one for
-each link that was handed out, so that a link handed out twice has two entries.
+When it is started again, the stream continues after the last group in the store. The frontier consists of the
+keys `t/<number>`, one for each link that was handed out, so that a link handed out twice has two entries.
 """
 
 import os
@@ -28,7 +28,7 @@ Step = Callable[[str], None]
 
 
 def groups() -> list[list[Link]]:
-    """Return the stream in groups: many links to few URLs, so that most links are known."""
+    """Return the stream in groups. Many links lead to few URLs, so most links are known."""
     generator = random.Random(11)
     return [
         [Link(generator.randrange(160) << 40, f"http://host/{group}/{place}", group) for place in range(12)]
@@ -63,7 +63,7 @@ def _commit(store: KeyValue, name: str, stage: Callable, step: Step, **puts: byt
 
 
 def feed(store: KeyValue, due: Eliminator, step: Step = lambda _: None) -> None:
-    """Commit the remaining groups; flush after every second group, often during a compaction."""
+    """Commit the remaining groups, and flush after every second group, often while a compaction is in progress."""
     done = int(store.get(GROUPS_KEY) or b"0")
     compaction = None
     for number, links in list(enumerate(groups()))[done:]:

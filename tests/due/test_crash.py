@@ -80,11 +80,11 @@ def test_kill_9(tmp_path: Path, step: str) -> None:
 
 
 class Crash(BaseException):
-    """A planted crash; a BaseException, so that no handler for Exception catches it."""
+    """A planted crash. It is a BaseException, so that no handler for Exception catches it."""
 
 
 class DurableImage:
-    """Keeps what survives a power cut: names as of the last sync of the folder, bytes as of the last sync of the file."""
+    """Keeps what survives a power cut: the names at a folder's last sync, and the bytes at a file's last sync."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._names: dict[str, dict[str, int]] = {}
@@ -130,7 +130,7 @@ def test_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, o
 
 
 def test_a_crash_in_the_recovery_itself(tmp_path: Path) -> None:
-    """Crash ten times in a row, each time one step later, then run to the end."""
+    """Crash ten times in a row, each time one step later; then run to the end without a crash."""
     store = MemoryStore()
     for fatal in range(1, 60, 6):
         left = fatal

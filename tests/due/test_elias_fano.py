@@ -14,7 +14,7 @@ elias_fano = pytest.fixture(params=list(ELIAS_FANO.values()), ids=list(ELIAS_FAN
 
 
 def coded(elias_fano, keys: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return words, posts, widths and starts of a run of `keys`."""
+    """Encode `keys` as a run; return its words, posts, widths and starts."""
     posts = np.append(keys[::FENCE_STEP], keys[-1])
     widths, starts = elias_fano.layout(posts, len(keys))
     words = np.zeros(starts[-1], np.uint64)
@@ -23,7 +23,7 @@ def coded(elias_fano, keys: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
-    """Assert that kernels of both forms encode `keys` equally, decode them, and find these keys and no others."""
+    """Assert that both forms of the kernels encode `keys` equally, decode them, and find these keys and no others."""
     by_form = {name: coded(elias_fano, keys) for name, elias_fano in ELIAS_FANO.items()}
     for parts in zip(*by_form.values(), strict=True):
         assert all((part == parts[0]).all() for part in parts)
@@ -32,7 +32,8 @@ def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
         decoded = np.empty(len(keys), np.uint64)
         elias_fano.decode(*by_form[name], 0, decoded)
         assert (decoded == keys).all()
-        # The density goes from a thousand queries per block, which is then decoded, to less than one query per block.
+        # The density ranges from a thousand queries per block (such blocks are decoded) to less than one
+        # query per block.
         for step in (1, 40, 300, 2000):
             some = queries[::step].copy()
             known = np.zeros(len(some), np.uint8)
@@ -55,7 +56,7 @@ def test_coded_runs_of_many_blocks(count: int, shape: str) -> None:
 
 
 def test_coded_runs_that_are_dense_clumped_or_far_apart() -> None:
-    """Cover blocks without gaps, blocks whose keys are all at one end except the fence, and the widest possible block."""
+    """Cover dense blocks, blocks whose keys are all at one end except the fence, and the widest possible block."""
     nothing = np.zeros(0, np.uint64)
     dense = np.arange(3 * FENCE_STEP, dtype=np.uint64)
     for keys in (
@@ -98,7 +99,8 @@ def test_coded_runs_are_joined_at_any_density(elias_fano, queries_a_block: int) 
 def test_a_coded_block_by_hand(elias_fano) -> None:
     """The keys 3, 5, 6, 12 above the fence 3 span 9, so each key has one low bit.
 
-    The high parts 0 1 1 4 are ones at positions 0, 2, 3, 7 of 4 + 4 + 1 bits; the low parts 0, 0, 1, 1 follow.
+    The high parts 0, 1, 1 and 4 are stored as ones at the positions 0, 2, 3 and 7 of 4 + 4 + 1 bits. The low
+    parts 0, 0, 1 and 1 follow.
     """
     words, _, widths, starts = coded(elias_fano, np.array([3, 5, 6, 12], np.uint64))
     assert widths.tolist() == [1] and starts.tolist() == [0, 1]
@@ -107,7 +109,7 @@ def test_a_coded_block_by_hand(elias_fano) -> None:
 
 @pytest.mark.parametrize("count, bound", [(100_000_000, 4.97), (1_000_000_000, 4.55)])
 def test_size_of_a_key_in_a_coded_run(count: int, bound: float) -> None:
-    """Measure 1000 blocks as dense as in a run of `count` keys; fence and checksum (12 bytes per block) are included."""
+    """Measure 1000 blocks that are as dense as in a run of `count` keys, including their fences and checksums."""
     top = 1000 * FENCE_STEP * (2**64 // count)
     keys = np.unique(np.random.default_rng(1).integers(0, top, 1000 * FENCE_STEP, dtype=np.uint64))
     words, _, widths, _ = coded(ELIAS_FANO["installed"], keys)

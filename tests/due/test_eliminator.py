@@ -45,7 +45,7 @@ class Process:
         self.flush = self.compaction = None
 
     def submit(self, links: list[Link]) -> list[Link]:
-        """Submit a group: append those links that are not pending to the log, and commit. Return the appended links."""
+        """Submit a group: append those links that are not pending to the log, commit, and return these links."""
         fresh = self.due.admit(np.array([link.fingerprint for link in links], np.uint64))
         appended = [link for link, is_fresh in zip(links, fresh, strict=True) if is_fresh]
         self.due.append(appended)
@@ -98,7 +98,7 @@ class Process:
 
 
 class EliminatorMachine(RuleBasedStateMachine):
-    """Run groups, flushes and compactions in any order, overlapping, with crashes, and with kernels of both forms."""
+    """Run groups, flushes and compactions that overlap in any order, with crashes, in both forms of the kernels."""
 
     @initialize(
         method=st.sampled_from(["runs", "one_file", "memory"]),
@@ -181,7 +181,7 @@ class EliminatorMachine(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(st.integers(0, 30), max_size=4))
     def crash(self, numbers: list[int]) -> None:
-        """Crash while a group is appended but not committed, and while a flush or compaction may be in progress."""
+        """Crash when a group has been appended but not committed, and a flush or compaction may be in progress."""
         self.process.due.append(self._links(numbers))
         self.process.due.sync()
         self.process.due.close()
@@ -270,7 +270,7 @@ def test_a_dropped_flush_does_not_change_the_order(tmp_path: Path) -> None:
 
 
 def test_a_large_flush_goes_in_parts(tmp_path: Path) -> None:
-    """Each part of the flush is committed separately, with all known links before its end; order and counts are right."""
+    """Each part of the flush is committed separately, and accounts for all links before its end."""
     process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=100, part_links_max=3))
     process.submit([link(90), link(91)])
     process.drain()
@@ -372,7 +372,7 @@ def test_a_join_under_way_when_its_runs_are_merged_and_unlinked(tmp_path: Path) 
 def test_the_next_flush_frees_what_a_compaction_replaced(tmp_path: Path) -> None:
     """The flush, not the event loop, unmaps the files, because unmapping takes long.
 
-    A file that is still read is kept.
+    A file that is still being read is kept.
     """
     process = Process(tmp_path, MemoryStore())
     for base in (0, 10):

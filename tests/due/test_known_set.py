@@ -1,4 +1,4 @@
-"""Test the known set: runs are few and disjoint, and keys are rewritten seldom; test slices and expected collisions."""
+"""Test the known set: few disjoint runs, few rewrites of each key, slices, and expected collisions."""
 
 import math
 from pathlib import Path
@@ -89,7 +89,7 @@ def test_which_runs_are_merged(sizes: list[int], merged: list[int]) -> None:
 
 
 def test_slices_partition_the_set(form: str) -> None:
-    """Slices between any buckets together form the sorted set; slices serve to move buckets to another process."""
+    """Slices between any buckets together form the sorted set. (Slices move buckets to another process.)"""
     numbers = np.concatenate([mixed(np.arange(3000)), np.array([0, LAST, 5 << 48, (5 << 48) - 1], np.uint64)])
     known = known_set(MemoryRuns(), chunk_bytes=640)
     for start in range(0, len(numbers), 97):
@@ -133,7 +133,7 @@ def test_rebuilding_takes_any_order_and_repeats() -> None:
 
 
 def test_expected_collisions_of_an_even_spread() -> None:
-    """N URLs have N^2 / 2^65 expected collisions: 0.03 for 1e9 URLs (as the specification says), 3e-8 for 1e6."""
+    """For N URLs, N^2 / 2^65 collisions are expected: 0.03 for 1e9 URLs (as the specification says), 3e-8 for 1e6."""
     known = known_set(chunk_bytes=1 << 20)
     known.learn(mixed(np.arange(1_000_000)))
     assert known.expected_collisions() == pytest.approx(1e12 / 2**65, rel=0.5)

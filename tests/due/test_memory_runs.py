@@ -24,7 +24,7 @@ def test_written_keys_are_read_back(count: int, form: str) -> None:
 
 
 def test_size() -> None:
-    """A run of 1e8 keys takes at most 5.5 bytes per key: checked with a million keys in a hundredth of the range."""
+    """A run of 1e8 keys takes at most 5.5 bytes per key. The test uses a million keys in a hundredth of the range."""
     keys = np.sort(np.random.default_rng(1).integers(0, 2**64 // 100, 1_000_000, np.uint64))
     assert MemoryRuns().write([keys], len(keys), step="flush").byte_count <= 5.2 * len(keys)
 

@@ -1,4 +1,4 @@
-"""Test run files: they are durable when written, and errors about damage name the file."""
+"""Test run files: a written file is durable, and errors about damage name the file."""
 
 import errno
 import os
@@ -50,7 +50,7 @@ CODED_FILE = (
 
 
 def test_the_file_format_does_not_change(tmp_path: Path) -> None:
-    """Golden value: the file of five keys, byte by byte."""
+    """The golden value is the file of five keys, byte by byte."""
     run = written(tmp_path)
     assert run.path.read_bytes().hex() == CODED_FILE
     again = DiskRuns(tmp_path, [run.entry]).opened[0]
@@ -98,7 +98,7 @@ def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("read", ["join", "read", "merge", "check"])
 def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str) -> None:
-    """A flipped bit is not found earlier, because opening a run reads no block; the other blocks can still be read."""
+    """A flipped bit is not found on opening, when no block is read. The other blocks remain readable."""
     keys = np.arange(1, 3 * FENCE_STEP, dtype=np.uint64) << np.uint64(40)
     run = DiskRuns(tmp_path, []).write([keys], len(keys), step="flush")
     data = bytearray(run.path.read_bytes())
@@ -167,7 +167,7 @@ def test_a_removed_run_can_still_be_read(tmp_path: Path) -> None:
 
 
 def test_an_idle_run_takes_no_memory_and_can_be_read(tmp_path: Path) -> None:
-    """If the pages of idle runs were kept in memory, 5 bytes per URL would be resident after every flush."""
+    """If the memory pages of idle runs stayed mapped, 5 bytes per URL would be resident after every flush."""
 
     def resident(path: Path) -> int:
         """Return the resident size of the mapping of `path` in KiB."""

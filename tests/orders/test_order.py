@@ -39,7 +39,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_an_installed_package_provides_an_order(installed: str) -> None:
-    """Scores are clamped; an exception or NaN is reported, and the link has no score."""
+    """Scores are clamped. An exception or NaN of an order is reported, and the link has no score."""
     told: list[str] = []
     order = ranking(
         OrderConfig(name="short", depth_decay=0.25), lambda error, url: told.append(type(error).__name__)

@@ -8,7 +8,8 @@ import pytest
 from crawler.signing.message_signatures import byte_sequence, key_id_of, parameters, signature_base
 from crawler.signing.signing_keys import SigningKey, decode
 
-# RFC 9421, B.1.4, "test-key-ed25519"; its thumbprint as in draft-ietf-webbotauth-httpsig-protocol.
+# The key "test-key-ed25519" of RFC 9421, B.1.4; its thumbprint is that in
+# draft-ietf-webbotauth-httpsig-protocol.
 KEY = SigningKey(decode("n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU"))
 KEY_ID = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U"
 AGENT = '"https://signature-agent.test"'

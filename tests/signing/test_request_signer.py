@@ -122,7 +122,7 @@ def test_the_memory_of_challenges_is_bounded(identity: IdentityConfig) -> None:
             b"accept-signature",
             b'sig1=("@authority");created;keyid="k"',
             True,
-        ),  # RFC 9421, 5.1: the challenge names no tag
+        ),  # RFC 9421, 5.1; this challenge names no tag
         (403, b"accept-signature", b'a=("@path");tag="payments", b=();tag="web-bot-auth"', True),
         (403, b"accept-signature", b'sig1=("@authority");tag="payments"', False),
         (403, b"accept-signature", b"", False),

@@ -1,4 +1,4 @@
-"""Test commits: one batch makes a group valid, groups keep their order, and nothing is acknowledged before."""
+"""Test commits: one batch makes a group valid, nothing is acknowledged before it, and groups keep their order."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -104,7 +104,7 @@ def test_groups_are_bounded_and_first_in_first_out() -> None:
 
 
 def test_functions_that_make_changes_run_in_queue_order() -> None:
-    """The functions run in queue order, and not before their group is written."""
+    """The functions run in queue order, and not before their group is taken or `make` is called."""
     point, _, steps = make(group_entries_max=2)
     made: list[str] = []
 
@@ -161,7 +161,7 @@ def test_later_operations_of_a_change_win() -> None:
 
 
 def test_a_change_made_in_steps_keeps_its_place_in_the_queue() -> None:
-    """Other changes may be queued during a pause but never overtake it; a group contains only complete changes."""
+    """Changes that are queued while another one pauses never overtake it. A group contains only complete changes."""
     point, _, _ = make(group_entries_max=2)
     seen: list[str] = []
 
@@ -186,7 +186,7 @@ def test_a_change_made_in_steps_keeps_its_place_in_the_queue() -> None:
 
 
 def test_heavy_changes_run_last_and_one_at_a_time() -> None:
-    """Light changes do not wait for heavy ones; `make()` and `step(heavy=False)` start no heavy change."""
+    """Light changes do not wait for heavy ones. Neither `make()` nor `step(heavy=False)` starts a heavy change."""
     point, _, _ = make(group_entries_max=9)
     seen: list[str] = []
 

@@ -57,7 +57,7 @@ def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_first_failure_closes_the_file_permanently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """A full disk may have space again later, but it is unknown which bytes were written before."""
+    """A full disk may have space again later, but it is unknown which bytes of the failed write are on it."""
     log = files.AppendFile(tmp_path / "log")
 
     def full(*_: object) -> int:
@@ -187,7 +187,7 @@ def test_a_lock_is_not_inherited(tmp_path: Path) -> None:
 
 
 def test_a_released_lock_is_free_even_if_a_child_has_a_copy(tmp_path: Path) -> None:
-    """A child that has not yet called exec has such a copy."""
+    """A child that has not yet called exec has a copy of the descriptor."""
     lock = files.Lock(tmp_path / "node.lock", "p0")
     copy = os.dup(lock._descriptor)
     lock.release()

@@ -32,7 +32,7 @@ def apply(store: KeyValue, batches: list[list[tuple[bytes, bytes | None]]]) -> N
 @settings(max_examples=60)
 @given(batches=OPERATIONS, start=st.binary(max_size=2), stop=st.none() | st.binary(min_size=1, max_size=2))
 def test_both_stores_behave_like_a_dictionary(tmp_path_factory, engine, batches, start, stop) -> None:
-    """After the same batches, contents and scans in both directions are equal."""
+    """After the same batches, all stores have equal contents, and scans in both directions give equal results."""
     model: dict[bytes, bytes] = {}
     for operations in batches:
         for key, value in operations:
@@ -89,7 +89,7 @@ def test_written_data_is_there_after_reopening(tmp_path: Path, engine: str) -> N
 def test_after_a_failed_write_every_write_fails(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a full disk, LevelDB alone continues to acknowledge writes, all of which are lost at a restart."""
+    """After the disk was full, LevelDB itself still acknowledges writes, but all of them are lost at a restart."""
     store = open_store(tmp_path, engine)
 
     def full(batch: object) -> None:
@@ -110,7 +110,7 @@ def test_after_a_failed_write_every_write_fails(
 def test_damage_found_by_a_merge_is_reported_to_the_writer(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables are merged in the background after opening. A repair fixes damage, but not a full disk."""
+    """A background merge can find damage; then the next write names the repair, which a full disk would not need."""
     store = open_store(tmp_path, engine)
 
     def damaged(batch: object) -> None:

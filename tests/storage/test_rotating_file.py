@@ -78,7 +78,7 @@ def test_lines_without_a_time_are_as_old_as_the_process(tmp_path: Path) -> None:
 
 
 def test_a_rotation_by_another_program_is_followed(tmp_path: Path) -> None:
-    """Regression: after logrotate had renamed the file, lines once went into the renamed file until the next start."""
+    """Regression: after logrotate had renamed the file, lines went to the renamed file until the next start."""
     path = tmp_path / "log"
     file = RotatingFile(path)
     file.write(line("before"), START)
@@ -105,7 +105,7 @@ def test_a_closed_file_opens_again(tmp_path: Path) -> None:
 
 
 def test_a_renamed_file_is_reopened_when_the_signal_comes(tmp_path: Path) -> None:
-    """A process that writes nothing lets go of the renamed file at SIGUSR1; the program waits until it has."""
+    """At SIGUSR1, a process closes the renamed file even if it writes nothing; the program waits for the new file."""
     program = """
 import os, signal, sys
 from pathlib import Path

@@ -34,7 +34,7 @@ def _write(store: DiskStore, number: int) -> None:
 
 
 def _state(path: Path) -> int:
-    """Return the number of the last write in a store; assert that it has all earlier writes and no later ones."""
+    """Return the number of a store's last write; assert that the store has all earlier writes and no later ones."""
     copy = open_store(path)
     last = int(copy.get(b"last") or b"-1")
     keys = [key for key, _ in copy.scan(b"k", b"l")]
@@ -130,7 +130,7 @@ def test_a_store_that_never_stops_changing_is_refused(tmp_path: Path, engine: st
 
 
 def test_a_copy_never_writes_into_a_table_of_the_original(tmp_path: Path, engine: str) -> None:
-    """A copy once linked to a compaction's output that was not yet in the manifest, and then overwrote that file."""
+    """Regression: a copy linked to a compaction's output that the manifest did not name yet, and overwrote it."""
     _filled(tmp_path / "store", 20, engine).close()
     _filled(tmp_path / "store", 40, engine)  # the log is not empty, so opening the copy writes it to a table
     kind = "ldb" if engine == "leveldb" else "sst"

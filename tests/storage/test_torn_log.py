@@ -86,7 +86,7 @@ def test_garbage_after_the_last_record_loses_nothing(path: Path) -> None:
 
 
 def test_an_invalid_header_is_cut_before_the_engine_opens(path: Path) -> None:
-    """RocksDB alone would read a last record of type 6 (of a recycled log) forever."""
+    """RocksDB by itself would forever read a last record of type 6 (a type used in recycled logs)."""
     log = newest_log(path)
     data = log.read_bytes()
     assert ends_whole(data)
@@ -163,8 +163,8 @@ def small(tmp_path: Path, engine: str) -> tuple[Path, dict[bytes, bytes]]:
 def test_a_flipped_byte_of_a_log_is_never_silent(tmp_path: Path, engine: str) -> None:
     """Flip every byte of a header and one of the content: the log is refused, or its last record is cut off and reported.
 
-    With the engines alone, 40 of 52 flips in the upper byte of a length silently lost all later
-    records: the engines take a fragment that is longer than the file for the log's end.
+    With the engines' own checks, 40 of 52 flips in the upper byte of a length silently lost all later
+    records: if a fragment seems to be longer than the file, the engines consider it the end of the log.
     """
     whole, held = small(tmp_path, engine)
     data = newest_log(whole).read_bytes()

@@ -53,7 +53,7 @@ def test_a_page_without_links() -> None:
 
 
 def test_the_memo_is_used() -> None:
-    """Another page of the same directory finds its links in the memo; only `?x` is resolved each time."""
+    """The links of another page of the same directory are found in the memo; only `?x` is resolved each time."""
     links = intake()
     links.filter_links("http://www.example.com/docs/a.html", ["b.html", "../x", "?x", "", "http:y"])
     assert (links.links, links.misses) == (5, 5)
@@ -81,7 +81,7 @@ def test_hrefs_that_depend_on_the_whole_base(href: str) -> None:
 
 
 def test_encodings_do_not_mix() -> None:
-    """If two pages of a directory have different encodings, an href that both contain gives two URLs."""
+    """If two pages of a directory have different encodings, the same href on both gives two URLs."""
     links = intake()
     for encoding, query in (
         ("utf-8", "%C3%A4"),

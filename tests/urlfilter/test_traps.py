@@ -81,6 +81,6 @@ def test_ordinary_directories_have_a_verdict() -> None:
 
 
 def test_work_is_bounded() -> None:
-    """The path has thousands of segments, and the limit on their number is disabled."""
+    """The test path has thousands of segments, and the limit on the number of segments is disabled."""
     assert trap(HOST + "/a/b" * 4000, segments_max=0) == REPEATED_SEGMENTS
     assert trap(HOST + "".join(f"/{number}" for number in range(4000)) + "/0", segments_max=0) == ""

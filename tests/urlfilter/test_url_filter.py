@@ -42,7 +42,7 @@ urls = st.builds(
     ],
 )
 def test_scopes(url: str, scopes: str) -> None:
-    """Each scope includes all narrower scopes."""
+    """Each kind of scope includes all URLs of the narrower kinds."""
     assert [kind for kind in SCOPES if Scope(kind, [SEED]).covers(url)] == scopes.split()
 
 
@@ -107,7 +107,7 @@ def verdict(url: str, flags: int = 0, **options: bool) -> str:
 def test_external_links_are_those_out_of_scope() -> None:
     """The file type of an external link does not matter, because only its status is checked.
 
-    `include` applies to pages of the crawl only.
+    `include` applies only to pages of the crawl.
     """
     config = FilterConfig(
         exclude_extensions=(".pdf",), accept=("png",), include=("docs",), exclude=("secret",)
@@ -125,7 +125,7 @@ def test_external_links_are_those_out_of_scope() -> None:
 
 @pytest.mark.parametrize("flags", [0, LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.REQUISITE])
 def test_ports_of_other_protocols(flags: int) -> None:
-    """The rule applies to every link; its detail names the setting that allows the port. Allowed ports are accepted."""
+    """The rule applies to every link; its detail names the setting that allows the port. Such a port is accepted."""
     url, seeds = "http://a.example:6000/docs/x?a:25/", ["http://a.example/"]
     shut = UrlFilter(Scope("host", seeds), requisites=True)
     assert shut.verdict(url, flags) == filters.PORT
@@ -198,7 +198,7 @@ def test_widening_changes_the_verdict_and_the_revision() -> None:
 
 @given(st.lists(urls, max_size=30), st.sampled_from(SCOPES))
 def test_remembered_directory_verdicts_change_nothing(given_urls: list[str], kind: str) -> None:
-    """With memory for two directories, verdicts on URLs in any order equal those of a new filter for each URL."""
+    """With memory for two directories, the verdicts on URLs in any order are those of a new filter per URL."""
     limits = TrapsConfig(path_segments_max=2, repeated_segments_max=1)
     bound, filters._DIRECTORIES_MAX = filters._DIRECTORIES_MAX, 2
     try:

@@ -24,7 +24,7 @@ from crawler.urls.canonical import (
 )
 
 BASE = "http://h.example/a/b?c"
-# Pieces that together reach all branches of the parser and of the functions based on it.
+# Parts of test URLs that together reach all branches of the parser and of the functions based on it.
 PIECES = (
     "http:", "HTTPS://", "//", "/", "\\", ".", "..", "%2e", "%2E%2e", "%7E", "%7e", "%2f", "%", "?", "#", ":",
     "@", "u:p@", ":80", ":443", ":8080", "h.example", "WWW.H.example.", "[::1]", "1.2.3.4", "0x7f.1", "a",
@@ -174,9 +174,9 @@ def test_equivalent_spellings_have_one_key(path: str, data: st.DataObject) -> No
 @example("http://u:p@h.example.:80/\ud800\x00?#", "utf-8")
 @settings(max_examples=300)
 def test_resolve_never_raises_and_is_idempotent(raw_url: str, encoding: str) -> None:
-    """Any text gives either a request form, which resolves to itself, or the rule that rejects it.
+    """Any text gives either a request form, which resolves to itself, or the name of the rule that rejects the text.
 
-    Every request form has parts and a key.
+    For every request form, the functions for its parts and its key work.
     """
     for base in (None, BASE, "https://[::1]:8443/x/", raw_url):
         url, rule = resolve_or_rule(base, raw_url, encoding=encoding)

@@ -31,14 +31,14 @@ def key(home: int, short: int, bits: int) -> int:
 
 @st.composite
 def keys_of(draw: st.DrawFn, bits: int) -> int:
-    """Draw keys that have few homes and few abbreviated keys, so that they collide; some are at the ends of the range."""
+    """Draw a key from few homes and few abbreviated keys, so that keys collide, or one at an end of the range."""
     if draw(st.integers(0, 15)) == 0:
         return draw(st.sampled_from([0, 3, 4, LAST, LAST - 4, 1 << 63]))
     return key(draw(st.integers(0, 2**bits - 1)), draw(st.integers(0, 3)), bits)
 
 
 class Model:
-    """Models the cache without bit operations: a slot is [key, mark], a circle is a list of its slots."""
+    """A model of the cache without bit operations: a slot is [key, mark], and a circle is a list of its slots."""
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
@@ -90,7 +90,7 @@ class Model:
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Run both forms and the model in parallel.
+    """Run both forms of the cache and the model in parallel.
 
     Compare every answer and position, and check the properties of any cache.
     """
@@ -166,7 +166,7 @@ TestCacheMachine.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 def test_the_example_of_the_docstring(form: type) -> None:
-    """E and C have home 2, B has home 5: E is in slot 2, B in slot 5, and C in the lowest free slot."""
+    """E and C have home 2, and B has home 5. So E is in slot 2, B in slot 5, and C in the lowest free slot."""
     cache = form(3)
     e, b, c = key(2, 7, 3), key(5, 1, 3), key(2, 9, 3)
     assert [cache.add(one) for one in (e, b, c, e)] == [True, True, True, False]
@@ -176,7 +176,7 @@ def test_the_example_of_the_docstring(form: type) -> None:
 
 
 def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None:
-    """Slots 0 to 3 hold a to d; a and c are marked; the hand passes a, evicts b, and later passes c and evicts d."""
+    """Slots 0 to 3 hold a to d; a and c are marked. The hand passes a, evicts b, later passes c, and evicts d."""
     a, b, c, d = (key(home, 1, 2) for home in range(4))
     e, f = key(1, 2, 2), key(3, 2, 2)
     cache = form(2)
@@ -190,7 +190,7 @@ def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None
 
 
 def test_a_new_key_is_unmarked(form: type) -> None:
-    """By section 3.4 of the paper, only a hit marks a key: of two keys in a full cache, the key requested twice stays."""
+    """By section 3.4 of the paper, only a hit marks a key: of two keys in a full cache, the one with a hit stays."""
     cache = form(1)
     a, b, c = key(0, 1, 1), key(1, 1, 1), key(0, 2, 1)
     for one in (a, b, b, c):
@@ -205,7 +205,7 @@ def test_a_new_key_is_unmarked(form: type) -> None:
     ids=["one home", "two homes", "all homes"],
 )
 def test_hostile_keys(form: type, bits: int, homes) -> None:
-    """Either the keys form circles as long as the table, or k + 1 keys are requested in rotation."""
+    """Request k + 1 keys in rotation; if all have one home, their circle is as long as the table."""
     size = 2**bits
     asked = [key(homes(n, size), n, bits) for n in range(size + 1)] * 3
     cache = form(bits)
@@ -288,7 +288,7 @@ def test_add_many_is_add_one_by_one(form: type) -> None:
 
 
 def test_missing_adds_rotated_fingerprints(form: type) -> None:
-    """It returns the positions that `add_many` reports for the keys of the fingerprints."""
+    """`missing` returns the positions that `add_many` reports for the keys of the fingerprints."""
     fingerprints = np.random.default_rng(3).integers(0, LAST, 300, np.uint64)[
         np.random.default_rng(4).integers(0, 300, 2000)
     ]
@@ -320,14 +320,14 @@ def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
 
 
 def test_memory_is_a_word_per_entry() -> None:
-    """The cache takes eight bytes per entry and at most 256 for the rest; if interpreted, the rest is Python objects."""
+    """A cache takes eight bytes per entry and at most 256 bytes for the rest (if interpreted: Python objects)."""
     for bits in (1, 10, 18):
         assert sys.getsizeof(INTERPRETED.ClockCache(bits)) - (8 << bits) <= 256
         assert sys.getsizeof(INSTALLED.ClockCache(bits)) - (8 << bits) <= 256
 
 
 def test_a_second_thread_gets_an_error() -> None:
-    """While one thread is in `add_many`, without the interpreter lock, others get an error."""
+    """While one thread is in `add_many`, which releases the interpreter lock, other threads get an error."""
     cache = INSTALLED.ClockCache(10)
     keys = np.random.default_rng(1).integers(0, 2**64, 2_000_000, dtype=np.uint64)
     thread = threading.Thread(target=cache.add_many, args=(keys,))

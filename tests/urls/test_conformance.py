@@ -15,7 +15,7 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 
 
 def cases(name: str) -> list[dict]:
-    """Return the objects of a WPT file; its strings are comments."""
+    """Return the objects of a WPT file, without the strings, which are comments."""
     return [case for case in json.loads((DATA / name).read_text(encoding="utf-8")) if isinstance(case, dict)]
 
 
@@ -23,7 +23,7 @@ URL_CASES = cases("url/wpt-urltestdata.part.json")
 
 
 def test_wpt_urls() -> None:
-    """In all 574 cases, of any scheme, the parser returns `href`, or rejects the input if the case demands it."""
+    """In all 574 cases, with any scheme, the parser returns `href`, or rejects the input if the case says so."""
     wrong = []
     for case in URL_CASES:
         wanted = None if case.get("failure") else case["href"]
@@ -60,7 +60,7 @@ def percent_encoding_cases() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("text", "encoding", "wanted"), percent_encoding_cases())
 def test_wpt_percent_encoding(text: str, encoding: str, wanted: str) -> None:
-    """A query is encoded in the page's encoding, the path of the same href in UTF-8."""
+    """The query of an href is encoded in the page's encoding, and its path in UTF-8."""
     assert resolve("http://h/", "?" + text, encoding=encoding) == "http://h/?" + wanted
     assert resolve("http://h/", "p%3F" + text + "x", encoding=encoding) == resolve(
         "http://h/", f"p%3F{text}x"
@@ -80,7 +80,7 @@ def psl_cases() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "wanted"), psl_cases())
 def test_public_suffix_list(name: str, wanted: str) -> None:
-    """Names pass the URL parser first, like all names in the crawler; a suffix is its own domain.
+    """Names are first parsed as hosts of URLs, like all names in the crawler. A public suffix is its own domain.
 
     `null` (no name) and names with a leading dot are not valid host names here.
     """

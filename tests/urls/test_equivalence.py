@@ -72,7 +72,7 @@ def test_an_authority_that_answers_is_not_an_alias() -> None:
 
 
 def test_equivalences_form_no_cycle() -> None:
-    """If a site reverses its redirects, or redirects in a circle, equivalence is proven in one direction only."""
+    """If a site reverses its redirects, or redirects in a circle, an equivalence is proven in only one direction."""
     equivalences = Equivalences()
     assert prove(equivalences, "https://h.example", "https://www.h.example")[-1]
     assert not any(prove(equivalences, "https://www.h.example", "https://h.example"))
@@ -87,7 +87,7 @@ def test_chains_resolve_in_one_step() -> None:
 
 
 def test_the_bucket_remains_that_of_the_host() -> None:
-    """`www` below a public suffix belongs to another domain and owner; links to it must still go to that owner."""
+    """A `www` host below a public suffix is another domain with another owner, which must still get its links."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     before = fingerprinter.bucket("www.github.io")

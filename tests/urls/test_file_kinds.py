@@ -1,4 +1,4 @@
-"""Test which kinds of files are requested and stored (`--accept`, `--reject`)."""
+"""Test the kinds of files that are requested and stored (`--accept`, `--reject`)."""
 
 import doctest
 

@@ -69,7 +69,7 @@ def test_golden_values() -> None:
 
 
 def test_hash_of_the_reference_vector() -> None:
-    """The expected value is MurmurHash3_x64_128 with seed 0, as published with implementations in many languages."""
+    """The expected value is MurmurHash3_x64_128 with seed 0, as published with many implementations."""
     data = b"The quick brown fox jumps over the lazy dog"
     assert Fingerprinter(bytes(16)).hash(data) == 0xE34BBC7BBC071B6C
 

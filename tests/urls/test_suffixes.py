@@ -1,4 +1,4 @@
-"""Test that our faster reader of the public suffix list gives the same list as the library."""
+"""Test that our faster reader of the public suffix list returns the same list as the library."""
 
 import publicsuffixlist
 

@@ -21,7 +21,7 @@ PLACES_MAX = 1000  # types and places that are logged; further ones are only cou
 
 
 class CrawlerError(Exception):
-    """Base of all expected errors. `exit_code` is the exit code of the command.
+    """The base class of all expected errors. `exit_code` is the exit code of the command.
 
     >>> import crawler
     >>> try:

@@ -23,11 +23,11 @@ TROUBLE = (
     Outcome.CONNECT_ERROR, Outcome.DNS_ERROR, Outcome.TLS_ERROR, Outcome.PROXY_ERROR, Outcome.HEADER_TIMEOUT,
     Outcome.RESET, Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.FRAMING, Outcome.BAD_STATUS, Outcome.INTERNAL_ERROR,
 )  # fmt: skip
-REQUESTS_MIN = 20  # requests in the last minute below which a share of failures says nothing
-HOSTS_MIN = 5  # hosts in the last minute below which a share of failures says nothing
+REQUESTS_MIN = 20  # with fewer requests in the last minute, a share of failures says nothing
+HOSTS_MIN = 5  # with fewer hosts in the last minute, a share of failures says nothing
 SHARE_MAX = 0.5  # share of requests or hosts that may fail
-SPAN_MIN = 30.0  # seconds of growth known before a crawl counts as stalled
-ERRORS_AGE = 600.0  # seconds for which a logged error makes the crawl unhealthy
+SPAN_MIN = 30.0  # a crawl counts as stalled only after this many seconds
+ERRORS_AGE = 600.0  # a logged error makes the crawl unhealthy for this many seconds
 LAG_MAX = 2.0  # seconds of event-loop lag; normal garbage collections and flushes stay below 0.5
 DESCRIPTORS_MAX = 0.9  # share of the limit of open files that may be in use
 _PAUSES = {"disk": "nothing is fetched because the disk is nearly full"}

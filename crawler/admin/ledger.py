@@ -1,6 +1,6 @@
 """The politeness ledger: the requests to a host, their times and gaps, from the log of fetches.
 
-It answers webmasters who ask what the crawler did. Only the last `TAIL_BYTES` of
+It shows webmasters what the crawler did on their hosts. Only the last `TAIL_BYTES` of
 `pages.jsonl` are read, so the cost of an answer is bounded.
 """
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-# Seconds: a synced commit takes 0.2 ms on a fast disk, about 10 ms on a slow one; flushes merge runs.
+# Seconds: a synced commit takes 0.2 ms on a fast disk and about 10 ms on a slow one; flushes take longer,
+# since they merge runs.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ERRORS_KEPT = 50
 MINUTE = 60.0  # s
@@ -29,7 +30,7 @@ class Histogram:
         self.sum += seconds
 
     def plain(self) -> dict[str, Any]:
-        """Return {"sum": seconds, "le": {bound: count}}, which can be added up over processes."""
+        """Return {"sum": seconds, "le": {bound: count}}, in a form that can be summed over processes."""
         names = [*map(str, BOUNDS), "+Inf"]
         return {"sum": self.sum, "le": dict(zip(names, self.counts, strict=True))}
 
@@ -89,8 +90,9 @@ class LastMinute:
 class RecentErrors(logging.Handler):
     """The latest warnings and errors of the log, for the dashboard.
 
-    Python shows warnings on standard error as long as no logger has a handler. This handler shows nothing itself:
-    in a script that has configured no logging it passes messages on to Python's last-resort handler.
+    Python shows warnings on standard error as long as no logger has a handler. This handler shows nothing
+    itself. So in a script that has not configured logging, it passes messages on to Python's last-resort
+    handler.
     """
 
     def __init__(self) -> None:
@@ -107,7 +109,7 @@ class RecentErrors(logging.Handler):
             logging.lastResort.handle(record)
 
     def _is_only_handler(self) -> bool:
-        """Return whether the log has no other handler than this one and those of later crawls in the process."""
+        """Return whether the log's only handlers are this one and those of later crawls in the process."""
         handlers = [*logging.getLogger("crawler").handlers, *logging.getLogger().handlers]
         return handlers[:1] == [self] and all(isinstance(each, RecentErrors) for each in handlers)
 

@@ -21,7 +21,7 @@ _DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not p
 class MemberStatus(msgspec.Struct, frozen=True):
     """A process of a crawl: `running`, `at_rest`, or `missing` (others run, but it does not answer).
 
-    `seen_at` is the instant of the figures shown for it, 0 if there are none.
+    `seen_at` is the instant of the figures that are shown for the process, 0 if there are none.
     """
 
     name: str

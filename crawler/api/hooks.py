@@ -24,7 +24,7 @@ def entry_point(group: str, name: str) -> Any:
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """The callables that a user adds to the crawl; None if not used.
+    """The callables that a user adds to the crawl; a callable that is not used is None.
 
     >>> crawler.Hooks(url_filter=lambda url: "/tag/" not in url).url_filter("http://x/tag/1")
     False
@@ -36,7 +36,7 @@ class Hooks(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, config: Config, given: "Hooks") -> "Hooks":
-        """Return `given`, completed with the entry points named in the configuration."""
+        """Return `given`, with missing hooks taken from the entry points that the configuration names."""
         return cls(
             *(
                 getattr(given, name) or _named(name, group, getattr(config.hooks, name))

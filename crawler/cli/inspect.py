@@ -90,7 +90,7 @@ def _summary(status: Status) -> list[str]:
 
 
 def _signals(args: argparse.Namespace) -> int:
-    """Print how reliable the sitemaps and feeds are, those with the most signals first."""
+    """Print how reliable the sitemaps and feeds are; list those with the most signals first."""
     rows = [row for answer in access.ask(args.dir, {"command": "signals"}) for row in answer]
     rows.sort(key=lambda row: -row["signals"])
     if args.json:
@@ -111,7 +111,7 @@ def _signals(args: argparse.Namespace) -> int:
 
 
 def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
-    """Return text about refreshing: the value of more bandwidth, the age of copies, hosts by pages, compared arms."""
+    """Return text about refreshing: age of copies, value of more bandwidth, largest hosts, arms of a comparison."""
     if not refreshing.get("pages"):
         return []
     rows = {}
@@ -190,7 +190,7 @@ def _reached(recent: Mapping[str, float]) -> str:
 
 
 def _connections(counts: Mapping[str, int]) -> str:
-    """Return how many requests used a kept connection, a full or resumed TLS handshake, or no TLS."""
+    """Return the number of requests with a kept connection, a full or resumed TLS handshake, or no TLS."""
     cached = counts.get(CACHED, 0)
     total = sum(counts.values()) - cached
     if not total:
@@ -313,7 +313,7 @@ def _why(argv: list[str]) -> int:
 
 
 def _explain_unfollowed(args: argparse.Namespace, answer: dict[str, Any]) -> None:
-    """If a stored page links to the URL with `nofollow`, make that the verdict of `why`."""
+    """If a stored page links to the URL with `nofollow`, give this as the verdict of `why`."""
     from crawler.audit.unfollowed import unfollowed_link
 
     link = unfollowed_link(args.dir, answer["url"], args.search)
@@ -403,7 +403,7 @@ def _check_picture(args: argparse.Namespace, picture: bytes) -> None:
 
 
 def _write(content: bytes, path: Path | None) -> None:
-    """Write to a file, or to standard output without one."""
+    """Write to a file, or to standard output if no file is given."""
     if path is None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()

@@ -162,7 +162,7 @@ class Outcome(StrEnum):
     PROXY_ERROR = "proxy_error"
     # A browser showed the page earlier, but no browser could show it this time; the URL is retried.
     NOT_RENDERED = "not_rendered"
-    INTERNAL_ERROR = "internal_error"  # exception in the crawler; its traceback is logged and the URL is retried
+    INTERNAL_ERROR = "internal_error"  # exception in the crawler: its traceback is logged, the URL is retried
     ROBOTS_DENIED = "robots_denied"  # never requested: robots.txt forbids it
     WITHDRAWN = "withdrawn"  # never requested: the operator has withdrawn it
 

@@ -1,4 +1,4 @@
-"""Decides whether a crawl is healthy, and why not, from its status alone.
+"""Judges the health of a crawl from its status alone, and gives the reasons if it is unhealthy.
 
     healthy      every process runs and no rule of `RULES` is broken; a crawl that only waits for
                  the gaps of its hosts is healthy
@@ -6,8 +6,8 @@
     paused       healthy, and paused by the user
     at rest      no process runs
 
-`crawler status`, `/status`, the metrics and the dashboard all show this verdict. Rates are those of about the last
-minute (`process_metrics.LastMinute`), so a verdict lasts at least that long after its cause.
+`crawler status`, `/status`, the metrics and the dashboard all show this verdict. Rates cover about the last
+minute (`process_metrics.LastMinute`), so a verdict lasts at least that long after its cause has ended.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -115,7 +115,7 @@ def _over(counters: Mapping[str, int], outcome: Outcome) -> int:
 
 
 def failures(counters: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the outcomes of `TROUBLE` that occurred, in words and with their numbers, the most frequent first."""
+    """Describe the outcomes of `TROUBLE` that occurred, with their numbers, the most frequent first."""
     counts = sorted(((_over(counters, outcome), str(outcome)) for outcome in TROUBLE), reverse=True)
     return [{"outcome": name, "said": describe_cause(name), "count": n} for n, name in counts if n]
 

@@ -36,7 +36,7 @@ class Histogram:
 
 
 def cumulative(plain: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield (bound, observations up to it) from a result of `Histogram.plain`."""
+    """Yield (bound, number of observations up to it) from a result of `Histogram.plain`."""
     total = 0
     for bound, count in plain["le"].items():
         total += count

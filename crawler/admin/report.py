@@ -66,8 +66,8 @@ def _said(outcome: str, n: int) -> str:
 class Report(msgspec.Struct, kw_only=True):
     """The result of a run, either of one process or summed over several processes (`status.merge`).
 
-    `started` and `ended` are instants; `counters` cover the whole crawl and
-    `run_counters` this run; `problems` lists the counting rules that do not hold.
+    `started` and `ended` are instants. `counters` cover the whole crawl, and `run_counters` cover this run.
+    `problems` lists the counting rules that do not hold.
     """
 
     crawl_id: str

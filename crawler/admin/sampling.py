@@ -24,7 +24,7 @@ HOSTS_SHOWN = 20  # hosts in /status; the dashboard lists hosts with /hosts
 
 
 class Sampler:
-    """Samples every second while somebody is watching, else once per point of the history; sets `sampled` each time."""
+    """Samples every second while somebody is watching, else once per history point; each sample sets `sampled`."""
 
     def __init__(
         self, source: StatusSource, config: AdminConfig, now: Callable[[], float], directory: Path
@@ -58,7 +58,7 @@ class Sampler:
         self.sampled.set()
 
     def begin_watching(self) -> None:
-        """Note a new watcher, which must decrement `watchers` when it leaves."""
+        """Register a new watcher, which must decrement `watchers` when it leaves."""
         self.watchers += 1
         self._wanted.set()
 

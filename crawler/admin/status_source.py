@@ -36,7 +36,7 @@ class StatusSource(Protocol):
 
 
 class OwnProcess:
-    """The process that the server runs in, as its source."""
+    """A source with only one process: the one that the server runs in."""
 
     def __init__(self, run: Callable[[Request], Awaitable[Any]], not_ready: Callable[[], str]) -> None:
         self._run = run

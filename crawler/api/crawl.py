@@ -16,7 +16,8 @@ Hooks are plain callables, or names of entry points in the groups
 `parse(page)` is a callback as in Scrapy (`delivery.py`): it yields items, which are written to `items=`, and
 `Request`s. `follow` says which other links are followed: all links in scope (True), none (False), or those
 that match rules (`follow_rules.py`). An error of the user's code is counted in the report's `hooks` and
-logged with the URL, and the page is delivered again in the next run; `on_error="stop"` ends the run.
+logged with the URL. The page is delivered again in the next run. With `on_error="stop"`, the error ends the
+run.
 """
 
 import asyncio
@@ -487,7 +488,7 @@ class Crawl:
         """Do nothing: this process has no children to kill."""
 
     def status(self) -> Status:
-        """Return the current state; its method `plain()` makes JSON values of it.
+        """Return the current state; its method `plain()` converts it to JSON values.
 
         >>> async def todo():
         ...     async with crawler.Crawl(settings, directory=folder / "status", seeds=url) as crawl:

@@ -1,4 +1,4 @@
-"""A request made by a callback: another URL, how to fetch it, and which callback receives its page.
+"""A request that a callback makes: a URL, how to fetch it, and which callback receives its page.
 
 A request that is more than a plain GET has its own fingerprint, made from the URL's fingerprint, the method,
 the body and the jar (with `dont_filter` also from a random value). So the duplicate check distinguishes the
@@ -39,12 +39,13 @@ class Request(msgspec.Struct, frozen=True):
         >>> Request("/page/2", meta={"shelf": 7}).url
         '/page/2'
 
-    `priority`: requests with a higher priority are sent before others of their host (from -127 to 128; 0 by
-    default). `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent as a form; a
+    `priority`: requests with a higher priority (from -127 to 128; 0 by default) are sent before others to the
+    same host. `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent as a form; a
     request with a body but without a method is a POST. The same form is sent only once. The archive keeps the
     body, but not the values of fields that `secrets` names, or whose name is like `password` or `token`. With
     `pages.request_bodies = false` it keeps no body at all. `headers` are added to this request; headers with
-    credentials are sent only to its own host. `dont_filter`: fetch the URL even if it was fetched before.
+    credentials are sent only to the request's own host. `dont_filter`: fetch the URL even if it was fetched
+    before.
 
         >>> Request("/search", body={"q": "green tea"}).method
         'POST'

@@ -87,7 +87,7 @@ def notify(state: str) -> None:
 
 
 async def _beat() -> None:
-    """Notify systemd's watchdog that the loop runs, twice per interval ($WATCHDOG_USEC)."""
+    """Notify systemd's watchdog, twice per interval ($WATCHDOG_USEC), that the loop runs."""
     try:
         interval = int(os.environ.get("WATCHDOG_USEC", "")) / 2e6
     except ValueError:

@@ -1,4 +1,4 @@
-"""`crawler demo`: run the whole crawler on a small built-in web, in under a minute.
+"""`crawler demo`: run the whole crawler on a small built-in web. This takes less than a minute.
 
 The demo first crawls this web completely; if a browser is installed, it also shows the shop that needs one.
 Then news and prices change, and the crawl keeps its copies fresh for `REFRESH_SECONDS`. The web itself counts
@@ -130,7 +130,7 @@ async def _crawl(config: Config, args: argparse.Namespace, seeds: list[str]) -> 
 
 
 def _refreshed(report: dict[str, Any], current: int, changing: int, changes: int) -> str:
-    """Return the results of the refreshes, as counted by the crawl and by the web itself."""
+    """Return the results of the refreshes, as both the crawl and the web itself counted them."""
     asked, kept = report["run"].get("refresh", {}), report["refreshing"]
     return (
         f"{asked.get('done', 0):,} pages fetched again, {asked.get('content_changed', 0):,} of them had changed; "

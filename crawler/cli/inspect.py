@@ -58,7 +58,7 @@ def _status(argv: list[str]) -> int:
 
 
 def _summary(status: Status) -> list[str]:
-    """Return a summary of about six lines for most users; leave out values that are zero."""
+    """Return a summary of about six lines, enough for most users; leave out values that are zero."""
     frontier, count = status.frontier, status.counters.get
     filtered = sum(group(status.counters, "urls.filtered").values())
     received = count("bytes.wire", 0)
@@ -165,7 +165,7 @@ def _freshness(refreshing: Mapping[str, Any]) -> str:
 
 
 def _running(status: Status) -> dict[str, str]:
-    """Return the processes, their uptime, speed and expected end; {} for a crawl that is not running."""
+    """Return the health, state, speed and remaining work of a running crawl; if it is at rest, return only the state."""
     processes = status.processes
     if not processes:
         return {"state": "at rest"}

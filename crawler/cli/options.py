@@ -204,7 +204,7 @@ def set_up_log(
 
 
 def log_level(args: argparse.Namespace) -> int:
-    """Return the level from which log lines are shown on standard error."""
+    """Return the lowest level of log lines that are shown on standard error."""
     return logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.WARNING
 
 

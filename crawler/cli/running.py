@@ -161,7 +161,7 @@ def _command(config: Config) -> str:
 
 
 class _Stopper:
-    """Signal handling: the first signal shuts down cleanly, the second exits immediately; neither loses data.
+    """Handles signals: the first shuts down cleanly, and the second exits immediately. Neither loses data.
 
     The handlers are set with `signal.signal` and not in the event loop, so the second signal also ends a blocked loop.
     A signal that arrives before the loop exists is noted (`early_signals.py`); the crawl stops as soon as it runs.

@@ -55,7 +55,7 @@ def main(command: str, argv: list[str]) -> int:
     return 0
 
 
-# the commands that `crawler serve` answers, since it has the crawl open
+# `crawler serve` answers these commands, since it has the crawl open
 ANSWERED = ("withdraw", "why", "get")
 RULES_INTERVAL = 1.0  # every so many seconds, check whether another command has changed the withdrawals
 

@@ -38,8 +38,8 @@ class CrawlConfig(_Section, frozen=True):
     pages_per_host: Limit = -1  # URLs per host; -1 = no limit (10,000 in scope any)
     pages_per_domain: Limit = -1  # URLs per registrable domain; -1 = no limit (20,000 in scope any)
     hosts_per_domain: Limit = -1  # hosts per registrable domain; -1 = no limit (200 in scope any)
-    timestamping: bool = False  # for this run only: known pages are fetched again
-    # For this run only: crawl directories whose stored answers are used again.
+    timestamping: bool = False  # for this run only: fetch known pages again
+    # For this run only: use the stored answers of these crawl directories again.
     answers_from: tuple[str, ...] = ()
     patience: Seconds = Seconds(300)
     requisites: bool = False
@@ -95,8 +95,8 @@ class PolitenessConfig(_Section, frozen=True):
 class FrontierConfig(_Section, frozen=True):
     """Queues, retries and memory of the frontier."""
 
-    front_factor: Positive = 12  # hosts kept as objects, as a multiple of concurrency
-    read_ahead: Positive = 16  # queue entries read at once for a host in the front
+    front_factor: Positive = 12  # number of hosts kept as objects, as a multiple of `concurrency`
+    read_ahead: Positive = 16  # number of queue entries read at once for a host in the front
     # After this many fetch tasks, a front host gives its place to a host that waits outside the front.
     turn_max: Positive = 48
     tries: Positive = 3  # attempts per URL, including the first
@@ -108,7 +108,7 @@ class FrontierConfig(_Section, frozen=True):
     # URLs in memory (350 bytes each); each front host may add `read_ahead` more
     entries_max: Count = 32_768
     addresses_max: Count = 20_000  # addresses in memory: those in use, and those used last
-    # share of the fetch slots for hosts that are new or answered slowly last time
+    # share of the fetch slots for hosts that are new, or whose last answer was slow
     untried_share: Number = 0.8
     address_waiters_max: Count = 64  # front hosts that may wait for one address; others leave the front
 
@@ -189,7 +189,7 @@ class FetchConfig(_Section, frozen=True):
     header_timeout: Seconds = Seconds(20)
     silence_timeout: Seconds = Seconds(20)
     total_timeout: Seconds = Seconds(60)
-    crowded_timeout: Seconds = Seconds(15)  # total timeout of slow hosts while others wait for a fetch slot
+    crowded_timeout: Seconds = Seconds(15)  # total timeout of slow hosts while other hosts wait for a slot
     header_bytes_max: ByteCount = ByteCount(65_536)
     header_field_bytes_max: ByteCount = ByteCount(65_536)
     header_fields_max: Count = 256
@@ -212,7 +212,7 @@ class FetchConfig(_Section, frozen=True):
     cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
     cookie_jars_max: Positive = 1000  # named cookie jars of Python requests
     request_proxies_max: Positive = 100  # proxies of Python requests
-    cookies_file: str = ""  # a file in Netscape's format; its cookies never appear in a record
+    cookies_file: str = ""  # a file in Netscape's format; its cookies are never written to a record
     tls: TlsPolicy = "verify"
     proxy: str = ""  # http(s)://, socks5:// or socks4://
     bytes_per_second: ByteCount = ByteCount(0)  # bytes received, over all processes; 0 = no limit

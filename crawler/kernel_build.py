@@ -94,7 +94,7 @@ def take(cached: Path, target: Path) -> bool:
 
 
 def keep(target: Path, cached: Path) -> None:
-    """Copy `target` to `cached`, and remove the kernels unused for longest; do nothing if the cache cannot be written."""
+    """Copy `target` to `cached`, and delete the least recently used kernels; do nothing if the cache is not writable."""
     with contextlib.suppress(OSError):
         cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=cached.parent, suffix=".new", delete=False) as file:

@@ -245,17 +245,17 @@ class Fetch(msgspec.Struct, gc=False):
     names and values as received, in order. `truncated` is "", "length", "time" or "disconnect".
     `decoded_length` counts the bytes of the body without content coding, up to the decoding limits.
     `retry_after` is in seconds, 0 if the server did not ask for a delay. `took` is the time from sending the
-    request to the last byte of the answer, without connecting and TLS. `connection` is "reused" or, for a new
-    connection, its handshake: "plain", "full" or "resumed", or CACHED; "" if there was none. `undecoded`
-    means that the content coding is unknown, so `content` is empty. `payload_digest` is the SHA-1 of the
-    stored payload if it is already computed, else b"". `final` means that the frontier will not retry the
-    URL. `rendering` is the attempt to show the page in a browser, if there was one. `held_back` means that no
-    attempt was made, because earlier attempts had failed. `site` is the digest of what the host said at that
-    time about the use of its pages (`consent/site_book.py`). `challenged` means that the server wants this
-    request signed, and that a repeated request would be signed. `part` is the payload of a large file; `body`
-    and `content` are then empty. `request_head` and `request_body` are the request without the values of
-    credentials. `earlier` are the answers of the redirect chain that led here, if the user's code made the
-    request.
+    request to the last byte of the answer, without connecting and TLS. `connection` is "reused", the
+    handshake of a new connection ("plain", "full" or "resumed"), or CACHED; it is "" if there was no
+    connection. `undecoded` means that the content coding is unknown, so `content` is empty. `payload_digest`
+    is the SHA-1 of the stored payload if it is already computed, else b"". `final` means that the frontier
+    will not retry the URL. `rendering` is the attempt to show the page in a browser, if there was one.
+    `held_back` means that no attempt was made, because earlier attempts had failed. `site` is the digest of
+    what the host said at that time about the use of its pages (`consent/site_book.py`). `challenged` means
+    that the server wants this request signed, and that a repeated request would be signed. `part` is the
+    payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are the
+    request without the values of credentials. `earlier` are the answers of the redirect chain that led here,
+    if the user's code made the request.
     """
 
     url: str
@@ -442,10 +442,10 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
 class Capture(msgspec.Struct, gc=False, array_like=True):
     """The location of a stored copy; the value of `c/<fingerprint><time>`.
 
-    `kind` is "response" or "revisit". A revisit names the response that it repeats in `refers_to` (that
-    record's `c/` key). `length` is the length of the record's gzip member. `extent` is the length of all
-    records of the capture, which follow one another from `offset` on. `broken` means that the answer broke
-    off (outcome `truncated`).
+    `kind` is "response" or "revisit". In `refers_to`, a revisit names the response that it repeats, by the
+    `c/` key of that response. `length` is the length of the record's gzip member. `extent` is the length of
+    all records of the capture, which follow one another from `offset` on. `broken` means that the answer is
+    incomplete (outcome `truncated`).
     """
 
     segment: str

@@ -68,7 +68,7 @@ def _descriptors() -> int:
 
 
 class LastMinute:
-    """The growth of some counters in about the last minute; `sample` them every few seconds."""
+    """The growth of some counters in about the last minute; call `sample` every few seconds."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, dict[str, int]]] = deque()
@@ -80,7 +80,7 @@ class LastMinute:
         self._looks.append((now, counts))
 
     def plain(self) -> dict[str, float]:
-        """Return the growth by name, and `span`, its duration in seconds; {} before the second sample."""
+        """Return the growth by name, and `span`, the seconds that it took; {} before the second sample."""
         if len(self._looks) < 2:
             return {}
         (then, before), (now, counts) = self._looks[0], self._looks[-1]

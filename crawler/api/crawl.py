@@ -345,7 +345,7 @@ class Crawl:
     async def pages(self) -> AsyncIterator[Page]:
         """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer.
 
-        Every finished fetch is yielded as a page, in the order in which they finish:
+        Every finished fetch is yielded as a page, in the order in which the fetches finish:
         answers with any status (`page.ok` is true for 2xx), redirects with their own
         status, and requests without an answer (status 0, the reason in `page.outcome`).
         A URL that is retried is yielded again. Pages stored by an earlier run are not

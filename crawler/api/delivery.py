@@ -1,4 +1,4 @@
-"""Delivers each page to the user's code at least once; one commit marks it as delivered and adds its requests.
+"""Delivers each page to the user's code at least once. One commit marks the page as delivered and adds its requests.
 
     commit of a page   x/<fingerprint> records that it waits       (`promise`)
     user's code        page sink, callback, consumer of `pages()`  (`deliver`)
@@ -339,7 +339,7 @@ class Delivery:
     def _ask(
         self, change: Change, url: str, request: Request, link_context: LinkContext, *, plainly: bool = True
     ) -> bool:
-        """Store a request's options and queue it; for a plain link, return True and leave queueing to the caller."""
+        """Store a request's options and queue the request; for a plain link, return True, and the caller queues it."""
         self._remember(request)
         printer = self._fingerprinter
         fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)

@@ -19,7 +19,7 @@ PageSinkHook = Callable[[Page], Awaitable[None] | None]
 
 
 def entry_point(group: str, name: str) -> Any:
-    """Return the object that an installed package provides as `name` in `group`; ConfigError if there is none."""
+    """Return the object that an installed package provides as `name` in `group`; raise ConfigError if there is none."""
     return find_entry_point(group, name).load()
 
 
@@ -53,7 +53,7 @@ def _named(key: str, group: str, name: str) -> Any:
 
 
 def guarded_filter(hook: UrlFilterHook | None, errors: Errors) -> UrlFilterHook | None:
-    """Return the user's filter; a URL for which it raises is dropped."""
+    """Wrap the user's filter, so that a URL for which the filter raises is dropped."""
     if hook is None:
         return None
 
@@ -68,7 +68,7 @@ def guarded_filter(hook: UrlFilterHook | None, errors: Errors) -> UrlFilterHook 
 
 
 def guarded_extractor(links: LinkExtractorHook, errors: Errors) -> Extractor:
-    """Return the user's link extractor; a page for which it raises has no links."""
+    """Wrap the user's link extractor, so that a page for which the extractor raises has no links."""
 
     def extract(fetch_task: FetchTask, fetch: Fetch) -> Iterable[str]:
         try:

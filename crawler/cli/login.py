@@ -32,7 +32,7 @@ from crawler.urls.canonical import canonical, hostname, resolve
 
 
 def fields(data: Sequence[str]) -> dict[str, str]:
-    """Return the fields given by `-d`: NAME=VALUE or NAME. The value of a NAME alone is prompted for, without echo.
+    """Return the fields given by `-d`: NAME=VALUE or NAME. Without VALUE, the user is prompted for it, without echo.
 
     Raises:
         UsageError: a name is missing, or there is no terminal to prompt on.

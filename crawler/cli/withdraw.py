@@ -108,7 +108,7 @@ def _orders(args: argparse.Namespace) -> list[TakeDown]:
 
 
 def _carry_out(directory: CrawlDirectory, order: TakeDown) -> Withdrawn:
-    """Carry out an order in all processes of the crawl: over their control sockets, or at rest."""
+    """Carry out an order in all processes of the crawl, over their control sockets or, if it is at rest, directly."""
     if access.is_answered(directory.path):
         result = _lead(directory, order, partial(access.ask, directory.path))
         _end_journal(directory)

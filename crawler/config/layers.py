@@ -210,5 +210,5 @@ def _toml_value(value: object) -> str:
         return repr(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
-    # A JSON string is a TOML basic string, except for DEL.
+    # A JSON string is valid as a TOML basic string, except for DEL.
     return msgspec.json.encode(str(value)).decode().replace("\x7f", "\\u007f")

@@ -85,11 +85,11 @@ class PolitenessConfig(_Section, frozen=True):
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
     give_up_after: Seconds = Seconds(259_200)  # 3 days; a host that is silent for this long is given up
-    refusals_max: Count = 20  # answers 401, 403, 406 or 451 in a row; then the host is held as if blocked
+    refusals_max: Count = 20  # after so many 401, 403, 406 or 451 in a row, the host is held as if blocked
     # Each 429 or 503 doubles the slowdown factor of the gap, up to this limit.
     slowdown_max: Number = 64.0
     slowdown_recovery: Number = 0.98  # each good answer multiplies the factor by this; 34 of them halve it
-    slowdown_gap: Seconds = Seconds(0.5)  # the gap that the factor multiplies, if `delay` is less
+    slowdown_gap: Seconds = Seconds(0.5)  # the factor multiplies this gap if `delay` is less
 
 
 class FrontierConfig(_Section, frozen=True):

@@ -330,7 +330,7 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
     with Web(routes) as web:
         for parse, config, asked in (
             (titles, quick, ["/", "/a", "/b", "/broken", "/gone", "/moved"]),
-            (titles, quick, ["/broken"]),  # a failure that may be temporary is requested again
+            (titles, quick, ["/broken"]),  # a URL whose failure may be temporary is requested again
             (more, quick, ["/a", "/broken", "/new"]),
         ):
             web.asked.clear()

@@ -88,7 +88,7 @@ def test_an_errback_that_fails_is_called_again_in_the_next_run(tmp_path: Path) -
 
 
 def test_each_cookie_jar_is_a_separate_visitor(tmp_path: Path) -> None:
-    """After two logins at one site, the same URL is fetched once for each of them."""
+    """After two logins at one site, the same URL is fetched once for each login."""
 
     def sign_in(asked: ReceivedRequest) -> Answer:
         name = asked.body.decode().partition("=")[2]

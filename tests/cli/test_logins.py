@@ -78,7 +78,7 @@ class Members:
 
 
 def test_a_login_through_a_form(tmp_path: Path) -> None:
-    """Hidden fields and cookies of the form are sent too. Only the user can read the stored cookies."""
+    """The hidden fields and the cookies of the form are sent, too. Only the user can read the stored cookies."""
     site = Members()
     with Web(site.routes) as web:
         directory = tmp_path / "c"

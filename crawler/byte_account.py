@@ -44,7 +44,7 @@ class ByteAccount(Generic[_O]):
         self.charged = 0  # the part of `held` that belongs to charged owners
 
     def reserve(self, owner: _O, nbytes: int) -> bool:
-        """Let the owner's share grow by `nbytes`. If this returns False, the owner waits until `next_free` returns it."""
+        """Let the owner's share grow by `nbytes`. After False, the owner waits until `next_free` returns it."""
         assert nbytes >= 0
         if owner not in self._waiting and self._fits(owner, nbytes):
             self._grant(owner, nbytes)

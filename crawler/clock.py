@@ -52,7 +52,7 @@ class VirtualClock:
 
 
 def past(instant: float, now: float) -> float:
-    """Return a stored instant; return `now` if it is in the future, because the clock was ahead when it was stored."""
+    """Return a stored instant; return `now` if it is in the future, because a clock was ahead at that time."""
     return min(instant, now)
 
 

@@ -111,7 +111,7 @@ def disk_failed(error: BaseException) -> bool:
 
 
 def may_not_write(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, means that this user may read the directory but not write to it."""
+    """Return whether an error, or one of its causes, means that this user may read a place but not write there."""
     return _caused_by(error, _NO_RIGHT)
 
 

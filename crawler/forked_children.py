@@ -67,7 +67,7 @@ class ForkedChild:
             os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill and reap the child if it still runs, and close the link. This is for programs without an event loop."""
+        """Kill and reap the child if it still runs, and close the link; for programs without an event loop."""
         if self.returncode is None:
             self.kill()
             self._reap()
@@ -75,7 +75,7 @@ class ForkedChild:
 
 
 def end_with_parent(parent: int) -> None:
-    """Ask the kernel to end this process, a child of `parent`, when its parent ends. This has an effect only on Linux."""
+    """Ask the kernel to end this process, a child of `parent`, when its parent ends. This works only on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent has already ended

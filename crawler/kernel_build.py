@@ -63,7 +63,7 @@ class BuildKernels(build_ext):
             keep(target, cached)
 
     def _cached(self, ext: Any) -> Path:
-        """Return the path of `ext` in the cache, named by the digest of everything that its compiled form depends on."""
+        """Return the path of `ext` in the cache, named by the digest of all that its compiled form depends on."""
         digest = hashlib.sha256()
         for part in (
             ext.name,
@@ -94,7 +94,7 @@ def take(cached: Path, target: Path) -> bool:
 
 
 def keep(target: Path, cached: Path) -> None:
-    """Copy `target` to `cached`, and delete the least recently used kernels; do nothing if the cache is not writable."""
+    """Copy `target` to `cached`, and delete the least recently used kernels; ignore a cache that is not writable."""
     with contextlib.suppress(OSError):
         cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=cached.parent, suffix=".new", delete=False) as file:

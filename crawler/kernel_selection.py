@@ -88,7 +88,7 @@ def _is_compiled(folder: str, name: str) -> bool:
 
 
 def choose(folder: str) -> bool:
-    """Give all modules of BOUND the same form in the package at `folder`; return whether that is the compiled form."""
+    """Give all of BOUND the same form in the package at `folder`; return whether that is the compiled form."""
     if all_compiled(folder) and os.environ.get("CRAWLER_INTERPRETED", "") in ("", "0"):
         return True
     names = BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE)

@@ -380,7 +380,7 @@ class Extracted(msgspec.Struct, gc=False):
 
 
 class ReceiptStamp(msgspec.Struct, frozen=True, gc=False):
-    """A consent receipt as the page cache writes it: digest, known answers in words, and the whole receipt as JSON."""
+    """A consent receipt as the page cache writes it: digest, known answers in words, the whole receipt as JSON."""
 
     digest: bytes
     answers: str
@@ -468,7 +468,7 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):
-    """Counts URLs to do (including `in_flight`), URLs parked by each rule, hosts in each state, requests and look-ups.
+    """Counts URLs to do (including `in_flight`), URLs parked by each rule, hosts in each state, requests, look-ups.
 
     `hosts_reached` counts the hosts that have ever answered, `hosts_failing` those whose latest requests failed
     (`frontier/hosts/ranking.py`).

@@ -1,4 +1,4 @@
-"""Test the choice of kernels: those that share structs are all compiled or all interpreted, and the results are equal."""
+"""Test the choice of kernels: those that share structs are all compiled or all interpreted; results are equal."""
 
 import json
 import os

@@ -20,7 +20,7 @@ from crawler.printable import (
 
 
 def is_hidden(character: str) -> bool:
-    """Return whether the Unicode database lists a character as control, text direction, line end or lone surrogate."""
+    """Return whether the Unicode database lists a character as control, direction, line end or lone surrogate."""
     named = unicodedata.bidirectional(character) in {
         "LRE",
         "RLE",

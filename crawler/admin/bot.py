@@ -1,4 +1,4 @@
-"""Builds the page about the bot from the configuration: its identity, its purpose, how to opt out, the rules it obeys.
+"""Builds the page about the bot from the configuration: identity, purpose, how to opt out, the rules that it obeys.
 
 The admin server shows the page with a link to the requests of a host; the public listener (`bot_server.py`) shows
 only the page, and nothing of the dashboard.

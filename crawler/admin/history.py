@@ -53,7 +53,7 @@ class RateSampler:
         return bool(self._before)
 
     def sample(self, status: Mapping[str, Any], now: float) -> dict[str, float]:
-        """Return the point for this instant. Rates are 0 in the first sample; a restart does not make them negative."""
+        """Return the point for this instant. Rates are 0 in the first sample; a restart gives no negative rates."""
         counters = {name: number_at(status, path) for name, path in RATES.items()}
         elapsed = now - self._then
         point = {name: 0.0 for name in RATES}

@@ -1,4 +1,4 @@
-"""Samples the status of a crawl for the dashboard, even without viewers, so the curves cover the crawl from its start."""
+"""Samples the status of a crawl for the dashboard, even without viewers, so the curves begin when the crawl does."""
 
 import asyncio
 import logging
@@ -96,5 +96,5 @@ class Sampler:
         return msgspec.json.encode({"at": self._sampled_at, "point": self._point, "status": self._status})
 
     def beat(self) -> bytes:
-        """Return the present instant and that of the latest sample as JSON; this shows that a slow process is alive."""
+        """Return the present instant and that of the latest sample as JSON, to show that a slow process is alive."""
         return msgspec.json.encode({"now": self._now(), "at": self._sampled_at})

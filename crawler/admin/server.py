@@ -331,7 +331,7 @@ class EventStream(Sending):
         self._looking = looking
 
     async def write(self, request: ServedRequest) -> None:
-        """Write the head, each sample, a beat after `BEAT` seconds without a sample, and finally how the crawl ended."""
+        """Write the head, each sample, a beat after `BEAT` seconds without a sample, and the end of the crawl."""
         await super().write(request)
         looking = self._looking
         looking.begin_watching()

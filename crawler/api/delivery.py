@@ -50,7 +50,7 @@ _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
 class Errors:
-    """Counts errors of the user's code by kind, and logs them with the URL. With "stop", the first error ends the run."""
+    """Counts errors of the user's code by kind and logs them with the URL. With "stop", the first ends the run."""
 
     def __init__(self, on_error: OnError, fail: Callable[[BaseException], None]) -> None:
         self.counts: Counter[str] = Counter()
@@ -149,7 +149,7 @@ class Delivery:
             change.put(requests.key(fetch_task.fingerprint), requests.pack(waiting))
 
     def _pass_on(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Give the target of a redirect the callback of the redirected request, unless the target was already fetched."""
+        """Give the callback of a redirected request to the target of the redirect, unless the target was fetched."""
         kept = self._handover(fetch_task.fingerprint)
         target = resolve(fetch.url, fetch.location)
         if target is not None and (kept.callback or kept.meta or kept.errback):
@@ -339,7 +339,7 @@ class Delivery:
     def _ask(
         self, change: Change, url: str, request: Request, link_context: LinkContext, *, plainly: bool = True
     ) -> bool:
-        """Store a request's options and queue the request; for a plain link, return True, and the caller queues it."""
+        """Store a request's options and queue the request; for a plain link, return True: the caller queues it."""
         self._remember(request)
         printer = self._fingerprinter
         fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)
@@ -370,7 +370,7 @@ def page_of(
     content_max: int = 0,
     consent: dict[str, Any] | None = None,
 ) -> Page:
-    """Return the page of a fetch, as the browser showed it (if any); read at most `content_max` bytes of a file on disk.
+    """Return the page of a fetch, as the browser showed it (if any); read at most `content_max` bytes from a file.
 
     `consent` is the consent receipt of the page.
     """

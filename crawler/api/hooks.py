@@ -19,7 +19,7 @@ PageSinkHook = Callable[[Page], Awaitable[None] | None]
 
 
 def entry_point(group: str, name: str) -> Any:
-    """Return the object that an installed package provides as `name` in `group`; raise ConfigError if there is none."""
+    """Return the object that an installed package offers as `name` in `group`; raise ConfigError if there is none."""
     return find_entry_point(group, name).load()
 
 

@@ -257,7 +257,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def encoding(self) -> str:
-        """The encoding of the text (its WHATWG name); it comes from a byte order mark, the header, or the page itself.
+        """The encoding of the text (its WHATWG name); it comes from a byte order mark, the header or the page itself.
 
         >>> Page.of("http://x/", b"<meta charset=latin1>").encoding
         'windows-1252'

@@ -1,4 +1,4 @@
-"""Writes items to a Parquet file at the end of the crawl; until then `NAME.rows` holds them, one JSON object per line.
+"""Writes items to a Parquet file at the end of the crawl; until then `NAME.rows` has them, one JSON object per line.
 
 A column has one type. Integers in a column with fractions become fractions, and mappings get the keys of all
 rows. If the types in a column have nothing in common, the column becomes text: text is kept, and other values

@@ -56,7 +56,7 @@ def _print_repaired(lines: Iterable[str]) -> None:
 
 
 def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
-    """Return the problems of the admin server's secret. A repair deletes a damaged secret; the next start makes one."""
+    """Return the problems of the admin server's secret. A repair deletes a damaged one; a new one is made later."""
     from crawler.admin.actions import damaged_token
 
     found = damaged_token(directory.path, repair=args.repair)

@@ -1,4 +1,4 @@
-"""Runs what a crawl on the command line needs beside it: admin server, public page about the bot, messages to systemd."""
+"""Runs what a command-line crawl needs beside it: admin server, public page about the bot, messages to systemd."""
 
 import asyncio
 import os

@@ -165,7 +165,7 @@ def _freshness(refreshing: Mapping[str, Any]) -> str:
 
 
 def _running(status: Status) -> dict[str, str]:
-    """Return the health, state, speed and remaining work of a running crawl; if it is at rest, return only the state."""
+    """Return health, state, speed and remaining work of a running crawl; if it is at rest, return only the state."""
     processes = status.processes
     if not processes:
         return {"state": "at rest"}

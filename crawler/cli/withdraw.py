@@ -144,7 +144,7 @@ def _lead(
 
 
 def _ask_at_rest(directory: CrawlDirectory, request: dict[str, Any]) -> list[Any]:
-    """Carry out a request in each process of a crawl at rest, one after the other; the work per step is not limited."""
+    """Carry out a request in each process of a crawl at rest, one after the other, with unlimited work per step."""
     if request["step"] == "apply":
         return []  # each process reads the rules when it is opened
     names = access.begun_names(directory)

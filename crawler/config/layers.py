@@ -150,7 +150,7 @@ def _table_of(key: str) -> str:
 
 
 def line_of(file: Path, key: str) -> int | None:
-    """Return the number (from 1) of the line of a TOML file that sets `key` or starts its section; None if there is none.
+    """Return the number of the line (from 1) that sets `key` or starts its section in a TOML file, or None.
 
     `override[2].delay` is looked up in the third [[override]] table.
     """

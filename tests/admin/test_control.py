@@ -23,7 +23,7 @@ from crawler.errors import CrawlerError, DirectoryError
 def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """Python 3.13 also deletes the socket by its path; by then, the folder's descriptor may belong to another file."""
+    """Python 3.13 also deletes the socket by its path; by then the folder's descriptor may belong to another file."""
     other = tmp_path / "other"
     other.touch()
 
@@ -71,7 +71,7 @@ def test_two_servers_that_start_together_leave_the_umask_unchanged(
 
 
 def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
-    """The connection stays open, and the next command is answered. Only a line of more than a MiB ends the connection."""
+    """The connection stays open, and the next command is answered. Only a line of over a MiB ends the connection."""
     malformed = [b"", b"{", b"[1]", b"null", b'"status"', b"\xff\xfe", b"[" * 5000, b'{"a": 1}{']
 
     async def handler(request: dict[str, Any]) -> Any:
@@ -102,7 +102,7 @@ def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
 
 
 def _asked(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
-    """Send requests with `ask` to a server, which raises the error that a request names; return the results or errors."""
+    """Send requests with `ask` to a server that raises the error in the request; return the results or errors."""
 
     async def handler(request: dict[str, Any]) -> Any:
         match request["command"]:
@@ -167,7 +167,7 @@ def test_ask_waits_half_a_minute_and_reads_up_to_64_mib() -> None:
 def test_a_server_that_disconnects_or_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
 ) -> None:
-    """A server that disconnects counts as absent; a silent one causes an error; errors of old versions have no code."""
+    """A server that disconnects counts as absent; a silent one is an error; errors of old versions have no code."""
     monkeypatch.setattr(control_client, "TIMEOUT", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "control.sock"))

@@ -226,7 +226,7 @@ def test_a_stream_sends_heartbeats_and_reports_how_the_crawl_ended(
 
 
 def test_an_idle_limit_does_not_end_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The idle time limit applies to clients that have not sent a request yet, but not to clients that read events."""
+    """The idle time limit applies to clients that have not sent a request yet, but not to readers of events."""
     monkeypatch.setattr(server, "TIMEOUT", 0.05)
     monkeypatch.setattr(server, "BEAT", 0.02)
     monkeypatch.setattr("crawler.serve.http_server.SWEEP_INTERVAL", 0.01)

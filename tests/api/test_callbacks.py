@@ -281,7 +281,7 @@ def test_a_page_at_which_the_loop_was_left_is_delivered_again(web: Web, tmp_path
 
 
 def test_stored_pages_can_be_read(web: Web, tmp_path: Path) -> None:
-    """`stored()` works at rest and while the crawl is open. It yields neither robots.txt nor pages not yet fetched."""
+    """`stored()` works at rest and while the crawl is open. It yields neither robots.txt nor unfetched pages."""
     crawl(web, tmp_path, lambda _: None)
     crawling = crawler.Crawl(directory=tmp_path / "crawl")
     assert {found.url: found.css("title").text for found in crawling.stored()}[web.url("/about")] == "About"

@@ -177,7 +177,7 @@ def test_more_proxies_than_the_limit(tmp_path: Path, proxies_max: int) -> None:
 
 
 def test_items_pass_through_the_processors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Processors run in order and may be asynchronous. None drops an item, and an error counts as one of the callback."""
+    """Processors run in order and may be asynchronous. None drops an item; an error counts as the callback's."""
 
     async def clean(item: Any, found: crawler.Page) -> Any:
         return item | {"price": float(item["price"]), "from": found.status}

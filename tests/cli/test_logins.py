@@ -20,7 +20,7 @@ def secret(asked: ReceivedRequest) -> Answer:
 
 @pytest.mark.parametrize("in_url", [True, False])
 def test_a_login_is_sent_to_its_host_only_and_kept(tmp_path: Path, in_url: bool) -> None:
-    """The login comes from the URL or from flags. The next run still has the login, and no public file contains it."""
+    """The login comes from the URL or from flags. The next run still has it, and no public file contains it."""
     with Web({"/": secret, "/more": secret}) as web:
         url = web.url().replace("://", "://me:p%40ss@") if in_url else web.url()
         flags = [] if in_url else ["--http-user", "me", "--http-password", "p@ss"]

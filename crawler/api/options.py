@@ -77,7 +77,7 @@ def takes_options(function: Taker) -> Taker:
 
 
 def completed(name: str, options: CrawlOptions) -> CrawlOptions:
-    """Add the defaults of missing options to `options`, and return it; `name` is the function that was called.
+    """Return `options` with defaults for the missing ones; `name` is the function that was called.
 
     Raises:
         TypeError: there is no such option.

@@ -1,4 +1,4 @@
-"""Test the Grafana dashboard in the repository: it uses only existing metrics, for the chosen processes."""
+"""Test the repository's Grafana dashboard: it uses only existing metrics, for the chosen instances and processes."""
 
 import json
 import re

@@ -3,20 +3,19 @@
     reserve --fits--> granted ......................... release
        '-----does not--> waits in line --next_free--> granted
 
-A plain object without I/O. An owner is any hashable value; its share grows with each
-`reserve` and ends with `release`. An owner whose request does not fit waits in line,
-first come, first served. Two kinds of shares may exceed the limit. The oldest share may exceed it, because otherwise
-many half-received bodies could fill the account and wait for
-one another forever. And each share may grow to `SMALL_BYTES`, because otherwise small
-bodies would wait for large ones. All shares but the oldest together hold at most a quarter of the limit: among many
-large bodies the oldest often exceeds the limit, and then the others should be few.
+A plain object without I/O. An owner is any hashable value; its share of the bytes grows with each `reserve`
+and ends with `release`. An owner whose request does not fit waits in line, first come, first served. Two
+kinds of shares may exceed the limit. The oldest share may exceed it, because otherwise many half-received
+bodies could fill the account and wait for one another forever. And each share may grow to `SMALL_BYTES`,
+because otherwise small bodies would wait for large ones. All shares except the oldest together hold at most a
+quarter of the limit: with many large bodies, the oldest share often exceeds the limit, and then the others
+should hold little.
 
-`charge` counts bytes that are already held, whether they fit or not: a body between
-its last byte and its commit, and the data made from it. A charged owner never waits
-here. While more than an eighth of the limit is charged, the oldest share may not
-exceed the limit: otherwise one body after the other would arrive completely and wait to
-be parsed. So the account exceeds its limit by at most that eighth, the share of one
-owner, small shares, and charges that were not reserved before.
+`charge` counts bytes that are already in memory, whether they fit or not: those of a body that has arrived
+but is not committed, and of the data made from it. A charged owner never waits here. While more than an
+eighth of the limit is charged, the oldest share may not exceed the limit: otherwise one body after the other
+would arrive completely and wait to be parsed. So the account exceeds its limit by at most that eighth, the
+share of one owner, small shares, and charges that were not reserved before.
 """
 
 from collections.abc import Hashable
@@ -41,11 +40,11 @@ class ByteAccount(Generic[_O]):
         self._shares: dict[_O, int] = {}  # shares of owners that may wait, oldest first
         self._charges: dict[Hashable, int] = {}
         self._waiting: dict[_O, int] = {}  # owner in line -> the bytes that it waits for
-        self.held = 0  # by all
+        self.held = 0  # the bytes of all owners
         self.charged = 0  # the part of `held` that belongs to charged owners
 
     def reserve(self, owner: _O, nbytes: int) -> bool:
-        """Let the owner's share grow by `nbytes`. If it returns False, the owner waits until `next_free` names it."""
+        """Let the owner's share grow by `nbytes`. After False, the owner waits until `next_free` returns it."""
         assert nbytes >= 0
         if owner not in self._waiting and self._fits(owner, nbytes):
             self._grant(owner, nbytes)
@@ -54,17 +53,17 @@ class ByteAccount(Generic[_O]):
         return False
 
     def charge(self, owner: Hashable, nbytes: int) -> None:
-        """Add `nbytes` that are already held to the charge of an owner that never waits."""
+        """Add `nbytes`, which are already in memory, to the charge of an owner that never waits."""
         self._charges[owner] = self._charges.get(owner, 0) + nbytes
         self.charged += nbytes
         self.held += nbytes
 
     def release(self, owner: Hashable) -> None:
-        """Give back the owner's share or charge, and its place in line. Do nothing if the owner has none."""
+        """Give back the owner's share or charge, and its place in line. Do nothing if the owner has neither."""
         charged = self._charges.pop(owner, 0)
         self.charged -= charged
         self.held -= charged + self._shares.pop(owner, 0)  # type: ignore[arg-type]
-        self._waiting.pop(owner, None)  # type: ignore[arg-type]  # a charged owner has neither
+        self._waiting.pop(owner, None)  # type: ignore[arg-type]  # a charged owner has no share and does not wait
 
     def next_free(self) -> _O | None:
         """Grant the next owner in line its request if it fits, and return that owner; None if no request fits."""

@@ -1,6 +1,6 @@
 """Change signals: the table of their sources, and the possible fates of a signalled URL.
 
-A signal reports that a page changed. `process/results/signal_intake.py` handles all signals, whoever sent them.
+A signal reports that a page changed. `process/results/signal_intake.py` handles the signals of all senders.
 """
 
 from enum import StrEnum
@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-TOLD_MAX = 100  # number of URLs of a notification that the answer lists
+TOLD_MAX = 100  # the answer to a notification lists this many of its URLs
 
 
 class SignalSource(NamedTuple):
     """One source of change signals.
 
-    `number` and `counter_bits` belong to the stored counters: a page counts at most
-    2^counter_bits - 1 signals of a source between two crawls, and one 32-bit word holds
-    the counters of all sources. `trust` is the share of signals assumed correct before
-    any was checked; `recipe` describes how signals of this source are sent.
+    `number` and `counter_bits` belong to the stored counters: a page counts at most 2^counter_bits - 1
+    signals of a source between two crawls, and one 32-bit word holds the counters of all sources. `trust` is
+    the share of signals that is assumed to be correct before any signal was checked; `recipe` describes how
+    signals of this source are sent.
     """
 
     name: str
@@ -53,8 +53,8 @@ class Fate(StrEnum):
 
     NOTED = "noted"  # the page is kept fresh: it is fetched sooner, depending on how reliable its source was
     QUEUED = "queued"  # in scope but not fetched yet: it waits like any link
-    SENT = "sent"  # another process owns the URL and decides; it is stored here until the owner has it
-    NOT_REFRESHED = "not_refreshed"  # known, but this crawl does not fetch it again
+    SENT = "sent"  # another process owns the URL and decides; the signal waits here until it arrives
+    NOT_REFRESHED = "not_refreshed"  # the page is known, but this crawl does not fetch pages again
     RETIRED = "retired"  # `crawler retire` removed it before it was fetched
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
     REFUSED = "refused"  # not a URL, too many URLs, or no running process could accept it

@@ -1,4 +1,4 @@
-"""The process clock: the wall time at start plus the monotonic time since then.
+"""The process clock: it shows the wall time at the start plus the monotonic time since then.
 
 It never steps back while the process runs, and its instants keep their meaning
 after a restart. Core objects take `now` as an argument; only the outer shell
@@ -52,7 +52,7 @@ class VirtualClock:
 
 
 def past(instant: float, now: float) -> float:
-    """Return a stored instant; `now` if it lies in the future, because a clock was ahead when it was stored."""
+    """Return a stored instant; return `now` if it is in the future, because a clock was ahead at that time."""
     return min(instant, now)
 
 

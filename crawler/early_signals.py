@@ -1,4 +1,4 @@
-"""Handles the signals that stop a crawl, also before the crawl has begun and after it has ended.
+"""Handles the signals that stop a crawl, even before the crawl has begun and after it has ended.
 
     SIGINT, SIGTERM     stop the crawl cleanly
     SIGHUP              the same in a terminal, which sends it when it closes; ignored without a terminal,
@@ -6,15 +6,14 @@
     SIGUSR1             blocked, so that it ends neither the process nor its children; a process that writes logs
                         waits for it in a thread and reopens them (`storage/rotating_file.py`)
 
-Without a terminal, SIGHUP comes from a service manager or from logrotate, which ask a daemon
-to read its configuration or to open its logs again.
+Without a terminal, SIGHUP comes from a service manager or from logrotate. They use it to make a daemon reread
+its configuration or reopen its logs.
 
-Importing the crawler takes longer than a supervisor may wait. A SIGTERM or SIGHUP that
-arrives meanwhile is remembered for the command, which stops as soon as it has begun. A
-second one ends the process at once. When a command has ended, `leave` makes the process
-ignore these signals: a signal that arrives while the process ends would otherwise
-replace the exit code. This module is imported first and
-imports almost nothing.
+Importing the crawler may take longer than a supervisor waits. A SIGTERM or SIGHUP that arrives during the
+imports is remembered, and the command stops as soon as it has begun. A second signal ends the process at
+once. When a command has ended, `leave` makes the process ignore these signals: a signal that arrives while
+the process ends would otherwise replace the exit code. This module is imported first and imports almost
+nothing.
 """
 
 import os
@@ -23,9 +22,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# blocked in the process and its children, to which a service manager may send it too
+# this signal is blocked here and in child processes, since a service manager may send it to them too
 REOPEN = signal.SIGUSR1
-AT_ONCE = 130  # exit code after a second signal, or a Ctrl-C where nothing has begun
+AT_ONCE = 130  # exit code after a second signal, or after a Ctrl-C before anything has begun
 _came: list[int] = []
 _begun: list[bool] = []  # not empty once a crawl handles the signals itself
 
@@ -37,7 +36,7 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def install() -> None:
-    """Remember stop signals from now on, except SIGINT. Only works in the main thread of a program."""
+    """Remember stop signals from now on, except SIGINT. This works only in the main thread of a program."""
     if not _has_terminal():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for number in _noted():
@@ -46,13 +45,13 @@ def install() -> None:
 
 
 def begin() -> bool:
-    """Record that the crawl handles the signals itself; return whether one has already arrived."""
+    """Record that the crawl now handles the signals itself; return whether a signal has already arrived."""
     _begun.append(True)
     return has_signal()
 
 
 def leave() -> None:
-    """Ignore stop signals from now on, since the exit code is decided; only for programs that end soon in any case."""
+    """Ignore stop signals, since the exit code is decided. Only programs that are about to end may call this."""
     for number in stop_signals():
         signal.signal(number, signal.SIG_IGN)
 
@@ -68,7 +67,7 @@ def forget() -> None:
 
 
 def deliver() -> None:
-    """Let stop signals end the process again, for commands without a clean stop; deliver one that already arrived."""
+    """Let stop signals end the process, for commands without a clean stop; deliver a signal that already arrived."""
     for number in _noted():
         if signal.getsignal(number) is _note:
             signal.signal(number, signal.SIG_DFL)
@@ -77,7 +76,7 @@ def deliver() -> None:
 
 
 def interrupted() -> int:
-    """Say that Ctrl-C has ended the program; return its exit code."""
+    """Print that Ctrl-C has ended the program; return the exit code."""
     if sys.stderr is not None:
         os.write(2, b"crawler: interrupted\n")
     return AT_ONCE
@@ -85,7 +84,7 @@ def interrupted() -> int:
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Import modules so that Ctrl-C ends the program afterwards, with one line and without a traceback.
+    """Delay a Ctrl-C while modules are imported; it then ends the program with one line instead of a traceback.
 
     A module that is interrupted while it is imported may even crash. At a prompt, KeyboardInterrupt is raised as
     usual. A handler that the user's program has installed is kept.

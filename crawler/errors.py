@@ -1,13 +1,12 @@
 """Errors that the outside world can cause, each with the exit code of the command.
 
-A bug of the crawler raises an `AssertionError` or a `RuntimeError`. Anything that a
-server, a peer, a disk or a configuration can cause raises a `CrawlerError`, whose
-one-line message says what failed, where, and what to do.
+A bug of the crawler raises an `AssertionError` or a `RuntimeError`. If a server, a peer, a disk or a
+configuration causes an error, a `CrawlerError` is raised. Its one-line message says what failed, where, and
+what to do.
 
-Data from the web may trigger a bug of the crawler or of a library. Such a bug must not
-end the process and must not go unnoticed: the task ends in a counted outcome
-(`internal_error`), and `Unexpected` logs one traceback for each type and place. A
-million pages with the same bug log one.
+Data from the web may trigger a bug of the crawler or of a library. Such a bug must not end the process and
+must not go unnoticed: the task ends in a counted outcome (`internal_error`), and `Unexpected` logs one
+traceback for each type and place. So a million pages with the same bug cause one traceback.
 """
 
 import errno
@@ -17,11 +16,11 @@ from traceback import walk_tb
 
 log = logging.getLogger("crawler")
 
-PLACES_MAX = 1000  # types and places that are logged; further ones are only counted
+PLACES_MAX = 1000  # types and places of exceptions that are logged; further ones are only counted
 
 
 class CrawlerError(Exception):
-    """Base of all expected errors. `exit_code` is the exit code of the command.
+    """The base class of all expected errors. `exit_code` is the exit code of the command.
 
     >>> import crawler
     >>> try:
@@ -67,7 +66,7 @@ class DamageError(DirectoryError):
 
 
 class ShippedError(DamageError):
-    """A segment lies in object storage only; `crawler ship --fetch` brings it back."""
+    """A segment is only in object storage; `crawler ship --fetch` copies it back."""
 
 
 class BehindError(DamageError):
@@ -112,7 +111,7 @@ def disk_failed(error: BaseException) -> bool:
 
 
 def may_not_write(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, means that this user may read there but not write."""
+    """Return whether an error, or one of its causes, means that this user may read a place but not write there."""
     return _caused_by(error, _NO_RIGHT)
 
 
@@ -132,7 +131,7 @@ class Unexpected:
         self.counts: dict[tuple[str, str, int], int] = {}
 
     def note(self, error: BaseException, where: str) -> str:
-        """Log `error` if it is the first of its type and place; return it as one line of text."""
+        """Log `error` if it is the first of its type and place; return the error as one line of text."""
         text = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
         key = _place(error)
         count = self.counts.get(key, 0)

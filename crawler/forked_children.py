@@ -5,10 +5,10 @@
     a child has ended     the parent sees the end of the socket pair, and either starts another child or
                           reports an error
 
-Importing the crawler takes half a CPU second and 60 MB that never change. Forked
-children avoid both costs: four of them start in 0.8 CPU seconds instead of 2.8. Forking
-a process that runs an event loop or threads is unsafe, so only the first start of a
-crawling process forks; a child that dies is replaced by a newly executed program.
+Importing the crawler takes half a CPU second and 60 MB of memory that never changes. Forked children avoid
+both costs: four children start in 0.8 CPU seconds instead of 2.8. Forking a process that runs an event loop
+or threads is unsafe, so only the first start of a crawling process forks; a child that dies is replaced by a
+newly executed program.
 
 `ForkedChild` implements the part of `asyncio.subprocess.Process` that a supervisor uses.
 """
@@ -67,7 +67,7 @@ class ForkedChild:
             os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill and reap the child if it still runs, and close the link. For a program without an event loop."""
+        """Kill and reap the child if it still runs, and close the link; for programs without an event loop."""
         if self.returncode is None:
             self.kill()
             self._reap()
@@ -75,7 +75,7 @@ class ForkedChild:
 
 
 def end_with_parent(parent: int) -> None:
-    """Ask the kernel to end this process, a child of `parent`, when its parent ends. Linux only; otherwise no effect."""
+    """Ask the kernel to end this process, a child of `parent`, when its parent ends. This works only on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent has already ended
@@ -87,8 +87,8 @@ def fork_children(
 ) -> list[ForkedChild]:
     """Start `count` children, each of which runs `work` and then ends.
 
-    `helpers` have no state to save, so the kernel ends them together with this process (more
-    precisely, with the thread that forks them). `siblings` are the other running children.
+    With `helpers`, the children have no state to save, so the kernel ends them together with this process
+    (more precisely, with the thread that forks them). `siblings` are the other running children.
     """
     gc.freeze()  # without this, a garbage collection in a child would copy all memory pages of imported modules
     sys.stdout.flush()
@@ -114,7 +114,7 @@ def _be_child(work: Work, link: socket.socket) -> None:
     """Run `work` and exit; never return into the parent's code."""
     code = 1
     try:
-        os.setsid()  # so that signals of a terminal reach only the parent
+        os.setsid()  # so that signals from a terminal reach only the parent
         early_signals.forget()
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)

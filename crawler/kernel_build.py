@@ -1,9 +1,9 @@
 """Builds the kernels: a setuptools command (see `pyproject.toml`). The crawler itself never imports this module.
 
-Compiling takes most of an installation, so compiled kernels are kept in a cache of the user's, by the digest of all
-that they depend on. A second installation, even of another checkout, compiles only kernels whose sources, compiler or
-Python differ. The cache is `$CRAWLER_KERNEL_CACHE`, else `crawler/kernels` in the user's cache folder; deleting it is
-safe.
+Compiling takes most of the time of an installation. So compiled kernels are kept in a cache of the user,
+under the digest of everything that they depend on. A second installation, even of another checkout, compiles
+a kernel only if its sources, the compiler or Python differ. The cache is the folder `$CRAWLER_KERNEL_CACHE`
+or, if that is not set, `crawler/kernels` in the user's cache folder. It is safe to delete the cache.
 
 With `CRAWLER_KERNELS=none` nothing is compiled, and the kernels run interpreted.
 """
@@ -28,14 +28,14 @@ KEPT_MAX = 400  # files in the cache: about a dozen versions of all kernels, 50 
 
 
 class BuildKernels(build_ext):
-    """Builds the kernels, or takes them from the cache.
+    """Builds the kernels, or copies them from the cache.
 
-    The module that all kernels share is built before any of them. Kernels are built in parallel, and if Cython
-    generates the shared module at the same time as another module, part of it may be missing; then no kernel can be
-    imported.
+    The module that all kernels share is built before any of them. Kernels are built in parallel. If Cython
+    generated the shared module at the same time as another module, part of the shared module could be
+    missing, and then no kernel could be imported.
     """
 
-    # setuptools looks up the options of pyproject.toml by this name, also in a second run
+    # setuptools looks up the options of pyproject.toml by this name, even in a second run
     command_name = "build_ext"
     extensions: list[Any]
     parallel: Any
@@ -63,7 +63,7 @@ class BuildKernels(build_ext):
             keep(target, cached)
 
     def _cached(self, ext: Any) -> Path:
-        """Return the place of `ext` in the cache, by the digest of all that its compiled form depends on."""
+        """Return the path of `ext` in the cache, named by the digest of all that its compiled form depends on."""
         digest = hashlib.sha256()
         for part in (
             ext.name,
@@ -84,7 +84,7 @@ def cache_folder() -> Path:
 
 
 def take(cached: Path, target: Path) -> bool:
-    """Copy `cached` to `target`; return whether it was in the cache."""
+    """Copy `cached` to `target`; return whether `cached` existed."""
     try:
         shutil.copyfile(cached, target)
         os.utime(cached)
@@ -94,7 +94,7 @@ def take(cached: Path, target: Path) -> bool:
 
 
 def keep(target: Path, cached: Path) -> None:
-    """Copy `target` to `cached`, and remove the kernels unused for longest; do nothing if the cache cannot be written."""
+    """Copy `target` to `cached`, and delete the least recently used kernels; ignore a cache that is not writable."""
     with contextlib.suppress(OSError):
         cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=cached.parent, suffix=".new", delete=False) as file:

@@ -7,9 +7,9 @@ build is not an error. So before any of them is imported, `choose` checks whethe
 were compiled. If one is missing, or if `CRAWLER_INTERPRETED=1` is set, all are
 imported as source.
 
-Kernels that depend on no other (ALONE) may have either form. A `.pxd` file without a
+Kernels that depend on no other kernel (ALONE) may have either form. A `.pxd` file without a
 module of its own is compiled into each kernel that imports it. All compiled kernels import SHARED,
-Cython's memory views; if that was not compiled, every kernel is imported as source.
+Cython's memory views; if SHARED was not compiled, every kernel is imported as source.
 """
 
 import os
@@ -46,7 +46,7 @@ BOUND = (
     "frontier.refresh.overview",
     "frontier.refresh.schedule",
     "lab.refresh.exact_greedy",
-)  # modules listed in pyproject's ext-modules; `tests/test_kernel_selection.py` compares it with the imports
+)  # modules in pyproject's ext-modules; `tests/test_kernel_selection.py` compares this list with the imports
 
 
 ALONE = (
@@ -88,7 +88,7 @@ def _is_compiled(folder: str, name: str) -> bool:
 
 
 def choose(folder: str) -> bool:
-    """Make all of BOUND have the same form in the package at `folder`; return whether it is the compiled form."""
+    """Give all of BOUND the same form in the package at `folder`; return whether that is the compiled form."""
     if all_compiled(folder) and os.environ.get("CRAWLER_INTERPRETED", "") in ("", "0"):
         return True
     names = BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE)

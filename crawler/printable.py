@@ -1,13 +1,13 @@
 """Makes text from the web safe to show in a terminal, a log or a spreadsheet.
 
-Titles, header fields, error texts and file names are untrusted. Printed raw, ESC and the
-C1 controls drive a terminal (colours, titles, replies typed as input), CR and line
-separators forge lines, bidi controls reorder a name, and `=` starts a formula. This module has the only rule against
-such text. All output of the commands to standard output
-and standard error passes through `PrintableStream`.
+Titles, header fields, error texts and file names are untrusted. If such text were printed raw, ESC and the C1
+controls would control a terminal (colours, titles, replies typed as input). CR and line separators would
+forge lines, bidi controls would reorder a name, and `=` would start a formula. Only this module decides what
+is hidden in such text. All output of the commands to standard output and standard error passes through
+`PrintableStream`.
 
-A hidden character is written as a JSON escape, such as `\\u001b`. So JSON keeps its
-meaning, and people can see which character it was.
+A hidden character is written as a JSON escape, such as `\\u001b`. So JSON keeps its meaning, and people can
+see which character was hidden.
 """
 
 import codecs
@@ -38,7 +38,7 @@ def printable_text(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """Return `text` as a cell that no spreadsheet takes for a formula."""
+    """Return `text` as a cell that no spreadsheet reads as a formula."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
@@ -68,7 +68,7 @@ class PrintableStream:
 
 
 class _Terminal:
-    """Stands in for `sys.stdout.buffer` on a terminal: shows a stored page or an export as text."""
+    """Replaces `sys.stdout.buffer` on a terminal, so that a stored page or an export is shown as text."""
 
     def __init__(self, stream: PrintableStream) -> None:
         self._stream = stream
@@ -90,7 +90,7 @@ def raw_stream(stream: Any) -> TextIO:
 
 
 def printing(stream: Any) -> Any:
-    """Return a stream that writes printable text; one that already does is returned unchanged."""
+    """Return a stream that writes printable text to `stream`, or `stream` itself if it already does so."""
     return stream if stream is None or isinstance(stream, PrintableStream) else PrintableStream(stream)
 
 

@@ -15,22 +15,23 @@ import msgspec
 
 from crawler.storage.parts import Part
 
-# Bounds are checked by decoding, at no measurable cost. MessagePack has no integers beyond 64 bits.
+# Decoding checks the bounds at no measurable cost. MessagePack has no integers beyond 64 bits.
 Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 
-# All exceptions that msgspec raises for malformed bytes; invalid UTF-8 and deep nesting have no exception of their own.
+# All exceptions that msgspec raises for malformed bytes; it has none of its own for invalid UTF-8 and deep
+# nesting.
 UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError)
 
 
 class LinkFlag:
-    """Properties of a link beside its URL. They travel with it through splitter, DUE and frontier.
+    """Properties of a link besides its URL. They are passed on with the link through splitter, DUE and frontier.
 
     The flags are plain integers, because testing a member of an IntFlag costs a microsecond.
     """
 
     NONE = 0
-    SEED = 1  # given by the user, or the redirect target of such a URL: widens the scope
+    SEED = 1  # given by the user, or the redirect target of such a URL; it widens the scope
     SITEMAP = 2  # read the answer as a sitemap
     FEED = 4  # read the answer as RSS or Atom
     REQUISITE = 8  # needed to show a page (image, style, script, frame); its requisites are followed, its links are not
@@ -43,9 +44,9 @@ class LinkFlag:
     AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
     # Not a link: tells the owner that this URL is said to have changed; `redirects` is the number of the source.
     SIGNAL = 1024
-    NEWS = 2048  # found on a known page that was fetched again; that page gets the credit if this URL becomes a page
+    NEWS = 2048  # found on a known page that was fetched again; if this URL becomes a page, that page gets the credit
     CREDIT = 4096  # not a link: tells the owner of the page `via` that a URL found there has become a page
-    # out of scope, and fetched only to see whether it works: its answer is not stored or followed
+    # out of scope, and fetched only to see whether the link works; the answer is not stored or followed
     EXTERNAL = 8192
     RENDER = 16384  # show this page in a browser, even if the configuration says otherwise
     STATIC = 32768  # never show this page in a browser
@@ -56,7 +57,7 @@ NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTER
 
 
 def flag_names(flags: int) -> str:
-    """Return the names of the `LinkFlag`s that are set, joined by "|"; "NONE" without any."""
+    """Return the names of the `LinkFlag`s that are set, joined by "|"; "NONE" if none is set."""
     names = [name for name, flag in vars(LinkFlag).items() if name.isupper() and flags & flag]
     return "|".join(names) or "NONE"
 
@@ -64,11 +65,11 @@ def flag_names(flags: int) -> str:
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A URL that was found, in canonical form, and accepted by the filter.
 
-    `fingerprint` is the 64-bit fingerprint of its duplicate key; `via` is that of the
-    page it was found on (0 for a seed). `depth` counts the links followed from a seed;
-    redirects and requisites do not count. `redirects` counts the steps of the chain that
-    ends here: of redirects, or of requisites that need requisites. `flags` holds
-    `LinkFlag`s, and in the bits above them the link's class (`orders/classes.py`).
+    `fingerprint` is the 64-bit fingerprint of its duplicate key; `via` is the fingerprint of the page that
+    contained the link (0 for a seed). `depth` counts the links followed from a seed; redirects and requisites
+    do not count. `redirects` is the length of the chain that ends here: a chain of redirects, or of
+    requisites that need requisites. `flags` holds the `LinkFlag`s and, in the bits above them, the class of
+    the link (`orders/classes.py`).
     """
 
     fingerprint: Unsigned64
@@ -85,14 +86,14 @@ class TaskKind(StrEnum):
     RESOLVE = "resolve"  # look up the host's addresses
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
-    DENIED = "denied"  # nothing to fetch: robots.txt or a withdrawal forbids the URL; only record it
+    DENIED = "denied"  # robots.txt or a withdrawal forbids the URL, so record this and fetch nothing
     SUBRESOURCE = "subresource"  # not handed out: a request of a page that a browser shows
     SITE_FILE = "site_file"  # not handed out: tdmrep.json or a licence document of a page's site
-    HOP = "hop"  # not handed out: an answer of a redirect chain other than the last
+    HOP = "hop"  # not handed out: any answer of a redirect chain except the last
 
 
 class FetchTask(msgspec.Struct, gc=False):
-    """One task that the frontier hands out. The host's slot is taken until the task is finished.
+    """One task that the frontier hands out. The host's slot is occupied until the task is finished.
 
     `host` is the 64-bit host key (bucket << 48 | 48 bits of the keyed host
     hash). `order` is the sort key of the to-do entry within its host (8 bytes
@@ -142,7 +143,7 @@ class Outcome(StrEnum):
     REDIRECT = "redirect"  # 301 302 303 307 308 with a usable Location
     BAD_REDIRECT = "bad_redirect"  # 3xx without a usable Location, a redirect loop, or too long a chain
     GONE = "gone"  # 404, 410
-    LICENSE_REQUIRED = "license_required"  # 401 that demands a licence token (RSL)
+    LICENSE_REQUIRED = "license_required"  # a 401 that demands a licence token (RSL)
     CLIENT_ERROR = "client_error"  # other 4xx
     TEMPORARY = "temporary"  # 408, or 5xx other than 503
     HOST_BUSY = "host_busy"  # BUSY_STATUSES
@@ -150,18 +151,18 @@ class Outcome(StrEnum):
     BAD_STATUS = "bad_status"  # below 100, 600 or more, or not a number
     HEADER_TOO_LARGE = "header_too_large"
     FRAMING = "framing"  # the message violates RFC 9112 and cannot be used
-    TRUNCATED = "truncated"  # the body was incomplete, or did not arrive in time; retried
+    TRUNCATED = "truncated"  # the body was incomplete, or did not arrive in time; the URL is retried
     HEADER_TIMEOUT = "header_timeout"  # the request was sent, but no header block arrived in time
     DNS_ERROR = "dns_error"  # SERVFAIL or timeout
     DNS_NOT_FOUND = "dns_not_found"  # NXDOMAIN or no address
-    ADDRESS_DENIED = "address_denied"  # the address guard denies all its addresses
+    ADDRESS_DENIED = "address_denied"  # the address guard denies all addresses of the host
     CONNECT_ERROR = "connect_error"  # refused, unreachable or timeout
     TLS_ERROR = "tls_error"  # invalid certificate or failed handshake
     RESET = "reset"  # closed or reset before the first byte of an answer
     PROXY_ERROR = "proxy_error"
-    # The page is known as a browser showed it, and no browser could show it this time; retried.
+    # A browser showed the page earlier, but no browser could show it this time; the URL is retried.
     NOT_RENDERED = "not_rendered"
-    INTERNAL_ERROR = "internal_error"  # an exception in the crawler: logged with its traceback, retried
+    INTERNAL_ERROR = "internal_error"  # exception in the crawler: its traceback is logged, the URL is retried
     ROBOTS_DENIED = "robots_denied"  # never requested: robots.txt forbids it
     WITHDRAWN = "withdrawn"  # never requested: the operator has withdrawn it
 
@@ -185,11 +186,12 @@ class PageFrame(msgspec.Struct, frozen=True, gc=False, order=True):
 class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
     """The facts about the rendering of a page that are stored.
 
-    `why` names its reason (`render/deciding.py`, or "always", "request"). `took` and `cpu` are in seconds, `cpu`
-    as measured by `render/work_account.py`. Of its `requests`, `missing` got no usable answer. `broke` names the limit
-    that ended it, "" for none. `added` means that it shows links or text that the static answer lacks. If no browser
-    could show the page, `failures` counts the failed renderings in a row, and `again_at` is the instant from which
-    `auto` tries again; the other fields still describe the rendering that is stored, if one is.
+    `why` names the reason for the rendering (one of `render/deciding.py`, "always" or "request"). `took` and
+    `cpu` are in seconds; `render/work_account.py` measures `cpu`. `missing` of its `requests` got no usable
+    answer. `broke` names the limit that ended the rendering ("" for none). `added` means that the rendering
+    shows links or text that the static answer lacks. If no browser could show the page, `failures` counts the
+    failed renderings in a row, and `again_at` is the instant from which `auto` tries again; the other fields
+    still describe the rendering that is stored, if one is.
     """
 
     why: str = ""
@@ -207,13 +209,12 @@ class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
 class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
     """A page as a browser showed it (`render/README.md`).
 
-    `dom` is its DOM as HTML in UTF-8, b"" if no browser could show it. `frames` are those of its frames whose contents
-    belong to the page. `subresources` are the
-    answers that were fetched for it; `cached` of its requests were answered from the cache of scripts and styles.
-    `left_for` is the URL to which its scripts tried to go. `view` is a PNG
-    of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
-    which its requests kept the page's own host busy. `candidate` means that the answer looked
-    as if a browser built the rest.
+    `dom` is the DOM as HTML in UTF-8; it is b"" if no browser could show the page. `frames` are the frames
+    whose contents belong to the page. `subresources` are the answers that were fetched for the page; `cached`
+    is the number of requests that the cache of scripts and styles answered. `left_for` is the URL to which
+    the page's scripts tried to navigate. `view` is a picture of the page as PNG, b"" if none was requested.
+    `host_took` is the number of seconds for which the requests kept the page's own host busy. `candidate`
+    means that the answer looked incomplete, as if a browser had to build the rest.
     """
 
     dom: bytes
@@ -226,7 +227,7 @@ class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
     frames: list[PageFrame] = []
 
     def facts(self) -> RenderingFacts:
-        """Return what is stored of it."""
+        """Return the facts about this rendering that are stored."""
         facts = RenderingFacts(*(getattr(self, name) for name in RenderingFacts.__struct_fields__))
         facts.took, facts.cpu = round(self.took, 2), round(self.cpu, 2)
         facts.pictured = bool(self.dom and self.view)
@@ -239,25 +240,22 @@ CACHED = "cached"  # the answer of an earlier crawl was used again, and nothing 
 class Fetch(msgspec.Struct, gc=False):
     """The result of one request: its outcome, the answer, and what the store needs.
 
-    `head_block` is the header block as received, b"" if a credential was taken out of `headers`.
-    `body` is the payload after transfer decoding, with its content coding unless
-    `store = "decoded"`. `headers` are names and values as received, in order.
-    `truncated` is "", "length", "time" or "disconnect". `decoded_length` counts the
-    bytes of the body without content coding, up to the decoding limits. `retry_after`
-    is in seconds, 0 if the server did not ask for a delay. `took` is the time from
-    sending the request to the last byte of the answer, without connecting and TLS.
-    `connection` is "reused" or, for a new connection, its handshake: "plain", "full" or
-    "resumed", or CACHED; "" if there was none. `undecoded` means that the content coding is
-    unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
-    if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL. `rendering` is the attempt to show the page in a browser, if there was one; `held_back` means that none
-    was made because earlier ones had failed. `site` is the digest of
-    what its host said about the use of its pages at that time (`consent/site_book.py`).
-    `challenged` means that the server wants this request signed, and that a repeated request
-    would be signed.
-    `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are the
-    request without the values of credentials. `earlier` are the answers of the redirect chain that led here, if the
-    user's code made the request.
+    `head_block` is the header block as received; it is b"" if a credential was removed from `headers`. `body`
+    is the payload after transfer decoding, with its content coding unless `store = "decoded"`. `headers` are
+    names and values as received, in order. `truncated` is "", "length", "time" or "disconnect".
+    `decoded_length` counts the bytes of the body without content coding, up to the decoding limits.
+    `retry_after` is in seconds, 0 if the server did not ask for a delay. `took` is the time from sending the
+    request to the last byte of the answer, without connecting and TLS. `connection` is "reused", the
+    handshake of a new connection ("plain", "full" or "resumed"), or CACHED; it is "" if there was no
+    connection. `undecoded` means that the content coding is unknown, so `content` is empty. `payload_digest`
+    is the SHA-1 of the stored payload if it is already computed, else b"". `final` means that the frontier
+    will not retry the URL. `rendering` is the attempt to show the page in a browser, if there was one.
+    `held_back` means that no attempt was made, because earlier attempts had failed. `site` is the digest of
+    what the host said at that time about the use of its pages (`consent/site_book.py`). `challenged` means
+    that the server wants this request signed, and that a repeated request would be signed. `part` is the
+    payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are the
+    request without the values of credentials. `earlier` are the answers of the redirect chain that led here,
+    if the user's code made the request.
     """
 
     url: str
@@ -296,7 +294,7 @@ class Fetch(msgspec.Struct, gc=False):
 
     @property
     def shown(self) -> Rendering | None:
-        """The page as a browser showed it; None if none did."""
+        """The page as a browser showed it; None if no browser showed it."""
         return self.rendering if self.rendering is not None and self.rendering.dom else None
 
     @property
@@ -327,10 +325,11 @@ class Directives(NamedTuple):
 
 
 class Markup(msgspec.Struct, gc=False):
-    """The markup of a page that the audit checks (`extract/markup.py`); raw URLs as on the page.
+    """The markup of a page that the audit checks (`extract/markup.py`). URLs are raw, as on the page.
 
-    `headings` are the texts of h1, `alternates` are (hreflang, raw URL), `images` the first images without
-    alt and `unnamed_images` the number of all of them; `words` is -1 if it is unknown.
+    `headings` are the texts of the h1 elements, and `alternates` are pairs (hreflang, raw URL). `images` are
+    the first images without alt text, and `unnamed_images` is the number of all such images. `words` is -1 if
+    it is unknown.
     """
 
     descriptions: list[str] = []
@@ -343,21 +342,19 @@ class Markup(msgspec.Struct, gc=False):
 
 
 class Extracted(msgspec.Struct, gc=False):
-    """The links and directives of a page; raw URLs as on the page, unique, in order of appearance.
+    """The links and directives of a page. URLs are raw, as on the page; each occurs once, in order of appearance.
 
-    `base` is the URL to which they are relative. `encoding` is the encoding of the page (WHATWG
-    name), in which the query of a link is encoded. `nofollow`, `noindex` and `noarchive` are the
-    page-level robots directives, including those of the header; `metas` are the directives of the page's own
-    meta tags, as in `PageRecord`. `parse_limit` means that the page exceeded the
-    parser's limit and `hrefs` come from a plain scan. `maps` are the sitemaps that a
-    sitemap index names. `repeats` are the links, each as often as the page mentions it; filled for URL traces only.
-    `dated` are links of a sitemap, feed or directory listing with the
-    instant of their last change, where the document gives one; `told_by` names which of
-    the three it is, "" for none. `anchors` are the texts of the first anchor of each of
-    `hrefs` ("" for other links) if they were asked for, else []. `markup` is present
-    if it was asked for and the page was parsed. `statements` are (name, content) of the
-    meta elements that speak about uses, `licenses` the raw URLs of the RSL documents that
-    link elements announce.
+    `base` is the URL to which the raw URLs are relative. `encoding` is the encoding of the page (WHATWG
+    name), in which the query of a link is encoded. `nofollow`, `noindex` and `noarchive` are the page-level
+    robots directives, including those of the header; `metas` are the directives of the page's own meta tags,
+    as in `PageRecord`. `parse_limit` means that the page exceeded the parser's limit and `hrefs` come from a
+    plain scan. `maps` are the sitemaps that a sitemap index names. `repeats` contains each link as often as
+    the page does; it is filled only for URL traces. `dated` are links of a sitemap, feed or directory listing
+    with the instant of their last change, where the document gives one; `told_by` names the kind of document,
+    "" if it is none of the three. `anchors` has the text of the first anchor of each of `hrefs` ("" for other
+    links); it is [] unless the texts were requested. `markup` is present if it was requested and the page was
+    parsed. `statements` are pairs (name, content) of the meta elements that allow or forbid uses of the page.
+    `licenses` are the raw URLs of the RSL documents that link elements announce.
     """
 
     base: str
@@ -383,7 +380,7 @@ class Extracted(msgspec.Struct, gc=False):
 
 
 class ReceiptStamp(msgspec.Struct, frozen=True, gc=False):
-    """A consent receipt as the page cache writes it: its digest, its known answers in words, and all of it as JSON."""
+    """A consent receipt as the page cache writes it: digest, known answers in words, the whole receipt as JSON."""
 
     digest: bytes
     answers: str
@@ -398,7 +395,7 @@ class PageState(StrEnum):
     GONE = "gone"
     FAILED = "failed"
     DENIED = "denied"  # robots.txt
-    # withdrawn by the operator before it was fetched, or all of its copies have been erased
+    # the operator withdrew the URL before it was fetched, or had all of its copies erased
     RETIRED = "retired"
 
 
@@ -406,7 +403,7 @@ META_NOINDEX, META_NOARCHIVE = 1, 2
 
 
 class PageRecord(msgspec.Struct, gc=False, array_like=True):
-    """The stored facts of a URL that was tried; the value of `u/<fingerprint>`."""
+    """The stored facts about a URL that was tried; the value of `u/<fingerprint>`."""
 
     url: str
     state: PageState
@@ -431,24 +428,24 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     noindex: bool = False
     noarchive: bool = False
     error: str = ""
-    # 16 bytes: the digest of the content whose changes count (`pages/change_detection.py`)
+    # 16 bytes: the digest of the part of the content whose changes count (`pages/change_detection.py`)
     content_digest: bytes = b""
     not_modified: int = 0  # number of 304 answers in a row
     # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
     metas: int = -1
-    rendered: bool = False  # its content is the DOM that a browser showed
+    rendered: bool = False  # the content is the DOM that a browser showed
     receipt: bytes = b""  # the consent receipt of its last fetch (`consent/receipts.py`)
-    # facts about its rendering; without `rendered`, about the last one, which failed
+    # facts about the stored rendering or, if not `rendered`, about the last one, which failed
     shown: RenderingFacts | None = None
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
     """The location of a stored copy; the value of `c/<fingerprint><time>`.
 
-    `kind` is "response" or "revisit". A revisit names the response that it repeats
-    in `refers_to` (that record's `c/` key). `length` is the length of the record's
-    gzip member; `extent` is that of all records of the capture, which are consecutive
-    from `offset` on. `broken` means that the answer broke off (outcome `truncated`).
+    `kind` is "response" or "revisit". In `refers_to`, a revisit names the response that it repeats, by the
+    `c/` key of that response. `length` is the length of the record's gzip member. `extent` is the length of
+    all records of the capture, which follow one another from `offset` on. `broken` means that the answer is
+    incomplete (outcome `truncated`).
     """
 
     segment: str
@@ -464,14 +461,14 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     noarchive: bool = False
     extent: int = 0
     broken: bool = False
-    dom_offset: int = 0  # offset of the DOM's record, counted from `offset`; 0 without one
+    dom_offset: int = 0  # offset of the DOM's record, counted from `offset`; 0 if there is none
     dom_length: int = 0
     receipt: bytes = b""  # the consent receipt of this fetch
     query: str = ""  # method and body of the request (`pages/request_query.py`), "" for a plain GET
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):
-    """The number of URLs to do (with `in_flight`), of URLs parked by rule, of hosts by state, of requests and look-ups.
+    """Counts URLs to do (including `in_flight`), URLs parked by each rule, hosts in each state, requests, look-ups.
 
     `hosts_reached` counts the hosts that have ever answered, `hosts_failing` those whose latest requests failed
     (`frontier/hosts/ranking.py`).
@@ -500,7 +497,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
 
 
 class DueCounts(msgspec.Struct, kw_only=True):
-    """The number of pending links, of links that proved known or new since the crawl began, and of runs on disk."""
+    """Counts pending links, links found to be known or new since the crawl began, and runs on disk."""
 
     pending: int = 0
     known: int = 0
@@ -534,11 +531,11 @@ class SplitterCounts(msgspec.Struct, kw_only=True):
 
 
 class HostStatus(msgspec.Struct, kw_only=True):
-    """The state of a host, when it may be requested again and why not before, and its counters.
+    """The state and the counters of a host; when it may be requested again, and why not earlier.
 
-    `cause` is an outcome, or the reason why the host is held or given up. `wait` is the number of seconds until
-    `ready_at`. `next_retry_at` is the first instant at which a URL of its queue is retried, 0 if none is. `best` is
-    the importance of the first URL of its queue (`orders/`), 0 if the queue is empty.
+    `cause` is an outcome, or the reason why the host is held or given up. `wait` is the number of seconds
+    until `ready_at`. `next_retry_at` is the first instant at which a URL of its queue is retried, 0 if no URL
+    is. `best` is the importance of the first URL of its queue (`orders/`), 0 if the queue is empty.
     """
 
     host: str
@@ -558,7 +555,7 @@ class HostStatus(msgspec.Struct, kw_only=True):
 
 
 class PeerStatus(msgspec.Struct, omit_defaults=True):
-    """The state of a peer, for display; a process that does not run only knows the links that wait for the peer.
+    """The state of a peer, for display. If the process does not run, only the links that wait for the peer are known.
 
     `last_ending` says how the last connection ended.
     """

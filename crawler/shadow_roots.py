@@ -1,8 +1,8 @@
 """Shows the contents of shadow roots to parsers that do not support shadow roots.
 
-A shadow root is written as `<template shadowrootmode="open">` (WHATWG HTML, 4.12.3): by
-sites, and by a browser that saves its DOM. People see its contents, but a parser without
-shadow roots takes it for a template, whose contents are not part of the page.
+Sites, and browsers that save their DOM, write a shadow root as `<template shadowrootmode="open">` (WHATWG
+HTML, 4.12.3). People see the contents of a shadow root. But a parser without shadow roots reads it as a
+template, whose contents are not part of the page.
 """
 
 import re
@@ -18,7 +18,7 @@ _IS_ROOT = re.compile(rb"[\s/]shadowrootmode\s*=\s*[\"']?(?:open|closed)\b", re.
 
 
 def open_shadow_roots(html: bytes) -> bytes:
-    """Return the HTML with shadow roots turned into normal elements; other templates stay. Linear in any input.
+    """Return the HTML with shadow roots turned into normal elements; other templates stay. The time is linear.
 
     >>> open_shadow_roots(b'<x-a><template shadowrootmode="open"><a href="/1">One</a></template></x-a>')
     b'<x-a><shadow-root shadowrootmode="open"><a href="/1">One</a></shadow-root></x-a>'

@@ -1,4 +1,4 @@
-"""Print the results of all refresh computations for fixed input as JSON; both forms of the kernels must agree.
+"""Prints the results of all refresh computations for a fixed input as JSON; both forms of the kernels must agree.
 
 python -m tests.canned_refresh FOLDER
 """
@@ -84,7 +84,7 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
 
 
 def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
-    """Refresh pages with all stages of a process; return what it requested and what it reports about the pages."""
+    """Refresh pages with all stages of a process; return what was requested, and the report about the pages."""
     joint = Joint(
         folder, refresh={"endless": True, "min_age": 0.0, "speed": 10_000, "arms": ["ncis", "greedy"]},
         crawl={"rate": 1.0},

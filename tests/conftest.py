@@ -36,7 +36,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Shuffle the files, and the tests within each file, because no test may depend on state that another left behind.
+    """Shuffle the files, and the tests within each file, because no test may depend on state that another test left.
 
     The tests of a file stay together, so that fixtures with module scope are still created only once.
     """
@@ -65,7 +65,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect garbage after a test that opens servers, so that a socket left open fails this test and no later one."""
+    """Collect garbage after a test that opens servers, so that an open socket fails this test and not a later one."""
     yield
     if request.node.nodeid.startswith(LISTENS):
         gc.collect()

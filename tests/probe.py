@@ -1,4 +1,4 @@
-"""A program that prints what it was given, as JSON, and then ends in a given way; for `test_warm_start.py`.
+"""A program for `test_warm_start.py`: it prints as JSON what it was given, and then ends in a given way.
 
 python -m tests.probe exit CODE | raise | interrupt | kill
 """

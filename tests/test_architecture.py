@@ -51,9 +51,9 @@ STAGES = {
     "pages",
     "consent",
 }
-# Stage -> the other stages that it may import, with the reason.
+# Stage -> the other stages that it may import; the comments give the reasons.
 EXCEPTIONS = {
-    "frontier": {"freshness", "robots"},  # it schedules by crawl value, and checks robots.txt before a page
+    "frontier": {"freshness", "robots"},  # it schedules by crawl value, and checks robots.txt before a fetch
     "consent": {
         "robots",
         "extract",
@@ -79,7 +79,8 @@ AGAINST_LAYERS = {
     ("__init__", "api"): "the Python API, imported when it is asked for",
     ("supervision", "cli"): "a child logs in the form that the command line gave",
 }
-# Files that may wait, do I/O and read clocks. All other files get `now` as an argument and have plain objects.
+# Files that may wait, do I/O and read clocks. All other files get `now` as an argument and contain plain
+# objects.
 SHELL = {
     "process/process.py",
     "process/live_services.py",
@@ -147,7 +148,7 @@ SHELL = {
 }
 SHELL_FOLDERS = {"cli", "bench"}
 SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "subprocess", "threading"}
-# Exceptions: plain files that may import these modules, with the reason.
+# Exceptions: plain files that may import these modules; the comments give the reasons.
 SHELL_IMPORT_EXCEPTIONS = {
     "kernel_build.py": {"subprocess"},  # asks the compiler for its version
     "process/fetching/reader.py": {"asyncio"},  # large stored copies are read in a thread
@@ -222,7 +223,7 @@ def _top(relative: str) -> str:
 
 
 def _used(path: Path) -> set[str]:
-    """Return the folders and root modules of the crawler that a file imports, except the folder that it is in."""
+    """Return the folders and root modules of the crawler that a file imports, except the file's own folder."""
     used = {name.split(".")[1] for name in _imports(path) if name.startswith("crawler.")}
     return used - {_top(_relative(path))}
 
@@ -246,7 +247,8 @@ def test_folders_import_only_lower_layers() -> None:
     )
 
 
-# The layers of `process/`, lowest first: its folders, then the modules that join them. None imports from a later line.
+# The layers of `process/`, lowest first: its folders, then the modules that join them.
+# No folder or module imports from a later line.
 PROCESS_FLOORS = (
     "lifecycle",
     "committing",
@@ -302,7 +304,7 @@ def test_imports_have_no_cycles() -> None:
 
 
 def test_the_lists_are_current() -> None:
-    """Every exception that this file lists names existing code that still needs it."""
+    """Every exception that this file lists names existing code, which still needs the exception."""
     imports = {_relative(path): {name.split(".")[0] for name in _imports(path)} for path in _modules()}
     assert {file for file in SHELL if not imports.get(file, set()) & SHELL_IMPORTS} == set()
     assert {
@@ -363,7 +365,7 @@ def _clients(path: Path) -> set[str]:
 
 
 def test_every_request_leaves_through_the_fetcher() -> None:
-    """The WebSub subscriber once had its own HTTP client, which sent the secret to any address a hub named."""
+    """Once, the WebSub subscriber had its own HTTP client, which sent the secret to any address that a hub named."""
     used = {
         _relative(path): found
         for path in _modules()
@@ -385,14 +387,14 @@ def test_no_use_of_the_global_random_generator() -> None:
                 pytest.fail(f"{_relative(path)}:{node.lineno} uses random.{node.attr}")
 
 
-# File names that may occur in many folders, because they mean the same in each.
+# File names that may occur in many folders, because they have the same meaning in each folder.
 ALIKE = {"__init__.py", "__main__.py", "reshard.py", "server.py"}
 # Folders whose modules are named after the commands that they implement.
 COMMANDS = {"cli", "lab/commands", "bench"}
 
 
 def test_class_and_file_names_are_unique() -> None:
-    """Public class names are unique, and so are file names, except the names in `ALIKE` and `COMMANDS`."""
+    """Public class names are unique, and file names are unique except for those in `ALIKE` and `COMMANDS`."""
     classes: dict[str, list[str]] = {}
     files: dict[str, list[str]] = {}
     for path in sorted(ROOT.rglob("*.py")):
@@ -406,8 +408,10 @@ def test_class_and_file_names_are_unique() -> None:
 
 
 def test_no_file_needs_the_package_of_one_engine() -> None:
-    """Stores are opened by `engines.py`. From Python 3.13 on plyvel may be missing, and the tests of a module that
-    imports it would not run."""
+    """Only `engines.py` opens stores.
+
+    From Python 3.13 on, plyvel may be missing, and then the tests of a module that imports it would not run.
+    """
     found = []
     for folder in ("crawler", "tests", "scripts"):
         for path in sorted((ROOT.parent / folder).rglob("*.py")):
@@ -427,7 +431,8 @@ HOLDERS = (tuple, list, dict, abc.Sequence, typing.Union, types.UnionType)
 
 def test_structs_without_garbage_collection_hold_only_plain_data() -> None:
     """A class with gc=False must not be part of a reference cycle (a request that refers to its process, say),
-    because the cycle would never be freed."""
+    because such a cycle would never be freed.
+    """
     for path in _modules():
         if "gc=False" in path.read_text(encoding="utf-8"):
             importlib.import_module(f"crawler.{_relative(path).removesuffix('.py').replace('/', '.')}")

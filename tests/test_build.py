@@ -14,8 +14,9 @@ SHARED = "crawler.memoryviews"
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_shared_module_is_built_before_any_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cython once built the shared module and a kernel in parallel; half of the shared module was missing,
-    and no kernel could be imported.
+    """Once, Cython built the shared module and a kernel in parallel.
+
+    Half of the shared module was missing, so no kernel could be imported.
     """
     setuptools = pytest.importorskip("setuptools")
     kernel_build = pytest.importorskip("crawler.kernel_build")
@@ -45,7 +46,7 @@ def test_the_shared_module_is_built_before_any_kernel(monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Path], Any]:
-    """Return a function that prepares the build of one real kernel, with a kernel cache used only by this test."""
+    """Return a function that prepares the build of one real kernel; only this test uses the kernel cache."""
     pytest.importorskip("setuptools")
     kernel_build = pytest.importorskip("crawler.kernel_build")
     monkeypatch.setenv("CRAWLER_KERNEL_CACHE", str(tmp_path / "cache"))
@@ -77,7 +78,7 @@ def compile_as(content: bytes, calls: list[str]) -> Callable[[Any, Any], None]:
 def test_a_kernel_is_compiled_once_for_all_checkouts(
     build: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A second installation, for example with other extras, once compiled every kernel again."""
+    """Once, a second installation (for example with other extras) compiled every kernel again."""
     from setuptools.command.build_ext import build_ext
 
     calls: list[str] = []

@@ -6,7 +6,7 @@ from crawler.byte_account import ByteAccount
 
 
 def test_all_owners_finish_in_any_order() -> None:
-    """Forty bodies share a limit of 100 bytes; a waiting body does not grow.
+    """Forty bodies share a limit of 100 bytes, and a waiting body does not grow.
 
     All bodies are completed, even if the account is full.
     """
@@ -37,7 +37,7 @@ def test_all_owners_finish_in_any_order() -> None:
 
 
 def test_complete_bodies_that_wait_are_bounded() -> None:
-    """Complete bodies that wait for the parser exceed the limit by at most an eighth; then other bodies must wait."""
+    """Complete bodies that wait for the parser exceed the limit by at most an eighth. Then other bodies must wait."""
     account: ByteAccount[int] = ByteAccount(100, small=0)
     left = dict.fromkeys(range(40), 10)
     whole: list[str] = []
@@ -83,7 +83,7 @@ def test_first_come_first_served_and_the_oldest_always() -> None:
 
 
 def test_charged_bytes_stop_others_until_they_are_released() -> None:
-    """While the bodies being parsed exceed the limit, no owner may receive bytes; afterwards the waiting owner may."""
+    """While bodies in the parser exceed the limit, no owner may receive bytes; later the waiting owner may."""
     account: ByteAccount[str] = ByteAccount(100, small=0)
     for number in range(20):
         account.charge(number, 50)

@@ -1,4 +1,4 @@
-"""Test the table of signal sources and the counts of what happened to signals."""
+"""Test the table of signal sources, and the counts of the fates of signals."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_the_numbers_are_those_that_are_stored() -> None:
-    """Stored numbers are sitemap 0, feed 1, indexnow 2, websub 3, signal 4, headers 5, listing 6, other 7."""
+    """The stored numbers are sitemap 0, feed 1, indexnow 2, websub 3, signal 4, headers 5, listing 6, other 7."""
     stored = ("sitemap", "feed", "indexnow", "websub", "signal", "headers", "listing", "other")
     assert stored == NAMES and [source.number for source in SIGNAL_SOURCES] == list(range(8))
 

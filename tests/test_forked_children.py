@@ -1,4 +1,4 @@
-"""Test forked children: they do their work, exit with the code that it returns, and notice the end of their parent."""
+"""Test forked children: they work, exit with the code that the work returns, and notice the end of their parent."""
 
 import asyncio
 import signal
@@ -9,7 +9,7 @@ from crawler.forked_children import ForkedChild, fork_children
 
 
 def codes(children: Sequence[ForkedChild]) -> list[int]:
-    """Wait for all children at the same time; return their exit codes."""
+    """Wait for all children at once; return their exit codes."""
 
     async def wait() -> list[int]:
         return await asyncio.gather(*(child.wait() for child in children))

@@ -1,4 +1,4 @@
-"""Test HTTP dates: our parser of the usual form agrees with the email parser, which reads every other form."""
+"""Test HTTP dates: our parser reads the usual form as the email parser does, which reads all other forms."""
 
 import random
 from datetime import datetime

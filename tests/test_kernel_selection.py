@@ -1,4 +1,4 @@
-"""Test the choice of kernels: kernels that share structs are all compiled or all interpreted; results are equal."""
+"""Test the choice of kernels: those that share structs are all compiled or all interpreted; results are equal."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def test_kernels_that_import_one_another_are_listed() -> None:
 )
 @pytest.mark.parametrize("missing", ["schedule", "memoryviews"])
 def test_if_one_kernel_is_not_compiled_none_is_used_compiled(tmp_path: Path, missing: str) -> None:
-    """When the build of one module failed, a compiled schedule once could not read the nodes of interpreted heaps."""
+    """Once, the build of one module failed, and a compiled schedule could not read the nodes of interpreted heaps."""
     shutil.copytree(
         ROOT / "crawler",
         tmp_path / "crawler",
@@ -80,7 +80,7 @@ def test_the_source_can_be_requested() -> None:
 
 
 def test_both_forms_give_the_same_results(tmp_path: Path) -> None:
-    """Interpreted kernels once computed with numpy numbers, which warned, overflowed and could not be written as JSON."""
+    """Once, interpreted kernels used numpy numbers, which gave warnings, overflowed and could not become JSON."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.canned_refresh", str(tmp_path / "source")],
         cwd=ROOT,

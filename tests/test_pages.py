@@ -38,7 +38,7 @@ def _headings(page: Path) -> set[str]:
 def _find(name: str, beside: Path) -> Path | None:
     """Return the page that `name` means in a text in the folder `beside`.
 
-    The name is a path relative to the package, to that folder or to the project.
+    The name is a path relative to the package, to the folder `beside` or to the project.
     """
     return next((base / name for base in (PACKAGE, beside, ROOT) if (base / name).is_file()), None)
 
@@ -83,7 +83,7 @@ FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=_relative)
 def test_every_folder_has_its_page(folder: Path) -> None:
-    """A folder has a page of its own, or it is described in the page of the folder above."""
+    """A folder has its own page, or the page of the folder above describes it."""
     if (folder / "README.md").exists():
         return
     above = folder.parent / "README.md"
@@ -98,7 +98,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     """
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|toml)|(?:tests|scripts|crawler)/[\w/.-]+)`", text):
-        if name != "crawl.toml":  # this name means a file of a crawl directory
+        if name != "crawl.toml":  # this name is that of a file in a crawl directory
             found = any((base / name).exists() for base in (page.parent, PACKAGE, ROOT))
             within = ROOT / "tests" if name.startswith("test_") else page.parent
             assert found or any(within.rglob(name)), f"{_relative(page)} names {name}"

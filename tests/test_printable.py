@@ -20,7 +20,7 @@ from crawler.printable import (
 
 
 def is_hidden(character: str) -> bool:
-    """Return whether a character is a control, text direction, line end or lone surrogate, by the Unicode database."""
+    """Return whether the Unicode database lists a character as control, direction, line end or lone surrogate."""
     named = unicodedata.bidirectional(character) in {
         "LRE",
         "RLE",
@@ -85,7 +85,7 @@ class Terminal(io.StringIO):
 
 @given(st.binary(max_size=40), st.integers(0, 40))
 def test_bytes_on_a_terminal_are_text(data: bytes, cut: int) -> None:
-    """Bytes for a terminal are decoded wherever a write cuts them; other outputs get the bytes unchanged."""
+    """Bytes for a terminal are decoded, even if a write ends within a character; other outputs get them unchanged."""
     raw = Terminal()
     buffer = PrintableStream(raw).buffer
     assert buffer.write(data[:cut]) + buffer.write(memoryview(data)[cut:]) == len(data)

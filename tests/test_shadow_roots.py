@@ -1,4 +1,4 @@
-"""Test shadow roots: their content is part of the page; the content of other templates is not."""
+"""Test shadow roots: their content is part of the page, but the content of other templates is not."""
 
 import pytest
 from hypothesis import given

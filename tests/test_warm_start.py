@@ -1,4 +1,4 @@
-"""Test that a program which starts warm is given, and gives back, the same as one that a new interpreter runs."""
+"""Test that a program that starts warm receives and returns the same as a program that a new interpreter runs."""
 
 import json
 import os
@@ -20,7 +20,7 @@ PROBE = [sys.executable, "-m", "tests.probe"]
 
 
 def both(monkeypatch: pytest.MonkeyPatch, *words: str, **options: Any) -> tuple[Any, Any]:
-    """Run the probe warm and cold; return for each what it was given, its exit code and its errors."""
+    """Run the probe warm and cold; return for each run what the probe was given, its exit code and its errors."""
     found = []
     for warm in (True, False):
         with monkeypatch.context() as patch:
@@ -44,7 +44,7 @@ def both(monkeypatch: pytest.MonkeyPatch, *words: str, **options: Any) -> tuple[
 
 
 def different(warm: Any, cold: Any) -> dict[str, Any]:
-    """Return what a warm and a cold program were given differently."""
+    """Return the values that differ between what a warm and a cold program were given."""
     return {
         name: (warm[0].get(name), cold[0].get(name))
         for name in {*warm[0], *cold[0]}
@@ -88,7 +88,7 @@ def test_a_warm_program_ends_the_same(monkeypatch: pytest.MonkeyPatch, words: li
 
 
 def test_a_warm_program_is_a_child_that_can_be_polled_and_killed_at_once() -> None:
-    """A poll before the kernel had made the program a child of this process would report that it had ended."""
+    """A poll would report that the program had ended, if the kernel had not yet made it a child of this process."""
     for _ in range(20):
         with subprocess.Popen(PROBE, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
             assert running.poll() is None

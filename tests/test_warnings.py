@@ -1,4 +1,4 @@
-"""Test that Python's warnings about configured patterns are hidden, and warnings about other code are shown."""
+"""Test that Python's warnings about configured patterns are hidden, and that warnings about other code are shown."""
 
 import subprocess
 import sys

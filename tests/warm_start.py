@@ -1,10 +1,10 @@
-"""Starts the Python programs of the tests quickly, by forks of a process that has already imported the crawler.
-
-`install` replaces the last step of `subprocess`, so that tests start programs as always. A program runs warm if it is
-`python -m MODULE` of this repository, and nothing that Python reads before it runs MODULE differs from what the server
-read. Every other program is started as usual. A warm program is a real child of the test's process, with its own
-process id, arguments, environment, folder, files and signals; only the modules of the crawler are already imported,
-which saves most of the .4 CPU s of a start.
+"""Starts the Python programs of the tests quickly: it forks a process that has already imported the crawler.
+`install` replaces the last step of `subprocess`, so tests start programs in the usual way. A program runs
+warm if it is `python -m MODULE` of this repository, and everything that Python reads before it runs MODULE is
+the same as what the server read. Every other program is started as usual. A warm program is a real child of
+the test's process, with its own process id, arguments, environment, folder, files and signals; the only
+difference is that the modules of the crawler are already imported. This saves most of the 0.4 CPU s of a
+start.
 
     test's process          server (`python -m tests.warm_start FD`)
     request, files    ─►    forks a helper, which forks the program and ends
@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# Imported by the server: what crawls and the most frequent commands import. None of them may start a thread.
+# The server imports what crawls and the most frequent commands import. None of these modules may start a
+# thread.
 MODULES = (
     "encodings.ascii", "encodings.cp1252", "encodings.idna", "encodings.utf_8_sig", "uvloop",
     "crawler.admin.server", "crawler.api", "crawler.cli.change", "crawler.cli.check", "crawler.cli.crawl",
@@ -38,7 +39,7 @@ MODULES = (
     "crawler.supervision.child", "crawler.supervision.supervisor", "tests.faults.harness",
 )  # fmt: skip
 _EXECUTABLE = sys.executable  # a test may replace `sys.executable` by a program that does not exist
-_COLD = (__name__, "tests.faults.early")  # the latter sends itself a signal while it imports the crawler
+_COLD = (__name__, "tests.faults.early")  # `early` sends itself a signal while it imports the crawler
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _REQUEST_BYTES_MAX = 1 << 20
 _FILES_MAX = 64
@@ -47,8 +48,8 @@ _INHERITED = (
     signal.SIGTERM,
     signal.SIGHUP,
     signal.SIGUSR1,
-)  # a program inherits that they are ignored
-_HIGH = 512  # received files are moved above this number, out of the way of those that the program expects
+)  # if the test ignores these signals, the program does, too
+_HIGH = 512  # received files first get numbers above this, so that they do not take those that the program expects
 
 _lock = threading.Lock()
 _servers: list[tuple[socket.socket, "subprocess.Popen[bytes]"]] = []  # at most one, started when first needed
@@ -57,7 +58,7 @@ _cold: Callable[..., int] = subprocess._fork_exec  # type: ignore[attr-defined]
 
 
 def install() -> None:
-    """Let `subprocess` start programs warm from now on. Linux only; elsewhere no effect."""
+    """Let `subprocess` start programs warm from now on. This has an effect only on Linux."""
     if sys.platform == "linux":
         subprocess._fork_exec = _start  # type: ignore[attr-defined]
 
@@ -97,7 +98,7 @@ def _start(*arguments: Any) -> int:
 
 
 def _umask() -> int:
-    """Return the umask; `os.umask` would have to change it for a moment, also for other threads."""
+    """Return the umask. `os.umask` would have to change it for a moment, even for other threads."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))
 
@@ -170,7 +171,7 @@ def _ask(server: socket.socket, request: bytes, files: list[int]) -> int:
 
 
 def _serve(link: socket.socket) -> dict[str, Any]:
-    """Start the programs that are asked for; return only in a program, with its request. End with the test's process."""
+    """Start the requested programs. Return only in such a program, with its request. End with the test's process."""
     while True:
         data, files, _, _ = socket.recv_fds(link, _REQUEST_BYTES_MAX, _FILES_MAX)
         if not data:
@@ -185,7 +186,7 @@ def _serve(link: socket.socket) -> dict[str, Any]:
                 os._exit(0)
             for number in (release, told, tell):
                 os.close(number)
-            os.read(ready, 1)  # until the test's process is this one's parent
+            os.read(ready, 1)  # until the test's process is the parent of this one
             os.close(ready)
             link.close()
             request: dict[str, Any] = json.loads(data)
@@ -228,7 +229,7 @@ def _become(request: dict[str, Any]) -> str:
         stream = _again(getattr(sys, name), mode)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    for name in (module, f"{module}.__main__"):  # runpy warns if the program's module has been imported
+    for name in (module, f"{module}.__main__"):  # runpy would warn about a module that is already imported
         if not hasattr(sys.modules.get(name), "__path__"):
             sys.modules.pop(name, None)
     from crawler.storage import faults
@@ -238,7 +239,7 @@ def _become(request: dict[str, Any]) -> str:
 
 
 def _again(stream: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
-    """Return a new stream on the same file, because a stream decides when it is made whether it is a terminal."""
+    """Return a new stream on the same file, because only a new stream checks whether the file is a terminal."""
     number = stream.fileno()
     terminal = os.isatty(number)
     raw = stream.write_through

@@ -1,9 +1,8 @@
 """State changes over HTTP: the list of commands, and the checks that authorize them.
 
-A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A page of
-another origin does not know the secret, and a browser lets it send that field only with the server's consent (CORS),
-which this server never gives. A request whose Origin or
-Sec-Fetch-Site shows another origin is rejected first.
+A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A page of another origin does not
+know the secret, and a browser lets that page send the field only with the server's consent (CORS), which this
+server never gives. A request whose Origin or Sec-Fetch-Site shows another origin is rejected first.
 """
 
 import hmac
@@ -27,7 +26,8 @@ URLS_MAX = 10_000
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
 WITHDRAW = "withdraw"  # the arguments of this command are the fields of `withdrawal.TakeDown`
-# command -> (name and type of its argument); a command goes to every process, except `seed`, which goes to one
+# command -> (name and type of its argument); a command goes to every process, except that `seed` goes to only
+# one
 COMMANDS: dict[str, tuple[str, type]] = {
     "pause": ("", str),
     "resume": ("", str),
@@ -61,7 +61,7 @@ def token(directory: Path) -> str:
 
 
 def damaged_token(directory: Path, *, repair: bool) -> str:
-    """Return the damage of a crawl directory's secret, "" if it is valid or missing; `repair` removes a damaged one."""
+    """Describe the damage of the secret, "" if it is valid or missing; `repair` deletes a damaged secret."""
     path = directory / TOKEN_FILE
     try:
         if path.exists():

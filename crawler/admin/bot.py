@@ -1,4 +1,4 @@
-"""The page about the bot, from the configuration: its identity, its purpose, how to opt out, the rules it obeys.
+"""Builds the page about the bot from the configuration: identity, purpose, how to opt out, the rules that it obeys.
 
 The admin server shows the page with a link to the requests of a host; the public listener (`bot_server.py`) shows
 only the page, and nothing of the dashboard.
@@ -24,7 +24,7 @@ _LEDGER = """<h2>Requests to your host</h2>
 
 
 def page(config: Config, *, public: bool = False) -> bytes:
-    """Return an HTML document for webmasters; a `public` document refers to nothing of the admin server."""
+    """Return an HTML document for webmasters; a `public` document has no links to the admin server."""
     identity, politeness, robots = config.identity, config.politeness, config.robots
     contact = identity.contact
     href = contact if "://" in contact else f"mailto:{contact}"

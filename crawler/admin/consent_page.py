@@ -1,4 +1,4 @@
-"""The dashboard's page of what sites allow: the number of stored pages by host, use and answer."""
+"""The dashboard's page about what sites allow: the number of stored pages by host, use and answer."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -7,7 +7,7 @@ from typing import Any
 from crawler.consent.statements import USES
 from crawler.consent.summary import ANSWERS, total
 
-HOSTS_SHOWN = 200  # rows that the page shows; /consent?format=json has all
+HOSTS_SHOWN = 200  # rows that the page shows; /consent?format=json has all rows
 
 
 def page(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> bytes:

@@ -55,7 +55,7 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen; replace a socket left by a dead process (this process holds the folder's lock)."""
+        """Listen. This process holds the folder's lock, so an existing socket is from a dead process; replace it."""
         (self._folder / "control.sock").unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(
             self._serve, sock=_bound(self._folder), limit=REQUEST_BYTES_MAX, **_KEEP_NAME

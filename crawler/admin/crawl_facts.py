@@ -32,7 +32,7 @@ class CrawlFacts:
         try:
             seeds = self._directory.seed_places()
             crawl_id = self._directory.crawl_id() if self._directory.exists() else ""
-        except (OSError, CrawlerError):  # show the other facts
+        except (OSError, CrawlerError):  # show the facts that can be read
             seeds, crawl_id = [], ""
         return {
             "directory": str(self._directory.path.absolute()),

@@ -1,8 +1,8 @@
 """Estimates the remaining work of a crawl from its growth in about the last minute.
 
-Each URL that is done adds `brings` new ones on average: the links that the DUE found new,
-divided by the URLs done. If that is below 1, the waiting URLs and all that will follow from them
-are a geometric series,
+Each URL that is done adds `brings` new URLs on average: the links that the DUE found new, divided by the URLs
+done. If `brings` is below 1, the waiting URLs and all URLs that will follow from them form a geometric
+series,
 
     left = (todo + pending * share of pending links that are new) / (1 - brings)
 

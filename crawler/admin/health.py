@@ -1,4 +1,4 @@
-"""Decides whether a crawl is healthy, and why not, from its status alone.
+"""Judges the health of a crawl from its status alone, and gives the reasons if it is unhealthy.
 
     healthy      every process runs and no rule of `RULES` is broken; a crawl that only waits for
                  the gaps of its hosts is healthy
@@ -6,8 +6,8 @@
     paused       healthy, and paused by the user
     at rest      no process runs
 
-`crawler status`, `/status`, the metrics and the dashboard all show this verdict. Rates are those of about the last
-minute (`process_metrics.LastMinute`), so a verdict lasts at least that long after its cause.
+`crawler status`, `/status`, the metrics and the dashboard all show this verdict. Rates cover about the last
+minute (`process_metrics.LastMinute`), so a verdict lasts at least that long after its cause has ended.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,11 +23,11 @@ TROUBLE = (
     Outcome.CONNECT_ERROR, Outcome.DNS_ERROR, Outcome.TLS_ERROR, Outcome.PROXY_ERROR, Outcome.HEADER_TIMEOUT,
     Outcome.RESET, Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.FRAMING, Outcome.BAD_STATUS, Outcome.INTERNAL_ERROR,
 )  # fmt: skip
-REQUESTS_MIN = 20  # requests in the last minute below which a share of failures says nothing
-HOSTS_MIN = 5  # hosts in the last minute below which a share of failures says nothing
+REQUESTS_MIN = 20  # with fewer requests in the last minute, a share of failures says nothing
+HOSTS_MIN = 5  # with fewer hosts in the last minute, a share of failures says nothing
 SHARE_MAX = 0.5  # share of requests or hosts that may fail
-SPAN_MIN = 30.0  # seconds of growth known before a crawl counts as stalled
-ERRORS_AGE = 600.0  # seconds for which a logged error makes the crawl unhealthy
+SPAN_MIN = 30.0  # a crawl counts as stalled only after this many seconds
+ERRORS_AGE = 600.0  # a logged error makes the crawl unhealthy for this many seconds
 LAG_MAX = 2.0  # seconds of event-loop lag; normal garbage collections and flushes stay below 0.5
 DESCRIPTORS_MAX = 0.9  # share of the limit of open files that may be in use
 _PAUSES = {"disk": "nothing is fetched because the disk is nearly full"}
@@ -115,7 +115,7 @@ def _over(counters: Mapping[str, int], outcome: Outcome) -> int:
 
 
 def failures(counters: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the outcomes of `TROUBLE` that occurred, in words and with their numbers, the most frequent first."""
+    """Describe the outcomes of `TROUBLE` that occurred, with their numbers, the most frequent first."""
     counts = sorted(((_over(counters, outcome), str(outcome)) for outcome in TROUBLE), reverse=True)
     return [{"outcome": name, "said": describe_cause(name), "count": n} for n, name in counts if n]
 

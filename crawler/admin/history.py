@@ -1,16 +1,16 @@
 """The curves of the dashboard: series of numbers at regular intervals over the last day, in arrays.
 
-A rate is the difference of a counter between two samples of the status, divided by the time between them. A point
-costs 4 bytes per series; a full ring drops the oldest. At first the points are `FIRST_INTERVAL`
-apart, so that there are curves from the start; each time there are `FINE_POINTS`, every second point is dropped and
-the interval doubles, up to that of the configuration.
+A rate is the difference of a counter between two samples of the status, divided by the time between them. A
+point needs 4 bytes per series. A full ring drops its oldest point. At first the points are `FIRST_INTERVAL`
+apart, so that the curves have points from the start. Each time there are `FINE_POINTS` points, every second
+one is dropped and the interval doubles, up to the configured interval.
 """
 
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-RATES = {  # series -> path of the counter whose growth it shows
+RATES = {  # series -> path of the counter whose growth the series shows
     "pages": ("pages", "fetched"),
     "again": ("refresh", "done"),
     "bytes": ("bytes", "wire"),
@@ -19,7 +19,7 @@ RATES = {  # series -> path of the counter whose growth it shows
     "failed": ("urls", "failed"),
     "requests": ("serve", "requests"),
 }
-LEVELS = {  # series -> path of the number that it shows
+LEVELS = {  # series -> path of the number that the series shows
     "todo": ("frontier", "todo"),
     "in_flight": ("frontier", "in_flight"),
     "hosts": ("frontier", "hosts"),
@@ -49,11 +49,11 @@ class RateSampler:
 
     @property
     def begun(self) -> bool:
-        """True if the next point will have rates."""
+        """True if there is a sample to compute the rates of the next point from."""
         return bool(self._before)
 
     def sample(self, status: Mapping[str, Any], now: float) -> dict[str, float]:
-        """Return the point for this instant; rates are 0 in the first sample and never below 0 (after a restart)."""
+        """Return the point for this instant. Rates are 0 in the first sample; a restart gives no negative rates."""
         counters = {name: number_at(status, path) for name, path in RATES.items()}
         elapsed = now - self._then
         point = {name: 0.0 for name in RATES}
@@ -65,7 +65,7 @@ class RateSampler:
 
 
 class History:
-    """The points of the last `length` seconds, in the long run `interval` seconds apart."""
+    """The points of the last `length` seconds; in a long crawl they are `interval` seconds apart."""
 
     def __init__(self, length: float, interval: float) -> None:
         self._longest = interval

@@ -1,4 +1,4 @@
-"""Puts the causes of hosts into words, and merges the lists of hosts of several processes into one."""
+"""Describes in words why hosts wait, and merges the host lists of several processes into one."""
 
 import heapq
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Listens for the admin server from the start of a crawl, and imports the server for the first client.
 
-Importing the HTTP library takes a third of the CPU of a crawl's start, and most crawls
-end before a client connects. So only the socket is opened and the curves are sampled
-(`sampling.py`); the server is imported, in a thread, on the first connection.
+Importing the HTTP library takes a third of the CPU time of a crawl's start, and most crawls end before a
+client connects. So at the start only the socket is opened and the curves are sampled (`sampling.py`). At the
+first connection, a thread imports the server.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ log = logging.getLogger("crawler")
 
 
 class LazyAdminServer:
-    """Listens in place of the admin server; takes the arguments of `AdminServer`."""
+    """Listens in place of the admin server; it has the same arguments as `AdminServer`."""
 
     def __init__(
         self, source: StatusSource, config: Config, directory: Path, now: Callable[[], float]
@@ -96,7 +96,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def start_or_say(door: LazyAdminServer, address: str, default: str) -> bool:
-    """Start at `address`; if the default address is in use, only warn, since the crawl matters more.
+    """Start at `address`; if the default address is in use, only warn, since the crawl can run without a server.
 
     Raises:
         ConfigError: an address other than the default cannot be listened on.

@@ -1,6 +1,6 @@
 """The politeness ledger: the requests to a host, their times and gaps, from the log of fetches.
 
-It answers webmasters who ask what the crawler did. Only the last `TAIL_BYTES` of
+It shows webmasters what the crawler did on their hosts. Only the last `TAIL_BYTES` of
 `pages.jsonl` are read, so the cost of an answer is bounded.
 """
 
@@ -45,7 +45,7 @@ def _tail_files(path: Path, bytes_max: int) -> list[tuple[Path, int]]:
 
 
 def of_host(lines: Iterable[bytes], host: str, rows_max: int = ROWS_MAX) -> dict[str, Any]:
-    """Return {"host", "requests", "least_gap", "rows": [...]}; `rows` are the latest, each with the gap before it.
+    """Return {"host", "requests", "least_gap", "rows": [...]}; `rows` are the latest ones, with the gap before each.
 
     A gap is the time in seconds from the end of one answer to the next request.
     """

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-# Seconds: a synced commit takes 0.2 ms on a fast disk, about 10 ms on a slow one; flushes merge runs.
+# Seconds: a synced commit takes 0.2 ms on a fast disk and about 10 ms on a slow one; flushes take longer,
+# since they merge runs.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ERRORS_KEPT = 50
 MINUTE = 60.0  # s
@@ -29,13 +30,13 @@ class Histogram:
         self.sum += seconds
 
     def plain(self) -> dict[str, Any]:
-        """Return {"sum": seconds, "le": {bound: count}}, which can be added up over processes."""
+        """Return {"sum": seconds, "le": {bound: count}}, in a form that can be summed over processes."""
         names = [*map(str, BOUNDS), "+Inf"]
         return {"sum": self.sum, "le": dict(zip(names, self.counts, strict=True))}
 
 
 def cumulative(plain: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield (bound, observations up to it) from a result of `Histogram.plain`."""
+    """Yield (bound, number of observations up to it) from a result of `Histogram.plain`."""
     total = 0
     for bound, count in plain["le"].items():
         total += count
@@ -67,7 +68,7 @@ def _descriptors() -> int:
 
 
 class LastMinute:
-    """The growth of some counters in about the last minute; `sample` them every few seconds."""
+    """The growth of some counters in about the last minute; call `sample` every few seconds."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, dict[str, int]]] = deque()
@@ -79,7 +80,7 @@ class LastMinute:
         self._looks.append((now, counts))
 
     def plain(self) -> dict[str, float]:
-        """Return the growth by name, and `span`, its duration in seconds; {} before the second sample."""
+        """Return the growth by name, and `span`, the seconds that it took; {} before the second sample."""
         if len(self._looks) < 2:
             return {}
         (then, before), (now, counts) = self._looks[0], self._looks[-1]
@@ -89,8 +90,9 @@ class LastMinute:
 class RecentErrors(logging.Handler):
     """The latest warnings and errors of the log, for the dashboard.
 
-    Python shows warnings on standard error as long as no logger has a handler. This handler shows nothing itself:
-    in a script that has configured no logging it passes messages on to Python's last-resort handler.
+    Python shows warnings on standard error as long as no logger has a handler. This handler shows nothing
+    itself. So in a script that has not configured logging, it passes messages on to Python's last-resort
+    handler.
     """
 
     def __init__(self) -> None:
@@ -107,7 +109,7 @@ class RecentErrors(logging.Handler):
             logging.lastResort.handle(record)
 
     def _is_only_handler(self) -> bool:
-        """Return whether the log has no other handler than this one and those of later crawls in the process."""
+        """Return whether the log's only handlers are this one and those of later crawls in the process."""
         handlers = [*logging.getLogger("crawler").handlers, *logging.getLogger().handlers]
         return handlers[:1] == [self] and all(isinstance(each, RecentErrors) for each in handlers)
 

@@ -13,11 +13,11 @@ from crawler.records import DueCounts, FrontierCounts, HostStatus, SplitterCount
 from crawler.urlfilter.rule_names import RULES
 from crawler.version import __version__
 
-_NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always there
+_NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always present
 # Outcomes that show that fetching works.
 SUCCESSES = ("fetched", "empty", "unchanged", "truncated")
 
-REASONS_SHOWN = 5  # number of hosts named if no page could be fetched
+REASONS_SHOWN = 5  # the number of hosts that are named if no page could be fetched
 
 
 def with_share(splitter: SplitterCounts) -> dict[str, Any]:
@@ -64,10 +64,10 @@ def _said(outcome: str, n: int) -> str:
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """The result of a run: that of one process, or the sum over several processes (`status.merge`).
+    """The result of a run, either of one process or summed over several processes (`status.merge`).
 
-    `started` and `ended` are instants; `counters` cover the whole crawl and
-    `run_counters` this run; `problems` lists the counting rules that do not hold.
+    `started` and `ended` are instants. `counters` cover the whole crawl, and `run_counters` cover this run.
+    `problems` lists the counting rules that do not hold.
     """
 
     crawl_id: str

@@ -1,4 +1,4 @@
-"""Samples the status of a crawl for the dashboard, even without viewers, so that the curves begin with the crawl."""
+"""Samples the status of a crawl for the dashboard, even without viewers, so the curves begin when the crawl does."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ HOSTS_SHOWN = 20  # hosts in /status; the dashboard lists hosts with /hosts
 
 
 class Sampler:
-    """Samples every second while somebody is watching, else once per point of the history; sets `sampled` each time."""
+    """Samples every second while somebody is watching, else once per history point; each sample sets `sampled`."""
 
     def __init__(
         self, source: StatusSource, config: AdminConfig, now: Callable[[], float], directory: Path
@@ -37,7 +37,7 @@ class Sampler:
         self._status: dict[str, Any] = {}
         self._point: dict[str, float] = {}
         self._sampled_at = 0.0
-        self.sampled = asyncio.Event()  # set, and replaced, at each sample
+        self.sampled = asyncio.Event()  # each sample sets this event and replaces it by a new one
         self._wanted = asyncio.Event()  # set when somebody begins to watch
         self.watchers = 0
         self.end: dict[str, Any] | None = None  # how the crawl ended, once it has ended
@@ -58,7 +58,7 @@ class Sampler:
         self.sampled.set()
 
     def begin_watching(self) -> None:
-        """Note a new watcher, which must decrement `watchers` when it leaves."""
+        """Register a new watcher, which must decrement `watchers` when it leaves."""
         self.watchers += 1
         self._wanted.set()
 
@@ -96,5 +96,5 @@ class Sampler:
         return msgspec.json.encode({"at": self._sampled_at, "point": self._point, "status": self._status})
 
     def beat(self) -> bytes:
-        """Return the present instant and the instant of the latest sample as JSON, a sign of life of a slow process."""
+        """Return the present instant and that of the latest sample as JSON, to show that a slow process is alive."""
         return msgspec.json.encode({"now": self._now(), "at": self._sampled_at})

@@ -53,9 +53,9 @@ log = logging.getLogger("crawler")
 
 WATCHERS_MAX = 16  # simultaneous event streams
 BODY_BYTES_MAX = 1 << 20
-BEAT = 1.5  # seconds without a sample after which an event stream sends a sign of life
-RETRY = 1.0  # seconds after which a browser connects to a lost event stream again
-# seconds until a header or a body must be complete, and until a client must read what is buffered
+BEAT = 1.5  # after this many seconds without a sample, an event stream sends a sign of life
+RETRY = 1.0  # seconds after which a browser reconnects to a lost event stream
+# Seconds: a client must complete a header or a body, and must read what is buffered, within this time.
 TIMEOUT = 15.0
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -331,7 +331,7 @@ class EventStream(Sending):
         self._looking = looking
 
     async def write(self, request: ServedRequest) -> None:
-        """Write the head, each sample, a beat after `BEAT` seconds without one, and finally how the crawl ended."""
+        """Write the head, each sample, a beat after `BEAT` seconds without a sample, and the end of the crawl."""
         await super().write(request)
         looking = self._looking
         looking.begin_watching()

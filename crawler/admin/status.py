@@ -1,7 +1,7 @@
 """The status of a running process, and the sum over several processes.
 
-`crawler status`, the live screen and the control socket show a `Status`. Statuses and
-reports (`report.py`) are added up only by `merge`.
+`crawler status`, the live screen and the control socket show a `Status`. Only `merge` adds up statuses and
+reports (`report.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not p
 class MemberStatus(msgspec.Struct, frozen=True):
     """A process of a crawl: `running`, `at_rest`, or `missing` (others run, but it does not answer).
 
-    `seen_at` is the instant of the figures shown for it, 0 if there are none.
+    `seen_at` is the instant of the figures that are shown for the process, 0 if there are none.
     """
 
     name: str
@@ -33,13 +33,12 @@ class MemberStatus(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, kw_only=True):
     """The current state of a process, or of several together.
 
-    `counters` are the durable ones, by dotted name; `splitter` is None in a crawl of one
-    process; `peers` gives, by process, its connection to the others; `waiting` lists some
-    hosts with what they wait for; `members` are the processes, running or not.
-    The sections from `processes` on are set for running processes only
-    (`process/live_services.py`): vital signs, fetches of this run, growth in about the
-    last minute (`process_metrics.LastMinute`), histograms, what fetch slots waited for,
-    latest warnings, the page server.
+    `counters` are the durable counters, by dotted name. `splitter` is None in a crawl of one process. `peers`
+    has, for each process, its connections to the others. `waiting` lists some hosts and what they wait for.
+    `members` are all processes, even those that do not run. The sections from `processes` on are set for
+    running processes only (`process/live_services.py`): vital signs, fetches of this run, growth in about the
+    last minute (`process_metrics.LastMinute`), histograms, what fetch slots waited for, latest warnings, the
+    page server.
     """
 
     name: str = ""

@@ -12,7 +12,7 @@ from crawler.admin.status import Status, resting
 from crawler.errors import CrawlerError, UsageError
 
 Request = Mapping[str, Any]
-TIMEOUT = 10.0  # seconds; a process that does not answer within it is left out
+TIMEOUT = 10.0  # a process that does not answer within this many seconds is left out
 
 
 class Answers(list[Any]):
@@ -36,7 +36,7 @@ class StatusSource(Protocol):
 
 
 class OwnProcess:
-    """The process that the server runs in, as its source."""
+    """A source with only one process: the one that the server runs in."""
 
     def __init__(self, run: Callable[[Request], Awaitable[Any]], not_ready: Callable[[], str]) -> None:
         self._run = run
@@ -49,8 +49,9 @@ class OwnProcess:
 class SiblingProcesses:
     """The processes that answer on the control sockets in `folders`.
 
-    The last status of each is kept and stands in for a process that does not answer. Requests may run at the same time,
-    so `_missing` says who did not answer the request that ended last, which may be another's.
+    The last status of each process is kept, and replaces the answer of a process that does not answer.
+    `_missing` contains the processes that did not answer the request that ended last. Requests may run at the
+    same time, so this may be the request of another caller.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:

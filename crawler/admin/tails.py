@@ -42,7 +42,7 @@ def fetches(path: Path, *, outcome: str = "", text: str = "", limit: int = 100) 
 def log_lines(path: Path, *, level: str = "debug", text: str = "", limit: int = 100) -> list[dict[str, str]]:
     """Return the latest lines of a log that contain `text` and have at least the given level, as {"level", "line"}.
 
-    Lines without a level belong to the message before them, as those of a traceback do.
+    Lines without a level, such as those of a traceback, belong to the message before them.
     """
     least, needle = LEVELS.get(level, 0), text.encode("utf-8", "replace").lower()
     rows: list[dict[str, str]] = []

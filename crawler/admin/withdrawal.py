@@ -6,8 +6,8 @@
 A process may hold copies that repeat a response of another process (`pages/reshard.py`), so every process detaches its
 copies before any process erases.
 
-`conduct` is a generator: it yields the request that every process must answer next and
-receives their answers, so each caller sends them in its own way.
+`conduct` is a generator: it yields the request that every process must answer next, and receives the answers.
+So each caller sends the requests in its own way.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -23,13 +23,13 @@ from crawler.errors import UsageError
 from crawler.pages.shipping import refuse_elsewhere
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawal
 
-ENTRIES = 20_000  # store entries that one request examines in a running process, in about 0.2 s
+ENTRIES = 20_000  # the number of store entries that one request examines in a running process; this takes about 0.2 s
 
 Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
 
 
 class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The operator's order: it names the copies of a URL, a host or a prefix, or those fetched `before` an instant.
+    """The operator's order, which names copies: of a URL, a host or a prefix, or those fetched `before` an instant.
 
     `before` is a date or time in ISO 8601, UTC if it names no zone. `undo` removes the
     withdrawal of the same copies; `dry_run` only counts them; `erase` overwrites their bytes.
@@ -122,7 +122,7 @@ def conduct(order: TakeDown, rules: RuleFile, now: float) -> Requests:
 
 
 def refuse_shipped(directory: Path) -> None:
-    """Raise ShippedError if copies cannot be erased because WARC files lie in object storage only."""
+    """Raise ShippedError if copies cannot be erased, because some WARC files are only in object storage."""
     refuse_elsewhere(sorted(directory.glob("*/warc")))
 
 
@@ -155,8 +155,8 @@ def _add_up(result: Withdrawn, step: str) -> Generator[dict[str, Any], Sequence[
 def _in_portions(step: Mapping[str, Any]) -> Generator[dict[str, Any], Sequence[Any], list[Any]]:
     """Repeat a step until every process has reached its end; return all answers.
 
-    Every process gets the same request, which contains the place of each process; the answers of a
-    round give the places for the next one.
+    Every process receives the same request, which says where each process must continue. The answers of a
+    round contain these places for the next round.
     """
     found: list[Any] = []
     places: dict[str, str] | None = None

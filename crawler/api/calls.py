@@ -26,7 +26,7 @@ from crawler.storage.object_store import local_folder
 
 log = logging.getLogger("crawler")
 
-SIGNAL = "signal"  # the reason of a run that a signal stopped, as on the command line
+SIGNAL = "signal"  # the value of `stopped_by` for a run that a signal stopped, as on the command line
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")
 
@@ -49,7 +49,7 @@ class _SignalStop:
                 self._before[number] = signal.signal(number, self._receive)
 
     def attach(self, crawl: Crawl) -> None:
-        """Stop `crawl`, which is open and about to run, at a signal that arrives or has already arrived."""
+        """Stop `crawl`, which is about to run, when a signal arrives; stop it at once if one has already arrived."""
         self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, crawl.stop, SIGNAL)
         if self._came:
             self._stop()
@@ -62,7 +62,7 @@ class _SignalStop:
     def _receive(self, *_: object) -> None:
         self.restore()
         self._came = True
-        # not `print`: the signal may have interrupted one
+        # not `print`, because the signal may have interrupted another `print`
         os.write(2, b"stopping; press Ctrl-C again to stop at once\n")
         if self._stop is not None:
             self._stop()
@@ -102,7 +102,7 @@ async def run_async(
 
 
 async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> dict[str, Any]:
-    """Crawl to the end with the arguments of `run_async`; `stopping` stops the crawl until it has run."""
+    """Crawl to the end with the arguments of `run_async`; while the crawl runs, `stopping` stops it at a signal."""
     fresh, cached = options.pop("fresh", False), options.pop("cached", False)
     directory = CrawlDirectory(local_folder(options.get("directory", "crawl")))
     if cached:
@@ -139,7 +139,7 @@ def _summary(report: Mapping[str, Any], directory: CrawlDirectory) -> str:
 def _taking(
     described: Callable[Taken, Awaitable[Given]],
 ) -> Callable[[Callable[..., Given]], Callable[Taken, Given]]:
-    """Give a function the signature of `described`, for readers, editors and type checkers."""
+    """Give a function the parameters of `described`, which `help()`, editors and type checkers then show."""
 
     def sign(function: Callable[..., Given]) -> Callable[Taken, Given]:
         function.__signature__ = inspect.signature(described)  # type: ignore[attr-defined]
@@ -175,7 +175,7 @@ def run(*positional: Any, **options: Any) -> dict[str, Any]:
 
 
 def fetch(url: str, config: Settings = None) -> Page:
-    """Fetch one page as politely as a crawl would, and store nothing; useful for trying selectors.
+    """Fetch one page as politely as a crawl would, but store nothing. This is useful for trying selectors.
 
     Redirects are followed; the last answer is returned.
 

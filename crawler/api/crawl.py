@@ -13,11 +13,11 @@ Hooks are plain callables, or names of entry points in the groups
     link_extractor(page) -> iterable of URLs   replaces the built-in one for HTML pages
     page_sink(page)                            called once the page is durable; may be a coroutine function
 
-`parse(page)` is a callback as in Scrapy (`delivery.py`): it yields items, which are written
-to `items=`, and `Request`s. `follow` says which other links are followed: True all links in
-scope, False none, or rules (`follow_rules.py`).
-An error of the user's code is counted in the report's `hooks` and logged with the URL, and
-the page is delivered again in the next run; `on_error="stop"` ends the run.
+`parse(page)` is a callback as in Scrapy (`delivery.py`): it yields items, which are written to `items=`, and
+`Request`s. `follow` says which other links are followed: all links in scope (True), none (False), or those
+that match rules (`follow_rules.py`). An error of the user's code is counted in the report's `hooks` and
+logged with the URL. The page is delivered again in the next run. With `on_error="stop"`, the error ends the
+run.
 """
 
 import asyncio
@@ -84,11 +84,11 @@ class Crawl:
         >>> [page.status for page in crawler.Crawl(directory=folder / "crawl").stored()]
         [200, 200]
 
-    `parser` is a child forked before the event loop started (`reader.fork_parser`);
-    without it, a parser program is started for the first heavy page.
-    `async with` opens the directory (DirectoryError if it is locked or damaged); at its end
-    the crawl is stopped and the directory closed. `seeds` are URLs or requests, or the file
-    of seeds written by a supervisor. The other arguments mean the same as for `run_async`.
+    `parser` is a child forked before the event loop started (`reader.fork_parser`); without it, a parser
+    program is started for the first heavy page. `async with` opens the directory (DirectoryError if it is
+    locked or damaged); when the block ends, the crawl is stopped and the directory is closed. `seeds` are
+    URLs or requests, or the file of seeds written by a supervisor. The other arguments mean the same as for
+    `run_async`.
     """
 
     @takes_options
@@ -109,7 +109,7 @@ class Crawl:
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)
         self.directory = CrawlDirectory(local_folder(given["directory"]))
-        self.final: Report | None = None  # set when the run has ended
+        self.final: Report | None = None  # this event is set when the run has ended
         self.hooks = Hooks.of(
             self.config, Hooks(given["url_filter"], given["link_extractor"], given["page_sink"])
         )
@@ -176,12 +176,12 @@ class Crawl:
                 self.stages.close(clean=not isinstance(error, StoreError))
             raise
         self._opened = True
-        if not self._supervised:  # with several processes, the supervisor ships the segments of all
+        if not self._supervised:  # with several processes, the supervisor ships the segments of all processes
             self._shipper.start()
         return self
 
     async def _open(self) -> None:
-        """Create the parts that need the stages; save the configuration once it has proven valid."""
+        """Create the parts that need the stages; then save the configuration, which is now known to be valid."""
         if self._items_path is not None:
             self._items = open_items(self._items_path)
         self.stages.reserve_ballast()
@@ -220,7 +220,7 @@ class Crawl:
         await within(limit, "control socket", self._control.close())
         await within(limit, "page server", self.live.close())
         await within(limit, "peers", self.process.exchange.close())
-        if self._running is not None and not self._running.done():  # the loop over `pages` was left early
+        if self._running is not None and not self._running.done():  # the loop over `pages` ended early
             self.stop("closed")
             await asyncio.wait({self._running})
         try:
@@ -231,7 +231,7 @@ class Crawl:
                 await self._shipper.end()
 
     def _close_directory(self) -> None:
-        """Release the directory, unless a write that did not end still uses it."""
+        """Release the directory, unless a write that has not ended still uses it."""
         if self.process.commits.writing:
             return  # a thread still writes to the store; the next run continues from the last commit
         self._opened = False
@@ -268,7 +268,7 @@ class Crawl:
                 self._switch_delivery()
 
     def _extractor(self) -> Extractor | None:
-        """Return what finds the links of a page; None is the built-in extractor."""
+        """Return the function that finds the links of a page; None means the built-in extractor."""
         hook = self.hooks.link_extractor
         if hook is None and self._follow_all:
             return None
@@ -319,7 +319,7 @@ class Crawl:
 
     @property
     def report(self) -> dict[str, Any]:
-        """The JSON report; empty before the run has ended.
+        """The report as JSON values; it is empty until the run has ended.
 
         >>> crawl = crawler.Crawl(settings, directory=folder / "report", seeds=url)
         >>> async def ended():
@@ -345,7 +345,7 @@ class Crawl:
     async def pages(self) -> AsyncIterator[Page]:
         """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer.
 
-        Every finished fetch is yielded as a page, in the order in which they finish:
+        Every finished fetch is yielded as a page, in the order in which the fetches finish:
         answers with any status (`page.ok` is true for 2xx), redirects with their own
         status, and requests without an answer (status 0, the reason in `page.outcome`).
         A URL that is retried is yielded again. Pages stored by an earlier run are not
@@ -357,7 +357,7 @@ class Crawl:
         >>> asyncio.run(statuses())
         [200, 200]
 
-        A page is considered taken when the next one is requested. If the loop is left by an
+        A page counts as processed when the loop requests the next one. If the loop is left by an
         exception or `break`, its current page is yielded again in the next run.
         """
         queue = PageQueue()
@@ -423,10 +423,10 @@ class Crawl:
         return self._member is not None and self._member.supervised
 
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, Any]:
-        """Report that pages have changed; return the number of URLs by fate.
+        """Report that pages have changed; return the number of URLs for each fate.
 
         The fates are noted, queued, sent, not_refreshed, retired, out_of_scope and refused; `why` counts the
-        refused ones by reason, and `urls` gives the fate of each of the first hundred URLs.
+        refused URLs by reason, and `urls` gives the fate of each of the first hundred URLs.
 
         >>> async def tell():
         ...     async with crawler.Crawl(settings, directory=folder / "signal", seeds=url) as crawl:
@@ -488,7 +488,7 @@ class Crawl:
         """Do nothing: this process has no children to kill."""
 
     def status(self) -> Status:
-        """Return the current state; its method `plain()` makes JSON values of it.
+        """Return the current state; its method `plain()` converts it to JSON values.
 
         >>> async def todo():
         ...     async with crawler.Crawl(settings, directory=folder / "status", seeds=url) as crawl:

@@ -1,4 +1,4 @@
-"""Delivers each page to the user's code at least once; one commit marks it as delivered and adds its requests.
+"""Delivers each page to the user's code at least once. One commit marks the page as delivered and adds its requests.
 
     commit of a page   x/<fingerprint> records that it waits       (`promise`)
     user's code        page sink, callback, consumer of `pages()`  (`deliver`)
@@ -50,7 +50,7 @@ _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
 class Errors:
-    """Counts errors of the user's code by kind, and logs them with the URL; with "stop" the first one ends the run."""
+    """Counts errors of the user's code by kind and logs them with the URL. With "stop", the first ends the run."""
 
     def __init__(self, on_error: OnError, fail: Callable[[BaseException], None]) -> None:
         self.counts: Counter[str] = Counter()
@@ -89,8 +89,8 @@ class Misuse(UsageError):
 class Delivery:
     """Delivers the pages of `process` to the user's code.
 
-    `parse` is the callback for pages whose request names no other; it receives answers
-    with status 2xx. `sink` and the consumer (`consume`) receive all pages.
+    `parse` is the callback for pages whose request names no other callback. It receives answers with status
+    2xx. `sink` and the consumer (`consume`) receive all pages.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Delivery:
     # -- the crawl's side ------------------------------------------------------
 
     def promise(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Record in a page's change that the page waits for the user's code, if it can be read back."""
+        """If the page can be read back, record in its change that it waits for the user's code."""
         if not fetch.final:
             return
         if fetch.outcome in _STORED:
@@ -149,7 +149,7 @@ class Delivery:
             change.put(requests.key(fetch_task.fingerprint), requests.pack(waiting))
 
     def _pass_on(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Give the target of a redirect the callback of the redirected request, unless it was already fetched."""
+        """Give the callback of a redirected request to the target of the redirect, unless the target was fetched."""
         kept = self._handover(fetch_task.fingerprint)
         target = resolve(fetch.url, fetch.location)
         if target is not None and (kept.callback or kept.meta or kept.errback):
@@ -171,7 +171,7 @@ class Delivery:
         return self._handover(link.fingerprint).rank if link.flags & _RANKED else requests.PRIORITY
 
     def begin(self, request: Request) -> None:
-        """Queue a request that is a seed; its URL counts as a seed as well."""
+        """Queue a request that is a seed; its URL then counts as a seed, too."""
         self._remember(request)
         self._process.queue(lambda: self._seed(request))
 
@@ -199,7 +199,7 @@ class Delivery:
         await self._hand_over(fetch_task.fingerprint, page, handover, final=fetch.final)
 
     async def deliver_waiting(self) -> None:
-        """Deliver the pages that an earlier run left waiting."""
+        """Deliver the pages that were still waiting when an earlier run ended."""
         waiting = [
             (int.from_bytes(at[2:], "big"), handover)
             for at, value in scan_prefix(self._store, requests.HANDOVER)
@@ -262,7 +262,7 @@ class Delivery:
     ) -> Iterator[tuple[str, Awaitable[bool]]]:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
-        shown = page.outcome != Outcome.NOT_RENDERED  # without the DOM, the content lacks what scripts build
+        shown = page.outcome != Outcome.NOT_RENDERED  # else the content lacks what scripts build
         if final and page.ok and shown and (self._parse is not None or handover.callback):
             yield "callback", self._call_back(page, handover.callback, found)
         elif final and handover.errback and not page.ok and page.outcome != Outcome.REDIRECT:
@@ -295,7 +295,7 @@ class Delivery:
         return item
 
     def _callback(self, name: str) -> Callback:
-        """Return the callback of a name, from a request of this run or the module of `parse`; "" means `parse`."""
+        """Return the callback with this name, from this run's requests or the module of `parse`; "" means `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse
@@ -339,7 +339,7 @@ class Delivery:
     def _ask(
         self, change: Change, url: str, request: Request, link_context: LinkContext, *, plainly: bool = True
     ) -> bool:
-        """Store a request's options and queue it; for a plain link, return True and leave queueing to the caller."""
+        """Store a request's options and queue the request; for a plain link, return True: the caller queues it."""
         self._remember(request)
         printer = self._fingerprinter
         fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)
@@ -353,7 +353,7 @@ class Delivery:
         return False
 
     def _keep(self, change: Change, fingerprint: int, handover: Handover) -> None:
-        """Store the handover of a page, unless the page was fetched or an earlier request has stored one."""
+        """Store the handover of a page, unless the page was fetched or an earlier request has stored its handover."""
         at = requests.key(fingerprint)
         known = self._archive.record(fingerprint) is not None or self._store.get(at) is not None
         if not known and at not in self._keeping:
@@ -370,7 +370,7 @@ def page_of(
     content_max: int = 0,
     consent: dict[str, Any] | None = None,
 ) -> Page:
-    """Return the page of a fetch, as a browser showed it if one did; read at most `content_max` bytes of a file on disk.
+    """Return the page of a fetch, as the browser showed it (if any); read at most `content_max` bytes from a file.
 
     `consent` is the consent receipt of the page.
     """

@@ -19,12 +19,12 @@ PageSinkHook = Callable[[Page], Awaitable[None] | None]
 
 
 def entry_point(group: str, name: str) -> Any:
-    """Return the object that an installed package provides as `name` in `group`; ConfigError if there is none."""
+    """Return the object that an installed package offers as `name` in `group`; raise ConfigError if there is none."""
     return find_entry_point(group, name).load()
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """The callables that a user adds to the crawl; None if not used.
+    """The callables that a user adds to the crawl; a callable that is not used is None.
 
     >>> crawler.Hooks(url_filter=lambda url: "/tag/" not in url).url_filter("http://x/tag/1")
     False
@@ -36,7 +36,7 @@ class Hooks(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, config: Config, given: "Hooks") -> "Hooks":
-        """Return `given`, completed with the entry points named in the configuration."""
+        """Return `given`, with missing hooks taken from the entry points that the configuration names."""
         return cls(
             *(
                 getattr(given, name) or _named(name, group, getattr(config.hooks, name))
@@ -53,7 +53,7 @@ def _named(key: str, group: str, name: str) -> Any:
 
 
 def guarded_filter(hook: UrlFilterHook | None, errors: Errors) -> UrlFilterHook | None:
-    """Return the user's filter; a URL for which it raises is dropped."""
+    """Wrap the user's filter, so that a URL for which the filter raises is dropped."""
     if hook is None:
         return None
 
@@ -68,7 +68,7 @@ def guarded_filter(hook: UrlFilterHook | None, errors: Errors) -> UrlFilterHook 
 
 
 def guarded_extractor(links: LinkExtractorHook, errors: Errors) -> Extractor:
-    """Return the user's link extractor; a page for which it raises has no links."""
+    """Wrap the user's link extractor, so that a page for which the extractor raises has no links."""
 
     def extract(fetch_task: FetchTask, fetch: Fetch) -> Iterable[str]:
         try:

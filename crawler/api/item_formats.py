@@ -1,4 +1,4 @@
-"""Opens an items file in the format that the extension of its name states."""
+"""Opens an items file; the extension of its name selects the format."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -43,7 +43,7 @@ class Items(Protocol):
 
     @property
     def written(self) -> int:
-        """Return the number of rows added."""
+        """Return the number of rows that were added."""
 
     def add(self, row: dict[str, Any]) -> None:
         """Add a row."""
@@ -98,9 +98,9 @@ class JsonLinesItems(_File):
 
 
 class CsvItems(_File):
-    """A header of the items' keys, then one line per item; lists and mappings are written as JSON.
+    """A header with the keys of the items, then one line per item; lists and mappings are written as JSON.
 
-    An item with a new key adds a column: the file is written anew, with an empty cell in each earlier row.
+    An item with a new key adds a column: the file is rewritten, with an empty cell in each earlier row.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The arguments that `run`, `run_async` and `Crawl` share, stated once; and `configure`.
+"""Defines once the arguments that `run`, `run_async` and `Crawl` share. It also contains `configure`.
 
 Type checkers and editors read them from `CrawlOptions`; `takes_options` puts them into the
 signatures that `help()` shows.
@@ -19,7 +19,7 @@ Taker = TypeVar("Taker", bound=Callable[..., Any])
 
 
 class CrawlOptions(TypedDict, total=False):
-    """The arguments; `DEFAULTS` has their defaults, `DESCRIPTION` their meaning."""
+    """The arguments; `DEFAULTS` has their defaults, and `DESCRIPTION` describes them."""
 
     directory: str | Path
     items: str | Path
@@ -77,7 +77,7 @@ def takes_options(function: Taker) -> Taker:
 
 
 def completed(name: str, options: CrawlOptions) -> CrawlOptions:
-    """Return `options` with the defaults of those that are missing; `name` is the function that was called.
+    """Return `options` with defaults for the missing ones; `name` is the function that was called.
 
     Raises:
         TypeError: there is no such option.
@@ -88,9 +88,9 @@ def completed(name: str, options: CrawlOptions) -> CrawlOptions:
 
 
 def configure(settings: Mapping[str, Any] | None = None) -> Config:
-    """Return the default configuration with these nested settings; a ConfigError names an invalid key.
+    """Return the default configuration, changed by these nested settings; a ConfigError names an invalid key.
 
-    As on the command line, variables `CRAWLER_SECTION__KEY` of the environment override the settings.
+    Environment variables `CRAWLER_SECTION__KEY` override the settings, as on the command line.
 
     >>> crawler.configure({"crawl": {"max_time": "2 h"}}).crawl.max_time
     7200.0

@@ -1,4 +1,4 @@
-"""A page as the user's code receives it: URL, answer and decoded content; parsed once, on first use."""
+"""A page as the user's code receives it: URL, answer and decoded content. It is parsed once, on first use."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -150,7 +150,7 @@ _PSEUDO_ELEMENT = re.compile(r"(.*?)\s*::(?:(text)|attr\(\s*['\"]?([^)'\"]*?)['\
 
 
 def _as_written_here(query: str) -> str:
-    """Return what to write here for a selector with one of Scrapy's pseudo-elements; "" for other selectors."""
+    """Return advice on how to write a selector with one of Scrapy's pseudo-elements here; "" for other selectors."""
     found = _PSEUDO_ELEMENT.fullmatch(query)
     if found is None:
         return ""
@@ -183,20 +183,19 @@ def _fields_of(form: Element) -> dict[str, str]:
     return fields
 
 
-_PRESSED = "\0"  # marks the first button, which is the one that is pressed
+_PRESSED = "\0"  # marks the first button, which is the button that is pressed
 
 
 class Page(msgspec.Struct, frozen=True, dict=True):
     """A fetched page, which is durable.
 
-    `url` is the request form, `content` the body without content coding,
-    `fetched_at` an instant, `links` are its raw URLs, `meta` is the `meta` of the
-    `Request` for it. If a browser showed the page (`render.when`), `rendered` is true and
-    `content` is the DOM in UTF-8. For a file (not a page) of more than
-    `fetch.body_bytes_max`, `content` is b"": the file is only in the archive and in a mirror. `consent` is the receipt
-    of the page: what its site allowed when it was fetched ("y", "n" or "unknown" for `search`,
-    `ai_input`, `train_ai` and `tdm`), which source decided, and the statements. Text and tree
-    are computed once, on first use.
+    `url` is the URL in request form, `content` is the body without content coding, `fetched_at` is an
+    instant, `links` are the raw URLs of its links, and `meta` is the `meta` of its `Request`. If a browser
+    showed the page (`render.when`), `rendered` is true and `content` is the DOM in UTF-8. For a file (not a
+    page) of more than `fetch.body_bytes_max`, `content` is b"": the file is only in the archive and in a
+    mirror. `consent` is the receipt of the page: what its site allowed when it was fetched ("y", "n" or
+    "unknown" for `search`, `ai_input`, `train_ai` and `tdm`), which source decided this, and the statements
+    of the site. `text` and `tree` are computed once, when they are first used.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/shop/", "<title>Shop</title><h1>Tea</h1><a href=green>Green</a>")
@@ -221,7 +220,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def of(cls, url: str, content: str | bytes, content_type: str = "text/html", status: int = 200) -> "Page":
-        """Make a page by hand, for trying callbacks.
+        """Make a page from given content, to try callbacks on it.
 
         >>> from crawler import Page
         >>> Page.of("http://x/", '{"price": 3}', "application/json").json()
@@ -258,7 +257,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def encoding(self) -> str:
-        """The encoding of the text (WHATWG name), from a byte order mark, the header, or the page itself.
+        """The encoding of the text (its WHATWG name); it comes from a byte order mark, the header or the page itself.
 
         >>> Page.of("http://x/", b"<meta charset=latin1>").encoding
         'windows-1252'
@@ -360,10 +359,10 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         meta: Mapping[str, Any] = {},
         jar: str = "",
     ) -> Request:
-        """Return a request that submits a form of the page with `fields`; other fields keep the values of the form.
+        """Return a request that submits a form of the page with `fields`; other fields keep the form's values.
 
-        With `jar`, the cookies of that jar are sent; give the jar of the page's own request.
-        Of the forms that match `css`, the one that has most of `fields` is used; ValueError if none matches.
+        With `jar`, the cookies of that jar are sent; give the jar of the page's own request. Of the forms
+        that match `css`, the one that has the most of `fields` is used. Raise ValueError if no form matches.
         The values of its password fields are not archived.
 
         >>> from crawler import Page

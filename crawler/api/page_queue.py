@@ -12,7 +12,7 @@ PAGES_WAITING_MAX = 64
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A page for the consumer of `pages()`, and the future that tells whether it was taken."""
+    """A page for the consumer of `pages()`, and a future whose result is whether the consumer took the page."""
 
     page: Page
     taken: "asyncio.Future[bool]"
@@ -29,7 +29,7 @@ class PageQueue:
         self._queue: asyncio.Queue[Offer] = asyncio.Queue(PAGES_WAITING_MAX)
 
     async def offer(self, page: Page) -> bool:
-        """Offer a page; return whether it was taken."""
+        """Offer a page to the consumer, and return whether the consumer took it."""
         offer = Offer(page, asyncio.get_running_loop().create_future())
         await self._queue.put(offer)
         return await offer.taken

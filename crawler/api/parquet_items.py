@@ -1,13 +1,13 @@
-"""Writes items to a Parquet file at the end of the crawl; until then they are in `NAME.rows`, one JSON object per line.
+"""Writes items to a Parquet file at the end of the crawl; until then `NAME.rows` has them, one JSON object per line.
 
-A column has one type. Numbers are widened (integers and fractions become fractions), mappings
-get the keys of all rows. A column whose values have types with nothing in common becomes text:
-text as it is, other values as JSON; a warning names the column and the first row of each type.
+A column has one type. Integers in a column with fractions become fractions, and mappings get the keys of all
+rows. If the types in a column have nothing in common, the column becomes text: text is kept, and other values
+become JSON. A warning names the column and the first row of each type.
 
     items ──► NAME.rows ──► types of the columns (first reading) ──► NAME (second) ──► NAME.rows is deleted
 
-If the file cannot be written, the rows are kept and the error names them: the next run with
-the same name continues with them, and they can be read as JSONL.
+If the Parquet file cannot be written, the file of the rows is kept and the error names it. The next run with
+the same name continues with these rows, and they can be read as JSONL.
 """
 
 import logging
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("crawler")
 
-ROWS_TOGETHER = 10_000  # rows in memory at a time, and in a row group of the file
+ROWS_TOGETHER = 10_000  # the number of rows in memory at a time, and in a row group of the file
 
 
 class ParquetItems:
-    """The items file NAME.parquet; the rows added so far are in NAME.parquet.rows."""
+    """The items file NAME.parquet. Until it is written, the rows are in NAME.parquet.rows."""
 
     def __init__(self, path: Path) -> None:
         try:
-            import pyarrow  # noqa: F401  # needed at the end only
+            import pyarrow  # noqa: F401  # needed only at the end
         except ImportError:
             raise UsageError(f"items {path}: Parquet needs pyarrow: pip install 'crawler[export]'") from None
         self.path = path

@@ -1,8 +1,8 @@
-"""A request made by a callback: another URL, how to fetch it, and which callback receives its page.
+"""A request that a callback makes: a URL, how to fetch it, and which callback receives its page.
 
-A request that is more than a plain GET has its own fingerprint, made from the URL's
-fingerprint, the method, the body and the jar (with `dont_filter` also from a random value). So
-the duplicate check distinguishes it from the page of that URL and from other forms sent there.
+A request that is more than a plain GET has its own fingerprint, made from the URL's fingerprint, the method,
+the body and the jar (with `dont_filter` also from a random value). So the duplicate check distinguishes the
+request from the page of that URL, and from other forms that are sent to it.
 """
 
 import os
@@ -39,13 +39,13 @@ class Request(msgspec.Struct, frozen=True):
         >>> Request("/page/2", meta={"shelf": 7}).url
         '/page/2'
 
-    `priority`: requests with a higher priority are sent before others of their host (from -127 to 128; 0 by default).
-    `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent
-    as a form; a request with a body and no method is a POST. The same form is sent only once.
-    The archive keeps the body, but not the values of fields named in `secrets`, nor of those
-    with a name such as `password` or `token` (`pages.request_bodies`: no body at all).
-    `headers` are added to this request; headers with credentials are sent only to its own host.
-    `dont_filter`: fetch it even if it was fetched before.
+    `priority`: requests with a higher priority (from -127 to 128; 0 by default) are sent before others to the
+    same host. `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent as a form; a
+    request with a body but without a method is a POST. The same form is sent only once. The archive keeps the
+    body, but not the values of fields that `secrets` names, or whose name is like `password` or `token`. With
+    `pages.request_bodies = false` it keeps no body at all. `headers` are added to this request; headers with
+    credentials are sent only to the request's own host. `dont_filter`: fetch the URL even if it was fetched
+    before.
 
         >>> Request("/search", body={"q": "green tea"}).method
         'POST'
@@ -53,15 +53,15 @@ class Request(msgspec.Struct, frozen=True):
     `errback` receives the page instead of `callback` if the request ends without a status 2xx:
     an error status, an unusable redirect, or a URL that robots.txt forbids (status 0; the
     reason is `page.outcome`). It is called only after the last retry; requests to a host that does not
-    answer stay in the queue. It must be a named function, too.
-    `jar` names a cookie jar: requests with the same name share their cookies, and no others.
+    answer stay in the queue. It must be a named function, like `callback`.
+    `jar` names a cookie jar: only requests that name the same jar share its cookies.
     `proxy` is the URL of a proxy for this request only.
 
         >>> Request("/account", jar="alice") == Request("/account", jar="bob")
         False
 
-    `render`: show this page in a browser (True), or never (False), whatever `render.when` says. The
-    same applies to its refreshes and the targets of its redirects. None: the configuration decides.
+    `render`: True shows this page in a browser and False does not, whatever `render.when` says. This also
+    applies to refreshes of the page and to targets of its redirects. With None, the configuration decides.
 
         >>> Request("/app", render=True).render
         True
@@ -120,7 +120,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def flags(self) -> int:
-        """Return the flags of the request's link."""
+        """Return the flags of the link that the request becomes."""
         own = self.dont_filter or self.options != RequestOptions()
         flags = (LinkFlag.OWN_REQUEST if own else 0) | (LinkFlag.RANKED if self.priority else 0)
         return flags | _SHOWN[self.render]
@@ -144,8 +144,8 @@ def callback_name(callback: Callback | None) -> str:
 class Handover(msgspec.Struct, frozen=True, array_like=True):
     """How to request a page and deliver it to the user's code: the value of `x/<fingerprint>`.
 
-    If the request has options, it is stored with the request, otherwise at the commit of the page, which also sets
-    `waiting`. It is deleted when the user's code has finished with the page.
+    A handover is stored with the request if the request has options, otherwise at the commit of the page,
+    which also sets `waiting`. The handover is deleted when the user's code has finished with the page.
     """
 
     callback: str = ""

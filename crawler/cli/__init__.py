@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
             return _main(argv, leaves=False)
         try:
             return _main(sys.argv[1:], leaves=True)
-        except Exception:  # a bug; the message may contain text from a web page
+        except Exception:  # this is a bug; the message may contain text from a web page
             traceback.print_exc()
             return 1
 
@@ -92,8 +92,9 @@ def main(argv: list[str] | None = None) -> int:
 def _main(argv: list[str], *, leaves: bool) -> int:
     """Run a command line; with `leaves`, exit the process here if the command ran an event loop."""
     collect_rarely()
-    gc.disable()  # until the command is imported: collections would take a tenth of a start and free nothing
-    # OpenBLAS, which numpy loads, would start threads that burn CPU while idle; the crawler multiplies no matrices.
+    gc.disable()  # until the command is imported: collections would take a tenth of the start and free nothing
+    # OpenBLAS, which numpy loads, would start threads that use CPU even when idle. The crawler multiplies no
+    # matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = list(argv)
     name = arguments[0] if arguments else "--help"

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from crawler.config import Config
     from crawler.process.opening.stages import Stages
 
-END_WAIT = 600.0  # seconds to wait for the end of a crawl; it ends by its own limits long before
+END_WAIT = 600.0  # seconds to wait for the end of a crawl; its own limits end it much earlier
 RESTART_WAIT = 10.0  # seconds to wait for a missing process while other processes of the crawl answer
-# Requests that change nothing: a process that does not answer them is read from its directory, without its lock.
+# Requests that change nothing. If a process does not answer one, its directory is read instead, without its
+# lock.
 READING = frozenset(("status", "why", "get", "signals", "host", "hosts"))
 
 
@@ -39,7 +40,7 @@ def ask(path: Path, request: dict[str, Any]) -> list[Any]:
 def _ask_missing(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, running: bool, reads: bool
 ) -> Any:
-    """Return the answer of a process that does not run; `running` means that others run, so it may be starting."""
+    """Return the answer of a process that does not run; if others run (`running`), this one may be starting."""
     if running and not reads:
         answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
         if answered:
@@ -57,7 +58,7 @@ def _ask_missing(
 
 
 def begun_names(directory: CrawlDirectory) -> list[str]:
-    """Return the processes of a crawl that is ready, including processes whose store or folder is lost."""
+    """Return the names of the processes of a crawl that is ready, including those whose store or folder is lost."""
     from crawler.crawl.process_names import process_names
 
     here = directory.process_names()
@@ -66,7 +67,7 @@ def begun_names(directory: CrawlDirectory) -> list[str]:
 
 
 def names(directory: CrawlDirectory) -> list[str]:
-    """Return the processes of a crawl, at least one; make the directory ready first."""
+    """Make the directory of a crawl ready; then return the names of its processes (at least one)."""
     directory.require()
     ready(directory)
     names = begun_names(directory)
@@ -90,7 +91,7 @@ def is_running(path: Path) -> bool:
 
 
 def is_answered(path: Path) -> bool:
-    """Return whether a process that crawls, or that serves the crawl at rest, answers commands for it."""
+    """Return whether any process answers commands for the crawl: one that crawls, or one that serves it at rest."""
     from crawler.admin.control_client import listens
 
     directory = CrawlDirectory(path)
@@ -117,9 +118,10 @@ def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
 def _ask_running(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: float = 0.0
 ) -> tuple[bool, Any]:
-    """Return whether the process runs, and its answer; wait up to `wait` seconds, since it may be starting.
+    """Return whether the process runs, and its answer. It may be starting, so wait for up to `wait` seconds.
 
-    A page server of a crawl at rest does not answer most requests that change nothing; the caller reads the directory.
+    A page server of a crawl at rest does not answer most requests that change nothing; the caller reads the
+    directory instead.
     """
     from crawler.admin.control_client import NOBODY, ask
 
@@ -137,7 +139,7 @@ def _ask_running(
 
 
 def ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
-    """Return the answer of a process that does not run, from its directory."""
+    """Compute the answer of a process that does not run from its directory."""
     from crawler.process.answering.commands import Commands
 
     opened = reading if request["command"] in READING else at_rest

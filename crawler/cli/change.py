@@ -107,7 +107,7 @@ def main(command: str, argv: list[str]) -> int:
 
 
 def _parted(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
-    """Change which part of the web is rendered, as a `seed` request says; return the rest of the request."""
+    """Apply the part of a `seed` request that changes what is rendered; return the rest of the request."""
     directory = _directory(args)
     scope = convert(directory.saved_config()).crawl.scope
     settings, rest = rendered_parts.separated(request | {"render": args.render}, scope)
@@ -142,7 +142,7 @@ def _set(args: argparse.Namespace) -> int:
 
 
 def _fates(said: dict[str, Any]) -> str:
-    """Return the number of URLs by fate in one line, then one line for each reason to reject URLs, with their number."""
+    """Return a line with the number of URLs for each fate, then a line for each reason to reject URLs."""
     lines = [f"{said[fate]:,} {text}" for fate, text in _FATES.items() if said[fate] or fate is Fate.NOTED]
     return ", ".join(lines) + "".join(f"\n  {why}: {n:,}" for why, n in sorted(said["why"].items()))
 

@@ -10,7 +10,7 @@ from crawler.upgrade.ready import ready
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Print one line per problem; return 0 if there is none, else 3; with --repair, return 1 if any problem remains."""
+    """Print one line per problem; return 0 if there is none, else 3, or, with --repair, 1 if any problem remains."""
     parser = options.parser(
         "check",
         "Verify the counters, store, DUE runs and WARC records of a crawl that is not running.",
@@ -56,7 +56,7 @@ def _print_repaired(lines: Iterable[str]) -> None:
 
 
 def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
-    """Return the problems of the admin server's secret; a repair removes a damaged secret; then a new one is made."""
+    """Return the problems of the admin server's secret. A repair deletes a damaged one; a new one is made later."""
     from crawler.admin.actions import damaged_token
 
     found = damaged_token(directory.path, repair=args.repair)

@@ -1,5 +1,4 @@
-"""Runs what accompanies a crawl on the command line: the admin server, the public page about the bot, notifications to
-systemd."""
+"""Runs what a command-line crawl needs beside it: admin server, public page about the bot, messages to systemd."""
 
 import asyncio
 import os
@@ -15,7 +14,7 @@ from crawler.config import AdminConfig, Config
 from crawler.config.forms import http_origin
 
 if TYPE_CHECKING:
-    from crawler.admin.lazy_server import LazyAdminServer  # imported only when needed, as it is slow
+    from crawler.admin.lazy_server import LazyAdminServer  # imported only when needed: it is slow
     from crawler.admin.status_source import StatusSource
 
 OFF = "off"
@@ -25,7 +24,7 @@ OFF = "off"
 async def companions(
     source: "StatusSource", config: Config, directory: Path, *, quiet: bool
 ) -> AsyncIterator[None]:
-    """Run the servers beside the crawl and notify systemd while it runs; `source` answers the admin server."""
+    """Run the servers beside the crawl and notify systemd while it runs; `source` gives the admin server its data."""
     async with bot_listener(config, directory, quiet=quiet):
         server = _admin(source, config, directory, quiet=quiet)
         notify("READY=1")
@@ -88,7 +87,7 @@ def notify(state: str) -> None:
 
 
 async def _beat() -> None:
-    """Notify systemd's watchdog that the loop runs, twice per interval ($WATCHDOG_USEC)."""
+    """Notify systemd's watchdog, twice per interval ($WATCHDOG_USEC), that the loop runs."""
     try:
         interval = int(os.environ.get("WATCHDOG_USEC", "")) / 2e6
     except ValueError:

@@ -64,7 +64,7 @@ def _choices(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]
 
 
 def _live_settings() -> dict[str, tuple[str, ...]]:
-    """Return the settings that `crawler set` accepts, each with its fixed values."""
+    """Return the settings that `crawler set` accepts, each with the fixed words that it accepts."""
     return {key: keys().get(key, LEVELS) for key in (*LIVE, LOG_LEVEL)}
 
 

@@ -1,4 +1,4 @@
-"""`crawler crawl`: crawl into a directory, until done or stopped."""
+"""`crawler crawl`: crawl and store the pages in a directory, until the crawl is done or stopped."""
 
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ log = logging.getLogger("crawler")
 
 def main(_command: str, argv: list[str]) -> int:
     """Crawl; return 0 if done or stopped on request, 14 at a size limit, 15 at a time limit, 75 on a full disk."""
-    gc.disable()  # during the imports; `running.run` enables it
+    gc.disable()  # no garbage collection during the imports; `running.run` enables it
     args = _parse(argv)
     from crawler.cli import running  # imported here, so that `--help` is fast
 
@@ -88,12 +88,12 @@ def main(_command: str, argv: list[str]) -> int:
 
 
 def _broken_off(directory: CrawlDirectory) -> int:
-    """Return the number of files whose transfer broke off and that are still to be retried."""
+    """Return the number of incomplete files that are still to be retried."""
     return sum(1 for name in directory.process_names() for _ in part_files(directory.process(name) / PARTS))
 
 
 def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:
-    """Return whether a requested file is incomplete; with --mirror or --accept all are requested, else the seeds."""
+    """Return whether a requested file is incomplete: any file with --mirror or --accept, otherwise a seed."""
     wants_files = args.mirror or bool(config.filter.accept)
     return bool(
         incomplete(report) if wants_files else report["run"].get("bodies", {}).get("asked_incomplete")
@@ -233,7 +233,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     args.urls = [checked(url) for url in args.urls]
     if accepted := _words(args.accept):
         setattr(args, "filter.accept", accepted)
-        setattr(args, "crawl.requisites", True)  # as in wget, pictures on a page count as files too
+        setattr(args, "crawl.requisites", True)  # as in wget, the pictures on a page count as files, too
     rejected = _words(args.reject)
     if endings := [each.lstrip("*.") for each in rejected if not _is_pattern(each)]:
         setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
@@ -314,7 +314,7 @@ def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
 
 
 def _add_parts(args: argparse.Namespace, layers: Layers) -> None:
-    """Apply the columns of the seeds file as overrides to the part of the web under each seed."""
+    """Turn the columns of the seeds file into overrides, each for the part of the web under its seed."""
     if args.seeds is None:
         return
     crawl_scope = str(layers.tree.get("crawl", {}).get("scope", "host"))

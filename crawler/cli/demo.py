@@ -1,8 +1,8 @@
-"""`crawler demo`: run the whole crawler on a small built-in web, in under a minute.
+"""`crawler demo`: run the whole crawler on a small built-in web. This takes less than a minute.
 
-The demo first crawls this web completely; if a browser is installed, it also shows the shop that needs
-one. Then news and prices change, and for `REFRESH_SECONDS` the crawl keeps its copies fresh;
-the web itself reports how many of them are current.
+The demo first crawls this web completely; if a browser is installed, it also shows the shop that needs one.
+Then news and prices change, and the crawl keeps its copies fresh for `REFRESH_SECONDS`. The web itself counts
+how many copies are current.
 """
 
 import argparse
@@ -33,7 +33,7 @@ STATIC: dict[str, Any] = {"render": {"when": "never"}}
 REFRESH_SECONDS = 12.0
 REFRESH: dict[str, Any] = {
     "crawl": {"max_time": REFRESH_SECONDS, "rate": 25.0},
-    "refresh": {"endless": True, "min_age": 0.0, "speed": 86_400},  # one day of page age passes per second
+    "refresh": {"endless": True, "min_age": 0.0, "speed": 86_400},  # one second counts as one day of page age
 }
 
 
@@ -130,7 +130,7 @@ async def _crawl(config: Config, args: argparse.Namespace, seeds: list[str]) -> 
 
 
 def _refreshed(report: dict[str, Any], current: int, changing: int, changes: int) -> str:
-    """Return the results of the refreshes, as counted by the crawl and by the web itself."""
+    """Return the results of the refreshes, as both the crawl and the web itself counted them."""
     asked, kept = report["run"].get("refresh", {}), report["refreshing"]
     return (
         f"{asked.get('done', 0):,} pages fetched again, {asked.get('content_changed', 0):,} of them had changed; "

@@ -7,8 +7,9 @@ busy      127.0.0.14    answers 429 with Retry-After to requests that come too f
 endless   127.0.0.15    a calendar without end, which only a depth limit stops
 app       127.0.0.16    a tea shop that a script builds: without a browser its first page has neither text nor links
 
-After a call of `change`, articles change every few seconds, those with higher numbers less often, and one
-product in four changes its price. Each such page has an ETag and answers 304 until it changes.
+After a call of `change`, articles change every few seconds (those with higher numbers less often), and the
+price of every fourth product changes. Each such page has an ETag, and the server answers 304 until the page
+changes.
 """
 
 import gzip
@@ -92,7 +93,7 @@ class DemoWeb(LoopbackSites):
         self._changing_since = time.monotonic()
 
     def current(self) -> tuple[int, int, int]:
-        """Return three numbers: pages whose present version was sent, pages that change, and changes so far."""
+        """Return three numbers: pages whose latest version was sent, pages that change, and changes so far."""
         now = {key: self._version(*key) for key in self._sent if _period(*key)}
         return sum(self._sent[key] == version for key, version in now.items()), len(now), sum(now.values())
 

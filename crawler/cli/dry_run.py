@@ -20,13 +20,13 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import NoSeedError
 from crawler.signing.key_file import with_key_file
 
-SHOWN_RULES = 8  # the number of rules listed; those that reject most come first
+SHOWN_RULES = 8  # the number of rules listed; the rules that reject most URLs come first
 
 Crawling = Callable[[Config, Path], dict[str, Any]]
 
 
 def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Iterable[str]) -> int:
-    """Print the URLs that would be fetched; `run` crawls with a configuration into a folder, `given` are the seeds."""
+    """Print the URLs that would be fetched. `run(config, folder)` crawls into a folder; `given` are the seeds."""
     if directory.exists():
         return _go_on(directory, given)
     alone = replace(config.crawl, depth=0, processes=1)
@@ -78,7 +78,7 @@ def _go_on(directory: CrawlDirectory, given: Iterable[str]) -> int:
 
 
 def _waiting(directory: CrawlDirectory) -> Iterator[tuple[bool, str]]:
-    """Yield (whether the URL is parked, the URL) for each queued URL, host by host, in queue order."""
+    """Yield (is parked, URL) for each queued URL, host by host, in queue order."""
     from crawler.cli.access import names, reading
 
     for name in names(directory):

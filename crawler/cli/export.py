@@ -26,7 +26,7 @@ crawler export --dir example --format cdxj > example.cdxj
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Export the pages; name captures that cannot be read on standard error, and return 0 nevertheless."""
+    """Export the pages and return 0; list captures that cannot be read on standard error."""
     args = _parse(argv)
     problems: list[str] = []
     progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crawler.config.key_words import keys
 
-# Groups in the order of `--help`; a command shows those in which it has a flag.
+# Groups in the order of `--help`; a command shows only groups in which it has a flag.
 WHAT, HOW_MUCH, POLITENESS, IDENTITY, LOGIN = "what to crawl", "how much", "politeness", "identity", "login"
 REFRESH, PROCESSES, OUTPUT = "refresh", "many processes", "output"
 GROUPS = (WHAT, HOW_MUCH, POLITENESS, IDENTITY, LOGIN, REFRESH, PROCESSES, OUTPUT)
@@ -310,7 +310,7 @@ FLAGS = (
 
 
 def grouped(parser: argparse.ArgumentParser) -> dict[str, argparse._ArgumentGroup]:
-    """Add the groups to a parser; return them by name. `--help` leaves out empty ones."""
+    """Add the groups to a parser; return them by name. `--help` does not show empty groups."""
     return {name: parser.add_argument_group(name) for name in GROUPS}
 
 
@@ -318,7 +318,7 @@ WITH_FLAGS = ("crawl", "refresh", "node", "shell", "config")  # other commands s
 
 
 def as_flags(message: str, command: str = "crawl") -> str:
-    """Return a message in which settings to give (`section.key=value`, `see section.key`) are written as flags.
+    """Return a message with its settings (`section.key=value`, `see section.key`) written as flags.
 
     >>> as_flags("give identity.contact=URL, or robots.rules_max=5; see fetch.proxy")
     'give --contact URL, or --set robots.rules_max=5; see --proxy'

@@ -58,7 +58,7 @@ def _status(argv: list[str]) -> int:
 
 
 def _summary(status: Status) -> list[str]:
-    """Return a summary of about six lines for most users; leave out values that are zero."""
+    """Return a summary of about six lines, enough for most users; leave out values that are zero."""
     frontier, count = status.frontier, status.counters.get
     filtered = sum(group(status.counters, "urls.filtered").values())
     received = count("bytes.wire", 0)
@@ -90,7 +90,7 @@ def _summary(status: Status) -> list[str]:
 
 
 def _signals(args: argparse.Namespace) -> int:
-    """Print how reliable the sitemaps and feeds are, those with the most signals first."""
+    """Print how reliable the sitemaps and feeds are; list those with the most signals first."""
     rows = [row for answer in access.ask(args.dir, {"command": "signals"}) for row in answer]
     rows.sort(key=lambda row: -row["signals"])
     if args.json:
@@ -111,7 +111,7 @@ def _signals(args: argparse.Namespace) -> int:
 
 
 def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
-    """Return text about refreshing: the value of more bandwidth, the age of copies, hosts by pages, compared arms."""
+    """Return text about refreshing: age of copies, value of more bandwidth, largest hosts, arms of a comparison."""
     if not refreshing.get("pages"):
         return []
     rows = {}
@@ -165,7 +165,7 @@ def _freshness(refreshing: Mapping[str, Any]) -> str:
 
 
 def _running(status: Status) -> dict[str, str]:
-    """Return the processes, their uptime, speed and expected end; {} for a crawl that is not running."""
+    """Return health, state, speed and remaining work of a running crawl; if it is at rest, return only the state."""
     processes = status.processes
     if not processes:
         return {"state": "at rest"}
@@ -190,7 +190,7 @@ def _reached(recent: Mapping[str, float]) -> str:
 
 
 def _connections(counts: Mapping[str, int]) -> str:
-    """Return how many requests used a kept connection, a full or resumed TLS handshake, or no TLS."""
+    """Return the number of requests with a kept connection, a full or resumed TLS handshake, or no TLS."""
     cached = counts.get(CACHED, 0)
     total = sum(counts.values()) - cached
     if not total:
@@ -313,7 +313,7 @@ def _why(argv: list[str]) -> int:
 
 
 def _explain_unfollowed(args: argparse.Namespace, answer: dict[str, Any]) -> None:
-    """If a stored page links to the URL with `nofollow`, make that the verdict of `why`."""
+    """If a stored page links to the URL with `nofollow`, give this as the verdict of `why`."""
     from crawler.audit.unfollowed import unfollowed_link
 
     link = unfollowed_link(args.dir, answer["url"], args.search)
@@ -403,7 +403,7 @@ def _check_picture(args: argparse.Namespace, picture: bytes) -> None:
 
 
 def _write(content: bytes, path: Path | None) -> None:
-    """Write to a file, or to standard output without one."""
+    """Write to a file, or to standard output if no file is given."""
     if path is None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()

@@ -2,9 +2,8 @@
 
     GET the form's page --> its fields and the given ones --> POST --> redirects --> cookies, DIR/cookies.txt (0600)
 
-The crawl starts with the cookies of that file, like those of `--load-cookies`. The
-requests are made for the user: robots.txt does not apply to them, and they are neither
-archived nor logged.
+The crawl starts with the cookies of that file, like those of `--load-cookies`. These requests are made for
+the user, so robots.txt does not apply to them, and they are neither archived nor logged.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ from crawler.urls.canonical import canonical, hostname, resolve
 
 
 def fields(data: Sequence[str]) -> dict[str, str]:
-    """Return the fields given by `-d`: NAME=VALUE or NAME. The value of a NAME alone is prompted for, without echo.
+    """Return the fields given by `-d`: NAME=VALUE or NAME. Without VALUE, the user is prompted for it, without echo.
 
     Raises:
         UsageError: a name is missing, or there is no terminal to prompt on.
@@ -54,7 +53,7 @@ def fields(data: Sequence[str]) -> dict[str, str]:
 
 
 def log_in(url: str, sent: dict[str, str], config: Config, file: Path) -> None:
-    """Log in and keep the cookies in `file`, mode 0600.
+    """Log in and save the cookies in `file` (mode 0600).
 
     Raises:
         UsageError: the server does not answer or rejects the login.
@@ -101,7 +100,7 @@ class _Visit:
         self._config = config
 
     async def ask(self, url: str, options: RequestOptions) -> Page:
-        """Return the page at the end of the redirects; raise UsageError if there is none."""
+        """Return the page at the end of the redirects; raise UsageError if they end at no page."""
         for _ in range(self._config.fetch.redirects_max + 1):
             task = FetchRequest(
                 url, headers=options.headers, jar=self.jar, method=options.method, body=options.body

@@ -1,4 +1,4 @@
-"""Web sites on loopback, one address per host, all on one port; used by the demonstration, the lab and tests."""
+"""Web sites on loopback, with one address per host and one port for all; for the demonstration, the lab and tests."""
 
 import socket
 import ssl

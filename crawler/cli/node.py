@@ -76,7 +76,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _completed(config: Config) -> Config:
-    """Return the configuration with derived values: the address to listen on, the disk space held in reserve."""
+    """Return the configuration with derived values: the address to listen on, and the disk space held in reserve."""
     from crawler.config.forms import host_port, named_addresses
 
     if config.crawl.processes > 1:
@@ -101,7 +101,7 @@ def _completed(config: Config) -> Config:
 
 
 def _with(config: Config, layers: Layers) -> Config:
-    """Return `config` with the values of `layers` put over it."""
+    """Return `config` changed by the values of `layers`."""
     import msgspec
 
     made = Layers()

@@ -30,7 +30,7 @@ def url(argument: str) -> str:
 def parser(
     command: str, description: str, example: str, *, settings: bool = False, on_crawl: bool = True
 ) -> argparse.ArgumentParser:
-    """Return a parser with the common flags and with an example at its end.
+    """Return a parser with the common flags; its help ends with an example.
 
     Args:
         settings: the command reads settings: add `--config` and `--set`.
@@ -132,7 +132,7 @@ def load(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> C
 
 
 class _PlainFormatter(logging.Formatter):
-    """Formats log lines so that no page can forge a line or insert control sequences, also in the log file."""
+    """Formats log lines so that no page can forge a line or insert control sequences, not even in the log file."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = printable(as_flags(record.message))
@@ -145,7 +145,7 @@ class _PlainFormatter(logging.Formatter):
 class _JsonFormatter(logging.Formatter):
     """Formats one JSON object per line: the parts of the plain form, and the `fields` of lines that have them.
 
-    With several processes, `process` is the name of the one that logs.
+    With several processes, `process` is the name of the process that logs.
     """
 
     def __init__(self, process: str = "") -> None:
@@ -199,12 +199,12 @@ class _LogFile(logging.Handler):
 def set_up_log(
     args: argparse.Namespace, log_file: Path | None = None, config: LogsConfig | None = None
 ) -> None:
-    """Send the log to standard error, and to `log_file`, rotated by `config`, regardless of the verbosity."""
+    """Send the log to standard error as verbosely as the user wants, and to `log_file`, which `config` rotates."""
     send_log(log_level(args), log_file, config, json=args.log_format == "json")
 
 
 def log_level(args: argparse.Namespace) -> int:
-    """Return the level from which log lines are shown on standard error."""
+    """Return the lowest level of log lines that are shown on standard error."""
     return logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.WARNING
 
 

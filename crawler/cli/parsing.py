@@ -1,7 +1,7 @@
 """Command-line parsers that report an error in one line and suggest the flag or command that was meant.
 
-Options and arguments come in any order. `parser_of` gets the parser of a command
-without running it, for completions and manual pages.
+Options and arguments may be given in any order. For completions and manual pages, `parser_of` gets the parser
+of a command without running the command.
 """
 
 import argparse

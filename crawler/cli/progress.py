@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
 HOSTS_SHOWN = 12
-LONG_WAIT = 2.0  # seconds; only longer waits are shown
+LONG_WAIT = 2.0  # only waits of more seconds are shown
 
 
 _REASONS = {
@@ -89,7 +89,7 @@ def fetches(status: Status) -> int:
 
 
 def waiting_for(status: Status) -> str:
-    """Return text that says what a crawl with nothing in flight waits for, and until when; "" if the wait is short."""
+    """Describe what a crawl with no fetch in flight waits for, and until when; "" if the wait is short."""
     if status.paused:
         return f"; paused ({', '.join(status.paused)})"
     if status.frontier.in_flight or not status.frontier.todo:
@@ -131,7 +131,7 @@ async def _live(crawl: Shown) -> None:
 
 
 def screen(status: Status, rates: dict[str, float], elapsed: float) -> "RenderableType":
-    """Return the live screen: totals, then hosts with what they wait for; at most 20 lines of 80 columns."""
+    """Return the live screen: totals, then hosts and why they wait. It has at most 20 lines of 80 columns."""
     from rich.console import Group
     from rich.text import Text
 

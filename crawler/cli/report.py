@@ -73,7 +73,7 @@ def main(_command: str, argv: list[str]) -> int:
 
 
 def _consent(args: argparse.Namespace) -> int:
-    """Print how many stored pages each host allows to be used, by use."""
+    """Print, for each host and use, the number of stored pages that may be used for it."""
     from crawler.audit import consent
 
     if args.format not in consent.FORMATS:
@@ -85,7 +85,7 @@ def _consent(args: argparse.Namespace) -> int:
 
 
 def _fail_on(args: argparse.Namespace) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the checks that `--fail-on` names, and the checks of which it counts only new findings."""
+    """Return the checks that `--fail-on` names, and those of which only new findings count."""
     from crawler.audit.check_table import named
 
     words = [word.strip() for text in args.fail_on for word in text.split(",") if word.strip()]

@@ -1,4 +1,4 @@
-"""`crawler reshard`, `crawler recover`: move a crawl to other processes; find again the links that a lost disk held."""
+"""`crawler reshard`, `crawler recover`: move a crawl to other processes; find the links of a lost disk again."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Runs a crawl: in this process, or under a supervisor; stops it cleanly on a signal."""
+"""Runs a crawl in this process or under a supervisor, and stops it cleanly on a signal."""
 
 import argparse
 import asyncio
@@ -88,7 +88,7 @@ def _run_one(
     limit = config.crawl.shutdown_step_max
     try:
         return shutdown.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
-    finally:  # also after an error on opening the directory
+    finally:  # also do this if the directory could not be opened
         if parser is not None:
             parser.end()
 
@@ -161,7 +161,7 @@ def _command(config: Config) -> str:
 
 
 class _Stopper:
-    """Signal handling: the first signal shuts down cleanly, the second exits immediately; neither loses data.
+    """Handles signals: the first shuts down cleanly, and the second exits immediately. Neither loses data.
 
     The handlers are set with `signal.signal` and not in the event loop, so the second signal also ends a blocked loop.
     A signal that arrives before the loop exists is noted (`early_signals.py`); the crawl stops as soon as it runs.
@@ -191,6 +191,6 @@ class _Stopper:
             os._exit(130)
         self._asked = True
         said = f"stopping; continue later with: crawler {self._command} --dir {quoted(self._directory)}\n"
-        # not `print`: the handler may have interrupted one
+        # not `print`, because the handler may have interrupted another `print`
         os.write(2, said.encode(errors="backslashreplace"))
         self._loop.call_soon_threadsafe(self._crawl.stop, "signal")

@@ -55,15 +55,15 @@ def main(command: str, argv: list[str]) -> int:
     return 0
 
 
-# the commands that `crawler serve` answers, since it has the crawl open
+# `crawler serve` answers these commands, since it has the crawl open
 ANSWERED = ("withdraw", "why", "get")
-RULES_INTERVAL = 1.0  # seconds between two checks whether another command has changed the withdrawals
+RULES_INTERVAL = 1.0  # every so many seconds, check whether another command has changed the withdrawals
 
 
 def _opened(directory: CrawlDirectory, stack: contextlib.ExitStack) -> "tuple[dict[str, Stages], str]":
-    """Open the processes of the crawl under their locks; if they are in use or cannot be locked, only read them.
+    """Open the stages of all processes under their locks; if that is impossible, open copies that are only read.
 
-    Return their stages, and the reason why they are only read ("" if they are locked).
+    Return the stages, and a message if another process has the locks (otherwise "").
     """
     names = access.names(directory)
     try:
@@ -101,7 +101,7 @@ def _controls(directory: CrawlDirectory, stages: "dict[str, Stages]") -> "list[C
 
 
 async def _follow_rules(directory: CrawlDirectory, stages: "dict[str, Stages]") -> None:
-    """Reload the withdrawals when their file changes, since no command notifies a process that only reads."""
+    """Reload the withdrawals when their file changes, since commands do not notify a process that only reads."""
     seen = rules_changed_at(directory.path)
     while True:
         await asyncio.sleep(RULES_INTERVAL)

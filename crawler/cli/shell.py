@@ -48,7 +48,7 @@ def main(_command: str, argv: list[str]) -> int:
 
 
 def _run(source: str, names: dict[str, Any]) -> int:
-    """Run the user's code; print the traceback if it fails."""
+    """Run the user's code; print the error if it fails."""
     try:
         value = eval(compile(source, "<-c>", "eval"), names)
     except SyntaxError:

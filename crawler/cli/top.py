@@ -1,4 +1,4 @@
-"""`crawler top`: show a running crawl live on a terminal; hosts that are busy or fail come first."""
+"""`crawler top`: show a running crawl live on a terminal, with busy and failing hosts first."""
 
 import argparse
 import sys

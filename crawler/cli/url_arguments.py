@@ -1,4 +1,4 @@
-"""Check the URLs of a command line, and take out the logins that they contain."""
+"""Checks the URLs of a command line, and removes the logins that they contain."""
 
 import base64
 from argparse import Namespace
@@ -45,9 +45,10 @@ def without_login(url: str) -> tuple[str, str]:
 
 
 def add_logins(args: Namespace, layers: Layers) -> None:
-    """Add the logins of the command line: `--http-user` for the seeds' hosts, a login in a URL for the URL's host.
+    """Add the logins of the command line, and remove them from the URLs.
 
-    They are removed from the URLs and stored like all credentials.
+    The login of `--http-user` is for the hosts of the seeds, and a login in a URL is for the host of that URL. Logins are
+    stored like all credentials.
     """
     tables = {}
     for place, url in enumerate(args.urls):
@@ -71,5 +72,5 @@ def _headers(layers: Layers) -> list[str]:
 
 
 def _is_login(table: dict[str, object], logins: dict[str, str]) -> bool:
-    """Return whether an override is a login from an earlier run for a host that also has a login in this run."""
+    """Return whether an override is a login of an earlier run, for a host that has a login in this run, too."""
     return table.get("match") in logins and table.keys() <= {"match", "headers"}

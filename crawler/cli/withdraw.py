@@ -108,7 +108,7 @@ def _orders(args: argparse.Namespace) -> list[TakeDown]:
 
 
 def _carry_out(directory: CrawlDirectory, order: TakeDown) -> Withdrawn:
-    """Carry out an order in all processes of the crawl: over their control sockets, or at rest."""
+    """Carry out an order in all processes of the crawl, over their control sockets or, if it is at rest, directly."""
     if access.is_answered(directory.path):
         result = _lead(directory, order, partial(access.ask, directory.path))
         _end_journal(directory)
@@ -144,7 +144,7 @@ def _lead(
 
 
 def _ask_at_rest(directory: CrawlDirectory, request: dict[str, Any]) -> list[Any]:
-    """Carry out a request in each process of a crawl at rest, one after the other, with no limit on the work per step."""
+    """Carry out a request in each process of a crawl at rest, one after the other, with unlimited work per step."""
     if request["step"] == "apply":
         return []  # each process reads the rules when it is opened
     names = access.begun_names(directory)

@@ -54,7 +54,7 @@ def convert(tree: Mapping[str, Any]) -> Config:
 
 
 def _as_setting(readable: str) -> ConfigError:
-    """Return the ConfigError of a message "key: reason"."""
+    """Turn a message "key: reason" into a ConfigError."""
     key, colon, what = readable.partition(": ")
     return bad_setting(key, what) if colon else ConfigError(f"configuration: {readable}")
 
@@ -117,7 +117,7 @@ def check_values(config: Config) -> None:
 
 def _check_forms(config: Config) -> None:
     """Raise ConfigError for text that does not have the syntax of its key."""
-    from crawler.urls.canonical import canonical  # imported here because they load slowly
+    from crawler.urls.canonical import canonical  # imported here because these modules load slowly
     from crawler.urls.surt_prefix import surt_prefix
 
     splitter, serve = config.splitter, config.serve
@@ -168,7 +168,7 @@ def _check_forms(config: Config) -> None:
 
 @contextmanager
 def _of(key: str) -> Iterator[None]:
-    """Add the key to ConfigErrors raised in this block."""
+    """Add the key to each ConfigError that is raised in this block."""
     try:
         yield
     except ConfigError as error:
@@ -204,7 +204,7 @@ def _check_together(config: Config) -> None:
 
 
 def check_limits(config: SplitterConfig) -> None:
-    """Check that an entry and the longest URL fit into a frame, and an entry into the window.
+    """Check that an entry and the longest URL fit into a frame, and that an entry fits into the window.
 
     Raises:
         ConfigError: an entry or a URL does not fit.

@@ -1,4 +1,4 @@
-"""The secret settings: headers with credentials, and the user and password of a proxy.
+"""Handles the secret settings: headers with credentials, and the user and password of a proxy.
 
 They are sent only to the part of the web for which they were given, and are stored in
 one file that only the user may read.

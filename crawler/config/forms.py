@@ -1,7 +1,7 @@
 """Configuration values that have a syntax of their own; stages read them with these functions.
 
-`checks.py` calls them for every such key, so a configuration that was loaded is valid
-for starting a crawl. Errors say what is expected; the caller adds the key.
+`checks.py` calls these functions for every such key, so each value of a loaded configuration is valid when a
+crawl starts. An error says what is expected; the caller adds the key to it.
 """
 
 import re
@@ -59,7 +59,7 @@ def host_port(text: str) -> Address:
 
 
 def http_origin(host: str, port: int) -> str:
-    """Return the origin of a listener, as in links: an IPv6 address is put in brackets (RFC 3986, 3.2.2)."""
+    """Return the origin of a listener for use in links: an IPv6 address gets brackets (RFC 3986, 3.2.2)."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -76,7 +76,7 @@ def listen_at(text: str) -> Address:
 
 
 def https_origin(text: str) -> str:
-    """Return `text` if it is an https origin, such as https://bot.example.org (RFC 6454, 6.2); a / may follow it.
+    """Return `text` if it is an https origin (RFC 6454, 6.2), such as https://bot.example.org; it may end in a slash.
 
     Raises:
         ConfigError: `text` is not valid.

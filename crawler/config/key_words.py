@@ -17,7 +17,7 @@ def sections() -> Iterator[tuple[str, type[msgspec.Struct]]]:
 
 
 def keys() -> dict[str, tuple[str, ...]]:
-    """Return all keys in the order of the schema, each with the words that it accepts; () if it takes no words."""
+    """Return all keys in the order of the schema, each with the words that it accepts, () if it accepts no words."""
     return {
         f"{name}.{field.name}": _words(field.type)
         for name, kind in sections()

@@ -27,7 +27,7 @@ def read_file(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"configuration {path}: {error.strerror}") from error
-    except ValueError as error:  # invalid TOML, invalid UTF-8, or a number of thousands of digits
+    except ValueError as error:  # invalid TOML, invalid UTF-8, or a number with thousands of digits
         raise ConfigError(f"configuration {path}: {error}") from error
     except RecursionError:
         raise ConfigError(f"configuration {path}: too deeply nested") from None
@@ -72,7 +72,7 @@ def _field_type(section: str, key: str) -> Any:
 
 
 def _from_text(text: str, kind: Any) -> Any:
-    """Return the value of `text` for a key of type `kind`; accept TOML syntax, or plain text if the type is text."""
+    """Convert `text` to a value of type `kind`; accept TOML syntax, or plain text if the type is text."""
     if kind is str:
         return text
     if kind == tuple[str, ...] and not text.lstrip().startswith("["):
@@ -97,7 +97,7 @@ def set_key(tree: dict[str, Any], path: str, value: object) -> None:
 
 
 class Layers:
-    """Configuration layers, the weakest first, merged key by key; records the source of each value."""
+    """Configuration layers, the weakest first, which are merged key by key. The source of each value is recorded."""
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {}
@@ -131,7 +131,7 @@ class Layers:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Add the source of the value to ConfigErrors raised in this block."""
+        """Add the source of the value to each ConfigError that is raised in this block."""
         try:
             yield
         except ConfigError as error:
@@ -150,7 +150,7 @@ def _table_of(key: str) -> str:
 
 
 def line_of(file: Path, key: str) -> int | None:
-    """Return the line, from 1, at which a TOML file sets `key` or starts its section; None if there is no such line.
+    """Return the number of the line (from 1) that sets `key` or starts its section in a TOML file, or None.
 
     `override[2].delay` is looked up in the third [[override]] table.
     """
@@ -210,5 +210,5 @@ def _toml_value(value: object) -> str:
         return repr(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
-    # A JSON string is a TOML basic string, except for DEL.
+    # A JSON string is valid as a TOML basic string, except for DEL.
     return msgspec.json.encode(str(value)).decode().replace("\x7f", "\\u007f")

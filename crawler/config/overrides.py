@@ -10,12 +10,12 @@ from crawler.urls.surt_prefix import surt_of
 
 
 class Overrides:
-    """The `[[override]]` tables, looked up by URL; where several match, the later one wins key by key.
+    """The `[[override]]` tables, looked up by URL. If several match, the last one that sets a key wins.
 
     A table matches a host by its name, a domain with all hosts below it by `*.domain`, and a part of a site by a URL
     prefix (with `://` in it) or a SURT prefix (with `://(`, for http and https). A prefix that ends in `$` matches
     only that URL.
-    Tables are indexed by host, so a crawl may have one per seed.
+    Tables are indexed by host, so a crawl may have a table for each seed.
     """
 
     def __init__(self, tables: Sequence[Override]) -> None:
@@ -58,7 +58,7 @@ class Overrides:
 
 
 def _host_of(prefix: str) -> str:
-    """Return the host name in a URL prefix; "" if the prefix may end within the host name."""
+    """Return the host name in a URL prefix; "" if the prefix may end before the host name does."""
     authority, slash, _ = prefix.partition("://")[2].partition("/")
     name, colon, port = authority.rpartition(":")
     return (name if colon and port.isdigit() else authority) if slash else ""

@@ -1,8 +1,7 @@
 """Every section of the configuration as a frozen struct, with the type and range of each key.
 
-Every stage receives only its own struct. `config/default.toml` lists every key with
-unit and reason, and a test keeps the two equal. Rules that involve several fields are
-in `checks.py`.
+Every stage receives only its own struct. `config/default.toml` lists every key with its unit and reason; a
+test checks that both files agree. Rules that involve several fields are in `checks.py`.
 """
 
 from typing import Annotated, Literal
@@ -19,7 +18,7 @@ ChangeKind = Literal["raw", "text", "simhash"]
 RenderWhen = Literal["never", "auto", "always"]
 BitCount = Annotated[int, Meta(ge=0, le=64)]
 ARMS_MAX = 16  # refresh policies that can be compared at the same time
-SIGNATURE_LIFETIME_MAX = 86_400.0  # seconds; Web Bot Auth allows at most a day
+SIGNATURE_LIFETIME_MAX = 86_400.0  # seconds; Web Bot Auth allows at most one day
 RefreshPolicy = Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"]
 
 
@@ -39,8 +38,8 @@ class CrawlConfig(_Section, frozen=True):
     pages_per_host: Limit = -1  # URLs per host; -1 = no limit (10,000 in scope any)
     pages_per_domain: Limit = -1  # URLs per registrable domain; -1 = no limit (20,000 in scope any)
     hosts_per_domain: Limit = -1  # hosts per registrable domain; -1 = no limit (200 in scope any)
-    timestamping: bool = False  # for this run only: known pages are fetched again
-    # For this run only: crawl directories whose stored answers are used again.
+    timestamping: bool = False  # for this run only: fetch known pages again
+    # For this run only: use the stored answers of these crawl directories again.
     answers_from: tuple[str, ...] = ()
     patience: Seconds = Seconds(300)
     requisites: bool = False
@@ -85,33 +84,33 @@ class PolitenessConfig(_Section, frozen=True):
     shared_address_rate: Number = 8.0  # requests/s to a shared address over all processes; 0 = no limit
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
-    give_up_after: Seconds = Seconds(259_200)  # 3 days; a host silent for so long is given up
-    refusals_max: Count = 20  # answers 401, 403, 406 or 451 in a row; then the host is held as if blocked
-    # upper limit of the slowdown factor of the gap, which each 429 or 503 doubles
+    give_up_after: Seconds = Seconds(259_200)  # 3 days; a host that is silent for this long is given up
+    refusals_max: Count = 20  # after so many 401, 403, 406 or 451 in a row, the host is held as if blocked
+    # Each 429 or 503 doubles the slowdown factor of the gap, up to this limit.
     slowdown_max: Number = 64.0
     slowdown_recovery: Number = 0.98  # each good answer multiplies the factor by this; 34 of them halve it
-    slowdown_gap: Seconds = Seconds(0.5)  # the gap that the factor multiplies, if `delay` is less
+    slowdown_gap: Seconds = Seconds(0.5)  # the factor multiplies this gap if `delay` is less
 
 
 class FrontierConfig(_Section, frozen=True):
     """Queues, retries and memory of the frontier."""
 
-    front_factor: Positive = 12  # hosts kept as objects, as a multiple of concurrency
-    read_ahead: Positive = 16  # queue entries read at once for a host in the front
-    # fetch tasks of a front host before a host that waits outside the front takes its place
+    front_factor: Positive = 12  # number of hosts kept as objects, as a multiple of `concurrency`
+    read_ahead: Positive = 16  # number of queue entries read at once for a host in the front
+    # After this many fetch tasks, a front host gives its place to a host that waits outside the front.
     turn_max: Positive = 48
     tries: Positive = 3  # attempts per URL, including the first
     retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the attempts
     retry_jitter: Number = 0.2
-    # Failures of one URL on a host that answers others, before they are charged to the URL.
+    # After this many failures of a URL on a host that answers other URLs, a failure is charged to the URL.
     strikes_max: Count = 5
-    later_max: Count = 128  # URLs of one host that may wait for a retry or robots.txt before the host waits
-    # URLs in memory, 350 bytes each; may be exceeded by `read_ahead` per front host
+    later_max: Count = 128  # if more URLs of a host wait for a retry or robots.txt, the host waits
+    # URLs in memory (350 bytes each); each front host may add `read_ahead` more
     entries_max: Count = 32_768
-    addresses_max: Count = 20_000  # addresses in memory: those in use and the most recent others
-    # share of the fetch slots for hosts that are new or answered slowly last time
+    addresses_max: Count = 20_000  # addresses in memory: those in use, and those used last
+    # share of the fetch slots for hosts that are new, or whose last answer was slow
     untried_share: Number = 0.8
-    address_waiters_max: Count = 64  # front hosts that may wait for one address; further ones leave the front
+    address_waiters_max: Count = 64  # front hosts that may wait for one address; others leave the front
 
 
 class OrderConfig(_Section, frozen=True):
@@ -162,7 +161,7 @@ class RobotsConfig(_Section, frozen=True):
     policy: RobotsPolicy = "obey"
     bytes_max: ByteCount = ByteCount(512_000)
     copy_max_age: Seconds = Seconds(86_400)
-    unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)  # seconds; the last repeats
+    unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)  # seconds; the last delay repeats
     unreachable_max: Seconds = Seconds(2_592_000)  # 30 days; an unreachable file then allows everything
     redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
@@ -190,7 +189,7 @@ class FetchConfig(_Section, frozen=True):
     header_timeout: Seconds = Seconds(20)
     silence_timeout: Seconds = Seconds(20)
     total_timeout: Seconds = Seconds(60)
-    crowded_timeout: Seconds = Seconds(15)  # total timeout of slow hosts while others wait for a fetch slot
+    crowded_timeout: Seconds = Seconds(15)  # total timeout of slow hosts while other hosts wait for a slot
     header_bytes_max: ByteCount = ByteCount(65_536)
     header_field_bytes_max: ByteCount = ByteCount(65_536)
     header_fields_max: Count = 256
@@ -198,22 +197,22 @@ class FetchConfig(_Section, frozen=True):
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
     external_bytes_max: ByteCount = ByteCount(16 << 10)
     held_bytes_max: ByteCount = ByteCount(160 << 20)  # memory for bodies being received
-    files: Literal["auto", "all"] = "auto"  # the files that count as asked for
-    file_bytes_max: ByteCount = ByteCount(0)  # size of a file that was asked for; 0 = no limit
+    files: Literal["auto", "all"] = "auto"  # which files count as requested by the user
+    file_bytes_max: ByteCount = ByteCount(0)  # size of a file that the user requested; 0 = no limit
     file_held_bytes: ByteCount = ByteCount(1 << 20)  # bytes of a file held in memory; larger files go to disk
-    file_rate_min: ByteCount = ByteCount(1 << 10)  # bytes per second of a file that was asked for
-    resumes_max: Count = 20  # requests in a row that resume a file
+    file_rate_min: ByteCount = ByteCount(1 << 10)  # bytes per second of a file that the user requested
+    resumes_max: Count = 20  # number of requests in a row that resume the same file
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: Count = 2
     redirects_max: Count = 10
-    keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap plus this
+    keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap plus this time
     keep_alive_max: Seconds = Seconds(35)
     idle_connections_max: Count = 3000  # idle connections kept over all hosts, 60 KiB each with TLS
     cookies: bool | Literal["auto"] = "auto"  # auto: only if the user's Python code makes requests
     cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
     cookie_jars_max: Positive = 1000  # named cookie jars of Python requests
     request_proxies_max: Positive = 100  # proxies of Python requests
-    cookies_file: str = ""  # a file in Netscape's format; its cookies never appear in a record
+    cookies_file: str = ""  # a file in Netscape's format; its cookies are never written to a record
     tls: TlsPolicy = "verify"
     proxy: str = ""  # http(s)://, socks5:// or socks4://
     bytes_per_second: ByteCount = ByteCount(0)  # bytes received, over all processes; 0 = no limit
@@ -223,7 +222,7 @@ class NetworkConfig(_Section, frozen=True):
     """Addresses and names (`fetcher/README.md`, "Addresses")."""
 
     allow_networks: tuple[str, ...] = ()
-    allow_ports: tuple[Port, ...] = ()  # exceptions from the ports of other protocols (WHATWG Fetch)
+    allow_ports: tuple[Port, ...] = ()  # allowed although they are ports of other protocols (WHATWG Fetch)
     dns_timeout: Seconds = Seconds(5)
     dns_patience: Seconds = Seconds(1.5)
     dns_concurrency: Positive = 256
@@ -254,7 +253,7 @@ class ExtractConfig(_Section, frozen=True):
     all_attributes: bool = False  # extract every attribute that holds a URL, not only links
     inline_bytes_max: ByteCount = ByteCount(512 << 10)  # larger pages are parsed in a worker
     inline_tags_max: Count = 25_000  # pages with more tags are parsed in a worker
-    worker_queue_max: Positive = 32  # pages that may wait for the worker; further ones get a plain scan
+    worker_queue_max: Positive = 32  # pages that may wait for the worker; further pages get a plain scan
     worker_memory_bytes_max: ByteCount = ByteCount(256 << 20)  # limit of the worker's data segment
 
 
@@ -316,12 +315,12 @@ class StoreConfig(_Section, frozen=True):
     )
     durability: Literal["power", "process"] = "power"
     group_entries_max: Positive = 256  # results per commit
-    commit_delay: Seconds = Seconds(0.05)  # time that a commit waits for more results while some are expected
+    commit_delay: Seconds = Seconds(0.05)  # a commit waits this long for more results, if some are expected
     write_buffer_bytes: ByteCount = ByteCount(8 << 20)
     block_cache_bytes: ByteCount = ByteCount(16 << 20)
     table_bytes: Annotated[ByteCount, Meta(extra={"least": 1 << 20})] = ByteCount(2 << 20)
-    tables_max: Annotated[int, Meta(ge=64, le=ENDLESS)] = 64  # tables open and mapped at the same time
-    # free space (or 5 % of the disk, if less) that stops fetching
+    tables_max: Annotated[int, Meta(ge=64, le=ENDLESS)] = 64  # tables that may be open and mapped at once
+    # With less free space than this (or than 5 % of the disk, if that is less), fetching stops.
     low_water_bytes: ByteCount = ByteCount(2 << 30)
     stop_water_bytes: ByteCount = ByteCount(256 << 20)  # stop cleanly
     ballast_bytes: ByteCount = ByteCount(0)

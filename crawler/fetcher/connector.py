@@ -177,7 +177,8 @@ class Connector:
         try:
             context = self._context(verify)
             return TlsTransport(connection, context, target.hostname, self._view, self.handshakes)
-        except (ValueError, ssl.SSLError) as error:  # ValueError is raised for a name that no certificate can contain
+        # ValueError is raised for a name that no certificate can contain
+        except (ValueError, ssl.SSLError) as error:
             raise ConnectionNotOpened(Outcome.TLS_ERROR, one_line(error)) from error
 
     async def _handshake(self, stream: TlsTransport, limits: FetchLimits, deadline: float) -> None:

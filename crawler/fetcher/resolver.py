@@ -29,7 +29,8 @@ _NO_ADDRESS = frozenset((aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA,
 _KINDS = {"A": pycares.QUERY_TYPE_A, "AAAA": pycares.QUERY_TYPE_AAAA}
 _HOSTS_FILE = Path("/etc/hosts")
 _HOSTS_FILE_MAX = 16 << 20
-_RESOLUTION_DELAY = 0.25  # seconds to wait for AAAA after A (RFC 8305: 0.05), as many servers drop the AAAA query
+# seconds to wait for AAAA after A (RFC 8305: 0.05), as many servers drop the AAAA query
+_RESOLUTION_DELAY = 0.25
 _ABANDONED = 4  # maximum number of look-ups whose caller has given up, per look-up whose caller still waits
 
 

@@ -60,7 +60,8 @@ _TT = cython.declare(cython.Py_ssize_t, 4)
 _CRAWL_CHANGES = cython.declare(cython.double, 0.5)
 _CRAWL_DAYS = cython.declare(cython.double, 25.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
-_SITE_CHANGES = cython.declare(cython.double, 2.0)  # upper bound of the number of changes that these days represent
+# upper bound of the number of changes that these days represent
+_SITE_CHANGES = cython.declare(cython.double, 2.0)
 _VARIATION_WEIGHT = cython.declare(cython.double, 50.0)
 _VARIATION_PRIOR = cython.declare(cython.double, 1.0)  # of exponentially distributed rates
 _VARIATION_LOW = cython.declare(cython.double, 0.2)

@@ -62,7 +62,8 @@ _HAZARD_MAX = cython.declare(cython.double, 4.0)  # with more expected changes, 
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
-_KEPT = cython.declare(cython.double, 0.9995)  # factor by which the sums decay per crawl: a memory of 2,000 crawls
+# factor by which the sums decay per crawl: a memory of 2,000 crawls
+_KEPT = cython.declare(cython.double, 0.9995)
 
 
 @cython.cclass

@@ -81,7 +81,8 @@ SOURCES = 8
 _FADING = cython.declare(cython.double, 0.99)  # factor by which a site's sums decay per crawl of the site
 _PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.98)
 _PRECISION_USED_MIN = cython.declare(cython.double, 0.1)
-_PLAUSIBLE = cython.declare(cython.double, 0.3)  # the honesty of sources is learned on sites with a higher rho
+# the honesty of sources is learned on sites with a higher rho
+_PLAUSIBLE = cython.declare(cython.double, 0.3)
 # The number of true signals among the 2 pseudo signals of the prior, which is a share of .7.
 _HONEST = cython.declare(cython.double, 1.4)
 _CLAIMED = cython.declare(cython.double, 2.0)
@@ -91,7 +92,8 @@ _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - _PRECISION_MAX)
 _HEARD = cython.declare(cython.double, 1e-6)  # signal count of a source before its first judged crawl
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)  # true signals needed for trust
-_TRUSTED_CHANGES = cython.declare(cython.double, 16.0)  # maximum number of changes per interval from trusted sources
+# maximum number of changes per interval from trusted sources
+_TRUSTED_CHANGES = cython.declare(cython.double, 16.0)
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
 _GOOD = cython.declare(cython.double, 9.8)  # pages with good signals among the pseudo pages of the prior
 _JUDGED = cython.declare(cython.double, 10.0)

@@ -425,7 +425,8 @@ class Parameters:
                 nr: cython.double = (fr * dp - fp * dr) / slope
                 p -= np
                 r -= nr
-                if np * np + nr * nr < 1e-20 * (p * p + r * r):  # the next step is about the square of this one
+                # the next step is about the square of this one
+                if np * np + nr * nr < 1e-20 * (p * p + r * r):
                     break
             fading: cython.double = exp(p * s)
             # psi: 2 Re[e^(z s) / (z (1 + c + z))]; V: the same over (b - z), times e^(-b s)

@@ -347,7 +347,8 @@ class RobotsCache:
     def _delay(self, failures: int, outcome: str) -> float:
         """Return the retry delay after a failure with `failures` earlier ones in a row."""
         if outcome == Outcome.TLS_ERROR and failures:
-            return float(self._config.copy_max_age)  # the same as for pages, because certificates are not renewed hourly
+            # the same as for pages, because certificates are not renewed hourly
+            return float(self._config.copy_max_age)
         delays = self._config.unreachable_delays
         return float(delays[min(failures, len(delays) - 1)])
 

@@ -157,7 +157,8 @@ class RobotsRules:
     def _decide(self, target: str) -> Rule | None:
         best = next((rules[0] for rules in self._plain.fitting(target)), None)
         for rules in self._wildcards.fitting(target):
-            for rule in rules:  # rules are in order of rank, so the first rule that cannot win ends the search
+            # rules are in order of rank, so the first rule that cannot win ends the search
+            for rule in rules:
                 if best is not None and _rank(rule) >= _rank(best):
                     break
                 if matches(rule.pattern, target):

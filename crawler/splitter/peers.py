@@ -107,7 +107,8 @@ class _Connection(asyncio.Protocol):
         self.session = session
         self.closed = asyncio.Event()
         self.was_streaming = False
-        self.opening: asyncio.Task[None] | None = None  # set while an accepted connection has no transport yet
+        # set while an accepted connection has no transport yet
+        self.opening: asyncio.Task[None] | None = None
         self._peers = peers
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -190,7 +190,8 @@ class Spool:
         self.peer = peer
         self.state = state  # the state that is durable and in use
         self.wanted: _Change | None = None  # set by `_want`, taken by `_adopt`
-        self.peer_boot = b""  # the boot id of the start of the peer by which the latest entries were confirmed
+        # the boot id of the start of the peer by which the latest entries were confirmed
+        self.peer_boot = b""
         self.connected = False
         self.compacted_bytes = 0  # the size of the queue after the last compaction
         self.bytes = 0

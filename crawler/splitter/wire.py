@@ -41,7 +41,8 @@ TAG_BYTES = 16
 LENGTH_BYTES = 4
 _SEAL_BYTES = 5  # bytes at the start of an entry: version and crc32 of its links
 FRAME_OVERHEAD = 1 + TAG_BYTES  # the part of `length` that is not payload
-HANDSHAKE_BYTES_MAX = 4096  # maximum size of a frame from a peer that has not yet proved that it knows the secret
+# maximum size of a frame from a peer that has not yet proved that it knows the secret
+HANDSHAKE_BYTES_MAX = 4096
 
 
 class PeerError(CrawlerError):

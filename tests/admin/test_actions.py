@@ -1,4 +1,4 @@
-"""Authorization and parsing of changes over HTTP."""
+"""Test the authorization and the parsing of changes over HTTP."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Test the alert rules in the repository: each fault of a crawl fires its alert, and a healthy crawl fires none."""
+"""Test the alert rules in the repository: each fault of a crawl fires its alert, and a healthy crawl none."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page about the bot shows the configured values."""
+"""Test that the page about the bot shows the configured values."""
 
 from typing import Any
 

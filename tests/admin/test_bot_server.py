@@ -33,7 +33,7 @@ SIGNED = {"signature": "dictionary", "signature_agent": "https://Bot.example:844
 
 
 class Door:
-    """A public listener with a clock of its own, and a client that sends requests to it."""
+    """A public listener with its own clock, and a client that sends requests to the listener."""
 
     def __init__(self, settings: Config, directory: Path) -> None:
         self.now = NOW
@@ -83,7 +83,7 @@ def test_only_the_page_is_served_and_it_links_to_no_admin_page(tmp_path: Path) -
 
 
 def test_the_key_directory_is_signed_for_its_own_origin(tmp_path: Path) -> None:
-    """Another project's verifier accepts the directory's signature; no signature is made for a foreign host name."""
+    """Another project's verifier accepts the directory's signature; requests for foreign host names get none."""
     write_keys(tmp_path / "signing.key", (KEY,))
 
     async def use(door: Door) -> None:
@@ -119,7 +119,7 @@ def _accepted(shown: Response, authority: str) -> bool:
         signature_algorithm=algorithms.ED25519, key_resolver=Published(shown.body.decode())
     )
 
-    verifier.max_clock_skew = timedelta(days=36_500)  # the listener has a clock of its own
+    verifier.max_clock_skew = timedelta(days=36_500)  # the listener has its own clock
     try:
         verifier.verify(
             Answer(),

@@ -1,4 +1,4 @@
-"""Test the control socket, which exists as long as its server, and the results and errors of `ask`."""
+"""Test the control socket, which exists as long as its server does, and the results and errors of `ask`."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from crawler.errors import CrawlerError, DirectoryError
 def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """Python 3.13 also deletes the socket by its path; the folder's descriptor may belong to another file by then."""
+    """Python 3.13 also deletes the socket by its path; by then the folder's descriptor may belong to another file."""
     other = tmp_path / "other"
     other.touch()
 
@@ -71,7 +71,7 @@ def test_two_servers_that_start_together_leave_the_umask_unchanged(
 
 
 def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
-    """The connection stays open, and the next command is answered; only a line of more than a MiB ends it."""
+    """The connection stays open, and the next command is answered. Only a line of over a MiB ends the connection."""
     malformed = [b"", b"{", b"[1]", b"null", b'"status"', b"\xff\xfe", b"[" * 5000, b'{"a": 1}{']
 
     async def handler(request: dict[str, Any]) -> Any:
@@ -102,7 +102,7 @@ def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
 
 
 def _asked(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
-    """Send requests with `ask` to a server that raises the errors they name; return the results or errors."""
+    """Send requests with `ask` to a server that raises the error in the request; return the results or errors."""
 
     async def handler(request: dict[str, Any]) -> Any:
         match request["command"]:
@@ -146,7 +146,7 @@ def test_a_command_is_answered_or_rejected_or_reported_as_a_bug(
 def test_no_answer_if_no_process_runs(tmp_path: Path) -> None:
     """The folder or socket is missing, the folder is a file, or a dead process left a socket (which is replaced)."""
     (tmp_path / "file").touch()
-    os.mkfifo(tmp_path / "fifo")  # opening it would wait for a writer
+    os.mkfifo(tmp_path / "fifo")  # opening this named pipe would wait for a writer
     before = len(os.listdir("/proc/self/fd"))
     for folder in (tmp_path / "none", tmp_path / "file", tmp_path / "fifo", tmp_path):
         assert ask(folder, "status") is NOBODY
@@ -167,7 +167,7 @@ def test_ask_waits_half_a_minute_and_reads_up_to_64_mib() -> None:
 def test_a_server_that_disconnects_or_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
 ) -> None:
-    """A server that disconnects counts as absent; a silent one gives an error; errors of old versions have no code."""
+    """A server that disconnects counts as absent; a silent one is an error; errors of old versions have no code."""
     monkeypatch.setattr(control_client, "TIMEOUT", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "control.sock"))
@@ -212,7 +212,7 @@ def test_a_server_without_folder_or_socket_leaves_nothing_open(tmp_path: Path) -
         await server.close()
         server = ControlServer(tmp_path, answer)
         await server.start()
-        (tmp_path / "control.sock").unlink()  # as a user who tidies up may do
+        (tmp_path / "control.sock").unlink()  # a user who cleans up may do this
         await server.close()
         await asyncio.sleep(0.05)
         assert len(os.listdir("/proc/self/fd")) == before

@@ -10,7 +10,7 @@ def recent(done: float, new: float, known: float = 0.0) -> dict[str, float]:
 
 
 def test_remaining_pages_bring_new_urls() -> None:
-    """Each of 100 URLs brings 0.5 new ones, so 100 + 50 + 25 + ... = 200 are left."""
+    """Each of 100 URLs adds 0.5 new URLs, so 100 + 50 + 25 + ... = 200 URLs are left."""
     view = eta(100, 0, recent(done=60, new=30))
     assert (view.brings, view.left, view.seconds) == (0.5, 200.0, 200.0)
 

@@ -1,4 +1,4 @@
-"""The Grafana dashboard in the repository uses only metrics that exist, for the chosen instances and processes."""
+"""Test the repository's Grafana dashboard: it uses only existing metrics, for the chosen instances and processes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Test the health verdict on a crawl: each rule alone, and healthy crawls whose figures look bad."""
+"""Test the health verdict on a crawl: each rule by itself, and healthy crawls whose figures look bad."""
 
 from typing import Any
 

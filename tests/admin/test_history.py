@@ -39,7 +39,7 @@ def test_points_are_a_minimum_time_apart() -> None:
 
 
 def test_curves_start_with_the_crawl_and_get_coarser_with_time() -> None:
-    """At first each second has a point; after a day each ten seconds have one. The first point is kept."""
+    """At first there is a point for each second, after a day one for every ten seconds. The first point is kept."""
     history = History(86_400.0, 10.0)
     for second in range(60):
         history.add({"pages": second}, float(second))

@@ -1,4 +1,4 @@
-"""The lists of hosts of several processes are merged into one."""
+"""Test that the host lists of several processes are merged into one list."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The lazy admin server listens from the start; its code is imported when the first client connects."""
+"""Test the lazy admin server: it listens from the start, but its code is imported when the first client connects."""
 
 import asyncio
 import socket
@@ -85,7 +85,7 @@ def test_an_address_in_use(tmp_path: Path) -> None:
 
 
 def test_a_crawl_without_dashboard_clients_imports_no_http_server() -> None:
-    """The import takes a third of a start's CPU, so a plain crawl must not import the server, even indirectly."""
+    """The import takes a third of a start's CPU time, so a plain crawl must never import the server."""
     code = (
         "import sys, crawler.api, crawler.cli.crawl, crawler.cli.companions, crawler.admin.lazy_server;"
         "assert not {'aiohttp', 'prometheus_client', 'rich'} & sys.modules.keys()"

@@ -1,4 +1,4 @@
-"""The politeness ledger, computed from lines of the fetch log."""
+"""Test the politeness ledger, which is computed from lines of the fetch log."""
 
 from pathlib import Path
 

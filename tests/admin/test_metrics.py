@@ -67,7 +67,7 @@ def test_prometheus_reads_the_values_back() -> None:
 
 
 def test_metrics_have_valid_names_and_help_texts() -> None:
-    """promtool's rules: every metric has a HELP text and a base unit; counters, and only they, end in _total."""
+    """promtool requires that every metric has a HELP text and a base unit, and that only counters end in _total."""
     text = metrics.text([status()]).decode()
     for family in text_string_to_metric_families(text):
         assert family.documentation.endswith("."), family.name

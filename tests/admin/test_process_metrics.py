@@ -1,4 +1,4 @@
-"""The latest errors of the log are kept for the dashboard without hiding them from other outputs."""
+"""Test that the latest errors of the log are kept for the dashboard, and still reach other outputs."""
 
 import logging
 
@@ -11,7 +11,7 @@ from crawler.admin.process_metrics import RecentErrors
 def test_a_warning_is_shown_once_without_logging_configuration(
     crawls: int, others: int, shown: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Python's last-resort handler shows warnings if no handler is configured; the dashboard's must not disable it."""
+    """Python's last-resort handler shows warnings if no handler is configured; the dashboard must not stop that."""
     log = logging.getLogger("crawler")
     kept = [RecentErrors() for _ in range(crawls)]
     monkeypatch.setattr(logging.getLogger(), "handlers", [])

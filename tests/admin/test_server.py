@@ -1,4 +1,4 @@
-"""The admin server over real sockets, with a source that answers like crawling processes."""
+"""Test the admin server over real sockets, with a source that answers like crawling processes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,7 +29,7 @@ class Processes:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.why = ""
-        self.slow: asyncio.Event | None = None  # until it is set, no process answers
+        self.slow: asyncio.Event | None = None  # until this event is set, no process answers
         self.gone: tuple[str, ...] = ()
         self.owners = ["p0", "p1"]  # the processes that answer `why`
 
@@ -226,7 +226,7 @@ def test_a_stream_sends_heartbeats_and_reports_how_the_crawl_ended(
 
 
 def test_an_idle_limit_does_not_end_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The idle time limit applies to clients that have yet to send a request, not to those that read events."""
+    """The idle time limit applies to clients that have not sent a request yet, but not to readers of events."""
     monkeypatch.setattr(server, "TIMEOUT", 0.05)
     monkeypatch.setattr(server, "BEAT", 0.02)
     monkeypatch.setattr("crawler.serve.http_server.SWEEP_INTERVAL", 0.01)

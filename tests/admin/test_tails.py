@@ -1,4 +1,4 @@
-"""The latest lines of the logs: filters, order, bounds, damaged lines."""
+"""Test the latest lines of the logs: filters, order, bounds, damaged lines."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_fetches_are_listed_newest_first_and_filtered(tmp_path: Path) -> None:
 
 
 def test_a_rotation_does_not_empty_the_tail(tmp_path: Path) -> None:
-    """The rotated file is read too, up to the limit on bytes; the ledger reads lines in chronological order."""
+    """The rotated file is read, too, up to the limit on bytes. The ledger reads lines in chronological order."""
     path = pages(tmp_path / "pages.jsonl", 6)
     path.rename(tmp_path / "pages.jsonl.1")
     path.write_bytes(b'{"url":"http://a.org/new"}\n')

@@ -1,4 +1,4 @@
-"""A user's program of ten lines: it writes 50 products to a file. Tests check it with `mypy --strict` and run it."""
+"""A user's program of ten lines that writes 50 products to a file. Tests check it with `mypy --strict` and run it."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Callbacks, requests and items, as users of Scrapy write them, tested on a shop on loopback."""
+"""Test callbacks, requests and items, as users of Scrapy write them, with a shop on loopback."""
 
 import asyncio
 import csv
@@ -41,7 +41,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["products.jsonl", "products.csv", "products.parquet"])
 def test_a_script_fetches_fifty_products(web: Web, tmp_path: Path, name: str) -> None:
-    """The script is run as a user runs it; it fetches only the pages that its callback requests."""
+    """The script runs as a user would run it, and fetches only the pages that its callback requests."""
     made = tmp_path / name
     subprocess.run([sys.executable, PROGRAM, web.url(), made, tmp_path / "crawl"], check=True)
     if name.endswith(".csv"):
@@ -225,7 +225,7 @@ def test_environment_variables_override_settings(monkeypatch: pytest.MonkeyPatch
 
 
 def test_requests_of_a_stopped_crawl_keep_their_callbacks(web: Web, tmp_path: Path) -> None:
-    """A run ends while requests are queued; the next run, with a new spider, calls the right callback for each."""
+    """A run ends while requests are queued. The next run, with a new spider, calls the right callback of each."""
     settings = SETTINGS | {"crawl": SETTINGS["crawl"] | {"max_pages": 8, "concurrency": 2}}
     first, second = Spider(), Spider()
     items = tmp_path / "items.jsonl"
@@ -281,7 +281,7 @@ def test_a_page_at_which_the_loop_was_left_is_delivered_again(web: Web, tmp_path
 
 
 def test_stored_pages_can_be_read(web: Web, tmp_path: Path) -> None:
-    """`stored()` works at rest and while the crawl is open; it yields neither robots.txt nor pages never fetched."""
+    """`stored()` works at rest and while the crawl is open. It yields neither robots.txt nor unfetched pages."""
     crawl(web, tmp_path, lambda _: None)
     crawling = crawler.Crawl(directory=tmp_path / "crawl")
     assert {found.url: found.css("title").text for found in crawling.stored()}[web.url("/about")] == "About"
@@ -301,9 +301,9 @@ def test_fresh_renames_the_earlier_crawl(web: Web, tmp_path: Path) -> None:
 
 
 def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
-    """Only pages that no earlier run stored are requested; cached answers need no gaps; items go to a new file.
+    """Only pages that no earlier run stored are requested. Cached answers need no gaps, and items go to a new file.
 
-    Of the runs, only the last one and the one with all answers are kept.
+    Only the last run and the run with all answers are kept.
     """
     routes = {
         "/": page("/a", "/moved", "/gone", "/broken", text="Start"),
@@ -314,7 +314,7 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
         "/new": page(text="New"),
     }
     quick = SETTINGS | {"frontier": {"tries": 1}}
-    slow = quick | {"politeness": SETTINGS["politeness"] | {"delay": 60}}  # the gap exceeds the patience
+    slow = quick | {"politeness": SETTINGS["politeness"] | {"delay": 60}}  # the gap is longer than `patience`
 
     def titles(found: crawler.Page) -> Iterator[Any]:
         yield {"title": found.title}
@@ -330,7 +330,7 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
     with Web(routes) as web:
         for parse, config, asked in (
             (titles, quick, ["/", "/a", "/b", "/broken", "/gone", "/moved"]),
-            (titles, quick, ["/broken"]),  # a failure that may be temporary is requested again
+            (titles, quick, ["/broken"]),  # a URL whose failure may be temporary is requested again
             (more, quick, ["/a", "/broken", "/new"]),
         ):
             web.asked.clear()

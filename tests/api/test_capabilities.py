@@ -46,7 +46,7 @@ class Careful:
 
 
 def test_requests_without_a_2xx_answer_go_to_their_errback(tmp_path: Path) -> None:
-    """The errback gets error statuses, bad redirects and pages that robots.txt denies; its items are written."""
+    """The errback receives error statuses, bad redirects and pages that robots.txt denies; its items are written."""
     routes: dict[str, Any] = {
         "/robots.txt": "User-agent: *\nDisallow: /private",
         "/": page(),
@@ -75,7 +75,7 @@ def test_requests_without_a_2xx_answer_go_to_their_errback(tmp_path: Path) -> No
 
 
 def test_an_errback_that_fails_is_called_again_in_the_next_run(tmp_path: Path) -> None:
-    """The next call gets what is stored about the failure: URL, status and outcome, but not the body."""
+    """The next call receives what is stored about the failure: URL, status and outcome, but not the body."""
     careful = Careful("/gone")
     careful.break_down = True
     with Web({"/": page(), "/gone": (404, {}, "no such tea")}) as web:
@@ -88,7 +88,7 @@ def test_an_errback_that_fails_is_called_again_in_the_next_run(tmp_path: Path) -
 
 
 def test_each_cookie_jar_is_a_separate_visitor(tmp_path: Path) -> None:
-    """After two logins at one site, the same URL is fetched once for each of them."""
+    """After two logins at one site, the same URL is fetched once for each login."""
 
     def sign_in(asked: ReceivedRequest) -> Answer:
         name = asked.body.decode().partition("=")[2]
@@ -177,7 +177,7 @@ def test_more_proxies_than_the_limit(tmp_path: Path, proxies_max: int) -> None:
 
 
 def test_items_pass_through_the_processors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Processors run in order and may be asynchronous; None drops an item; their errors count as the callback's."""
+    """Processors run in order and may be asynchronous. None drops an item; an error counts as the callback's."""
 
     async def clean(item: Any, found: crawler.Page) -> Any:
         return item | {"price": float(item["price"]), "from": found.status}

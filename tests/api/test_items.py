@@ -69,7 +69,7 @@ def test_rows_are_added_to_a_parquet_file(tmp_path: Path) -> None:
     killed = open_items(made)
     killed.add({"a": 2})
     killed.sync()
-    killed._rows._file.close()  # as happens when the process ends
+    killed._rows._file.close()  # this happens when the process ends
     assert killed.written == 1
     write(made, {"a": 3, "b": "x"})
     assert read(made) == [{"a": 1, "b": None}, {"a": 2, "b": None}, {"a": 3, "b": "x"}]
@@ -81,11 +81,11 @@ def test_rows_are_added_to_a_parquet_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_frees_the_directory_and_keeps_the_rows(tmp_path: Path) -> None:
-    """The directory once stayed locked in the program, and no message named the file that held the rows."""
+    """Once, the program kept the directory locked, and no message named the file that held the rows."""
     made = tmp_path / "a.parquet"
 
     def parse(found: crawler.Page) -> Any:
-        made.mkdir()  # a file of that name cannot be written any more
+        made.mkdir()  # now a file of that name cannot be written
         (made / "x").touch()
         yield {"title": found.css("title").text}
 

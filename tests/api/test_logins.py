@@ -53,7 +53,7 @@ class Customer:
     [({}, True), ({"cookies": True}, True), ({"cookies": False}, False)],
 )
 def test_a_submitted_form_logs_in(tmp_path: Path, fetch: Mapping[str, Any], logged_in: bool) -> None:
-    """The login works unless the user turns cookies off. The answer to the form was once lost silently."""
+    """The login works unless the user turns cookies off. Once, the answer to the form was lost silently."""
     customer = Customer()
     with Web(
         {"/": (302, {"Location": "/login"}, ""), "/login": form, "/home": home, "/orders": orders}
@@ -64,7 +64,7 @@ def test_a_submitted_form_logs_in(tmp_path: Path, fetch: Mapping[str, Any], logg
 
 
 def test_a_crawl_without_requests_keeps_no_cookies(tmp_path: Path) -> None:
-    """With `auto`, a crawl whose Python code makes no requests does not send cookies back."""
+    """With `cookies` set to `auto`, a crawl whose Python code makes no requests does not send cookies back."""
     routes = {"/": (200, {"Set-Cookie": "a=1; Path=/"}, page("/b")), "/b": page()}
     with Web(routes) as web:
         crawler.run(web.url(), directory=tmp_path, config=SETTINGS)

@@ -125,7 +125,7 @@ def test_a_request_as_a_seed_gets_the_page_that_it_is_redirected_to(tmp_path: Pa
 
 
 def test_the_callback_gets_the_page_that_a_request_is_redirected_to(tmp_path: Path) -> None:
-    """Callback and meta of a plain request go to the page that it redirects to."""
+    """The page that a plain request is redirected to gets the callback and the meta of the request."""
     seen: list[Any] = []
 
     class Moving:
@@ -185,7 +185,7 @@ def test_the_first_request_for_a_page_determines_its_callback(tmp_path: Path) ->
     ],
 )
 def test_how_redirects_are_followed(status: int, method: str, expected: str) -> None:
-    """The Fetch Standard (HTTP-redirect fetch) sets method and body; credentials are not sent to another origin."""
+    """Method and body follow the Fetch Standard (HTTP-redirect fetch); credentials are not sent to another origin."""
     way = RequestOptions(method, b"x", ("Content-Type: text/plain", "X-Api-Key: 1", "X-Shop: 1"))
     here, there = (
         redirected_options(way, status, same_host=True),

@@ -58,7 +58,7 @@ def test_help_lists_every_signal_source(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_seed_that_cannot_be_fetched_is_refused_with_the_reason(
     asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The exit code is 2; `crawler seed ftp://...` once ended with 0."""
+    """The exit code is 2; once, it was 0 for `crawler seed ftp://...`."""
     assert change.main("seed", ["ftp://a/", "--dir", str(tmp_path)]) == 2
     assert capsys.readouterr().out == "0 queued\nrefused: ftp://a/: its scheme is neither http nor https\n"
     assert asked[0]["urls"] == ["ftp://a/"]
@@ -77,7 +77,7 @@ def test_retire_reports_what_it_did(
 def test_a_crawl_runs_if_any_of_its_processes_answers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """`crawler set` once took a crawl for one at rest while its first process was being restarted."""
+    """Once, while the first process of a crawl was being restarted, `crawler set` treated the crawl as at rest."""
     answering = {"p1"}
     monkeypatch.setattr(access, "names", lambda directory: ["p0", "p1"])
     monkeypatch.setattr(

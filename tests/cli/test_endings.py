@@ -35,7 +35,7 @@ def _directory_error(number: int) -> DirectoryError:
 def test_exit_codes_of_external_errors(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A full disk gives exit code 75, whichever part noticed it, so that scripts try the command again."""
+    """A full disk gives exit code 75, whichever part of the program notices it, so that scripts try again."""
 
     def main(*_: Any) -> int:
         raise error

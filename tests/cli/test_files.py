@@ -71,7 +71,7 @@ def test_a_seeds_file_with_columns(tmp_path: Path) -> None:
 
 
 def test_surt_prefixes_are_in_scope(tmp_path: Path) -> None:
-    """A flag, or a line with `+`, adds a part of another site to the scope, and nothing else of that site."""
+    """A flag, or a line with `+`, adds a part of another site to the scope, but not the rest of that site."""
     there = "there.localhost"
     with Web({"/": ""}) as web:
         links = [web.url(path, there) for path in ("/docs/a", "/docs/b", "/other")]
@@ -98,7 +98,7 @@ def test_surt_prefixes_are_in_scope(tmp_path: Path) -> None:
     ],
 )
 def test_contradicting_columns_are_an_error(tmp_path: Path, columns: str, row: str, said: str) -> None:
-    """Such columns are an error; one of them was once ignored silently."""
+    """Once, one of two contradicting columns was ignored silently."""
     (tmp_path / "p.csv").write_text(f"page,importance,change_rate,{columns}\na,1,1,{row}\n")
     ran = run("lab", "refresh", "rates", "--pages", tmp_path / "p.csv", "--rate", "1")
     assert ran.code == 2 and f"line 2: {said}" in ran.err

@@ -1,4 +1,4 @@
-"""Test that help, and commands that question a running crawl, do not import the stages of a crawl."""
+"""Test that help, and commands that only query a running crawl, do not import the stages of a crawl."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ print("imported", *sys.modules)
 
 
 def _imported(code: str, *argv: str) -> set[str]:
-    """Return the modules that a new interpreter has imported after running `code`, which prints them last."""
+    """Run `code` in a new interpreter; return the imported modules, which `code` prints at its end."""
     ran = subprocess.run(
         [sys.executable, "-c", code, *argv], capture_output=True, text=True, check=True, timeout=60
     )
@@ -46,7 +46,7 @@ def test_help_imports_no_stage(argv: tuple[str, ...]) -> None:
 
 
 def test_a_question_to_a_running_crawl_needs_no_stage() -> None:
-    """The running process answers; importing the stages of a crawl would take twice the CPU time of the whole command."""
+    """The running process answers. Importing the stages of a crawl would take twice the command's CPU time."""
     code = (
         "import sys, crawler.cli.inspect, crawler.cli.access, crawler.admin.control_client;"
         "import crawler.crawl.process_names; print('imported', *sys.modules)"

@@ -1,4 +1,4 @@
-"""Test `crawler key`: `new`, `rotate`, `show`, and their errors."""
+"""Test `crawler key`: the actions `new`, `rotate` and `show`, and their errors."""
 
 import json
 from pathlib import Path

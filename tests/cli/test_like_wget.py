@@ -154,7 +154,7 @@ SHORT = (200, {"Content-Type": "application/pdf", "Content-Length": "9000"}, b"%
 def test_incomplete_files_are_reported_even_if_quiet(
     tmp_path: Path, file: Any, flags: list[str], code: int, said: str
 ) -> None:
-    """A body that was cut at a limit, or broke off at the last try, was once stored silently."""
+    """Once, a body that was cut at a limit, or was incomplete after the last try, was stored silently."""
     tries = ["--set", "frontier.tries=1"] if file is SHORT else []
     with Web({"/": page("/a.pdf"), "/a.pdf": file, "/robots.txt": (404, {}, "")}) as web:
         limits = ["--set", "fetch.body_bytes_max=20000", "--set", "fetch.file_bytes_max=20000", *tries]

@@ -20,7 +20,7 @@ def secret(asked: ReceivedRequest) -> Answer:
 
 @pytest.mark.parametrize("in_url", [True, False])
 def test_a_login_is_sent_to_its_host_only_and_kept(tmp_path: Path, in_url: bool) -> None:
-    """The login comes from the URL or from flags. The next run still has it; no public file contains it."""
+    """The login comes from the URL or from flags. The next run still has it, and no public file contains it."""
     with Web({"/": secret, "/more": secret}) as web:
         url = web.url().replace("://", "://me:p%40ss@") if in_url else web.url()
         flags = [] if in_url else ["--http-user", "me", "--http-password", "p@ss"]
@@ -78,7 +78,7 @@ class Members:
 
 
 def test_a_login_through_a_form(tmp_path: Path) -> None:
-    """Hidden fields and cookies of the form are sent too. Only the user can read the stored cookies."""
+    """The hidden fields and the cookies of the form are sent, too. Only the user can read the stored cookies."""
     site = Members()
     with Web(site.routes) as web:
         directory = tmp_path / "c"

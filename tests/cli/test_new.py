@@ -1,4 +1,4 @@
-"""Test `crawler new`: its example passes its own test, is typed, and crawls a web on loopback."""
+"""Test `crawler new`: the example passes its own test and the type checks, and crawls a web on loopback."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def made(tmp_path: Path) -> tuple[Path, Ran]:
 
 
 def test_the_example_passes_its_test_and_crawls_its_site(made: tuple[Path, Ran]) -> None:
-    """The product whose page is missing goes to the errback; the other two products are written."""
+    """The errback receives the product whose page is missing; the other two products are written."""
     folder, said = made
     assert said.code == 0
     assert said.out.decode().splitlines()[1:] == [

@@ -1,4 +1,4 @@
-"""Test that a mistake on the command line gives one line, which names the likely intention."""
+"""Test that a mistake on the command line gives one line, which suggests what the user probably meant."""
 
 import subprocess
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_report_to_standard_output(tmp_path: Path) -> None:
 
 
 def test_cached_reuses_the_answers_of_earlier_runs(tmp_path: Path) -> None:
-    """`--cached` also works with several processes; it applies to one run only and is not saved."""
+    """`--cached` also works with several processes. It applies to only one run and is not saved."""
     directory = tmp_path / "crawl"
     with Web({"/": page("/a"), "/a": page()}) as web:
         command = ("crawl", web.url(), "--dir", directory, *FAST)
@@ -215,7 +215,7 @@ def test_suggestions_include_subcommands(words: list[str], said: str) -> None:
 
 
 def test_hints_can_be_pasted(tmp_path: Path) -> None:
-    """A directory with a blank in its name is quoted wherever a command is named."""
+    """Wherever a hint contains a command, a directory with a blank in its name is quoted."""
     directory = tmp_path / "my crawl"
     with Web({"/": page("/a"), "/a": "a"}) as web:
         ran = run("crawl", web.url(), "--dir", directory, *FAST, "--max-pages", "1")

@@ -1,4 +1,4 @@
-"""The progress line and the screen of a running crawl: counts, and reasons for waiting."""
+"""Test the progress line and the screen of a running crawl: counts, and reasons for waiting."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""The lines that `crawler status` prints about a running crawl."""
+"""Test the lines that `crawler status` prints about a running crawl."""
 
 from crawler.admin.status import Status
 from crawler.cli.inspect import _summary

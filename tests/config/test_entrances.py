@@ -1,7 +1,7 @@
 """Test that every way to give a setting rejects an invalid one before anything starts, with the same message.
 
 `crawler config check`, `crawler crawl`, the Python API and `crawler set` report the same error;
-the first two also name the line of the file.
+the first two also name the line of the configuration file.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ OUTSIDE = [
 
 
 def settings(bad: Bad) -> dict[str, str]:
-    """Return the settings in the form of `crawler set`, `section.key: value`; lists in TOML syntax."""
+    """Return the settings as `crawler set` needs them, `section.key: value`, with lists in TOML syntax."""
     tree: dict[str, Any] = tomllib.loads(bad.text)
     return {
         f"{section}.{key}": value if isinstance(value, str) else json.dumps(value)

@@ -329,7 +329,8 @@ def test_copies_of_a_host_by_authority() -> None:
         else:
             cache.record(authority, **answer)
     again = RobotsCache(store, RobotsConfig(), "me", 10)
-    assert again.copy("https://a.org") == RobotsCopy()  # an authority that was asked about, but that has no copy
+    # an authority that was asked about, but that has no copy
+    assert again.copy("https://a.org") == RobotsCopy()
     assert [(of, copy.fetched_at) for of, copy in cache.copies("a.org", 9)] == [
         ("http://a.org", 0.0), ("http://a.org:8080", 1.0), ("https://a.org:444", 2.0)
     ]  # fmt: skip

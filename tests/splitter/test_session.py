@@ -141,8 +141,7 @@ def test_a_listener_refuses_another_secret_before_it_reveals_anything() -> None:
 
 
 def test_a_listener_without_the_secret_gets_no_link() -> None:
-    """The false listener answers as well as it can, but the first frame that requires the key ends the session.
-    """
+    """The false listener answers as well as it can, but the first frame that requires the key ends the session."""
     one = process("p0")
     ends = pair(one, process("p1", secret=b"guess"))
     commit(one, [("p1", links_for("p1", 10))])

@@ -236,7 +236,7 @@ class Whole:
 
 
 class Level:
-    """LevelDB, set up for hashed keys, loaded in sorted order; it makes a look-up per URL and a synced batch per buffer."""
+    """LevelDB, set up for hashed keys and loaded in sorted order: a look-up per URL, a synced batch per buffer."""
 
     def __init__(self, directory: Path, known: int) -> None:
         import plyvel

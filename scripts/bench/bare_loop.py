@@ -1,11 +1,10 @@
-"""Crawl a set of pages with the minimum of work that a crawler in Python needs: the reference of `beside_loop.py`.
+"""Crawl a set of pages with the least work that a crawler in Python can do, as the reference of `beside_loop.py`.
 
     python scripts/bench/bare_loop.py SEEDS PATTERN [--concurrency 64] [--per-host 8]
 
-aiohttp fetches pages, lexbor finds `<a href>`, ada-url joins URLs, a set of fingerprints holds the URLs that were found;
-there is one queue per host.
-URLs that match PATTERN are followed. The loop uses no robots.txt and no delay, and stores
-nothing on disk. It prints the number of pages.
+aiohttp fetches pages, lexbor finds `<a href>`, ada-url joins URLs, and a set of fingerprints holds the URLs
+that were found. There is one queue per host. URLs that match PATTERN are followed. The loop uses no
+robots.txt and no delay, and stores nothing on disk. It prints the number of pages.
 """
 
 import argparse

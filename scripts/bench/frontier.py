@@ -1,9 +1,9 @@
-"""Measure the frontier's CPU per page and per link in the common case: no delay, 62 hosts, everything in memory.
+"""Measure the frontier's CPU time per page and link in the common case: no delay, 62 hosts, everything in memory.
 
     python scripts/bench/frontier.py [pages]
 
-The reference in the same run is the cost of as many heap pushes and pops, so figures of different machines can
-be compared.
+The reference is the cost of as many heap pushes and pops in the same run, so figures from different machines
+can be compared.
 """
 
 import heapq

@@ -63,7 +63,7 @@ def open_source(folder: Path, name: str) -> OldProcess:
 
 
 class Build:
-    """Builds new processes, with stores of `engine`, from the old processes `sources` and their bucket table `old_table`."""
+    """Builds new processes, with stores of `engine`, from the old processes `sources` and their table `old_table`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Crawl pages that need a browser with a real Chromium, and compare with the web server's log.
+"""Crawl pages that need a browser, with a real Chromium, and compare the results with the web server's log.
 
 The tests use the browser that a crawl would find; without one they are skipped.
 """
@@ -94,7 +94,7 @@ def browsers() -> set[int]:
 
 @pytest.fixture
 def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Give the test's browsers a folder that identifies them; assert that none is left running.
+    """Give the test's browsers a folder that identifies them; after the test, assert that none is left running.
 
     The user `nobody` may enter the folder. The fixture needs `tmp_path`, so that pytest makes its own folder earlier:
     otherwise pytest would make the folder of all tests inside this one.
@@ -274,7 +274,7 @@ def traces(pid: int) -> dict[str, object]:
     }
     refused = {
         "Ip:OutNoRoutes"
-    }  # WebRTC looks up the route to its server; there is none, so no packet is sent
+    }  # WebRTC looks up the route to its server, but there is no route, so no packet is sent
     return {name: n for name, n in found.items() if n and name not in settings | refused}
 
 
@@ -342,7 +342,7 @@ def test_hostile_pages_reach_a_limit_and_the_crawl_continues(
 
 
 def test_the_cpu_time_of_workers_counts_for_the_page(tmp_path: Path) -> None:
-    """The main thread waits for a script that never arrives, while two workers run endless loops."""
+    """While the main thread waits for a script that never arrives, two workers run endless loops."""
     over = threading.Event()
 
     def late(_: ReceivedRequest) -> Answer:
@@ -453,7 +453,10 @@ crawler.run(sys.argv[1], parse, directory=sys.argv[2], config=%r)
 
 @pytest.mark.usefixtures("no_orphan")
 def test_a_request_to_render_a_page_survives_kills(tmp_path: Path) -> None:
-    """Only pages whose requests say so are rendered. The crawl is killed five times, after one to four requests."""
+    """Only pages whose requests have the option to render are rendered.
+
+    The crawl is killed five times, after one to four requests.
+    """
     script = tmp_path / "crawl.py"
     script.write_text(WISHES % (SETTINGS | {"render": {"when": "never"}},))
     with Web(shop(more={"/": WORDS + SHELL})) as web:
@@ -484,7 +487,10 @@ def test_without_a_browser_the_crawl_warns_once_and_continues(tmp_path: Path) ->
 
 
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
-    """Only a page's data changes, not its HTML: requests are unconditional, and equal bytes do not prove "unchanged"."""
+    """Only the data of a page changes, not its HTML.
+
+    Requests must be unconditional, and equal HTML does not prove that the page is unchanged.
+    """
     words = ["first words"]
     tag = {"ETag": '"shell"', "Content-Type": "text/html"}
     routes: dict[str, Route] = {
@@ -535,7 +541,7 @@ def _two(
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_request_decides_if_its_page_is_rendered(tmp_path: Path, linked: bool) -> None:
-    """The request's option also counts if the requesting page links to the same page, and the link is queued first."""
+    """The option of the request counts even if a link from the same page to the requested page is queued first."""
     start = (WORDS + '<a href="/item/5">five</a>') if linked else WORDS
     with Web(shop(more={"/": start})) as web:
         shown = _two(lambda url: crawler.Request(url, render=True), web, tmp_path / "a", "never")

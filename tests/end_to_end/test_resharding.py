@@ -29,7 +29,7 @@ STEPS = (
 
 
 def stored(directory: Path) -> list[str]:
-    """Return the paths of all pages with a readable copy, over all processes."""
+    """Return the paths of all pages that have a readable copy in any process."""
     paths = []
     crawl_directory = CrawlDirectory(directory)
     for name in crawl_directory.process_names():
@@ -56,7 +56,7 @@ def finish_and_compare(web: TreeWeb, directory: Path) -> None:
 
 
 def begin(web: TreeWeb, directory: Path, processes: int) -> None:
-    """Start a crawl and stop it after a part of the web."""
+    """Start a crawl and stop it when it has fetched a part of the web."""
     flags = ("--processes", str(processes), "--max-pages", "100", *QUICK)
     ended = crawl(directory, web.seed, *settings(*flags, "--concurrency", "8"))
     assert ended.code == 0, ended.err
@@ -161,7 +161,10 @@ def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
 
 
 def copies() -> Web:
-    """Return a web with a site at each address. Each root links to the next one, and to a page equal on all sites."""
+    """Return a web that has a site at each address.
+
+    The root of each site links to the root of the next site, and to a page that is equal on all sites.
+    """
 
     def root(asked: ReceivedRequest) -> str:
         number = int(asked.host.rpartition(".")[2])

@@ -25,7 +25,7 @@ from collections import defaultdict, deque
 
 
 def address(host: int) -> str:
-    """Return the address of host number `host`; TREE_NET replaces the network 127.1."""
+    """Return the address of the host with this number; the variable TREE_NET replaces the network 127.1."""
     return f"{os.environ.get('TREE_NET', '127.1')}.{host // 250}.{host % 250 + 1}"
 
 
@@ -63,7 +63,7 @@ class Site:
         return any(host == address(int(number)) and begin <= now < end for number, begin, end in self.down)
 
     def _wait(self, host: str) -> int:
-        """Return the seconds until the host may be asked again; 0 = now."""
+        """Return the seconds until the host may be requested again; 0 means now."""
         now = time.monotonic()
         recent = self.recent[host]
         window = self.options.window

@@ -108,7 +108,7 @@ class Page:
         await self.evaluate("new Promise(drawn => requestAnimationFrame(() => setTimeout(drawn)))")
 
     async def press(self, key: str, **more: Any) -> None:
-        """Press one key: Press a key: Tab, Enter, or a character."""
+        """Press a key: Tab, Enter, or a character."""
         codes = {"Tab": 9, "Enter": 13, " ": 32}
         text = {"Enter": "\r", "Tab": ""}.get(key, key)
         for kind in ("keyDown", "keyUp"):

@@ -156,7 +156,7 @@ def test_a_limit_applies_to_pages_and_none_to_files_that_are_asked_for(
 ) -> None:
     """A limit that the user sets applies to pages and files.
 
-    Only a truncated file affects the exit code, as pages often are.
+    Only a truncated file affects the exit code, because pages are often truncated.
     """
     limits = ("--set", f"fetch.file_bytes_max={5 * MB}", "--set", f"fetch.body_bytes_max={5 * MB}")
     with Web({"/it": (200, {"Content-Type": media_type}, expected(12 * MB))}) as web:

@@ -59,7 +59,7 @@ def measured() -> dict[str, float]:
 
 
 def _of(part: str, *numbers: int) -> dict[str, float]:
-    """Build the state `name` in its own process; return the figures that the process prints."""
+    """Run the steps of `part`, each in its own process; return the figures that the last process prints."""
     with tempfile.TemporaryDirectory(prefix="crawler-parts-") as folder:
         for step in STEPS[part]:
             done = subprocess.run(

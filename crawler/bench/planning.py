@@ -95,7 +95,8 @@ class UnitCosts(msgspec.Struct, frozen=True):
     host_memory: CostRange
     refreshed_memory: CostRange  # bytes per known page in the schedule
     machine: str = ""
-    # Costs of a page shown in a browser with its subresources, and of the browser (`render/README.md`, "Cost")
+    # The cost of rendering a page with its subresources in a browser, and that of the browser
+    # (`render/README.md`, "Cost")
     render_cpu: CostRange = CostRange(0.1, 0.2, 0.5)
     browser_memory: CostRange = CostRange(200e6, 320e6, 1074e6)  # up to `render.memory_bytes_max`
 
@@ -161,18 +162,20 @@ NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts remembered by name: fingerpri
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """The crawl to plan. With `rate` 0, the crawl is as fast as `machines` allows; `machines` must then be at least 1.
+    """The crawl to plan.
 
-    `known_hosts` is the number of hosts that links lead to (if larger than `hosts`), `largest_host` the share
-    of the pages that the largest host has (if larger than the mean share). `compressed` is the size of a page
-    after gzip (level 6) as a share of its decoded size, `coded` the share of pages sent compressed, `secure`
-    the share of pages over TLS; `handshakes` are full TLS handshakes per page, `urls` distinct new URLs per
-    page, `directories` the directories with pages per host. `refresh` is the additional fetches of known
-    pages per second; the share `changed` of them finds a changed page. The gap between two requests to a host
-    is `delay`, or `delay_factor` times the answer time. `cores`, `memory`, `disk` (bytes) and `bandwidth`
-    (bytes per second) are those of one machine; `usable` is the share of a core that may be used. The share
-    `rendered` of the fetches is rendered in a browser. Each rendering takes `render_cpu` CPU seconds; 0 means
-    the value of the unit costs.
+    With `rate` 0, the crawl is as fast as `machines` allows; `machines` must then be at least 1.
+    `known_hosts` is the number of hosts to which links lead; it counts if it is larger than `hosts`.
+    `largest_host` is the share of the pages that the largest host has; it counts if it is larger than the
+    mean share. `compressed` is the size of a page after gzip (level 6) as a share of its decoded size.
+    `coded` is the share of pages that are sent compressed, `secure` the share of pages sent over TLS.
+    `handshakes` is the number of full TLS handshakes per page, `urls` the number of distinct new URLs per
+    page, and `directories` the number of directories with pages per host. `refresh` is the number of
+    additional fetches of known pages per second, of which the share `changed` finds a changed page. The gap
+    between two requests to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`,
+    `disk` (bytes) and `bandwidth` (bytes per second) are those of one machine; `usable` is the share of a
+    core that may be used. The share `rendered` of the fetches is rendered in a browser. Each rendering takes
+    `render_cpu` CPU seconds; 0 means the value of the unit costs.
     """
 
     pages: float

@@ -13,11 +13,11 @@ are measured. Each cost is the difference between crawls that differ in one prop
     the same pages again, unchanged      a refresh
     the same at `LONE_RATE`              a fetch that finds the loop asleep
 
-The cost of a link (`links.py`) and the costs that show only in large crawls (`parts.py`) are measured
+The cost of a link (`links.py`) and the costs that matter only in large crawls (`parts.py`) are measured
 separately. A last crawl, with properties between those of the others, is predicted, and the errors are
-printed. Costs that are not measured (memory of a connection) are taken from the reference, as are the costs
-of TLS if there is no `openssl` command. The cost of a pick from the refresh schedule is part of the cost of a
-refresh. It is also printed alone, for plans with many refreshes.
+printed. The memory of a connection is not measured but taken from the reference. So are the costs of TLS if
+there is no `openssl` command. The cost of a pick from the refresh schedule is part of the cost of a refresh.
+It is also printed alone, for plans with many refreshes.
 """
 
 import argparse

@@ -4,8 +4,9 @@ A crawl writes and reads files of fixed names. If such a name is a symbolic link
 file elsewhere; if it is a pipe or a device, opening it may wait forever. So before any file of a crawl
 directory is opened, the directory is examined. The directory itself, the folder of each process and the
 subfolders of these folders may contain plain files, directories and sockets. A symbolic link is accepted only
-if it leads from a process's folder, or from a subfolder of it, to a directory: people spread a crawl over
-several disks in this way. Folders of other names, such as mirrors and exports, are not entered.
+if it replaces the folder of a process, or a subfolder of this folder, and leads to a directory. In this way,
+people spread a crawl over several disks. Folders of other names, such as mirrors and exports, are not
+entered.
 
 The examination takes 0.5 us per file and opens no file.
 """

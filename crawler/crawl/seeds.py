@@ -27,9 +27,10 @@ def _ignore(_places: Iterable[str]) -> None:
 
 
 class Seeds:
-    """The seeds of the configuration and of `raw_urls`. They can be read only once. Invalid URLs are logged and counted.
+    """The seeds of the configuration and of `raw_urls`.
 
-    Each seed is added to `places`; after the last one, `note` is called if there are new places.
+    They can be read only once. Invalid URLs are logged and counted. Each seed is added to `places`; after the
+    last one, `note` is called if there are new places.
 
     Raises:
         UsageError: raised while reading, if the host's owner could not contact the operator, or if relaxed settings were
@@ -68,7 +69,10 @@ class Seeds:
 
 
 class SeedFile:
-    """A file of canonical seeds, one per line, for all processes of a run; a missing file has no seeds."""
+    """A file of canonical seeds, one per line, for all processes of a run.
+
+    If the file is missing, there are no seeds.
+    """
 
     refused = 0  # the process that wrote the file has already counted the invalid seeds
 

@@ -1,4 +1,4 @@
-"""Ships the finished segments of a crawl while it runs, in a thread of its own (`pages/shipping.py`).
+"""Ships the finished segments of a crawl during the crawl, in a separate thread (`pages/shipping.py`).
 
 A storage that cannot be reached never stops a crawl. The segments stay in the crawl directory, and the pause
 between two attempts doubles up to `PAUSE_MAX`. When the crawl has ended, its last segments are shipped within

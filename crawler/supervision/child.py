@@ -4,10 +4,10 @@
 
 FD is one end of a socket pair. The supervisor writes one JSON object per line: first `Start`, then
 {"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found that the
-crawl has ended, and {"stop": reason} when the child should stop. The child writes {"port": n}, {"status":
-...} at the interval given in `Start`, and finally {"report": ...}, which the supervisor answers with
-{"reported": true} before the child ends. The end of the stream means that the supervisor has ended. The child
-also watches the process of the supervisor (`parent.py`).
+crawl has ended, and {"stop": reason} when the child should stop. The child first writes {"port": n}, then
+{"status": ...} at the interval given in `Start`, and finally {"report": ...}. The child ends after the
+supervisor has answered the report with {"reported": true}. The end of the stream means that the supervisor
+has ended. The child also watches the process of the supervisor (`parent.py`).
 """
 
 import asyncio

@@ -7,11 +7,11 @@
         stop       a first signal asks all children to stop, a second kills them
 
 Children start as forks (`forked_children.py`), so modules are imported once. A child that dies is restarted
-as a separate program (see `restarts.py`); meanwhile the links for its hosts wait in the outboxes of the
-others. If a child stops because of a limit or of the disk, all children stop. If a child finds that the crawl
-has ended, the supervisor informs the others. The supervisor reaps its children, so that their CPU time is
-counted. Children whose parent has ended stop by themselves (`parent.py`); a child that does not stop when
-asked is killed.
+as a separate program (see `restarts.py`). Meanwhile, the links for the child's hosts wait in the outboxes of
+the other children. If a child stops because of a limit or of the disk, all children stop. If a child finds
+that the crawl has ended, the supervisor informs the others. The supervisor reaps its children, so that their
+CPU time is counted. Children whose parent has ended stop by themselves (`parent.py`); a child that does not
+stop when asked is killed.
 """
 
 import asyncio

@@ -72,7 +72,7 @@ def _number(path: Path) -> int:
 
 
 def _coded(due: Path, entry: RunEntry, number: int) -> RunEntry | None:
-    """Write a plain run as a coded run and return its entry; None if the plain run is damaged."""
+    """Write a plain run as a coded run; return the entry of the coded run, or None if the plain run is damaged."""
     try:
         keys = read_plain(due, entry)
     except DamageError as error:

@@ -386,7 +386,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
 def _record(
     previous: PageRecord | None, fetch: Fetch, fingerprint: int, digest: bytes, found: Found
 ) -> PageRecord:
-    """Return the record of a page after this capture; `previous` is the record after its earlier captures."""
+    """Return the record that a page has after this capture; `previous` is its record after the earlier captures."""
     number = _numbers(found.facts)
     fetch_task = FetchTask(
         kind=TaskKind.PAGE,

@@ -96,7 +96,7 @@ class Requeue:
         self._repair.writer.flush()
 
     def renew_due(self) -> list[Link]:
-        """Write one run of all known URLs, an empty links log and matching counters; return the links left in the log."""
+        """Write one run of all known URLs, an empty links log and matching counters; return the links of the old log."""
         known = {
             int.from_bytes(key[2:], "big") for key, _ in scan_prefix(self._repair.store, PAGE)
         } | self._queued

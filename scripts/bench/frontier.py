@@ -46,7 +46,10 @@ def links(start: int, count: int) -> list[Link]:
 
 
 def run(pages: int) -> dict[str, float]:
-    """Return the CPU microseconds per link and per page, by step; changes are only recorded, and nothing is stored."""
+    """Return the CPU microseconds of each step per link and per page.
+
+    Changes are only recorded, and nothing is stored.
+    """
     frontier, clock = make(MemoryStore()), time.process_time
     frontier.open(1e9, True)
     spent = dict.fromkeys(("enqueue", "claim_next", "record_outcome", "stage", "release"), 0.0)

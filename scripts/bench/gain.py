@@ -1,4 +1,4 @@
-"""Measure the gain of the refresh frontier over uniform refreshing, over HTTP, as a share of the possible gain.
+"""Measure by HTTP the gain of the refresh frontier over uniform refreshing, as a share of the possible gain.
 
     python scripts/bench/gain.py                          # the four arms below, at once
     python scripts/bench/gain.py validators noise         # other tables

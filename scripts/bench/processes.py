@@ -137,10 +137,10 @@ class BenchSet:
 
 
 class Run(NamedTuple):
-    """The cost of one crawl, and what the server saw; `units` is CPU per unit of constant work, 0 if unknown.
+    """The cost of one crawl, and the requests that the server saw.
 
-    `times` are the instants of all answers in order. Each process received a last answer; `last` is the index
-    of the earliest of these.
+    `units` is CPU per unit of constant work, 0 if unknown. `times` are the instants of all answers in order.
+    Each process received a last answer; `last` is the index of the earliest of these.
     """
 
     cpu: float
@@ -229,7 +229,10 @@ def bench_set(name: str) -> Iterator[Web]:
 
 
 def row(processes: int, run: Run, start: float, one: tuple[float, float], web: Web, alone: Run) -> str:
-    """Return a line of the table. `alone` is the run of a single process, `one` its total and marginal cost per page."""
+    """Return a line of the table.
+
+    `alone` is the run of a single process, `one` its total and marginal cost per page.
+    """
     pages = run.answered.total()
     each, marginal = run.cpu / pages * 1e6, (run.cpu - start) / pages * 1e6
     splitter = run.report.get("splitter") or {}

@@ -4,10 +4,10 @@
 
 Each round stores the same pages twice in one process, once with receipts and once without, in alternating
 order. The directories are removed afterwards. Bytes in the store are those of keys and values before
-compression. There are three webs: `silent` has no statements; `spoken` has statements in robots.txt; `paths`
-has statements for parts of the site in robots.txt, and in headers and meta elements of one page in four. The
-script prints medians over the rounds. The receipts of a page should take at most 30 us, and at most 40 bytes
-in the store.
+compression. There are three webs: The web `silent` makes no statements about the use of its pages. `spoken`
+makes statements in robots.txt. `paths` makes statements for parts of the site in robots.txt, and statements
+in headers and meta elements of one page in four. The script prints medians over the rounds. The receipts of a
+page should take at most 30 us, and at most 40 bytes in the store.
 """
 
 import argparse
@@ -49,7 +49,7 @@ OWN = ((b"Content-Usage", b"search=y"), (b"TDM-Reservation", b"1"))
 
 
 class Cost(NamedTuple):
-    """CPU microseconds per page, in total and for making receipts; bytes per page; number of receipts in the store."""
+    """CPU microseconds per page in total and for making receipts, bytes per page, and number of receipts in the store."""
 
     all_us: float
     stamp_us: float

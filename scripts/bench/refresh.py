@@ -1,15 +1,15 @@
-"""Measure the refresh schedule: picks per CPU second (also under politeness), bytes per page, longest calls, reopening.
+"""Measure the refresh schedule: picks per CPU second, with and without politeness, bytes per page, calls, reopening.
 
     python scripts/bench/refresh.py [PAGES] [PICKS]
 
 PAGES pages (default 1,000,000; try 1e7), in directories of 33 pages and hosts of 1,000 pages, are added a
 thousand at a time, as when a process is opened. Then PICKS picks (default 200,000) are timed. Each pick
 includes two signals, whose pages are found by fingerprint, and the learning from the crawl. The reference in
-the same run is a heapq of pairs (deadline, page) that only pops and pushes, with the same look-ups. Next, the
-script measures the CPU time of the longest calls, also while a signal for all pages is processed, and the
-time to reopen the schedule from LevelDB. Finally, 10,000 hosts with a gap of 5 s are simulated on a virtual
-clock, first with the schedule alone, then through frontier, gates and addresses. The script prints the number
-of picks in the worst second and in the mean second.
+the same run is a heapq of pairs (deadline, page), which only pops and pushes, and makes the same look-ups.
+Next, the script measures the CPU time of the longest calls, also while a signal for all pages is processed,
+and the time to reopen the schedule from LevelDB. Finally, 10,000 hosts with a gap of 5 s are simulated on a
+virtual clock, first with the schedule alone, then through frontier, gates and addresses. The script prints
+the number of picks in the worst second and in the mean second.
 """
 
 import heapq

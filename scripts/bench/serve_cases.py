@@ -1,4 +1,4 @@
-"""Compare the page server with nginx, case by case: the ratio of requests per CPU second, with the same bodies.
+"""Compare the page server with nginx, case by case, by the ratio of requests per CPU second with the same bodies.
 
     scripts/bench/serve_cases.py [--pages 20000] [--few 400] [--seconds 3] [--rounds 3] [--cases uncached-16 cached]
     scripts/bench/serve_cases.py --folder /tmp/bench       keeps pages and crawl there for the next run
@@ -109,7 +109,10 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
 
 
 def ports_of(folder: Path) -> list[int]:
-    """Return the ports of the three sites; they are stored with the crawl, because its URLs contain them."""
+    """Return the ports of the three sites.
+
+    They are stored with the crawl, because the URLs of the crawl contain them.
+    """
     kept = folder / "ports"
     if not kept.exists():
         kept.write_text(" ".join(map(str, free_ports(3))))

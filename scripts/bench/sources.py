@@ -1,4 +1,4 @@
-"""Measure the value of reading sitemaps on real histories, where each reading of a site's sitemap costs a fetch.
+"""Measure the value of reading sitemaps on real histories. Each reading of a site's sitemap costs a fetch.
 
     python scripts/bench/sources.py --data histories
     python scripts/bench/sources.py --data histories --arms honest --budgets 1 --rules none,pays,20,40

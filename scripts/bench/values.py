@@ -4,9 +4,9 @@
 
 For each nu/Delta, the script prints the worst and the median time over recalls, states and levels. The
 reference in the same run is compiled code that sums the series of the paper term by term, at most 20,000
-terms. The ratio shows how much time the closed forms save. Then all corners of the domain are measured:
-recall and precision 0 to 1, nu/Delta 1e-12 to 1e12, elapsed 0 to infinity. The time limits are 20 us per
-value and 200 us per inverse.
+terms. The ratio shows how much time the closed forms save. Then the script measures all corners of the
+domain: recall and precision 0 to 1, nu/Delta 1e-12 to 1e12, and an elapsed time of 0 to infinity. The time
+limits are 20 us per value and 200 us per inverse.
 """
 
 import itertools

@@ -163,7 +163,7 @@ def test_the_dashboard_updates_during_a_crawl(tmp_path: Path) -> None:
 
 
 def test_a_host_can_be_blocked_from_its_panel(tmp_path: Path) -> None:
-    """The panel of a host updates itself; only the button that can have an effect is enabled."""
+    """The panel of a host updates itself. Of its buttons, only the one that can have an effect is enabled."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
@@ -229,7 +229,7 @@ def test_the_values_of_a_curve_are_shown_under_the_pointer(tmp_path: Path) -> No
 
 
 def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
-    """In wide and narrow windows, dark and light, nothing overflows the window, and axe-core finds no problem."""
+    """In wide and narrow windows, and in dark and light colours, nothing overflows, and axe-core finds no problem."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):

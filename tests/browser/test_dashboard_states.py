@@ -25,7 +25,7 @@ HOSTS = 10_000
 
 
 class Three:
-    """Three processes, any of which may be gone or slow; the first has a frontier with 10,000 hosts."""
+    """Three simulated processes, any of which may be gone or slow. The first one has a frontier with 10,000 hosts."""
 
     def __init__(self, frontier: Crawl | None = None) -> None:
         self.gone: set[str] = set()

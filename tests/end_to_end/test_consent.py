@@ -328,7 +328,7 @@ def _renamed(text: str, sites: dict[str, str]) -> str:
 
 
 def test_the_walkthrough_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the commands of `crawler/consent/README.md`: crawl, consent by host, an export for training, five receipts."""
+    """Run the commands of `crawler/consent/README.md`, from the crawl to an export for training and the receipts."""
     monkeypatch.chdir(tmp_path)
     with Web({}, address="0.0.0.0", other=page(text="other")) as web:
         web.routes = routes(web.port)

@@ -31,7 +31,7 @@ from tests.fetcher.test_unexpected import large_certificate
 
 
 def test_a_tls_session_that_cannot_be_copied(tmp_path: Path) -> None:
-    """A leaf certificate of 85 kB once made the crawl hang; the crawl must end by itself, with all pages."""
+    """A leaf certificate of 85 kB once made the crawl hang. The crawl must end by itself and fetch all pages."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(large_certificate(tmp_path))
     with Web({"/": page("/a", "/b"), "/a": page(text="a"), "/b": page(text="b")}, tls=context) as web:
@@ -118,7 +118,7 @@ def test_sitemaps_do_not_count_against_the_page_limit_of_a_host(tmp_path: Path) 
 def test_a_shutdown_step_that_hangs_is_abandoned(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step has a time limit, so the crawl ends cleanly; the log names the step that did not end."""
+    """Each step has a time limit, so the crawl ends cleanly. The log names the step that did not end."""
 
     async def hang(_: Any) -> None:
         await asyncio.Event().wait()

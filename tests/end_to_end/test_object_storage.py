@@ -66,7 +66,7 @@ def s3() -> Iterator[S3]:
 
 @pytest.fixture
 def place(s3: S3, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """Return the URL of an empty prefix; the environment variables name the server."""
+    """Set the environment variables that name the server; return the URL of an empty prefix."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",

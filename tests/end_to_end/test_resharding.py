@@ -98,7 +98,7 @@ def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(directory: Path) -> tuple[list[str], list[bytes], int]:
-    """Return for all processes together the stored paths, the keys of queued URLs, and the number of known URLs."""
+    """Return the stored paths, the keys of queued URLs, and the number of known URLs of all processes together."""
     todo, known = [], 0
     crawl_directory = CrawlDirectory(directory)
     for name in crawl_directory.process_names():
@@ -144,7 +144,10 @@ def test_a_running_crawl_is_not_resharded(tmp_path: Path) -> None:
 
 
 def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
-    """Links that other processes sent are read from their archives; links of lost pages are found by new fetches."""
+    """Links that other processes sent are read from their archives.
+
+    Links of lost pages are found by fetching these pages again.
+    """
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", *QUICK))
@@ -178,7 +181,7 @@ def copies() -> Web:
 
 
 def test_revisits_find_their_response_in_another_process(tmp_path: Path) -> None:
-    """Content is stored once, in the process that fetched it first; later copies are revisit records."""
+    """Content is stored once, in the process that fetched it first. Later copies are stored as revisit records."""
     directory = tmp_path / "crawl"
     with copies() as web:
         ended = crawl(directory, f"http://127.2.0.1:{web.port}/", *settings())

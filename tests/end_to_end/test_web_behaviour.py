@@ -70,7 +70,7 @@ def test_a_redirect_to_a_url_with_the_same_key_is_followed(tmp_path: Path) -> No
 
 
 def test_redirect_loops_and_long_chains_end(tmp_path: Path) -> None:
-    """A page that redirects to itself is fetched once or twice; a chain is followed for ten hops."""
+    """A page that redirects to itself is fetched once or twice. A chain of redirects is followed for ten hops."""
     chain = {f"/chain{n}": redirect(f"/chain{n + 1}") for n in range(20)}
     with Web({"/": page("/self", "/ping", "/chain0"), "/self": redirect("/self"), **chain}) as web:
         web.routes |= {"/ping": redirect("/pong"), "/pong": redirect("/ping")}

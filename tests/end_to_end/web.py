@@ -26,7 +26,7 @@ from crawler.records import Outcome
 
 
 class ReceivedRequest(NamedTuple):
-    """A request as the server saw it; `host` is without the port."""
+    """A request as the server saw it; `host` does not include the port."""
 
     host: str
     path: str

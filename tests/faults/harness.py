@@ -228,7 +228,7 @@ def run_with_kills(
     *arguments: str,
     module: Sequence[str] = ("crawler",),
 ) -> list[float]:
-    """Crawl with one kill for each entry of `faults`, then to the end; return the times of the kills.
+    """Crawl with one kill for each entry of `faults`, then crawl to the end; return the times of the kills.
 
     An entry is "point:n", or "point:n --flag value ..." if the run needs more flags.
     """

@@ -56,7 +56,7 @@ class Left(NamedTuple):
 
 
 def living_web(start: float, speed: float, pages: int, horizon: float = 300.0) -> ChangingWeb:
-    """Return a web of three hosts: one has a feed and honest dates, one has lying validators, one has only hubs."""
+    """Return a web of three hosts: one with a feed and true dates, one with false validators, and one with only hubs."""
     common: dict[str, Any] = {"pages": pages, "directories": 3, "rate": speed / (8 * DAY), "hubs": 4}
     rare = {"exceptions": (("/d1/", "etag-fixed"), ("/n1/", "none")), "lastmod": "none"}
     hosts = [

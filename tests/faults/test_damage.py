@@ -26,7 +26,7 @@ SMALL = ("--set", "pages.segment_bytes=20000")
 
 
 class Site:
-    """A web, and a finished crawl of this web. The tests copy the crawl and damage the copies."""
+    """A web, and a finished crawl of this web, which the tests copy and damage."""
 
     def __init__(self, web: TreeWeb, directory: Path) -> None:
         self.web = web
@@ -35,7 +35,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Yield a crawl with the default engine; `tests/faults/test_engines.py` tests the other engine."""
+    """Yield a crawl with the default storage engine; `tests/faults/test_engines.py` tests the other engine."""
     folder = tmp_path_factory.mktemp("site")
     with TreeWeb(folder, PAGES) as web:
         ended = crawl(folder / "crawl", web.seed, *settings(*SMALL))

@@ -125,7 +125,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Pa
 
 
 def test_the_crawl_continues_after_a_killed_recovery(lost: tuple[TreeWeb, Path, str], tmp_path: Path) -> None:
-    """`recover` is killed halfway and repeated; then the crawl fetches all missing pages."""
+    """`recover` is killed halfway and repeated. Then the crawl fetches all missing pages."""
     web, source, name = lost
     directory = copy_of(source, tmp_path / "crawl")
     recover = partial(command, "recover", name, "--dir", str(directory))

@@ -302,7 +302,10 @@ def test_an_impossible_crawl_is_rejected_before_it_creates_files(
 
 
 def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child inherits one end of a socket pair and no other file; a planted fault applies only to its first start."""
+    """The child inherits only one end of a socket pair and no other file.
+
+    A planted fault affects only its first start.
+    """
     asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     async def create(*argv: Any, **named: Any) -> Any:
@@ -351,7 +354,10 @@ def test_the_supervisor_adds_only_its_time_to_the_report(tmp_path: Path) -> None
 
 
 def runs(two: Two, monkeypatch: pytest.MonkeyPatch, ends: list[tuple[int, float]]) -> list[float]:
-    """`ends` lists (exit code, seconds) of successive runs of p0; return the pauses between the starts."""
+    """Run p0 again and again; return the pauses between the starts.
+
+    `ends` has the (exit code, seconds) of each run.
+    """
     clock, naps = [0.0], []
 
     async def run_once() -> int:

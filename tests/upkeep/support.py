@@ -52,7 +52,7 @@ def config() -> Config:
 
 
 def crawl(path: Path, *, pending: bool = False) -> CrawlDirectory:
-    """Make a crawl with four stored pages, three URLs to do and one parked; with `pending`, a link in the links log."""
+    """Make a crawl with four stored pages, three queued URLs and a parked one; `pending` adds a link to the links log."""
     directory = CrawlDirectory(path)
     directory.create(SEED)
     joint = Joint(path, **TREE)

@@ -40,7 +40,7 @@ def crawled(tmp_path: Path) -> Any:
 
 
 def answers(directory: Path) -> dict[str, str]:
-    """Return for each URL the training answer, its source and the robots.txt URL, from the receipts of its copies."""
+    """Map each URL to the training answer in its copies' receipts, the answer's source and the robots.txt URL."""
     found = {}
     with opened(directory) as stored:
         for archive in stored.archives:

@@ -188,7 +188,7 @@ def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
 
 
 def test_after_delivery_no_link_is_in_transit(tmp_path: Path) -> None:
-    """All links are delivered; a second delivery changes nothing, and no process has a problem."""
+    """All links are delivered. A second delivery changes nothing, and no process has a problem."""
     directory = crawl(tmp_path / "crawl", 3)
     with ExitStack() as stack:
         processes = [

@@ -1,4 +1,4 @@
-"""Benchmarks: the crawler's parts and their references, measured in the same run.
+"""Benchmarks that measure parts of the crawler and their references in the same run.
 
 cache      the CLOCK cache against LRU and CLOCK caches in Python
 due        the Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set

@@ -1,8 +1,8 @@
 """Measures the URL cache against LRU and CLOCK caches written in Python.
 
-The same stream of link fingerprints goes through each cache; a request is one look-up with
-insertion. `dict CLOCK` is CLOCK over an array with a dict as its index; the scatter table should come close to its miss
-rate.
+The same stream of link fingerprints goes through each cache; a request is one look-up, which also inserts the
+key if it is missing. `dict CLOCK` is CLOCK over an array with a dict as its index; the miss rate of the
+crawler's cache, a scatter table, should come close to that of `dict CLOCK`.
 """
 
 import argparse
@@ -130,8 +130,8 @@ def _one_by_one(add: Add, keys: Iterable[int]) -> tuple[float, int]:
 
 
 def measure(bits: int, links: streams.Fingerprints) -> list[tables.Row]:
-    """Return a row per cache of 2^`bits` keys: CPU time per request, its ratio to the first row's, miss rate."""
-    # rotated by 16 bits, as a crawl does
+    """Measure each cache with 2^`bits` keys; return a row for each: CPU time per request, ratios, miss rate."""
+    # The keys are rotated by 16 bits, as in a crawl.
     keys = np.bitwise_or(links << np.uint64(16), links >> np.uint64(48))
     numbers = keys.tolist()
     cache = ClockCache(bits)

@@ -8,7 +8,7 @@ _NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-
 
 
 def make_chain(folder: Path, names: Sequence[str]) -> None:
-    """Write to the folder an authority, `ca.pem`, and a certificate signed by it, with its P-256 key, `leaf.pem`.
+    """Write an authority, `ca.pem`, and a certificate that it signed, with its P-256 key, `leaf.pem`, to the folder.
 
     `names` are subject names such as "DNS:localhost" or "IP:127.0.0.1".
 

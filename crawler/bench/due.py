@@ -1,9 +1,9 @@
 """Measures the Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set.
 
-At the start some URLs are known. Then buffers of fingerprints arrive: a share of each buffer is new,
-the rest is drawn evenly from the known URLs. Each contender finds the new ones and adds them,
-durably if it stores on disk. All work is measured: flushes, compactions and syncs. The page
-cache is warm.
+At the start, some URLs are known. Then buffers of fingerprints arrive. A share of each buffer is new, and the
+rest is drawn evenly from the known URLs. Each contender finds the new fingerprints and adds them, durably if
+the contender stores on disk. The measured time includes all flushes, compactions and syncs. The page cache is
+warm.
 
 runs      the known set of a crawl: sorted, coded runs on disk, merged in powers of two
 whole     the same runs inside `Eliminator`: links go through the links log, flushes are part of store batches
@@ -13,9 +13,10 @@ leveldb   a look-up per URL, a bloom filter of 10 bits, a synced batch per buffe
 sqlite    INSERT OR IGNORE into a table by key, a synced transaction per buffer
 set       a Python set, a look-up per URL, nothing durable
 
-`--known 1e9 --only runs` takes 5 GB of disk, twice that while the set is built, and 0.5 GB of memory.
-Sets of runs are built from sorted chunks, merged as a crawl merges its flushes, but without a join
-because the chunks are disjoint. From 1e8 known URLs on, progress is printed to standard error.
+`--known 1e9 --only runs` needs 0.5 GB of memory and 5 GB of disk space, or twice that space while the set is
+built. Sets of runs are built from sorted chunks, which are merged as a crawl merges its flushes. No join with
+the known URLs is needed, because the chunks are disjoint. From 1e8 known URLs on, progress is printed to
+standard error.
 """
 
 import argparse
@@ -54,7 +55,7 @@ CHUNK_BYTES = 4 << 20
 _LOAD = 1 << 20
 _CHUNKS = 32  # a set of runs is built from this many chunks, of _LOAD to _CHUNK_MAX fingerprints each
 _CHUNK_MAX = 1 << 25
-_TOLD_MIN = 100_000_000  # with at least this many known URLs, the building of a set prints its progress
+_TOLD_MIN = 100_000_000  # progress is printed while a set of at least this many known URLs is built
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +91,7 @@ class Contender(Protocol):
     """A set that separates new URLs from known ones; at first it contains `mixed(0 .. known - 1)`."""
 
     def prepare(self, fingerprints: Fingerprints) -> Any:
-        """Convert a buffer to the form that this contender takes; this step is not timed."""
+        """Convert a buffer to the form that this contender accepts; this step is not timed."""
 
     def submit(self, buffer: Any) -> int:
         """Add a buffer, durably if the contender stores on disk; return the number of new fingerprints."""
@@ -156,7 +157,7 @@ class Runs:
         pass
 
     def _reopen_s(self) -> float:
-        """Return the seconds to reopen the runs; 0 for runs in memory, which are not reopened."""
+        """Return the seconds that reopening the runs takes; 0 for runs in memory, which are not reopened."""
         began = time.perf_counter()
         for run in self._set.runs:
             if run.entry is not None:
@@ -182,7 +183,7 @@ class Memory(Runs):
 
 
 class Whole:
-    """`Eliminator` with links, links log and store, driven in the same steps as in the commits of a crawl."""
+    """An `Eliminator` with links, links log and store, driven in the same steps as by the commits of a crawl."""
 
     def __init__(self, directory: Path, known: int) -> None:
         held = built(DiskRuns(directory / "due", []), known)
@@ -235,7 +236,7 @@ class Whole:
 
 
 class Level:
-    """LevelDB with a look-up per URL and a synced batch per buffer, set up for hashed keys, loaded in sorted order."""
+    """LevelDB, set up for hashed keys and loaded in sorted order: a look-up per URL, a synced batch per buffer."""
 
     def __init__(self, directory: Path, known: int) -> None:
         import plyvel
@@ -279,7 +280,7 @@ class Level:
 
 
 class Sqlite:
-    """SQLite with a table by key and a synced transaction per buffer."""
+    """SQLite with a table indexed by key and a synced transaction per buffer."""
 
     def __init__(self, directory: Path, known: int) -> None:
         directory.mkdir(parents=True)
@@ -390,7 +391,7 @@ def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[s
     """Measure one contender and return its row."""
     flushes = min(arguments.flushes, arguments.slow_flushes) if name == "one_file" else arguments.flushes
     contender = CONTENDERS[name](directory, arguments.known)
-    os.sync()  # sync first, so that the measured part does not include writes of the loading
+    os.sync()  # sync first, so that pending writes from loading are not measured
     cpu = wall = longest = 0.0
     new = 0
     for fingerprints in buffers(arguments, flushes):

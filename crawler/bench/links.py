@@ -1,11 +1,12 @@
-"""Measures the cost of a link: filter, URL cache, DUE, frontier and store take in the same pages three times.
+"""Measures the cost of a link: the same pages pass through filter, URL cache, DUE, frontier and store three times.
 
     new         the links were never met before: DUE, queue and their commits, for a group of pages at a time
     unformed    the links were met before but are not in this memo: canonical form, filter, fingerprint, URL cache
     met         the links were met before and are in the memo of their directory
 
-The pipeline runs in one thread; time in the storage engine's own threads is included. Between two pages the
-processor's caches are flushed, because in a crawl a page is parsed there; that time is not included.
+The pipeline runs in one thread; time in the storage engine's own threads is included. Between two pages, the
+processor's caches are flushed, as the parsing of a page would do in a crawl. The time of this flush is not
+included.
 """
 
 import tempfile
@@ -28,13 +29,13 @@ GROUP = 30  # pages per commit
 ELSEWHERE = 5  # one link in this many leads to another host
 PATH = "word-other-time"
 
-OTHER_WORK = bytes(2 << 20)  # bytes copied between two pages; more than the caches of a core hold
+OTHER_WORK = bytes(2 << 20)  # number of bytes copied between two pages, more than the caches of a core hold
 
 Page = tuple[str, list[str]]
 
 
 class LinkCosts(NamedTuple):
-    """CPU seconds of a link in the memo; the additional seconds of a link not in the memo, and of a new link."""
+    """The CPU seconds of a link in the memo, and the additional seconds of a link not in the memo and of a new link."""
 
     met: float
     form: float
@@ -42,7 +43,7 @@ class LinkCosts(NamedTuple):
 
 
 def link_costs() -> LinkCosts:
-    """Measure the three costs of a link, as means over some thousand links."""
+    """Measure the three costs of a link, each as the mean over thousands of links."""
     pages = _pages()
     config = convert({"crawl": {"scope": "any"}})
     with (
@@ -58,7 +59,7 @@ def link_costs() -> LinkCosts:
 
 
 class LinkIntake:
-    """Takes the links of pages as a process does, and commits a group of pages at a time."""
+    """Handles the links of pages as a crawl process does, and commits the links of a group of pages at a time."""
 
     def __init__(self, stages: Stages) -> None:
         self._loader = Loader(stages)
@@ -75,7 +76,7 @@ class LinkIntake:
         return self._loader.admit(found.urls, found.fingerprints)
 
     def commit(self, changes: list[Change]) -> None:
-        """Make a group of changes durable, and let the DUE find the new links."""
+        """Make a group of changes durable, and let the DUE separate new links from known ones."""
         self._loader.commit(*changes)
         self._loader.flush(dry=True)
 
@@ -93,7 +94,7 @@ def _pages() -> list[Page]:
 
 
 def _timed(intake: LinkIntake, pages: list[Page]) -> float:
-    """Return the CPU seconds per link."""
+    """Pass all links of the pages through the intake and return the CPU seconds per link."""
     took, changes = 0.0, list[Change]()
     for number, (base, hrefs) in enumerate(pages, 1):
         bytearray(OTHER_WORK)

@@ -1,8 +1,8 @@
 """Loads URLs through the CLOCK cache, DUE and frontier of one process in one thread, as `Process` drives its stages.
 
-The stream: every host gets one URL first; the other URLs are assigned to hosts by a skewed draw (the
-square of a uniform number, so the busiest tenth of the hosts gets a third of the URLs).
-One link in five repeats an earlier one. URLs have 77 bytes on average.
+In the stream, every host gets one URL first. The other URLs are assigned to hosts by a skewed draw, the
+square of a uniform number, so the busiest tenth of the hosts gets a third of the URLs. One link in five
+repeats an earlier one. URLs have 77 bytes on average.
 """
 
 import random
@@ -30,7 +30,7 @@ def hostname(index: int) -> str:
 
 
 def url(number: int, hosts: int) -> str:
-    """Return URL number `number` of the stream."""
+    """Return the URL with this number in the stream."""
     draw = number * MIX & (1 << 64) - 1
     host = number if number < hosts else int(hosts * (draw / 2.0**64) ** 2)
     head = f"https://{hostname(host)}"
@@ -38,7 +38,7 @@ def url(number: int, hosts: int) -> str:
 
 
 def tail(number: int, head: int) -> str:
-    """Return the path of URL number `number`, which follows `head` characters."""
+    """Return the path of the URL with this number; scheme and host before it have `head` characters."""
     draw = number * MIX & (1 << 64) - 1
     begin = f"/{number:x}/"
     return (
@@ -48,7 +48,7 @@ def tail(number: int, head: int) -> str:
 
 
 def numbers(begin: int, urls: int) -> Iterator[list[int]]:
-    """Yield groups of URL numbers: `urls` numbers from `begin` on, and repeats of earlier numbers."""
+    """Yield groups of URL numbers: `urls` numbers from `begin` on, mixed with repeats of earlier numbers."""
     rng = random.Random(SEED)
     group: list[int] = []
     for number in range(begin, begin + urls):
@@ -87,7 +87,7 @@ class Loader:
         self.links = 0
 
     def take_in(self, urls: list[str]) -> None:
-        """Load one group of links: look up cache and pending set, commit, then flush if the DUE needs it."""
+        """Load a group of links: look up cache and pending set, commit the links, then flush if the DUE needs it."""
         self.links += len(urls)
         fingerprints = self.watch("fingerprint", self.stages.fingerprinter.fingerprints, urls)
         change = self.watch("cache", self.admit, urls, fingerprints)
@@ -95,7 +95,7 @@ class Loader:
         self.flush(dry=False)
 
     def admit(self, urls: Sequence[str], fingerprints: np.ndarray) -> Change:
-        """Return a `Change` that holds the links which the cache has not met."""
+        """Return a `Change` with the links that are neither in the cache nor in the pending set."""
         change = Change()
         missed = np.flatnonzero(np.frombuffer(self.cache.add_many(cache_keys(fingerprints)), np.uint8))
         fresh = missed[self.stages.due.admit(fingerprints[missed])]
@@ -125,7 +125,7 @@ class Loader:
 
 
 def whole(making: Making) -> Change:
-    """Run the steps that build a `Change` without a pause; return this change."""
+    """Run all steps that build a `Change`, without a pause between them, and return the change."""
     while True:
         try:
             next(making)

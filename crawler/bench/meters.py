@@ -14,7 +14,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class HeldMemory(NamedTuple):
-    """Bytes held by a process: resident, anonymous (the part not backed by a file), and the peak of resident."""
+    """The memory of a process in bytes: resident, anonymous (the part not backed by a file), and the resident peak."""
 
     resident: int
     anonymous: int
@@ -65,7 +65,7 @@ def children(pid: int) -> list[int]:
 
 
 def cpu(pid: int) -> float:
-    """Return the CPU seconds that a process has taken.
+    """Return the CPU seconds that a process has used.
 
     Raises:
         OSError: the process has ended.
@@ -75,7 +75,7 @@ def cpu(pid: int) -> float:
 
 
 def cpu_with_children(pid: int) -> float:
-    """Return the CPU seconds that a process and its children have taken."""
+    """Return the CPU seconds that a process and its children have used."""
     return sum(map(cpu, (pid, *children(pid))))
 
 
@@ -86,14 +86,14 @@ def cpu_so_far() -> float:
 
 
 def cpu_of(work: Callable[[], object]) -> float:
-    """Run `work`; return the CPU seconds that it takes in all threads of this process."""
+    """Run `work`; return the CPU seconds that all threads of this process use meanwhile."""
     began = time.process_time()
     work()
     return time.process_time() - began
 
 
 def race(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the least CPU seconds of each contender; contenders take turns, so other load affects all alike."""
+    """Return the least CPU seconds of each contender. They take turns, so that other load affects all alike."""
     best = dict.fromkeys(contenders, float("inf"))
     for _ in range(rounds):
         for name, work in contenders.items():

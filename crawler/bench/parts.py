@@ -1,4 +1,4 @@
-"""Measures unit costs that show only in large crawls: URLs on disk, hosts and pages in memory, a pick from the schedule.
+"""Measures unit costs that matter only in large crawls: URLs on disk, hosts and pages in memory, schedule picks.
 
     known_bits        bits per known URL in a run, beyond log2 of the mean gap between fingerprints
     todo_disk         bytes per waiting URL of 77 characters, in a compacted store
@@ -44,7 +44,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def measured() -> dict[str, float]:
-    """Measure each of these costs once, in some twenty seconds; return the figures by name.
+    """Measure each of these costs once, which takes about twenty seconds; return the figures by name.
 
     Raises:
         CrawlerError: a measuring process failed.
@@ -59,7 +59,7 @@ def measured() -> dict[str, float]:
 
 
 def _of(part: str, *numbers: int) -> dict[str, float]:
-    """Build the state `name` in its own process; return the figures that the process prints."""
+    """Run the steps of `part`, each in its own process; return the figures that the last process prints."""
     with tempfile.TemporaryDirectory(prefix="crawler-parts-") as folder:
         for step in STEPS[part]:
             done = subprocess.run(
@@ -73,7 +73,7 @@ def _of(part: str, *numbers: int) -> dict[str, float]:
 
 
 def run_bits(folder: Path) -> dict[str, float]:
-    """Measure the bits per key of a run with KEYS keys, which are distributed like fingerprints."""
+    """Measure the bits per key of a run that holds KEYS keys, distributed like fingerprints."""
     keys = np.sort(mixed(np.arange(KEYS)))
     run = DiskRuns(folder, []).write([keys], len(keys), step="flush")
     return {"bits": 8.0 * run.byte_count / KEYS - math.log2(2.0**64 / KEYS)}
@@ -85,7 +85,7 @@ def _opened(folder: Path) -> Stages:
 
 
 def fill_queues(folder: Path, urls: int, hosts: int) -> dict[str, float]:
-    """Load `urls` URLs on `hosts` hosts."""
+    """Load `urls` URLs, spread over `hosts` hosts."""
     with closing(_opened(folder)) as stages:
         loader = Loader(stages)
         for group in numbers(0, urls):
@@ -95,7 +95,7 @@ def fill_queues(folder: Path, urls: int, hosts: int) -> dict[str, float]:
 
 
 def queues(folder: Path, *_: int) -> dict[str, float]:
-    """Measure the bytes of the queues in a separate, compacted store, and the memory that opening the process takes.
+    """Measure the bytes of the queues in a separate, compacted store, and the memory used to open the process.
 
     A process's own store also holds old values of host records until LevelDB compacts them.
     """
@@ -115,7 +115,7 @@ def queues(folder: Path, *_: int) -> dict[str, float]:
 
 
 def schedule(_folder: Path) -> dict[str, float]:
-    """Measure the bytes per page of a schedule whose pages have some history, and the seconds per pick."""
+    """Measure the bytes per page and the seconds per pick of a schedule whose pages have some history."""
     rng = np.random.default_rng(1)
     keys = np.arange(1, PAGES + 1, dtype=np.uint64) * GOLDEN
     directories = np.arange(PAGES, dtype=np.uint64) // np.uint64(DIRECTORY)

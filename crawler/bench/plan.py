@@ -1,4 +1,4 @@
-"""Estimate the resources of a crawl: processes, machines, disk, memory, bandwidth, days, and its bottleneck.
+"""Estimate the bottleneck of a crawl and its resources: processes, machines, disk, memory, bandwidth and days.
 
     crawler plan --pages 1e9 --hosts 5e6 --rate 10000
     crawler plan --pages 1e7 --hosts 50000 --rate 100 --refresh 20 --cores 4
@@ -6,10 +6,10 @@
     crawler crawl https://example.org/ --dir sample --max-pages 5000 && crawler plan --sample sample --pages 1e6
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
-The estimate is computed from unit costs (crawler/bench/planning.py): the costs of a reference machine,
-or the costs that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. With
---sample, arguments that are not given are taken from a small crawl: hosts, pages of the largest host, sizes, links,
-times.
+The estimate is computed from unit costs (crawler/bench/planning.py): the costs of a reference machine, or the
+costs that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. With
+--sample, arguments that are not given are taken from a small crawl: hosts, pages of the largest host, sizes,
+links and times.
 """
 
 import argparse
@@ -159,7 +159,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def goal_of(args: argparse.Namespace) -> Goal:
-    """Return the goal that the arguments state.
+    """Return the goal that the arguments describe.
 
     Raises:
         UsageError: the goal is impossible.
@@ -224,7 +224,7 @@ def read_units(path: Path) -> UnitCosts:
 
 
 def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
-    """Return a plan as a table with its assumptions; figures that depend on measurements are ranges."""
+    """Return a plan and its assumptions as a table; figures that depend on measurements are ranges."""
     rows = [
         ("pages per second", f"{found.rate:,.1f}, bounded by {found.bottleneck}"),
         ("time", _scaled(found.days * DAY, _TIMES)),
@@ -249,7 +249,7 @@ def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
 
 
 def _rendering(found: Plan, goal: Goal) -> str:
-    """Return a line with the cost of showing pages in a browser; "" if no page is shown."""
+    """Return a line with the cost of rendering pages in a browser; "" if no page is rendered."""
     if not goal.rendered:
         return ""
     return (

@@ -19,11 +19,11 @@
                     + hosts x row, known pages x schedule if they are refreshed, and a browser a process if it renders
     days            pages / rate
 
-A page is a fetch, whatever the status of the answer. A web is described by its mean page (KiB, compressed share,
-links, distinct new URLs, length of a URL), and a machine by its unit costs. Each unit cost is a range, and so are the
-results. Unit costs are measured by `crawler bench units`, or taken from REFERENCE, an estimate. Quantities that a setting
-bounds are computed with its default. `TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES`
-are estimates, not measurements.
+Every fetch counts as a page, whatever the status of the answer. A web is described by its mean page (KiB,
+compressed share, links, distinct new URLs, length of a URL), and a machine by its unit costs. Each unit cost
+is a range, and so are the results. Unit costs are measured by `crawler bench units`, or taken from REFERENCE,
+an estimate. A quantity that a setting limits is computed with the default of this setting. `TABLES_RESIDENT`,
+`NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES` are estimates, not measurements.
 """
 
 import math
@@ -66,7 +66,7 @@ def exactly(value: float) -> CostRange:
 
 
 class UnitCosts(msgspec.Struct, frozen=True):
-    """CPU costs in seconds, the others in bytes; `machine` names the machine that was measured."""
+    """The unit costs: CPU in seconds, all others in bytes. `machine` names the machine that was measured."""
 
     process_cpu: CostRange  # starting and ending a process
     page_cpu: CostRange
@@ -77,9 +77,9 @@ class UnitCosts(msgspec.Struct, frozen=True):
     host_cpu: CostRange  # a new host: connection, robots.txt, record
     handshake_cpu: CostRange  # a new connection with a full handshake, including connecting
     secure_cpu: CostRange  # additional cost of a fetch over TLS, without the handshake
-    lone_cpu: CostRange  # additional cost of a fetch that finds the loop asleep: turns, wake-ups and a commit of its own
+    lone_cpu: CostRange  # additional cost of a fetch that wakes a sleeping loop: turns, wake-ups, a commit
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
-    page_store: CostRange  # record, capture and entry of a page, without its URL, in a compacted store
+    page_store: CostRange  # a page's record, capture and entry, without its URL, in a compacted store
     page_store_log: CostRange  # record, capture and entry of a page before compaction
     page_journal: CostRange  # a page's line in pages.jsonl, without its URL
     capture_warc: CostRange  # WARC records of a fetch without its body
@@ -89,19 +89,21 @@ class UnitCosts(msgspec.Struct, frozen=True):
     known_bits: CostRange  # bits per known URL in the DUE, beyond log2 of the mean gap between fingerprints
     todo_disk: CostRange  # bytes per waiting URL of 77 characters
     process_memory: CostRange
-    large_memory: CostRange  # memory per byte of the largest page, in the child that parses it
+    large_memory: CostRange  # in the child that parses the largest page, memory per byte of this page
     tag_memory: CostRange  # memory per tag of the largest page
     connection_memory: CostRange  # with TLS
     host_memory: CostRange
     refreshed_memory: CostRange  # bytes per known page in the schedule
     machine: str = ""
-    # Costs of a page shown in a browser with its subresources, and of the browser (`render/README.md`, "Cost")
+    # The cost of rendering a page with its subresources in a browser, and that of the browser
+    # (`render/README.md`, "Cost")
     render_cpu: CostRange = CostRange(0.1, 0.2, 0.5)
     browser_memory: CostRange = CostRange(200e6, 320e6, 1074e6)  # up to `render.memory_bytes_max`
 
 
-# An estimate, not a measurement: the CPU of whole crawls is divided according to a profile, so that set `mid` adds up
-# (1,851 us per page of 28 KiB and some 60 links: parsing 31 %, filter and caches 8 %); the ranges are estimated, too.
+# These figures are estimates, not measurements. The CPU of whole crawls is divided according to a profile, so
+# that the sum is right for the set `mid`: 1,851 us per page of 28 KiB and about 60 links, of which parsing
+# takes 31 %, filter and caches 8 %. The ranges are estimated, too.
 REFERENCE = UnitCosts(
     process_cpu=CostRange(0.4, 0.6, 1.0),
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),
@@ -133,7 +135,8 @@ REFERENCE = UnitCosts(
     machine="a sketch of a reference machine; `crawler bench units` measures yours",
 )
 
-# How often a store before compaction contains the URL of a page (queue entry, record), and how often the journal does.
+# The number of times that a store before compaction contains the URL of a page (queue entry, record), and
+# that the journal contains it.
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
 ROUNDED = 1e-9  # a rounding error up to this size does not add a process
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
@@ -141,7 +144,7 @@ TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
 # a consumed file of the links log is deleted when the next file begins
 LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)
-# data that is not yet in a table: at most two buffers in memory
+# Data that is not yet in a table is in at most two buffers in memory.
 WRITE_BUFFER = float(_DEFAULT.store.write_buffer_bytes)
 TABLES_MAPPED = float(
     _DEFAULT.store.tables_max * _DEFAULT.store.table_bytes + _DEFAULT.store.block_cache_bytes
@@ -149,7 +152,7 @@ TABLES_MAPPED = float(
 TABLES_RESIDENT = 0.15  # share of the mapped tables that a crawl touches
 MEMO_MAX = float(_DEFAULT.filter.memo_bytes_max)
 MEMO_ENTRY = 150.0  # bytes per remembered link, besides two forms of the URL
-# Bytes that the tree of the largest page parsed in the process takes.
+# The bytes of the tree of the largest page that is parsed in the process.
 TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0
 TAGS_MAX = float(_DEFAULT.extract.tags_max)  # no tree is built for a page with more tags
 BODY_MAX = float(_DEFAULT.fetch.body_bytes_max)
@@ -159,17 +162,20 @@ NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts remembered by name: fingerpri
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """The crawl to plan. With `rate` 0, it is as fast as `machines` allow, which must then be at least 1.
+    """The crawl to plan.
 
-    `known_hosts` is the number of hosts that links lead to (if larger than `hosts`), `largest_host` the share of the
-    pages that the largest host has (if larger than the mean share).
-    `compressed` is the size of a page after gzip (level 6) as a share of its decoded size, `coded` the share of pages
-    sent compressed, `secure` the share of pages over TLS; `handshakes` are full TLS handshakes per page, `urls` distinct
-    new URLs per page, `directories` the directories with pages per host. `refresh` is the additional fetches of known
-    pages per second; the share `changed` of them finds a changed page. The gap of a host is `delay`, or `delay_factor`
-    times the answer time. `cores`, `memory`, `disk` (bytes) and `bandwidth` (bytes per second) are those of one
-    machine; `usable` is the share of a core that may be used. A browser shows the share `rendered` of the fetches, each
-    for `render_cpu` CPU seconds (0: as the unit costs say).
+    With `rate` 0, the crawl is as fast as `machines` allows; `machines` must then be at least 1.
+    `known_hosts` is the number of hosts to which links lead; it counts if it is larger than `hosts`.
+    `largest_host` is the share of the pages that the largest host has; it counts if it is larger than the
+    mean share. `compressed` is the size of a page after gzip (level 6) as a share of its decoded size.
+    `coded` is the share of pages that are sent compressed, `secure` the share of pages sent over TLS.
+    `handshakes` is the number of full TLS handshakes per page, `urls` the number of distinct new URLs per
+    page, and `directories` the number of directories with pages per host. `refresh` is the number of
+    additional fetches of known pages per second, of which the share `changed` finds a changed page. The gap
+    between two requests to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`,
+    `disk` (bytes) and `bandwidth` (bytes per second) are those of one machine; `usable` is the share of a
+    core that may be used. The share `rendered` of the fetches is rendered in a browser. Each rendering takes
+    `render_cpu` CPU seconds; 0 means the value of the unit costs.
     """
 
     pages: float
@@ -204,9 +210,9 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The resources of a crawl. `bottleneck` is the bound on the rate; `days` and `cpu` are for all pages once.
+    """The resources of a crawl. `bottleneck` names what limits the rate. `days` and `cpu` count every page once.
 
-    `render_cpu` is the part of `page_cpu` that browsers use; they keep `render_cores` busy.
+    `render_cpu` is the part of `page_cpu` that browsers use; the browsers keep `render_cores` cores busy.
     """
 
     rate: float
@@ -229,7 +235,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def disk(self) -> CostRange:
-        """The WARC and all other files."""
+        """Return the bytes of the WARC and of all other files."""
         return self.warc + self.other_disk
 
 
@@ -247,7 +253,7 @@ def page_cpu(goal: Goal, units: UnitCosts) -> CostRange:
 
 
 def render_cpu(goal: Goal, units: UnitCosts) -> CostRange:
-    """Return the CPU seconds per fetch that browsers use."""
+    """Return the CPU seconds that browsers use per fetch."""
     return (exactly(goal.render_cpu) if goal.render_cpu else units.render_cpu) * goal.rendered
 
 
@@ -260,11 +266,11 @@ def unformed(goal: Goal) -> float:
 
 
 def idle_share(busy: float, lone: float, processes: float) -> float:
-    """Return the share of the time that processes sleep.
+    """Return the share of the time for which processes sleep.
 
-    Fetches that find the loop awake keep `busy` cores busy. If every fetch found the loop asleep, `lone` more cores
-    would be busy. The share of the fetches that find the loop asleep equals the share of the time in which it sleeps:
-    idle = 1 - (busy + lone x idle) / processes.
+    If every fetch found the loop awake, `busy` cores would be busy. If every fetch found the loop asleep,
+    `lone` more cores would be busy. The share of the fetches that find the loop asleep equals the share of
+    the time for which the loop sleeps: idle = 1 - (busy + lone x idle) / processes.
     """
     return max(0.0, processes - busy) / (processes + lone)
 
@@ -277,7 +283,7 @@ def host_rate(goal: Goal) -> float:
 
 
 def skewed_rate(goal: Goal) -> float:
-    """Return the mean pages per second until the largest host is done, if only its politeness limits the crawl."""
+    """Return the mean pages per second of a crawl that only politeness to its largest host limits."""
     return host_rate(goal) / goal.hosts / goal.largest_host
 
 
@@ -339,7 +345,7 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
 
 
 def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -> CostRange:
-    """Return the CPU seconds that fetches which find the loop asleep add to the mean fetch."""
+    """Return the CPU seconds by which fetches that find the loop asleep increase the mean cost of a fetch."""
     return CostRange(*(
         each * idle_share(busy, rate * each, n)
         for busy, each, n in zip(_three(load), _three(lone), _three(processes), strict=True)
@@ -347,7 +353,7 @@ def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -
 
 
 def _in_flight(goal: Goal, rate: float) -> float:
-    """Return the number of connections with a request in flight, and half as many again for slow hosts."""
+    """Return one and a half times the number of connections with a request in flight, to allow for slow hosts."""
     return rate * goal.latency * 1.5
 
 
@@ -374,7 +380,7 @@ def _refresh_warc(goal: Goal, units: UnitCosts) -> CostRange:
 
 
 def _body_warc(goal: Goal, units: UnitCosts) -> CostRange:
-    """Return the bytes of WARC per body of a page."""
+    """Return the WARC bytes that the body of a page takes."""
     return (units.coded_warc * goal.coded + units.body_warc * (1.0 - goal.coded)) * (
         goal.page_bytes * goal.compressed
     )
@@ -392,7 +398,7 @@ def _other_disk(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange
 
 
 def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRange:
-    """Return the bytes of the DUE's runs; while all runs are merged, the disk holds them twice."""
+    """Return the bytes of the DUE's runs. While all runs are merged, the disk holds two copies of them."""
     low, mid, high = (
         known / 8.0 * (64.0 - math.log2(max(1.0, known / n)) + bits)
         for n, bits in zip(_three(processes), _three(units.known_bits), strict=True)
@@ -401,7 +407,7 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 
 
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
-    """Return the bytes of pages and waiting URLs in the store; as much as its log may hold is not compacted yet."""
+    """Return the bytes of pages and waiting URLs in the store; up to a full log of this data is not compacted yet."""
     waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages
     written += exactly((TODO_LOG + goal.url_bytes) * waiting)
@@ -415,7 +421,7 @@ def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
 
 
 def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> CostRange:
-    """Return the memory at the end of the crawl, when the caches hold as much as the crawl fills."""
+    """Return the memory at the end of the crawl, when the caches have grown to the size that this crawl fills."""
     refreshed = goal.pages if goal.refresh else 0.0
     known_hosts = max(goal.hosts, goal.known_hosts)
     connections = _in_flight(goal, rate)
@@ -439,6 +445,6 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
 
 
 def _largest_page(goal: Goal, units: UnitCosts) -> CostRange:
-    """Return the memory of the child that parses the largest page, for some copies of the page's bytes and its tree."""
+    """Return the memory of the child that parses the largest page, for copies of the page's bytes and for its tree."""
     size, tags = min(goal.largest_bytes, BODY_MAX), min(goal.largest_tags, TAGS_MAX)
     return units.large_memory * size + units.tag_memory * tags

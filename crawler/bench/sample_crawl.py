@@ -1,8 +1,8 @@
-"""Reads from a sample crawl the arguments of `crawler plan`, such as links per page, in the units of these arguments.
+"""Derives arguments of `crawler plan`, such as links per page, from a sample crawl.
 
-These facts are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl. The crawl may be
-running. Pages are assumed to be distributed over hosts as in the sample: the largest host of a larger crawl is assumed to
-have the same share of the pages.
+The facts are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl, and converted
+to the units of the arguments. The sample crawl may still be running. Pages are assumed to be distributed over
+hosts as in the sample: the largest host of a larger crawl is assumed to have the same share of the pages.
 """
 
 from collections import Counter
@@ -17,7 +17,8 @@ from crawler.errors import UsageError
 from crawler.records import Outcome
 from crawler.storage.rotating_file import generations
 
-# The most lines to read, which takes some ten seconds; their hosts and directories take at most 300 MB.
+# The maximum number of lines to read. Reading them takes about ten seconds, and their hosts and directories
+# take at most 300 MB.
 LINES_MAX = 1_000_000
 _DEFLATED = 0.2  # size of a compressed page as a share of its decoded size, unless the sample shows less
 
@@ -30,7 +31,7 @@ class _Line(msgspec.Struct):
 
 
 def facts(path: Path) -> dict[str, float]:
-    """Return the arguments of `crawler plan` that the crawl in `path` shows.
+    """Return the arguments of `crawler plan` that can be derived from the crawl in `path`.
 
     Raises:
         UsageError: there is no crawl, or it has fetched nothing.
@@ -54,7 +55,7 @@ def _report(directory: CrawlDirectory) -> dict[str, Any]:
 
 
 def _of_lines(journal: Path) -> dict[str, float]:
-    """Return the facts that the journal lines of answered fetches show; an empty dict if there are no such lines."""
+    """Return the facts derived from the journal lines of answered fetches; an empty dict if there are no such lines."""
     hosts: Counter[str] = Counter()
     directories: set[int] = set()
     count = secure = length = largest = 0
@@ -99,7 +100,7 @@ def _lines(journal: Path) -> Any:
 
 
 def _of_report(report: dict[str, Any]) -> dict[str, float]:
-    """Return the facts that the counters of a run show; an empty dict if the run has not ended yet."""
+    """Return the facts derived from the counters of a run; an empty dict if the run has not ended yet."""
     pages = float(sum(report.get("pages", {}).get(str(ended), 0) for ended in Outcome))
     if not pages:
         return {}
@@ -120,7 +121,7 @@ def _of_report(report: dict[str, Any]) -> dict[str, float]:
 
 
 def _coding(share: float) -> dict[str, float]:
-    """Return the share of pages sent compressed, and their compressed size, if the wire carried `share` of the bytes."""
+    """Return the share of pages sent compressed and their compressed size, if the wire carried `share` of the bytes."""
     if share <= _DEFLATED:
         return {"compressed": share, "coded": 1.0}
     return {"compressed": _DEFLATED, "coded": (1.0 - share) / (1.0 - _DEFLATED)}

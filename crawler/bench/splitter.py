@@ -1,9 +1,9 @@
-"""Measures the host splitter against a bare loop: sends links between two processes, durable before every ack.
+"""Measures the host splitter against a bare loop: both send links between two processes, durably before every ack.
 
-There are two processes on loopback, each with its own LevelDB. *fill* commits links to the sender's outbox, one synced
-group at a time. *drain* connects and waits until the owner has confirmed the last link. The bare loop sends the same
-bytes as length-prefixed frames, writes all that has arrived to LevelDB with one synced write, and acks; it has no
-decoding of links, no tags and no outbox.
+There are two processes on loopback, each with its own LevelDB. *fill* commits links to the sender's outbox,
+one synced group at a time. *drain* connects and waits until the owner has confirmed the last link. The bare
+loop sends the same bytes as length-prefixed frames, writes all that has arrived to LevelDB with one synced
+write, and acks; it does not decode links and has no tags and no outbox.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from crawler.splitter.wire import encode_entries
 from crawler.storage.engines import open_store
 
 NAMES = ("receiver", "sender")
-GROUP_LINKS = 1600  # as many links as 16 pages have, if all links were foreign
+GROUP_LINKS = 1600  # number of links of 16 pages, if all their links belong to another process
 SECRET = b"benchmark secret"
 
 
@@ -159,7 +159,7 @@ class _Process:
         self._news.set()
 
     async def commit(self, links: list[Link]) -> None:
-        """Commit one group of changes: links for the peer, and all links received."""
+        """Commit one group of changes, which consists of the links for the peer and all links received."""
         received = self.inbox.take()
         items = [(NAMES[0], links)] if links else []
         await asyncio.to_thread(self._write, items, received)
@@ -179,7 +179,7 @@ class _Process:
         self.store.write(batch)
 
     async def commit_received(self) -> None:
-        """Wait for news and commit the links received."""
+        """Wait until links have been received, and commit them."""
         await self._news.wait()
         self._news.clear()
         while self.inbox.waiting:
@@ -215,7 +215,7 @@ def _sender(pipe: Connection, folder: Path, links: int) -> None:
         await process.peers.start()
         while process.outbox.links:
             await asyncio.sleep(0.02)
-            await process.commit([])  # delete confirmed entries, as a crawl does with its groups
+            await process.commit([])  # delete confirmed entries with each commit, as a crawl does
         drain = time.monotonic() - began
         cpu = time.process_time() - cpu
         await process.peers.close()

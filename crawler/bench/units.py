@@ -13,10 +13,11 @@ are measured. Each cost is the difference between crawls that differ in one prop
     the same pages again, unchanged      a refresh
     the same at `LONE_RATE`              a fetch that finds the loop asleep
 
-The cost of a link (`links.py`) and the costs that show only in large crawls (`parts.py`) are measured separately. A last
-crawl, with properties between those of the others, is predicted, and the errors are printed. Costs that are not
-measured (memory of a connection) are taken from the reference, as are the costs of TLS if there is no `openssl` command.
-A pick from the refresh schedule is part of a refresh; it is also printed alone, for plans with many refreshes.
+The cost of a link (`links.py`) and the costs that matter only in large crawls (`parts.py`) are measured
+separately. A last crawl, with properties between those of the others, is predicted, and the errors are
+printed. The memory of a connection is not measured but taken from the reference. So are the costs of TLS if
+there is no `openssl` command. The cost of a pick from the refresh schedule is part of the cost of a refresh.
+It is also printed alone, for plans with many refreshes.
 """
 
 import argparse
@@ -54,11 +55,11 @@ from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
 
 HOSTS, HOSTS_MAX = 50, 2000
-# Links per page; with fewer links a web is deep, and its crawl waits for pages that are not yet known.
+# Links per page. With fewer links, a web is so deep that its crawl often waits until new pages become known.
 LINKS = 40
 PIECE = 16 << 10  # number of bytes of a segment that are decompressed at a time
 SAMPLE = 50  # number of bodies that are compressed to estimate the compressed size
-AGAIN_RATE = 100_000  # refreshes per second; a process cannot do as many
+AGAIN_RATE = 100_000  # refreshes per second, more than a process can do
 LONE_RATE = 100  # at this number of refreshes per second, the loop sleeps four fifths of the time
 LONG = 100_000
 PEAK_EVERY = 0.005  # seconds between memory samples: a child parses a page of 4 MB in 0.1 s
@@ -87,9 +88,10 @@ class CrawlShape(NamedTuple):
 class CrawlCost(NamedTuple):
     """The costs of a crawl, and the properties of its pages.
 
-    The costs: CPU seconds; peak resident bytes of all processes of the crawl; bytes of WARC and journal, and of the
-    store before and after compaction; fetches, hosts, seconds and full handshakes. Means per fetch: bytes, links, bytes
-    after gzip, length of a URL, and new URLs found.
+    The costs are the CPU seconds, the peak resident bytes of all processes of the crawl, the bytes of WARC
+    and journal, the bytes of the store before and after compaction, and the numbers of fetches, hosts,
+    seconds and full handshakes. The properties are means per fetch: bytes, links, bytes after gzip, length of
+    a URL, and new URLs found.
     """
 
     cpu: float
@@ -204,7 +206,7 @@ def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
     host /= scattered.hosts - many.hosts
 
     def more(cost: CrawlCost, than: CrawlCost) -> float:
-        """Return by how many seconds `cost` exceeds `than`, without the cost of additional fetches and hosts."""
+        """Return the CPU seconds by which `cost` exceeds `than`, without the cost of additional fetches and hosts."""
         return cost.cpu - than.cpu - fetch * (cost.fetches - than.fetches) - host * (cost.hosts - than.hosts)
 
     kilobyte = max(0.0, more(long, many) / long.fetches) / ((long.page_bytes - many.page_bytes) / KIB)
@@ -269,7 +271,7 @@ def _whole(units: UnitCosts, cost: CrawlCost) -> float:
 
 
 def _certified(folder: Path) -> bool:
-    """Create in the folder a certificate for the addresses of the hosts; return False if that is not possible."""
+    """Create a certificate for the addresses of the hosts in the folder; return False if that is not possible."""
     try:
         make_chain(folder, [f"IP:127.64.0.{number}" for number in range(1, HOSTS + 1)])
     except (OSError, subprocess.CalledProcessError):
@@ -278,7 +280,7 @@ def _certified(folder: Path) -> bool:
 
 
 def measure(shape: CrawlShape, certificates: Path) -> CrawlCost:
-    """Crawl a web of this shape in a separate process; with `again`, return only the cost of the refreshes that follow.
+    """Crawl a web of this shape in a separate process and return the cost; with `again`, only that of the refreshes.
 
     Raises:
         CrawlerError: the crawl failed.

@@ -14,8 +14,8 @@
     DIR/p0.begun        exists once p0 has started, so that the loss of its folder is noticed; the number of its state
     DIR/p0/ ...         one folder per process: store/ due/ links/ warc/ trace/ node.lock control.sock
 
-The crawl's id is a hash of the seed, so no two directories share an id by accident,
-and the seed itself need not be shown.
+The crawl's id is a hash of the secret seed. So no two directories share an id by accident, and the seed
+itself need not be shown.
 """
 
 import errno
@@ -38,13 +38,14 @@ from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, rename, sync_directory
 
 SEED_BYTES = 16
-FORMAT = 4  # the format in which directories are written; each step up to it is a function in `upgrade/`
+FORMAT = 4  # the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
-# The hosts are in a comment: they must not apply to another crawl that uses the file as its configuration.
+# The hosts are in a comment, so that they do not apply to another crawl that uses this file as its
+# configuration.
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."
-_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # the user may not write; the disk works
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # the user may not write, but the disk works
 
 
 class CrawlDirectory:
@@ -52,7 +53,7 @@ class CrawlDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._is_plain = False  # True once the files have been examined
+        self._is_plain = False  # True once `strange_entry` has examined the files
 
     @property
     def config_file(self) -> Path:
@@ -82,7 +83,7 @@ class CrawlDirectory:
         return self.path / name
 
     def exists(self) -> bool:
-        """Return whether there is a crawl.
+        """Return whether the directory contains a crawl.
 
         Raises:
             DirectoryError: the directory contains a link, pipe or device where a crawl has files.
@@ -97,22 +98,22 @@ class CrawlDirectory:
         self._is_plain = True
 
     def process_names(self) -> list[str]:
-        """Return the processes of this crawl, in their order."""
+        """Return the names of the crawl's processes, in ascending order."""
         names = [folder.parent.name for folder in self.path.glob("*/store")]
         return sorted(names, key=lambda name: (len(name), name))
 
     def has_begun(self, name: str) -> bool:
-        """Return whether a process has ever started here, even if its folder has been lost."""
+        """Return whether the process `name` has ever started in this directory, even if its folder has been lost."""
         return (self.path / f"{name}{BEGUN}").exists()
 
     def forget_begun(self, name: str) -> None:
-        """Let a process whose folder is lost start again, after the others have queued the links that they sent to it."""
+        """Allow a process whose folder is lost to start again; the others must have queued its links for it before."""
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
     def note_state(self, name: str, state: int) -> None:
-        """Record outside the process's folder the number of times that the process was opened or closed cleanly.
+        """Record how often the process was opened or closed cleanly, in a file outside the process's folder.
 
-        If the folder is lost, or its store is in an earlier state, a comparison with this number shows it.
+        A comparison with this number shows if the folder is lost or its store is in an earlier state.
         """
         atomic_write(self.path / f"{name}{BEGUN}", _with_crc(state))
 
@@ -124,7 +125,7 @@ class CrawlDirectory:
             return 0
 
     def format(self) -> int:
-        """Return the number of the crawl's storage format; 0 if it is older than format numbers.
+        """Return the number of the crawl's storage format; 0 if the crawl was written before formats had numbers.
 
         Raises:
             DirectoryError: a newer crawler wrote it.
@@ -145,7 +146,7 @@ class CrawlDirectory:
         return number
 
     def note_format(self, number: int) -> None:
-        """Record the number of the format in which everything is stored."""
+        """Record the number of the format in which the whole directory is now stored."""
         atomic_write(self.format_file, _with_crc(number))
 
     def renew_format(self) -> str:
@@ -159,7 +160,7 @@ class CrawlDirectory:
         return ""
 
     def require(self) -> None:
-        """Raise DirectoryError if there is no crawl here."""
+        """Raise DirectoryError if the directory contains no crawl."""
         if not self.exists():
             raise DirectoryError(
                 f"{self.path}: no crawl here; name the directory of one, or start one with `crawler crawl`"
@@ -185,7 +186,7 @@ class CrawlDirectory:
 
     def _write_seed(self, seed: bytes) -> None:
         try:
-            if not self.process_names():  # existing processes may be from a directory of another format
+            if not self.process_names():  # the existing processes may come from a directory of another format
                 self.note_format(FORMAT)
             atomic_write(self.path / "seed", seed.hex().encode() + b"\n", mode=0o600)
             sync_directory(self.path.absolute().parent)
@@ -208,7 +209,7 @@ class CrawlDirectory:
         return hashlib.blake2b(self.seed(), digest_size=8, person=b"crawl id").hexdigest()
 
     def save_config(self, config: Config) -> None:
-        """Save `config` as the configuration in force, with the engine of the stores but without the limits of the run.
+        """Save `config` as the configuration in force, without the limits of the run but with the engine of the stores.
 
         Raises:
             DirectoryError: the existing stores use another engine.
@@ -237,7 +238,7 @@ class CrawlDirectory:
         atomic_write(self.config_file, _config_text(config, places).encode())
 
     def renew_config(self) -> str:
-        """Replace a lost configuration by the defaults; return what was done, "" if the configuration is not lost.
+        """Replace a lost configuration by the defaults; return what was done, or "" if the configuration is intact.
 
         A file that cannot be read is kept under another name for the user to look at.
         """
@@ -255,7 +256,7 @@ class CrawlDirectory:
         return f"{self.config_file.name} has the defaults; give the crawl's settings again when you continue it{kept}"
 
     def _config_problem(self) -> str:
-        """Return a description of the error in the configuration file; "" if there is none or no run has ended yet."""
+        """Return what is wrong with the configuration file; "" if it is intact, or missing before a run has ended."""
         if not self.config_file.exists():
             return "missing" if self.report_file.exists() else ""
         lines = self.config_file.read_bytes().splitlines()
@@ -312,7 +313,7 @@ class CrawlDirectory:
         try:
             add_credentials(tree, msgspec.json.decode(self.credentials_file.read_bytes()))
         except (FileNotFoundError, PermissionError):
-            pass  # there are no credentials, or this user may not read them
+            pass  # there are no credentials, or this user lacks permission to read them
         except (OSError, ValueError) as error:
             raise DirectoryError(f"{self.credentials_file}: cannot be read: {error}") from error
         return tree

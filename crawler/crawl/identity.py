@@ -1,7 +1,7 @@
 """Checks the identity of the crawler, by which site owners can contact its operator.
 
-A crawler whose operator cannot be contacted is a nuisance. Without a contact, a warning
-is logged before the first public host, and scope `any` refuses to start there.
+A crawler whose operator cannot be contacted is a nuisance. Without a contact, a warning is logged before the
+first public host is visited. With the scope `any`, the crawl refuses to start on such a host.
 """
 
 import ipaddress
@@ -29,7 +29,7 @@ class Contact:
         self._settled = bool(config.identity.contact)
 
     def check(self, host: str) -> None:
-        """Warn before the first public host.
+        """Warn before the first public host is visited.
 
         Raises:
             UsageError: the scope is `any`.

@@ -1,7 +1,7 @@
 """The settings on which stored data depends: each process keeps the values with which it was created.
 
-With other fingerprints every URL would be unknown and every page fetched again; with
-another speed of the refresh clock every stored instant of the refresh frontier would shift.
+With other fingerprints, every URL would count as unknown and every page would be fetched again. With another
+speed of the refresh clock, every stored instant of the refresh frontier would shift.
 """
 
 from collections.abc import Mapping
@@ -46,17 +46,17 @@ def check_immutable(kept: Mapping[str, Any], config: Config) -> None:
 
 
 def load_immutable(store: KeyValue) -> dict[str, Any]:
-    """Return the settings with which the process of `store` was created; {} if it is older than this record."""
+    """Return the settings with which the process of `store` was created; {} if they were not recorded then."""
     return load_json(store, SETTLED) or {}
 
 
 def encode_immutable(kept: Mapping[str, Any]) -> bytes:
-    """Return the value of the key `SETTLED`."""
+    """Return the value to store under the key `SETTLED`."""
     return seal(msgspec.json.encode(kept))
 
 
 def keep_immutable(store: KeyValue, config: Config) -> None:
-    """Record the settings with which a process is created, and those that the first refresh adds.
+    """Record the settings with which a process is created, and the settings that become immutable at its first refresh.
 
     Raises:
         DirectoryError: it was created with different settings.

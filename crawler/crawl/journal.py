@@ -2,14 +2,14 @@
 
     DIR/journal.json    {"command": "repair", "facts": {"p0": ...}}
 
-`check --repair`, `recover`, `reshard` and `withdraw --erase` durably record in it what they are about to do,
-and remove the file when all is done. So after a kill every command knows that the crawl
-is between two states: the interrupted command continues where it stopped, and all others
-refuse the directory. (An upgrade needs no journal: `DIR/format` records its progress.)
+`check --repair`, `recover`, `reshard` and `withdraw --erase` durably record in the journal what they are
+about to do, and remove it when everything is done. So after a kill, every command can see that the crawl is
+between two states. The interrupted command continues where it stopped, and all other commands refuse the
+directory. (An upgrade needs no journal: `DIR/format` records its progress.)
 
-A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If that
-folder exists without a journal, it is a leftover, and the next command removes it; so is
-`DIR/.resharded`, to which a switch moves the old folders.
+A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If that folder exists without
+a journal, it is a leftover, and the next command removes it. The same is true of `DIR/.resharded`, to which a
+switch moves the old folders.
 """
 
 import logging
@@ -27,7 +27,7 @@ log = logging.getLogger("crawler")
 JOURNAL = "journal.json"
 BUILT = ".reshard"
 REPLACED = ".resharded"
-# Command -> how to continue it; {subject} is the process given to it.
+# Maps each command to the way to continue it; {subject} is the process that was given to the command.
 _REMEDIES = {
     "repair": "`crawler check --repair` continues it",
     "recover": "`crawler recover {subject}` continues it",
@@ -60,7 +60,7 @@ def load_journal(directory: Path) -> Journal | None:
 
 
 def keep_journal(directory: Path, journal: Journal) -> None:
-    """Record the command in progress; durable on return.
+    """Record the command in progress; the record is durable on return.
 
     Raises:
         StoreError: the disk failed.
@@ -82,7 +82,7 @@ def end_journal(directory: Path) -> None:
 
 
 def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> None:
-    """Refuse a crawl that a command is changing, unless `finishing` is that command with the same `subject`.
+    """Refuse a crawl in which a command was interrupted, unless `finishing` is that command with the same `subject`.
 
     Raises:
         DirectoryError: the command is in progress or was interrupted.
@@ -107,6 +107,6 @@ def drop_unfinished(directory: Path) -> None:
             for folder in left if load_journal(directory) is None else []:
                 shutil.rmtree(folder)
     except BusyError:
-        return  # a reshard is building it
+        return  # a running reshard is building this folder
     except (DirectoryError, OSError) as error:
         log.warning("%s was left by an interrupted reshard and cannot be removed: %s", left[0], error)

@@ -1,13 +1,14 @@
 """Checks that the files of a crawl directory are plain files, because another user may have made the directory.
 
-A crawl writes and reads files of fixed names. If such a name is a symbolic link, the crawl would
-write to a file elsewhere; if it is a pipe or a device, opening it may wait forever. So before
-anything in it is opened, the directory is examined: the directory itself, the folder of each process and
-their subfolders may contain plain files, directories and sockets. A symbolic link is accepted only if it
-leads from a process's folder, or from a subfolder of it, to a directory: people spread a crawl over
-several disks in this way. Folders of other names, such as mirrors and exports, are not entered.
+A crawl writes and reads files of fixed names. If such a name is a symbolic link, the crawl would write to a
+file elsewhere; if it is a pipe or a device, opening it may wait forever. So before any file of a crawl
+directory is opened, the directory is examined. The directory itself, the folder of each process and the
+subfolders of these folders may contain plain files, directories and sockets. A symbolic link is accepted only
+if it replaces the folder of a process, or a subfolder of this folder, and leads to a directory. In this way,
+people spread a crawl over several disks. Folders of other names, such as mirrors and exports, are not
+entered.
 
-Cost: 0.5 us per file; nothing is opened.
+The examination takes 0.5 us per file and opens no file.
 """
 
 import os
@@ -21,7 +22,7 @@ STORE = "store"  # the subfolder by which the folder of a process is recognized
 
 
 def strange_entry(directory: Path) -> str:
-    """Return a line about an entry that a crawl must not open; "" if there is no such entry."""
+    """Return a message about an entry that a crawl must not open; "" if there is no such entry."""
     for entry in _entries(directory):
         is_process = entry.is_dir() and os.path.lexists(os.path.join(entry.path, STORE))
         if problem := _problem(entry, may_link=is_process):
@@ -41,7 +42,7 @@ def _below(folder: str, levels: int) -> str:
 
 
 def _entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a folder; yield none if it is missing or unreadable: opening it will report that."""
+    """Yield the entries of a folder, or none if it is missing or unreadable, which is reported when it is opened."""
     with suppress(OSError), os.scandir(folder) as entries:
         yield from entries
 

@@ -1,4 +1,4 @@
-"""The names of the processes of a crawl; `topology.py` tells which buckets each of them owns."""
+"""The names of the processes of a crawl. (`topology.py` determines which buckets each of them owns.)"""
 
 from crawler.config import Config
 from crawler.config.forms import named_addresses

@@ -1,9 +1,9 @@
 """Relaxed settings, which are less strict than the defaults, apply only to the seeds for which they were given.
 
-A crawl directory keeps its settings, so that the same command continues the crawl. With
-a different seed, a delay of 0 or `robots ignore` would reach a site that the user did not
-mean. So `crawl.toml` records the hosts of the seeds; for a seed on another host, each
-relaxed setting must be given again.
+A crawl directory keeps its settings, so that the same command continues the crawl. If a different seed was
+given, a kept delay of 0 or `robots ignore` would affect a site for which the user did not intend it. So
+`crawl.toml` records the hosts of the seeds; for a seed on another host, each relaxed setting must be given
+again.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,7 +16,7 @@ from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, hostname
 from crawler.urls.suffixes import registrable_domain
 
-PLACES_MAX = 1000  # hosts recorded; settings given for more hosts than this apply to any host
+PLACES_MAX = 1000  # maximum number of hosts recorded; settings given for more hosts apply to any host
 ANYWHERE = "*"
 _SHOWN = 3
 
@@ -59,13 +59,13 @@ def relaxed(config: Config) -> dict[str, str]:
 
 
 def slot_of(url: str, scope: str) -> str:
-    """Return the place of a seed (given in request form): its host, or `*.domain` in scope domain."""
+    """Return the place of a seed, given in request form: its host, or `*.domain` with the scope `domain`."""
     host = hostname(url).removeprefix("www.")
     return f"*.{registrable_domain(host)}" if scope == "domain" else host
 
 
 class SeedPlaces:
-    """The places of a crawl's seeds; `inherited` are the relaxed settings that were not given again this time.
+    """The places of a crawl's seeds. `inherited` holds the relaxed settings that were not given again this time.
 
     `names` are the places; `grown` is true if one was added.
     """
@@ -77,7 +77,7 @@ class SeedPlaces:
         self.grown = False
 
     def restrict(self, names: Iterable[str]) -> None:
-        """Add the recorded places."""
+        """Add the places that an earlier run recorded."""
         self.names = dict.fromkeys(names) | self.names
 
     def add(self, url: str) -> None:
@@ -127,7 +127,7 @@ def inherited(config: Config, given: Collection[str]) -> dict[str, str]:
 
 
 def confirm(config: Config, settings: Mapping[str, str]) -> None:
-    """Raise UsageError if one of the settings differs from the one in force: adding a seed changes no setting."""
+    """Raise UsageError if a setting differs from its value in force, because adding a seed changes no setting."""
     tree = {section: dict(values) for section, values in _tree(config).items() if isinstance(values, dict)}
     for key, value in settings.items():
         set_key(tree, key, value)

@@ -1,8 +1,8 @@
-"""Adds seeds to an existing crawl with `render`, which says whether a browser shows the part of the web under them.
+"""Adds seeds with the field `render`, which determines whether a browser renders the pages under them.
 
-As with the column `render` of a seeds file, the setting becomes `[[override]]` tables. They
-are sent to all processes like a setting (`safe_settings.PARTS`), then the seeds to one process, which
-forwards them to their owners.
+The seeds are added to an existing crawl. As with the column `render` of a seeds file, the field becomes
+`[[override]]` tables. First these tables are sent to all processes, like a setting (`safe_settings.PARTS`).
+Then the seeds are sent to one process, which forwards them to their owners.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,9 +19,9 @@ RENDER = "render"
 
 
 def separated(request: Mapping[str, Any], scope: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return (the settings to send to all processes, the request without `render`) of a `seed` request.
+    """Split a `seed` request; return the settings to send to all processes and the request without `render`.
 
-    `scope` is that of the crawl.
+    `scope` is the scope of the crawl.
 
     Raises:
         UsageError: `render` is not one of its values, or the crawl's scope has no parts.
@@ -36,7 +36,7 @@ def separated(request: Mapping[str, Any], scope: str) -> tuple[dict[str, str], d
 
 
 def _parts(urls: Iterable[Any], when: str, scope: str) -> str:
-    """Return the setting that renders the part of the web under each URL: a JSON object."""
+    """Return the setting, a JSON object, that applies `when` to the pages under each URL."""
     lines = (SeedLine(url, render=when, where=url) for url in urls if isinstance(url, str))
     tables, _ = tables_of(lines, scope)
     return msgspec.json.encode({table["match"]: when for table in tables}).decode()

@@ -13,12 +13,13 @@ from crawler.errors import DirectoryError, UsageError
 from crawler.signing.key_file import NAME
 from crawler.storage.files import Lock
 
-# Maximum number of crawls whose answers are used again; a copy of the store of each is open meanwhile.
+# Maximum number of earlier crawls whose answers are used again. A copy of the store of each stays open
+# meanwhile.
 EARLIER_MAX = 16
 
 
 def earlier(directory: CrawlDirectory) -> list[str]:
-    """Return the crawls that `rename_to_numbered` has renamed, the newest first, at most `EARLIER_MAX`."""
+    """Return up to `EARLIER_MAX` of the crawls that `rename_to_numbered` has renamed, the newest first."""
     numbered = _numbered(directory.path.absolute())
     crawls = [CrawlDirectory(numbered[number]) for number in sorted(numbered, reverse=True)]
     return [str(each.path) for each in crawls if each.exists() and each.process_names()][:EARLIER_MAX]
@@ -34,9 +35,9 @@ def _numbered(path: Path) -> dict[int, Path]:
 
 
 def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
-    """Rename a crawl directory to DIR.1, DIR.2 ..., except its signing key; return None if there is no crawl.
+    """Rename a crawl directory to DIR.1, DIR.2 ... but keep its signing key in DIR; return None if there is no crawl.
 
-    The number is higher than that of all others, so that they show the order of the crawls.
+    The new number is higher than all existing ones, so the numbers show the order of the crawls.
 
     Raises:
         DirectoryError: it is in use, or cannot be renamed.
@@ -50,7 +51,7 @@ def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
         aside = path.with_name(f"{path.name}.{max(_numbered(path), default=0) + 1}")
         try:
             path.rename(aside)
-            if (aside / NAME).exists():  # one signing key serves all crawls of an operator
+            if (aside / NAME).exists():  # an operator uses the same signing key for all crawls
                 path.mkdir()
                 (aside / NAME).rename(path / NAME)
         except OSError as error:

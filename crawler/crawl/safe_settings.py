@@ -1,4 +1,4 @@
-"""Settings that may change while a crawl runs, and how changes are recorded.
+"""Defines the settings that may change while a crawl runs, and records such changes.
 
 A setting is safe if every decision reads its current value, and if no format on disk
 and no other process depends on it.
@@ -26,7 +26,8 @@ LIVE = (
     "crawl.concurrency",
     "refresh.share",
 )
-# For parts of the web, whether a browser shows their pages: a JSON object {"match of an [[override]]": "never", ...}
+# Determines for parts of the web whether a browser renders their pages. The value is a JSON object {"match of
+# an [[override]]": "never", ...}
 PARTS = "override.render"
 LOG_LEVEL = "log.level"  # a setting of the running processes, not a key of the configuration
 LEVELS = ("debug", "info", "warning", "error")
@@ -48,7 +49,7 @@ def parse(texts: list[str]) -> dict[str, str]:
 
 
 def changed(config: Config, settings: Mapping[str, str]) -> Config:
-    """Return `config` with these settings.
+    """Return a copy of `config` in which these settings are changed.
 
     Raises:
         UsageError: a setting may not change while the crawl runs.
@@ -83,7 +84,7 @@ def _with_parts(tables: Iterable[Mapping[str, Any]], parts: Mapping[str, Any]) -
 
 
 def _is_part(table: Mapping[str, Any]) -> bool:
-    """Return whether a table only says whether a part of the web is rendered."""
+    """Return whether `render` is the only setting of a table."""
     return {key for key, value in table.items() if value is not None} == {"match", "render"}
 
 
@@ -93,7 +94,7 @@ def record(directory: CrawlDirectory, settings: Mapping[str, str]) -> None:
 
 
 def live_part(config: Config, saved: Mapping[str, object]) -> Config:
-    """Return `config` with the live settings of a saved configuration, for a process that is restarted."""
+    """Return `config` with the safe settings of a saved configuration, for a process that is restarted."""
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     for path in LIVE:
         section, _, key = path.partition(".")

@@ -1,14 +1,14 @@
-"""Lines of a seeds file: a URL, and limits for the part of the web under it.
+"""Reads the lines of a seeds file, each of which has a URL and limits for the pages under this URL.
 
     url                          scope    depth  limit  render
     https://example.org/docs/    prefix   3      500    auto
     https://example.com/
     +http://(net,example,
 
-The first line may name the columns, in any order, separated by blanks, tabs or commas. Without it they are in
-this order, and all but the URL may be omitted (with `-` in the middle). A line with `+` is
-a SURT prefix (Heritrix): a part of the web that is in scope, but not a seed. The columns
-become `[[override]]` tables, which are saved with the crawl.
+The first line may name the columns, in any order, separated by blanks, tabs or commas. Without such a line,
+the columns have the order shown above. All but the URL may be omitted; `-` replaces an omitted column before
+others. A line that starts with `+` is a SURT prefix as in Heritrix: it adds a part of the web to the scope,
+but no seed. The columns become `[[override]]` tables, which are saved with the crawl.
 
     scope    page, prefix, host, domain, or a SURT prefix
     depth    maximum number of link hops from a seed, in that part of the web
@@ -35,7 +35,11 @@ TABLE_KEYS = frozenset({"match", "scope", "depth", "pages", "pages_per_domain", 
 
 
 class SeedLine(msgspec.Struct, frozen=True):
-    """A line at `where`. Scope "" is the crawl's scope; `depth` -1, `limit` -1 and `render` "" mean not set."""
+    """A line of a seeds file, found at `where`.
+
+    The scope "" stands for the scope of the crawl. `depth` -1, `limit` -1 and `render` "" mean that the value is
+    not set.
+    """
 
     url: str
     scope: str = ""
@@ -133,7 +137,7 @@ def _number(name: str, text: str, where: str) -> int:
 
 
 def tables_of(rows: Iterable[SeedLine], crawl_scope: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return (the `[[override]]` tables of rows with columns, the SURT prefixes that are in scope).
+    """Return the `[[override]]` tables for the rows that have limits, and the SURT prefixes that are in scope.
 
     Raises:
         UsageError: two limits would apply to the same URLs.
@@ -183,7 +187,7 @@ def _check_limit(limited: dict[str, str], row: SeedLine, counted: str) -> None:
 
 
 def _matches(kind: str, url: str) -> list[str]:
-    """Return the values of `override.match` for the part of the web under a seed."""
+    """Return the values of `override.match` that match the pages under a seed."""
     name = hostname(url)
     if kind == "page":
         return [f"{surt_of(url)}$"]

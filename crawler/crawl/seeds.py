@@ -1,4 +1,4 @@
-"""The seeds of a run: checked, in canonical form, in batches.
+"""The seeds of a run: checks them, brings them into canonical form, and yields them in batches.
 
 command line, configuration, file --> Seeds --(one process, a node)----------------> process/results/seed_intake.py
                                         |                                                ^
@@ -18,18 +18,19 @@ from crawler.urls.canonical import canonical, hostname
 
 log = logging.getLogger("crawler")
 
-SEEDS_AT_ONCE = 400  # seeds queued for one commit; they are read in one turn of the loop, about 8 ms
-REFUSED_SHOWN = 10  # a file that is not a list of URLs must not fill the screen and the log
+SEEDS_AT_ONCE = 400  # number of seeds queued for one commit and read in one turn of the loop, in about 8 ms
+REFUSED_SHOWN = 10  # limits the output for a file that is not a list of URLs
 
 
 def _ignore(_places: Iterable[str]) -> None:
-    """Do nothing: an observer of the places for callers that need none."""
+    """Ignore the new places; this is the default of `Seeds.note`."""
 
 
 class Seeds:
-    """The seeds of the configuration and of `raw_urls`, which can be read once; invalid URLs are logged and counted.
+    """The seeds of the configuration and of `raw_urls`.
 
-    Each seed is added to `places`; after the last one, `note` is called if there are new places.
+    They can be read only once. Invalid URLs are logged and counted. Each seed is added to `places`; after the
+    last one, `note` is called if there are new places.
 
     Raises:
         UsageError: raised while reading, if the host's owner could not contact the operator, or if relaxed settings were
@@ -68,15 +69,18 @@ class Seeds:
 
 
 class SeedFile:
-    """A file of canonical seeds, one per line, for all processes of a run; a missing file has no seeds."""
+    """A file of canonical seeds, one per line, for all processes of a run.
 
-    refused = 0  # the process that wrote the file has counted them
+    If the file is missing, there are no seeds.
+    """
+
+    refused = 0  # the process that wrote the file has already counted the invalid seeds
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def write(self, pieces: Iterable[Iterable[str]]) -> None:
-        """Write the seeds, replacing the file; remove it if there are none."""
+        """Replace the file by one with these seeds; remove it if there are no seeds."""
         with new_file(self.path) as file:
             for urls in pieces:
                 file.writelines(b"%b\n" % url.encode("ascii") for url in urls)

@@ -1,8 +1,8 @@
-"""Ships the finished segments of a crawl while it runs, in a thread of its own (`pages/shipping.py`).
+"""Ships the finished segments of a crawl during the crawl, in a separate thread (`pages/shipping.py`).
 
-A storage that cannot be reached never stops a crawl: its segments wait here, and the pause
-between two tries doubles up to `PAUSE_MAX`. When the crawl has ended, its last segments are
-shipped within `pages.ship_patience`; `crawler ship` copies what is left.
+A storage that cannot be reached never stops a crawl. The segments stay in the crawl directory, and the pause
+between two attempts doubles up to `PAUSE_MAX`. When the crawl has ended, its last segments are shipped within
+`pages.ship_patience`; `crawler ship` copies what is left.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class Shipper:
             threading.Thread(target=self._run, name="shipper", daemon=True).start()
 
     async def end(self) -> None:
-        """Ship what the crawl has left, within `pages.ship_patience`; log the segments that must wait for `crawler ship`.
+        """Ship the remaining segments within `pages.ship_patience`; log those that are left for `crawler ship`.
 
         All segments must be finished.
         """
@@ -69,7 +69,7 @@ class Shipper:
             self._ended.set()
 
     def _ship(self, before: float | None = None) -> bool:
-        """Ship the segments that wait; return False if the storage failed."""
+        """Ship the waiting segments; return False if the storage failed."""
         try:
             ship_waiting(self._directory, self._config, self._now, before=before)
         except CrawlerError as error:

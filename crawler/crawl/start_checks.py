@@ -32,7 +32,7 @@ HOOK_GROUPS = {
 
 
 def check_start(config: Config, directory: Path | None = None) -> None:
-    """Check that a crawl can start with a configuration, in `directory` if the directory is known already.
+    """Check that a crawl can start with a configuration, and in `directory` if the directory is already known.
 
     Raises:
         ConfigError: a value is meaningless, or what it names does not exist or cannot be read.
@@ -91,7 +91,7 @@ def _value(config: Config, path: str) -> Any:
     return getattr(getattr(config, section), name)
 
 
-# Each key, with the first use that a crawl makes of its value.
+# Pairs of a key and the function with which a crawl first uses the value of this key.
 _OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("fetch.proxy", check_proxy),
     ("fetch.cookies_file", lambda path: load_cookies(path, now=0.0)),

@@ -3,10 +3,10 @@
     crawl --processes N    p0 ... pN-1, all in one directory
     node                   the names of `splitter.peers`, each in a directory of its own
 
-The bucket table is the configured file (`splitter.table_file`), otherwise
-DIR/buckets.json, which a reshard writes, otherwise equal ranges. Every process keeps the
-table it was opened with. Another table is refused until `crawler reshard` has moved the
-buckets: otherwise two processes would crawl the same host.
+The bucket table is read from the configured file (`splitter.table_file`), or else from DIR/buckets.json,
+which a reshard writes. Without either file, every process owns an equal range. Every process keeps the table
+with which it was first opened. Another table is refused until `crawler reshard` has moved the buckets;
+otherwise two processes would crawl the same host.
 """
 
 from pathlib import Path
@@ -67,7 +67,7 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
         UsageError: the number or the names of the processes differ.
     """
     if not directory.process_names() or not directory.config_file.exists():
-        return  # a new directory, or a process moved here by a reshard, whose store has its table
+        return  # a new directory, or one to which a reshard moved a process, whose store holds the table
     held, names = process_names(convert(directory.saved_config())), process_names(config)
     if held != names:
         raise UsageError(
@@ -77,7 +77,7 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
 
 
 def keep_table(store: KeyValue, partition: Partition) -> None:
-    """Record the table that a process is opened with.
+    """Record the bucket table with which a process is opened.
 
     Raises:
         DirectoryError: the process was opened with a different table before.

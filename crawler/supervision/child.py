@@ -2,13 +2,12 @@
 
     python -m crawler.supervision FD
 
-FD is one end of a socket pair. The supervisor writes one JSON object per line:
-first `Start`, then {"addresses": {name: port}} whenever ports become known,
-{"ended": true} when a process has found that the crawl has ended, and {"stop":
-reason}. The child writes {"port": n}, {"status": ...} at the interval given in `Start`,
-and finally {"report": ...}, which the supervisor answers with {"reported": true} before the
-child ends. The end of the stream means that the supervisor has ended; so does the end of the
-supervisor's process (`parent.py`).
+FD is one end of a socket pair. The supervisor writes one JSON object per line: first `Start`, then
+{"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found that the
+crawl has ended, and {"stop": reason} when the child should stop. The child first writes {"port": n}, then
+{"status": ...} at the interval given in `Start`, and finally {"report": ...}. The child ends after the
+supervisor has answered the report with {"reported": true}. The end of the stream means that the supervisor
+has ended. The child also watches the process of the supervisor (`parent.py`).
 """
 
 import asyncio
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES_MAX = 64 << 20
 LOOPBACK = "127.0.0.1"
-ORPHAN_GRACE = 1.0  # seconds that an orphaned child gives its fetches in flight
+ORPHAN_GRACE = 1.0  # seconds in which an orphaned child may complete its fetches in flight
 CLEAR_LIMIT = 10.0  # seconds to end the tasks that remain in a child's loop
 
 
@@ -48,7 +47,7 @@ class Start(msgspec.Struct):
     """The first message to a child.
 
     `supervisor` is the process id of the sender. `seeds_file` holds the seeds of this run.
-    `status_interval` is in seconds; 0 = send no status.
+    `status_interval` is in seconds; with 0, no status is sent.
     """
 
     config: dict[str, Any]
@@ -73,7 +72,7 @@ def main(argv: list[str]) -> int:
 
 
 def warm_up() -> None:
-    """Import the modules of a crawl before forking, once for all children: saves 0.02 CPU s per child."""
+    """Import the modules of a crawl once for all children, before forking; this saves 0.02 CPU seconds per child."""
     import encodings.ascii
     import encodings.cp1252
     import encodings.idna  # noqa: F401
@@ -87,7 +86,7 @@ def warm_up() -> None:
 
 
 def work(link: socket.socket) -> int:
-    """Crawl as the supervisor at the other end of `link` says; return an exit code of `crawler crawl`."""
+    """Crawl under the supervisor at the other end of `link`; return an exit code of `crawler crawl`."""
     import gc
 
     import uvloop
@@ -168,8 +167,8 @@ class _Child:
     async def _hand_over(self, report: object) -> None:
         """Send the report, and read messages until the supervisor has it.
 
-        Closing a socket that has unread messages resets the connection, and the supervisor may then lose what it has not
-        read yet.
+        Closing a socket that has unread messages resets the connection. The supervisor could then lose
+        messages that it has not read yet.
         """
         self._say({"report": report})
         with contextlib.suppress(ConnectionError):
@@ -200,14 +199,14 @@ class _Child:
         crawl.stop("supervisor gone", grace=ORPHAN_GRACE)
 
     async def _tell(self, crawl: "Crawl") -> None:
-        """Send the status at each interval, if one is set."""
+        """Send the status at each interval, if an interval is set."""
         while interval := self._start.status_interval:
             self._say({"status": crawl.status()})
             await self._writer.drain()
             await asyncio.sleep(interval)
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
-        """Return the known addresses of the siblings."""
+        """Return the addresses of the siblings, with port 0 for those whose port is not known."""
         from crawler.crawl.process_names import process_names
 
         me, ports = self._start.name, self._start.ports

@@ -1,8 +1,7 @@
-"""Ends a child soon after its parent has ended, even if their pipe does not show the end.
+"""Ends a child soon after its parent has ended, even if the pipe between them does not show that.
 
-The pipe may be full, or broken by unread bytes, and the child's event loop may be
-blocked. So a thread waits for the end of the parent process, which makes the process's
-descriptor readable (Linux, pidfd_open).
+The pipe may be full, or broken by unread bytes, and the child's event loop may be blocked. So a thread waits
+for the end of the parent process. A process descriptor (Linux, pidfd_open) becomes readable at that moment.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ ORPHANED = 1  # exit code of an orphan whose last commit took longer
 
 
 def watch_parent(parent: int, gone: Callable[[], object], limit: float = ORPHAN_LIMIT) -> None:
-    """Once the process `parent` has ended, call `gone` in a thread; end this process `limit` seconds later."""
+    """Start a thread that calls `gone` when process `parent` has ended, and ends this process `limit` seconds later."""
     threading.Thread(target=_watch, args=(parent, gone, limit), name="parent", daemon=True).start()
 
 
@@ -30,14 +29,14 @@ def _watch(parent: int, gone: Callable[[], object], limit: float) -> None:
     except OSError as error:  # the kernel has no pidfd_open: only the pipe can show the end
         log.warning("cannot watch the supervisor: %s", error)
         return
-    with contextlib.suppress(RuntimeError):  # the loop is closed, so this process is already ending
+    with contextlib.suppress(RuntimeError):  # if the loop is closed, this process is already ending
         gone()
     time.sleep(limit)
     os._exit(ORPHANED)
 
 
 def wait_for_end(parent: int) -> None:
-    """Return when the parent of this process has ended; immediately if `parent` is no longer its parent."""
+    """Wait until the parent of this process has ended; return immediately if `parent` is no longer the parent."""
     try:
         descriptor = os.pidfd_open(parent)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Decides by the exit code if and when a child that has ended is restarted.
+"""Decides from the exit code of a child whether and when the child is restarted.
 
 0, or a stop of the crawl  not restarted: it has ended normally
 2, 3 (usage, directory)    not restarted, as it would fail again: the crawl fails
@@ -7,7 +7,7 @@ anything else              restarted, after a growing delay if it failed soon; a
 
 from enum import Enum
 
-RESTARTS_MAX = 10  # restarts of a child that never runs for `LASTED`; then the crawl ends with its exit code
+RESTARTS_MAX = 10  # after this many short runs in a row, the crawl ends with the exit code of the child
 LASTED = 60.0  # seconds after which a start is considered successful
 RESTART_DELAY, RESTART_DELAY_MAX = 0.2, 30.0
 HOPELESS = (2, 3)
@@ -31,7 +31,7 @@ class Restarts:
         return f"Restarts({self._failures} failures in a row)"
 
     def ended(self, code: int, lasted: float, *, stopping: bool) -> Next:
-        """Note exit code `code` (negative: a signal) `lasted` seconds after the start; return the reaction."""
+        """Note that the child ended with `code` (negative: a signal) after `lasted` seconds; return the reaction."""
         if code == 0 or stopping:
             return Next.NOTHING
         self._failures = 0 if lasted >= LASTED else self._failures + 1

@@ -1,4 +1,4 @@
-"""`crawler crawl --processes N`: runs N children of this program on loopback as one crawl.
+"""`crawler crawl --processes N`: runs N children of this program, connected over loopback, as one crawl.
 
     supervisor --socket pair--> p0 ... pN-1 (`child.py`), each with its own folder in DIR
         seeds      checked here, written to DIR/seeds.run, read by every child (each queues its own)
@@ -6,12 +6,12 @@
         progress   the status of the children, added up; at the end their reports, merged
         stop       a first signal asks all children to stop, a second kills them
 
-Children start as forks (`forked_children.py`), so modules are imported once. A child
-that dies is restarted as a separate program (see `restarts.py`); meanwhile the links for
-its hosts wait in the outboxes of the others. If a child stops at a limit or because of the disk, all children stop;
-if one finds that the crawl has ended, the others are told. The
-supervisor reaps its children, so their CPU time is counted. Children whose parent has
-ended stop by themselves (`parent.py`); a child that does not stop when asked is killed.
+Children start as forks (`forked_children.py`), so modules are imported once. A child that dies is restarted
+as a separate program (see `restarts.py`). Meanwhile, the links for the child's hosts wait in the outboxes of
+the other children. If a child stops because of a limit or of the disk, all children stop. If a child finds
+that the crawl has ended, the supervisor informs the others. The supervisor reaps its children, so that their
+CPU time is counted. Children whose parent has ended stop by themselves (`parent.py`); a child that does not
+stop when asked is killed.
 """
 
 import asyncio
@@ -61,9 +61,10 @@ _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 
 
 class Supervisor:
-    """Runs the processes of the crawl in `directory` to their common end.
+    """Runs the processes of the crawl in `directory` until all of them have ended.
 
-    They send their status every `status_interval` seconds; 0 = never, if `status` is not needed.
+    The processes send their status every `status_interval` seconds. With 0, which suffices if `status` is not
+    needed, they never send it.
     """
 
     def __init__(
@@ -96,14 +97,14 @@ class Supervisor:
         self._children = [_Child(self, name) for name in process_names(config)]
 
     def fork(self) -> None:
-        """Fork all processes unless this process has an open store; must be called before a loop or thread exists."""
+        """Fork all processes unless this process has an open store. Call this before any loop or thread exists."""
         if can_fork() and not DiskStore.opened:
             warm_up()
             for child, forked in zip(self._children, fork_children(work, len(self._children)), strict=True):
                 child.adopt(forked)
 
     async def run(self) -> dict[str, Any]:
-        """Crawl to the end and return the report of all processes (also in DIR/report.json).
+        """Crawl to the end; return the merged report of all processes, which is also written to DIR/report.json.
 
         Raises:
             UsageError: the directory holds another number of processes.
@@ -148,7 +149,7 @@ class Supervisor:
         await asyncio.gather(*(child.run() for child in self._children))
 
     async def _reap(self) -> None:
-        """End and reap all children, even after an error here."""
+        """End and reap all children, even after an error in the supervisor."""
         limit = self._config.crawl.shutdown_step_max
         await asyncio.gather(*(within(limit, child.name, child.end()) for child in self._children))
 
@@ -195,13 +196,13 @@ class Supervisor:
         self._tell({"addresses": self.ports})
 
     def learn_end(self) -> None:
-        """Tell all children that a process has found the crawl ended, so that they need not find out themselves."""
+        """Tell all children that the crawl has ended, so that only one of them needs to find out."""
         if not self.ended:
             self.ended = True
             self._tell({"ended": True})
 
     def stop(self, reason: str = "stopped") -> None:
-        """Ask all children to start no new work, commit and end, within their time limit."""
+        """Ask all children to start no new work, to commit, and to end within the time limit."""
         self.stopped_by = self.stopped_by or reason
         self._tell({"stop": reason})
         if self._stopping is None:
@@ -260,7 +261,7 @@ class _Child:
         self._process = self._waiting = forked
 
     async def run(self) -> None:
-        """Keep the process running, with restarts, until it ends normally or for good."""
+        """Run the process, with restarts, until it ends normally or is not restarted any more."""
         while True:
             begun = time.monotonic()
             code = await self._run_once()
@@ -281,7 +282,7 @@ class _Child:
             delay -= RESTART_DELAY
 
     def _ended(self, code: int) -> None:
-        """Note that the process has ended for good; stop the others if its reason concerns them, too."""
+        """Note that the process has ended for good; stop the others if the reason concerns them, too."""
         if code != 0 and self._supervisor.failure is None and code != -signal.SIGKILL:
             self._supervisor.fail(_failure(self.name, code))
         if self.report is not None and self.report.stopped_by in _LIMITS:
@@ -304,13 +305,13 @@ class _Child:
         return code
 
     async def _start(self) -> tuple[asyncio.subprocess.Process | ForkedChild, socket.socket]:
-        """Return (a process that waits for its `Start`, our end of its socket pair)."""
+        """Return a process that waits for its `Start`, and our end of its socket pair."""
         if self._waiting is not None:
             forked, self._waiting = self._waiting, None
             return forked, forked.link
         ours, theirs = socket.socketpair()
         environ = dict(os.environ)
-        if self._process is not None:  # inject faults into the first start only, as restarts would fail, too
+        if self._process is not None:  # inject faults into the first start only, or restarts would fail, too
             environ.pop("CRAWLER_FAULT", None)
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -402,7 +403,7 @@ def _nothing(supervisor: Supervisor) -> Report:
 
 
 def _on_the_way(splitter: SplitterCounts | None) -> list[str]:
-    """Check that all sent links have been applied, which must hold once a crawl has ended; return any violation."""
+    """Check that all sent links have been applied, as must be the case once a crawl has ended; return any violation."""
     if splitter is None or splitter.sent == splitter.applied:
         return []
     return [f"sent = applied: {splitter.sent} != {splitter.applied}"]

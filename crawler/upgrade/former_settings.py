@@ -1,8 +1,8 @@
 """Step 1: settings under their current names.
 
-A renamed key keeps its value; a removed key is dropped, with a line in the log that
-names its replacement. So a crawl continues under the settings with which it started,
-and configuration files of earlier versions can be read.
+A renamed key keeps its value. A removed key is dropped, and a line in the log names its replacement. So a
+crawl continues under the settings with which it started, and configuration files of earlier versions can be
+read.
 """
 
 import copy
@@ -27,7 +27,7 @@ DROPPED: Mapping[str, str] = {
 
 
 def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return nested settings with current keys; log a line for each removed key, which names the file `where`."""
+    """Return nested settings with current keys; for each removed key, log a line that names the file, `where`."""
     made = copy.deepcopy(dict(tree))
     for former, now in RENAMED.items():
         if (value := _taken(made, former)) is not None:
@@ -40,7 +40,7 @@ def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _without_bad_seeds(tree: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return the settings without seeds that are not URLs; earlier versions accepted and skipped them."""
+    """Return the settings without seeds that are not URLs, which earlier versions accepted and then skipped."""
     seeds = [url for url in tree.get("seeds", ()) if canonical(url) is not None]
     for url in set(tree.get("seeds", ())) - set(seeds):
         log.warning("%s: seeds: %r is not an http(s) URL and is ignored", where, url)

@@ -1,4 +1,4 @@
-"""Step 3: facts that the store or crawl.toml held under another name, or not at all.
+"""Step 3: add facts that the store or crawl.toml held under another name, or not at all.
 
     m/ends                    number of clean ends: becomes the number of the state (m/state)
     m/ended                   what a process knew about the end of the crawl: dropped, since its form has changed; the
@@ -7,7 +7,7 @@
     m/settled                 the settings on which stored state depends: copied from crawl.toml
     places of the seeds       hosts where relaxed settings apply: taken from the seeds that were tried
 
-One batch upgrades each process; running the step again changes nothing.
+The store of each process is upgraded in one batch. Running the step again changes nothing.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def _renew_store(store: KeyValue, config: Config) -> None:
 
 
 def _places(store: KeyValue, config: Config) -> Iterator[str]:
-    """Yield the place of each seed that was tried."""
+    """Yield the place of each seed that has a page record, which means that it was tried."""
     for key, value in scan_prefix(store, PAGE):
         record = unpack_record(key, value)
         if record.flags & LinkFlag.SEED:

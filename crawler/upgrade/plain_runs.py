@@ -1,10 +1,9 @@
 """Step 2: encode the runs of the DUE.
 
-A plain run is a file of ascending uint64, little-endian, 8 bytes per URL; its entry in the list
-of runs has coding 0 and the CRC-32 of all its bytes. Each plain run is written as a coded run
-under a new number. One batch then replaces the list, and the plain files are removed. Until then
-the plain files are valid, so a kill at any point changes nothing or leaves files that are
-not in the list.
+A plain run is a file of ascending uint64 numbers, little-endian, 8 bytes per URL. Its entry in the list of
+runs has coding 0 and the CRC-32 of the whole file. Each plain run is written as a coded run under a new
+number. One batch then replaces the list, and the plain files are removed. Until then the plain files are
+valid. So a kill at any point either changes nothing or leaves files that are not in the list.
 """
 
 import logging
@@ -34,7 +33,7 @@ _CHUNK_KEYS = 1 << 18
 def code_runs(directory: CrawlDirectory) -> None:
     """Encode the plain runs of every process.
 
-    A damaged run keeps its name: opening refuses it, and a repair rewrites it.
+    A damaged run stays in the list, so that opening the process refuses it and a repair rewrites it.
 
     Raises:
         DamageError: a store cannot be read.
@@ -73,7 +72,7 @@ def _number(path: Path) -> int:
 
 
 def _coded(due: Path, entry: RunEntry, number: int) -> RunEntry | None:
-    """Write a plain run as a coded run and return its entry; None if the plain run is damaged."""
+    """Write a plain run as a coded run; return the entry of the coded run, or None if the plain run is damaged."""
     try:
         keys = read_plain(due, entry)
     except DamageError as error:

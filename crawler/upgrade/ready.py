@@ -3,13 +3,12 @@
     directory without a number  ─► 0 ─► settings ─► 1 ─► plain runs ─► 2 ─► marks ─► 3
     ─► refresh records ─► 4 = FORMAT
 
-The number is written durably after each step, and each step may be repeated, so after
-a kill the next command continues the upgrade. The command holds the locks of all
-processes, so nothing else changes the directory in the meantime.
+The number of the format is written durably after each step, and each step may be repeated. So after a kill,
+the next command continues the upgrade. The command holds the locks of all processes, so nothing else changes
+the directory in the meantime.
 
-To change the stored format, write a step here, raise `FORMAT` in `crawl/directory.py`, and
-put a small directory of the former format into `tests/upgrade/data`. Stages read only the
-current format.
+To change the stored format, write a step here, raise `FORMAT` in `crawl/directory.py`, and put a small
+directory of the former format into `tests/upgrade/data`. The stages of a crawl read only the current format.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ from crawler.storage.files import Lock, sync_directory
 
 log = logging.getLogger("crawler")
 
-FORMER_JOURNAL = "reshard.json"  # journal of a reshard, in directories without a common journal
+FORMER_JOURNAL = "reshard.json"  # the journal of a reshard in directories from before the common journal
 
 
 def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> None:
@@ -51,7 +50,7 @@ def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> 
 
 
 def _upgrade(directory: CrawlDirectory, number: int) -> None:
-    from crawler.upgrade.steps import STEPS  # imported here, as most directories need no upgrade
+    from crawler.upgrade.steps import STEPS  # imported only here, because most directories need no upgrade
 
     try:
         with contextlib.ExitStack() as held:

@@ -1,10 +1,10 @@
 """Find and repair processes that are behind their peers, because they have lost links that they had confirmed.
 
-A process confirms links once they are durable, and the sender then deletes them. If the store of the
-receiver is put back to an earlier state, or is rebuilt after damage, these links are gone on both sides.
-Both sides count the links that were ever durable at the receiver (`splitter/spool.py`), so the
-comparison is exact. Peers compare the counts at each greeting and refuse a process that is behind;
-here they are compared for the processes of one directory.
+A process confirms links once they are durable, and the sender then deletes them. If the store of the receiver
+is then replaced by an earlier state, or rebuilt after damage, these links are lost on both sides. Both sides
+count the links that were ever durable at the receiver (`splitter/spool.py`), so the comparison is exact.
+Peers compare the counts at each greeting and refuse a process that is behind. This module compares the counts
+of the processes in one directory.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ class Exchanged(NamedTuple):
     """The number of links that a process has exchanged with each peer.
 
     `confirmed`: the number of links of this process that the peer had ever received at its last confirmation.
-    `applied`: the number of links of the peer that this process has ever received.
+    `applied`: the number of links that this process has ever received from the peer.
     """
 
     confirmed: Mapping[str, int]
@@ -40,7 +40,7 @@ class Exchanged(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """A process that has lost `links` links of `peer` that it had confirmed."""
+    """A process that has lost `links` links which `peer` had sent and the process had confirmed."""
 
     name: str
     peer: str
@@ -66,10 +66,11 @@ def find_behind(exchanged: Mapping[str, Exchanged]) -> list[Behind]:
 def recover_behind(
     config: Config, directory: CrawlDirectory, names: Sequence[str], clock: Clock
 ) -> tuple[list[str], list[str]]:
-    """Bring back the links of processes that are behind or were rebuilt; return (what was done, problems).
+    """Recover the links of processes that are behind or were rebuilt; return what was done, and the problems.
 
-    A process whose store was rebuilt may have lost links although no peer has a higher count: its peers may have
-    been rebuilt too, and have counted from zero since then. This function ends its repair.
+    A process whose store was rebuilt may have lost links although no peer has a higher count, because its
+    peers may have been rebuilt too and have counted from zero since then. This function also ends the repair
+    of such a process.
 
     Raises:
         DirectoryError: a process uses its folder, or the folder is damaged.
@@ -83,7 +84,8 @@ def recover_behind(
     rebuilt = [name for name in names if RepairNote(directory, name).store_damaged]
     done, problems = [str(each) for each in found], []
     lost = dict.fromkeys([*(each.name for each in found), *rebuilt])
-    # Links for the other processes waited in the rebuilt store, so these links may be lost too.
+    # Links that waited in the rebuilt store for other processes may be lost, too, so links are recovered in
+    # both directions.
     pairs = dict.fromkeys(pair for name in lost for peer in names for pair in ((name, peer), (peer, name)))
     queued = Counter[str]()
     for name, finder in pairs:
@@ -102,9 +104,9 @@ def recover_behind(
 def recover(
     config: Config, directory: CrawlDirectory, lost: str, peers: Iterable[str], clock: Clock
 ) -> tuple[int, list[str]]:
-    """Queue the links that the process `lost` owns and that these peers find in their archives.
+    """Search the archives of these peers for links that the process `lost` owns, and queue them for it.
 
-    Return (number of links queued, problems)."""
+    Return the number of links queued, and the problems."""
     total, problems = 0, []
     for name in peers:
         with at_rest(config, directory, name, clock=clock) as stages:

@@ -1,12 +1,11 @@
 """The second step of `crawler reshard`: builds the folder of each new process from all old ones.
 
-Each stage moves its own keys (through `NewProcess` of `storage/reshard.py`); this module
-calls them. Keys of a host begin with its bucket, so a range of buckets is copied key by
-key, and only keys that must be looked up are decoded.
+Each stage moves its own keys (through `NewProcess` of `storage/reshard.py`); this module calls them. The keys
+of a host begin with its bucket, so a range of buckets can be copied key by key without decoding. Only keys
+that must be looked up are decoded.
 
-The counters of the crawl so far go to the first new process (the heir).
-`urls.resharded` balances the counters of each process, since a URL known in one process
-may have been counted in another.
+The counters of the crawl so far go to the first new process (the heir). The counter `urls.resharded` balances
+the other counters of each process, because a URL that one process knows may have been counted in another.
 """
 
 import contextlib
@@ -64,7 +63,7 @@ def open_source(folder: Path, name: str) -> OldProcess:
 
 
 class Build:
-    """Builds new processes, with stores of `engine`, from the old processes `sources`, which had `old_table`."""
+    """Builds new processes, with stores of `engine`, from the old processes `sources` and their table `old_table`."""
 
     def __init__(
         self,
@@ -117,14 +116,14 @@ class Build:
         return books.new
 
     def _settled(self) -> dict[str, Any]:
-        """Return the settings fixed when the old processes started; `settle` has checked that these do not differ."""
+        """Return the immutable settings of the old processes; `settle` has checked that these do not differ."""
         kept: dict[str, Any] = {}
         for source in self._sources.values():
             kept |= load_immutable(source.store)
         return kept
 
     def _pieces(self, table: Partition, name: str) -> Iterator[tuple[OldProcess, int, int]]:
-        """Yield (old owner, first bucket, end) for each range of buckets of `name`, in ascending order."""
+        """Yield (old owner, first bucket, end) for each range of buckets that `name` will own, in ascending order."""
         mine = table.owner_of_bucket == table.index(name)
         before = self._old_table.owner_of_bucket
         changes = np.flatnonzero((mine[1:] != mine[:-1]) | (before[1:] != before[:-1])) + 1
@@ -134,7 +133,7 @@ class Build:
                 yield self._sources[self._old_table.names[before[first]]], first, end
 
     def _move_due(self, to: NewProcess) -> ReshardCounters:
-        """Move to the new process its part of the old DUEs, which are open only for this call."""
+        """Move the part of the old DUEs that belongs to the new process; the old DUEs are open only for this call."""
         check_value, method = self._fingerprinter.check_value, self._config.urls.fingerprint
         with contextlib.ExitStack() as stack:
             dues = {}
@@ -147,9 +146,10 @@ class Build:
 
 
 def keep_counts(built: Path, known: Mapping[str, int]) -> None:
-    """Store in each new process the counts by which peers notice at a greeting that a process has lost its store.
+    """Store in each new process the counts by which its peers will notice if it loses its store.
 
-    Each process counts as having received all URLs that it knows (`known`) from each of its peers.
+    Peers compare these counts at each greeting. Each process counts as having received all URLs that it knows
+    (`known`) from each of its peers.
 
     Raises:
         StoreError: the disk failed.

@@ -26,11 +26,11 @@ from crawler.upkeep.repair import RepairNote
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-PROBLEMS_MAX = 1000  # further problems are left out of the report
+PROBLEMS_MAX = 1000  # maximum number of problems reported
 
 
 def check(stages: Stages) -> list[str]:
-    """Return a list of the problems, one line each. Every value, run and WARC record is read."""
+    """Return a list of the problems found, one line each. Every value, run and WARC record is read."""
     store, views, due, pages = stages.store, stages.views, stages.due, stages.pages
     problems = list(views.problems())
     problems += _damaged_values(store)
@@ -59,7 +59,7 @@ def _damaged_values(store: KeyValue) -> list[str]:
 
 
 def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
-    """Return a line for each kind of key if the number of its keys in the store differs from the counted number."""
+    """Return a line for each kind of key whose number in the store differs from the counted number."""
     problems = []
     for name, prefix in KEPT.items():
         found, counted = sum(1 for _ in scan_prefix(store, prefix)), point.counters[name]
@@ -80,7 +80,7 @@ def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
 
 
 def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
-    """Return a line for each range of host records that another process owns (both would crawl those hosts)."""
+    """Return a line for each range of keys that another process owns; both processes would crawl their hosts."""
     problems = []
     for name, first, end in topology.partition.ranges():
         if name == topology.me:
@@ -95,7 +95,7 @@ def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
 
 
 def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
-    """Note that a repair of these processes begins, so that none is crawled while damaged; return what was done.
+    """Note that a repair of these processes begins, so that no damaged process is crawled; return what was done.
 
     Disk space is freed first, since a full disk has no room for the note.
 
@@ -109,9 +109,10 @@ def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
 
 
 def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -> tuple[list[str], list[str]]:
-    """Repair one process; return (the repairs made, the problems that remain), one line each.
+    """Repair one process; return the repairs made and the problems that remain, one line each.
 
-    If its store was rebuilt and it has peers, the repair ends only after `behind.recover_behind`.
+    If the store was rebuilt and the process has peers, the repair is complete only after
+    `behind.recover_behind`.
 
     Raises:
         DirectoryError: a process uses the folder, or the folder belongs to another seed.
@@ -137,7 +138,8 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     with Lock(folder / "node.lock", name):
         mended, links = rebuild(config, folder, fingerprinter, store_damaged=note.store_damaged)
     done += found + mended.done
-    # The rebuilt store may have the number of an earlier state. It now holds all surviving data, so accept that number.
+    # The state number in the rebuilt store may be older than the noted one. The store now holds all surviving
+    # data, so its number is accepted.
     directory.note_state(name, 0)
     with at_rest(config, directory, name, clock=clock) as stages:
         done += refind(stages, mended.lost, links, reread=True)
@@ -169,7 +171,7 @@ def mend_stores(directory: CrawlDirectory) -> list[str]:
 def _opened(
     config: Config, directory: CrawlDirectory, name: str, clock: Clock
 ) -> tuple[list[str], list[str]]:
-    """Open the stages; return (the problems found in them, the repairs made by opening them)."""
+    """Open the stages; return the problems found in them, and the repairs that opening them made."""
     try:
         with at_rest(config, directory, name, clock=clock) as stages:
             return check(stages), repaired(stages)
@@ -198,8 +200,8 @@ def repair_before_opening(
 ) -> tuple[list[str], bool]:
     """Free the ballast, so that a full disk has room; then rebuild the store if it cannot be opened or read.
 
-    Return (list of what was done, one line each; True if the store was rebuilt). `before` is called before the
-    store is rebuilt, or before a new store replaces one that is missing.
+    Return a list of what was done, one line each, and whether the store was rebuilt. `before` is called
+    before the store is rebuilt, or before a new store replaces one that is missing.
 
     Nothing is written before the ballast is freed.
 

@@ -25,7 +25,7 @@ _URI = warc.RECEIPT_URI.decode()
 def problems(store: KeyValue) -> Iterator[str]:
     """Yield a line for each damaged receipt, and for each missing one to which a page or another receipt refers.
 
-    Pages stored by earlier versions of the crawler have no receipts.
+    Pages without receipts, which earlier versions of the crawler stored, are not problems.
     """
     found, sites = set(), set()
     for key, value in scan_prefix(store, RECEIPT):
@@ -65,7 +65,7 @@ def broken(store: KeyValue) -> Iterator[bytes]:
 
 
 def of_record(record: reading.Record) -> ReceiptBlock | None:
-    """Return the receipt in a WARC record; None if it has none, or its content does not match its name."""
+    """Return the receipt in a WARC record; None if there is none or if its content does not match its name."""
     uri = record.fields.get("warc-target-uri", "")
     if record.kind != "metadata" or not uri.startswith(_URI):
         return None
@@ -74,7 +74,7 @@ def of_record(record: reading.Record) -> ReceiptBlock | None:
 
 
 def missing(store: KeyValue, fingerprint: int, block: ReceiptBlock) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the (key, value) pairs that the store lacks of a receipt for a page with this fingerprint."""
+    """Yield those (key, value) pairs of a receipt, for a page with this fingerprint, that are missing in the store."""
     values: tuple[Stored, ...] = (block.receipt, block.site)
     for value in values:
         if (item := put_once(store, fingerprint, *packed(value))) is not None:

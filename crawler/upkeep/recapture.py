@@ -1,4 +1,4 @@
-"""Rebuild captures and page records from the WARC files; remove those whose bytes are lost."""
+"""Rebuild captures and page records from the WARC files; remove captures and records whose bytes are lost."""
 
 import re
 from collections import Counter
@@ -49,12 +49,13 @@ from crawler.upkeep.warc_members import mended
 
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _REQUEST_KEY = re.compile(r"[0-9a-f]{16}")
-# receipts in memory; a segment has at most half as many between two records of one receipt
+# Maximum number of receipts in memory. Between two records of the same receipt, a segment has at most half as
+# many others.
 _RECEIPTS_MAX = 2 * 65_536
 
 
 class Dom(NamedTuple):
-    """The record of the DOM that a browser showed: its offset in the segment, its length, the HTML, and the picture."""
+    """The record of a DOM that a browser rendered: its offset in the segment, its length, the HTML and the picture."""
 
     offset: int
     length: int
@@ -63,7 +64,7 @@ class Dom(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A capture found in a segment: its answer, its request, the facts of its metadata record, its place, its DOM."""
+    """A capture found in a segment: answer, request, facts of the metadata record, place in the segment, and DOM."""
 
     answer: reading.Record
     request: bytes
@@ -111,7 +112,7 @@ class Recapture:
         self._repair.done += [f"{n} {what} restored from WARC records" for what, n in restored.items()]
 
     def _forget_receipts(self, archive: Archive) -> None:
-        """Remove the references to lost receipts; the pages that had them then count as fetched without a receipt."""
+        """Remove references to lost receipts, so that their pages count as fetched without a receipt."""
         store, gone = self._repair.store, 0
         for key, capture in archive.stored_captures():
             if capture.receipt and store.get(receipt_key(fingerprint_of(key), capture.receipt)) is None:
@@ -140,7 +141,7 @@ class Recapture:
         whole = 0
         for offset, length, record in mended(path, name, min(end, path.stat().st_size)):
             whole = offset + length
-            if record is None or is_filler(record):  # blanked by this repair or by an interrupted one
+            if record is None or is_filler(record):  # blanked by this repair or an earlier one
                 self._blank.setdefault(name, []).append((offset, whole))
             if record is None:
                 self._repair.done.append(f"{name} at {offset}: a broken record of {length} bytes was blanked")
@@ -163,7 +164,7 @@ class Recapture:
         known: set[int],
         restored: Counter[str],
     ) -> None:
-        """Write the keys of one capture that the store lacks."""
+        """Write those keys of one capture that are missing in the store."""
         if not group:
             return
         offset, length, answer = group[0]
@@ -234,7 +235,7 @@ class Recapture:
             self._restore_record(fetch, fingerprint, digest, receipt, found, restored)
 
     def _restore_receipt(self, fingerprint: int, found: Found, restored: Counter[str]) -> bytes:
-        """Write the consent receipt that a capture names if the store lacks it; return its digest, b"" if none."""
+        """Write the consent receipt that a capture names, if it is missing; return its digest, b"" if none is named."""
         block = self._receipts.get(found.facts.get("consentReceipt", ""))
         if block is None:
             return b""
@@ -253,7 +254,7 @@ class Recapture:
         found: Found,
         restored: Counter[str],
     ) -> None:
-        """Write the record of a page if it is missing, or older than this capture of the page."""
+        """Write the record of a page if the store has none, or one that is older than this capture of the page."""
         key = record_key(fingerprint)
         value = self._repair.store.get(key)
         previous = None if value is None else unpack_record(key, value)
@@ -324,7 +325,7 @@ def _facts(record: reading.Record) -> dict[str, str]:
 
 
 def _dom(group: list[tuple[int, int, reading.Record]]) -> Dom | None:
-    """Return the DOM among the records of a capture; None if no browser showed the page."""
+    """Return the DOM among the records of a capture; None if no browser rendered the page."""
     picture = b""
     for offset, length, record in group:
         target = record.fields.get("warc-target-uri", "") if record.kind == "resource" else ""
@@ -361,7 +362,7 @@ def _numbers(facts: dict[str, str]) -> dict[str, int]:
 
 
 def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
-    """Return (the answer as a `Fetch`, the SHA-1 of its payload)."""
+    """Return the answer as a `Fetch`, and the SHA-1 of its payload."""
     message = reading.parse_http(found.answer.block)
     head = head_of(message.headers, version=message.version, status=message.status, reason=message.reason)
     outcome = found.facts.get("outcome", "")
@@ -385,7 +386,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
 def _record(
     previous: PageRecord | None, fetch: Fetch, fingerprint: int, digest: bytes, found: Found
 ) -> PageRecord:
-    """Return the record of a page after this capture; `previous` is the record after its earlier captures."""
+    """Return the record that a page has after this capture; `previous` is its record after the earlier captures."""
     number = _numbers(found.facts)
     fetch_task = FetchTask(
         kind=TaskKind.PAGE,

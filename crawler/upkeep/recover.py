@@ -1,14 +1,14 @@
-"""`crawler recover`: bring the links back that a process has lost, from the archives of its peers.
+"""`crawler recover`: recover the links that a process has lost from the archives of its peers.
 
-Every URL that a process received from others is a link of a page that one of them has
-archived, the target of a redirect there, or a seed. So each of the other processes
-reads its own archive once, selects the links that the lost process owned, and puts them into
-its outbox. The last commit restarts the numbering of the outbox and forgets what the lost process had
-confirmed. Until then its peers refuse it, so an interrupted recovery must be repeated.
+Every URL that a process received from others is a seed, or a link of a page that one of the others has
+archived, or the target of a redirect that it has archived. So each of the other processes reads its own
+archive once, selects the links that the lost process owned, and puts them into its outbox. The last commit
+restarts the numbering of the outbox and forgets what the lost process had confirmed. Until then the peers of
+the lost process refuse it, so an interrupted recovery must be repeated.
 
-The lost process may have lost its whole folder, or have been put back to an earlier state
-(`behind.py`). Links between its own pages were stored only in its folder: it finds them by
-fetching those pages again.
+The lost process may have lost its whole folder, or its store may have been replaced by an earlier state
+(`behind.py`). Links between its own pages were stored only in its folder, so it finds them again when it
+fetches those pages.
 """
 
 from crawler.errors import UsageError
@@ -21,7 +21,7 @@ _LINKS_AT_ONCE = 10_000
 
 
 class Recovery:
-    """Finds the links in one archive that the process `lost` owned, and queues them for it.
+    """Searches one archive for links that the process `lost` owned, and queues them for that process.
 
     Raises:
         UsageError: `lost` is not a peer of this process.
@@ -39,7 +39,7 @@ class Recovery:
 
     @property
     def problems(self) -> list[str]:
-        """The pages that could not be read, one line each."""
+        """Return a line for each page that could not be read."""
         return self._stored.problems
 
     def run(self) -> int:

@@ -23,7 +23,7 @@ _LINKS_AT_ONCE = 10_000
 
 
 def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread: bool) -> list[str]:
-    """Queue lost URLs again: those of pages without a copy, waiting links and, if `reread`, all links of stored pages."""
+    """Queue lost URLs again: pages without a copy, waiting links and, if `reread`, all links of stored pages."""
     lines, due, commits, owner = [], stages.due, stages.commits, stages.topology.partition.owner
     if again := _again(stages, lost):
         lines.append(f"{again} pages whose copies are lost are queued to be fetched again")
@@ -72,7 +72,7 @@ def _queued(store: KeyValue) -> set[int]:
 
 
 def _span_scope(stages: Stages) -> None:
-    """Rebuild the scope from the seeds, their hosts and their redirects if it was lost with the store.
+    """If the scope was lost with the store, rebuild it from the seeds, their hosts and their redirects.
 
     Without a scope every link of a stored page would be out of scope.
     """

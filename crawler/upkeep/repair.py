@@ -34,13 +34,14 @@ class RepairNote:
     def __init__(self, directory: CrawlDirectory, name: str) -> None:
         self._path, self._folder, self._name = directory.path, directory.process(name), name
         self._journal = load_journal(self._path) or Journal("repair")
-        # True if an earlier repair was cut off after its first change; True if the store may have lost keys.
+        # `cut_off` is True if an earlier repair was interrupted after its first change. `store_damaged` is
+        # True if the store may have lost keys.
         self.cut_off = self._journal.facts.get(name) is not None
         self.store_damaged = bool(self._journal.facts.get(name))
 
     @staticmethod
     def examine(directory: CrawlDirectory, names: Iterable[str]) -> None:
-        """Note that these processes are being examined; nothing else may open them until each is intact or repaired."""
+        """Note that these processes are being examined; no other command may open them until they are intact."""
         journal = load_journal(directory.path) or Journal("repair")
         journal.facts = {**dict.fromkeys(names), **journal.facts}
         keep_journal(directory.path, journal)
@@ -120,9 +121,9 @@ class BoundedWriter:
 class Repair:
     """One repair of a closed process.
 
-    `done` lists what was done, one line each; `lost` holds the fingerprints of pages
-    whose copies are lost. `store_damaged` is True if keys may be missing; then captures
-    that are in WARC files but not in the store are restored.
+    `done` lists what was done, one line each; `lost` holds the fingerprints of pages whose copies are lost.
+    `store_damaged` is True if keys may be missing in the store; then captures are restored that are in WARC
+    files but not in the store.
     """
 
     config: Config

@@ -39,7 +39,7 @@ from crawler.upkeep.repair import WAITING_LINKS, Repair
 
 
 class Requeue:
-    """Repairs the queues (`mend_queues`), then the DUE (`renew_due`, which needs the counts of the queues)."""
+    """Repairs first the queues (`mend_queues`), then the DUE (`renew_due`, which needs the queue lengths)."""
 
     def __init__(self, repair: Repair) -> None:
         self._repair = repair
@@ -48,7 +48,7 @@ class Requeue:
         self._todo = self._parked = 0
 
     def mend_queues(self) -> None:
-        """Keep one queue entry per URL, for known hosts only; correct the queue lengths in host records and in totals."""
+        """Keep one queue entry per URL, for known hosts only; correct the queue lengths in host records and totals."""
         stored = scan_prefix(self._repair.store, HOST)
         hosts = {key[2:]: full_record(key, unseal(key, value)) for key, value in stored}
         todo: Counter[bytes] = Counter()
@@ -87,7 +87,7 @@ class Requeue:
         self._repair.writer.flush()
 
     def forget_peers(self) -> None:
-        """If the store is damaged, forget how many links peers have sent, so that all are recovered (`behind.py`)."""
+        """If the store is damaged, remove the counts of links from peers, so that all are recovered (`behind.py`)."""
         if not self._repair.store_damaged:
             return
         for key, _ in scan_prefix(self._repair.store, INBOX):
@@ -96,7 +96,7 @@ class Requeue:
         self._repair.writer.flush()
 
     def renew_due(self) -> list[Link]:
-        """Write one run of all known URLs, an empty links log and matching counters; return the links left in the log."""
+        """Write one run of all known URLs, an empty links log and matching counters; return the links of the old log."""
         known = {
             int.from_bytes(key[2:], "big") for key, _ in scan_prefix(self._repair.store, PAGE)
         } | self._queued
@@ -120,12 +120,12 @@ class Requeue:
         return links
 
     def _waiting_links(self) -> list[Link]:
-        """Return the links in the links log, which are not queued yet; move the log away, so that it starts empty."""
+        """Return the links in the links log, which are not queued yet; move the log away, so that a new log starts."""
         log, aside = self._repair.folder / "links", self._repair.folder / WAITING_LINKS
         if log.exists() and not aside.exists():
             rename(log, aside)
         links = [*salvage(aside), *salvage(log)]
-        # it contains links that an interrupted repair took from `aside`
+        # the links in the log came from `aside`, by an interrupted repair
         shutil.rmtree(log, ignore_errors=True)
         return links
 
@@ -145,7 +145,7 @@ class Requeue:
         return counters
 
     def _count_outcomes(self) -> dict[str, int]:
-        """Count the last fetch of each page from the records, in case the counters are lost or of an earlier state."""
+        """Count the page records by the outcome of the last fetch, in case the counters are lost or outdated."""
         records = (unpack_record(key, value) for key, value in scan_prefix(self._repair.store, PAGE))
         return dict(Counter(f"pages.{record.outcome}" for record in records))
 

@@ -1,13 +1,13 @@
-"""The steps of `crawler reshard`; the last one, the switch, is completed even after a crash.
+"""The steps of `crawler reshard`. The last step, the switch, is completed even after a crash.
 
     settle   every link that waits in an outbox is applied by its owner, every DUE is flushed
     build    DIR/.reshard/<name> for each new process: the keys of its buckets, from all old ones
     check    each new process is opened there and verified as by `crawler check`
     switch   the journal (`crawl/journal.py`) is written, which decides; then folders are renamed, old ones removed
 
-After a crash before the journal is written, nothing has changed, and the next command removes
-what was built (`journal.drop_unfinished`). After a later crash the next `reshard` completes
-the switch in the journal, and every other command refuses the directory.
+After a crash before the journal is written, nothing has changed, and the next command removes what was built
+(`journal.drop_unfinished`). After a later crash, the next `reshard` completes the switch that the journal
+describes, and until then every other command refuses the directory.
 
 DIR/.reshard/<name>   new processes, being built
 DIR/.resharded/       old processes, until they are removed
@@ -50,7 +50,7 @@ class Switch(msgspec.Struct, forbid_unknown_fields=True):
 class Resharding:
     """One reshard of the crawl in `directory` to the bucket table `target`.
 
-    `config` is the configuration of the crawl afterwards. `say` is called with each step.
+    `config` is the configuration of the crawl after the reshard. `say` is called with a line about each step.
 
     Raises:
         UsageError: the table is not newer than the one in use.
@@ -165,7 +165,7 @@ class Resharding:
 
 
 def finish(directory: CrawlDirectory) -> bool:
-    """Complete the switch that the journal describes, after a crash at any point; return whether there was one."""
+    """Complete the switch that the journal describes, after a crash at any point; return whether it described one."""
     journal = load_journal(directory.path)
     if journal is None or journal.command != COMMAND:
         return False

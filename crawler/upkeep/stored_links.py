@@ -9,7 +9,7 @@ from crawler.records import Link, LinkFlag
 
 
 class StoredLinks:
-    """Finds the links in the archive of one process; `problems` are the pages that could not be read."""
+    """Finds the links in the archive of one process; `problems` has a line for each page that could not be read."""
 
     def __init__(self, stages: Stages) -> None:
         self._seeds = list(stages.config.seeds)

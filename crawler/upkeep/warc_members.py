@@ -1,8 +1,8 @@
 """Read the gzip members of a WARC file that may be damaged: the intact ones, and the gaps between them.
 
-An empty record of the same length replaces a broken record, so all other records keep
-their offsets. If a gap of a few bytes is too small for an empty record, the next record
-is replaced too, and its page is fetched again.
+A broken record is replaced by an empty record of the same length, so that all other records keep their
+offsets. If a gap of a few bytes is too small for an empty record, the next record is replaced too, and its
+page is fetched again.
 """
 
 import mmap
@@ -19,9 +19,9 @@ _MEMBER = re.compile(rb"\x1f\x8b\x08")
 
 
 def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.Record | None]]:
-    """Yield (offset, length, record) of each member up to `end`. A broken one is blanked, synced, and yielded with None.
+    """Yield (offset, length, record) of each member up to `end`. A broken one is blanked, and yielded with None.
 
-    Stop before `end` if no whole member follows.
+    Each blank is synced. The iteration stops before `end` if no whole member follows.
     """
     if not end:
         return
@@ -45,7 +45,7 @@ def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.
 
 
 def _member(data: mmap.mmap, at: int, name: str) -> tuple[reading.Record, int] | None:
-    """Return (the record at `at`, the length of its member); None if no complete, valid record begins there."""
+    """Return the record at `at` and the length of its member; None if no complete, valid record begins there."""
     try:
         length = reading.member_length(_chunks(data, at), name)
         pieces = reading.expanded(_chunks(data, at, at + length), name)

@@ -1,11 +1,12 @@
-"""Fire each alert of `config/prometheus/alerts.yaml` by a real fault, with a real Prometheus.
+"""Check with a real Prometheus that a real fault fires each alert of `config/prometheus/alerts.yaml`.
 
     scripts/bench/alerts.py [--only missing paused]
 
-Each fault has a crawl of its own, whose /metrics Prometheus scrapes every second; the rules are those of the file, with
-`for: 1s` instead of minutes. A line is printed when the alert of a fault fires. A crawl without a fault must fire none.
-At the end all crawls are stopped, which must fire `CrawlerAbsent`. `CrawlerCollisions` needs billions of URLs and is
-only checked by promtool. Needs Debian's package prometheus, and root for the full disk.
+Each fault has its own crawl, whose /metrics Prometheus scrapes every second. The rules are those of the file,
+but with `for: 1s` instead of minutes. A line is printed when the alert of a fault fires. For a crawl without
+a fault, no alert may fire. At the end all crawls are stopped, and `CrawlerAbsent` must fire.
+`CrawlerCollisions` needs billions of URLs and is only checked by promtool. The script needs Debian's package
+prometheus, and root for the full disk.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from serve import CRAWLER, running
 from serve_cases import free_ports
 
 RULES = Path(__file__).resolve().parents[2] / "config" / "prometheus" / "alerts.yaml"
-LIMIT = 180.0  # seconds in which an alert must fire; a verdict about the last minute takes that long
+LIMIT = 180.0  # seconds within which an alert must fire; an alert about the last minute needs that long
 POLITE = [
     "--delay",
     "0.1",
@@ -82,7 +83,7 @@ class Crawl(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """An alert, the flags of a crawl, and the fault: once the crawl answers, `act` is repeated until the alert fires."""
+    """An alert, the flags of a crawl, and its fault. Once the crawl answers, `act` is repeated until the alert fires."""
 
     alert: str
     flags: tuple[str, ...] = ()
@@ -98,7 +99,7 @@ def _kill_one(crawl: Crawl) -> None:
 
 
 def _fill_disk(crawl: Crawl) -> None:
-    """Leave 280 MiB of the disk free: less than 5 %, and more than the limit at which the crawl ends."""
+    """Fill the disk up to the last 280 MiB, which is less than 5 % but more than the limit at which the crawl ends."""
     free = shutil.disk_usage(crawl.folder).free
     if free > 300 << 20:
         with (crawl.folder.parent / "ballast").open("ab") as file:
@@ -106,7 +107,7 @@ def _fill_disk(crawl: Crawl) -> None:
 
 
 def _damage_and_read(crawl: Crawl) -> None:
-    """Overwrite the stored pages, and request one."""
+    """Overwrite the stored pages, and request some of them."""
     for segment in crawl.folder.glob("*/warc/*"):
         data = bytearray(segment.read_bytes())
         data[len(data) // 4 :] = bytes(len(data) - len(data) // 4)
@@ -118,7 +119,7 @@ def _damage_and_read(crawl: Crawl) -> None:
 
 
 def _stop_and_go(crawl: Crawl) -> None:
-    """Keep the process from running for three seconds."""
+    """Stop the process for three seconds (SIGSTOP), then let it continue."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(crawl.process.pid, signal.SIGSTOP)
         time.sleep(3.0)
@@ -129,7 +130,7 @@ held: list[socket.socket] = []
 
 
 def _take_descriptors(crawl: Crawl) -> None:
-    """Let the process open 400 files, and connect to its page server until 95 % are in use."""
+    """Limit the process to 400 open files, and connect to its page server until 95 % of them are in use."""
     hard = resource.prlimit(crawl.process.pid, resource.RLIMIT_NOFILE)[1]
     resource.prlimit(crawl.process.pid, resource.RLIMIT_NOFILE, (400, hard))
     for _ in range(380 - len(os.listdir(f"/proc/{crawl.process.pid}/fd"))):
@@ -195,7 +196,7 @@ def asked(port: int, path: str) -> dict:  # type: ignore[type-arg]
 
 
 def firing(port: int) -> set[tuple[str, str]]:
-    """Return (alert, address) of the alerts that fire."""
+    """Return pairs (alert, address) for the alerts that are firing."""
     alerts = asked(port, "/api/v1/alerts")["alerts"]
     labels = [alert["labels"] for alert in alerts if alert["state"] == "firing"]
     return {(each["alertname"], each.get("instance", "")) for each in labels}
@@ -220,7 +221,7 @@ def prometheus(folder: Path, targets: list[str], stack: contextlib.ExitStack) ->
 
 
 def walk(folder: Path, names: list[str]) -> bool:
-    """Run all faults; return whether each fired its alert, and nothing fired for the crawl without a fault."""
+    """Run all faults; return whether each fired its alert, and none fired for the crawl without a fault."""
     subprocess.run(["promtool", "check", "rules", RULES], check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Web)
     threading.Thread(target=server.serve_forever, daemon=True).start()

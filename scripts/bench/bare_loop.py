@@ -1,11 +1,10 @@
-"""Crawl a set of pages with the minimum of work that a crawler in Python needs: the reference of `beside_loop.py`.
+"""Crawl a set of pages with the least work that a crawler in Python can do, as the reference of `beside_loop.py`.
 
     python scripts/bench/bare_loop.py SEEDS PATTERN [--concurrency 64] [--per-host 8]
 
-aiohttp fetches pages, lexbor finds `<a href>`, ada-url joins URLs, a set of fingerprints holds the URLs that were found;
-there is one queue per host.
-URLs that match PATTERN are followed. The loop uses no robots.txt and no delay, and stores
-nothing on disk. It prints the number of pages.
+aiohttp fetches pages, lexbor finds `<a href>`, ada-url joins URLs, and a set of fingerprints holds the URLs
+that were found. There is one queue per host. URLs that match PATTERN are followed. The loop uses no
+robots.txt and no delay, and stores nothing on disk. It prints the number of pages.
 """
 
 import argparse
@@ -24,7 +23,7 @@ from yarl import URL
 
 
 class Queues:
-    """The URLs that were found but not yet fetched, by host; a host occurs at most `per_host` times in `ready`."""
+    """The URLs that were found but not yet fetched, by host. Each host is at most `per_host` times in `ready`."""
 
     def __init__(self, follows: Callable[[str], object], per_host: int) -> None:
         self._follows = follows
@@ -49,7 +48,7 @@ class Queues:
             self.ready.put_nowait(host)
 
     def take(self, host: str) -> str:
-        """Return the next URL of a host; if there is none, free the host's place and return ""."""
+        """Return the next URL of a host; if there is none, free one place of the host and return ""."""
         if self._hosts[host]:
             return self._hosts[host].popleft()
         self._places[host] -= 1

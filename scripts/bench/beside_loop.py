@@ -2,12 +2,12 @@
 
     BENCH_DATA=... python scripts/bench/beside_loop.py [--set small] [--rounds 5] [--tree ../before ...] [--cpu 1]
 
-A set of the crawl bench (sets/NAME/seeds.txt), whose server must run, is crawled by `bare_loop.py`, by this checkout and
-by each `--tree`, another checkout with its kernels built. In this way a change is compared with the code before it. CPU
-is user and system of the whole process tree, start and end included. Ratios are computed within a round, so that other
-load affects both sides alike; the table shows the median over the rounds, with the least and the greatest. 1.0 means as
-cheap as the bare loop, 2.0 half as expensive. If a contender does not fetch as many pages as in its first round, the run
-fails.
+A set of the crawl bench (sets/NAME/seeds.txt), whose server must be running, is crawled by `bare_loop.py`, by
+this checkout and by each other checkout given by `--tree`, whose kernels must be built. In this way, a change
+is compared with the code before it. CPU is the user and system time of the whole process tree, including
+start and end. Ratios are computed within a round, so that other load affects both sides alike; the table
+shows the median, the least and the greatest ratio over the rounds. 1.0 means as cheap as the bare loop, 2.0
+means half as expensive. If a contender does not fetch as many pages as in its first round, the run fails.
 """
 
 import argparse
@@ -28,7 +28,7 @@ LOOP = "bare loop"
 
 
 class Cost(NamedTuple):
-    """The CPU seconds of one crawl, the number of pages fetched, and the largest resident memory of a process in MiB."""
+    """The CPU seconds and the fetched pages of one crawl, and the resident memory of its largest process in MiB."""
 
     cpu: float
     pages: int
@@ -89,7 +89,7 @@ def measure(command: list[str], root: Path, cpu: str, output: Path) -> tuple[flo
 
 
 def run(name: str, root: Path, pages: Set, cpu: str, folder: Path) -> Cost:
-    """Crawl the set once by the bare loop or a checkout; delete what it stored."""
+    """Crawl the set once with the bare loop or with a checkout, and delete what was stored."""
     directory = Path(tempfile.mkdtemp(dir=folder))
     output = directory / "output"
     if name == LOOP:

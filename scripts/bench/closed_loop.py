@@ -3,22 +3,23 @@
     scripts/bench/closed_loop.py [--pages 300] [--rate 12] [--readers 60] [--learn 25] [--seconds 40] [--changes 1.0]
                                  [--webs 1] [--exponent 1.0]
 
-A web of four hosts changes; `crawler refresh --serve` keeps its copies fresh at `--rate` fetches per second; readers
-send `--readers` requests per second by Zipf's law. Two crawls of equal webs run side by side at equal rates. In one the
-requests count. In the other, the readers identify themselves as robots, whose requests do not count, so all pages have
-equal weight. After `--learn` seconds, two things are measured for `--seconds`: the share of answers that equalled the
-live page, and the same share among the answers that stated P[fresh] = p. `--changes` is the number of changes per fetch,
-over all pages.
+A web of four hosts changes, and `crawler refresh --serve` keeps its copies fresh at `--rate` fetches per
+second. Readers send `--readers` requests per second, which are distributed over the pages by Zipf's law. Two
+crawls of equal webs run side by side at equal rates. In one of them, the requests of readers count. In the
+other, the readers identify themselves as robots, whose requests do not count, so all pages have equal weight.
+After `--learn` seconds, two things are measured for `--seconds`: the share of answers that equalled the live
+page, and for each p the same share among the answers that stated P[fresh] = p. `--changes` is the number of
+changes per fetch, over all pages.
 
-By Zipf's law a sixth of all requests go to one page of 300, so one page's freshness affects the result strongly, and
-figures of two webs differ by .03. The printed errors therefore treat pages as drawn at random.
-`--webs` runs that many pairs at once, each on its own web with its own readers, and adds up their results.
-`--exponent` 0 requests all pages equally often.
+By Zipf's law, a sixth of all requests go to one of 300 pages. The freshness of this page affects the result
+strongly, and the figures of two webs differ by .03. The printed errors therefore treat the pages as drawn at
+random. `--webs` runs that many pairs at once, each on its own web with its own readers, and adds up their
+results. `--exponent` 0 requests all pages equally often.
 
 Stores are not synced, so the disk does not affect the result.
 
-One second here is a day of the sites (`refresh.speed`). Little CPU is used: the
-figures are shares, and both crawls run on the same machine at the same time.
+One second of the measurement is a day for the sites (`refresh.speed`). The load of the machine matters
+little, because the crawls use little CPU, the figures are shares, and both crawls run at the same time.
 """
 
 import argparse
@@ -51,7 +52,7 @@ speed = 86400
 
 
 class Run(NamedTuple):
-    """Readers and their User-Agent, the start of the measurement, pages fetched since then, and figures of the crawl."""
+    """The readers, the start of the measurement, the number of pages fetched since then, and figures of the crawl."""
 
     readers: Readers
     since: float
@@ -61,7 +62,7 @@ class Run(NamedTuple):
 
 
 async def one(folder: Path, agent: str, number: int, options: argparse.Namespace) -> Run:
-    """Crawl the web `number` while readers with the User-Agent `agent` use its cache; return the run."""
+    """Crawl the web `number` while readers with the User-Agent `agent` request its cached pages; return the run."""
     folder.mkdir()
     clock, total = SystemClock(), options.learn + options.seconds
     specs = [
@@ -134,7 +135,7 @@ async def both(options: argparse.Namespace) -> None:
 
 
 def show(title: str, runs: Sequence[Run]) -> None:
-    """Print the combined figures of runs of the same kind; pages of different webs count as different pages."""
+    """Print the combined figures of runs of the same kind, in which pages of different webs count as different."""
     readings = [
         each._replace(page=each.page * len(runs) + k)
         for k, run in enumerate(runs)

@@ -1,11 +1,11 @@
-"""Measure the longest turn of the loop under each command, in a crawl with a million waiting URLs.
+"""Measure the longest turn of the event loop during each command, in a crawl with a million waiting URLs.
 
     python scripts/bench/commands.py [--urls 1e6] [--hosts 1e5] [--folder DIR]
 
-The stages are filled as in `scale.py` and driven as the process drives them: one step of a
-command is one turn. The script prints the CPU time that the longest step takes in the thread; the target
-is 50 ms. `export`, which reads
-the files of a live crawl in a separate process, and `check`, which needs a crawl at rest, take no turn of a loop.
+The stages are filled as in `scale.py`, and driven as a process drives them: each step of a command is one
+turn. The script prints the CPU time of the thread for the longest step; the target is 50 ms. `export` and
+`check` are not measured because they do not run in the loop: `export` reads the files of a live crawl in a
+separate process, and `check` needs a crawl at rest.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from crawler.storage.commit import Change, Maker
 def longest(
     stages: Stages, commands: Commands, queue: list[Change | Maker], request: dict[str, object]
 ) -> tuple[float, int, float]:
-    """Run a command; return its longest step in seconds, its steps, and the longest call of `committed` in seconds."""
+    """Run a command; return its longest step, the number of steps, and the longest call of `committed`, in seconds."""
     steps, worst, adopting, count = commands.steps(request), 0.0, 0.0, 0
     while True:
         begun = time.thread_time()
@@ -81,7 +81,7 @@ def main() -> None:
             loader.take_in([url(number, args.hosts) for number in group])
         loader.flush(dry=True)
         print(f"{stages.frontier!r}", flush=True)
-        garbage_collection.freeze()  # this is what a crawl does at its start
+        garbage_collection.freeze()  # a crawl does this at its start
         queue: list[Change | Maker] = []
         commands = Commands(stages, queue.append)
         busiest, last = hostname(0), url(args.urls - 1, args.hosts)

@@ -1,11 +1,10 @@
-"""Kill one crawl of a tree-shaped web thirty times; count pages lost, stored twice and fetched again.
+"""Kill one crawl of a tree-shaped web thirty times; count the pages that are lost, stored twice or fetched again.
 
     python scripts/bench/crash.py [--pages 30000] [--folder DIR] [--case ROW ...]
 
-The crawler kills itself (SIGKILL) at thirty named points of its write path, is
-restarted each time, and finally runs to the end. Every URL of the web has
-exactly one in-link, bodies are distinct, and budgets are lifted, so a lost page
-stays lost. The server's log and the WARC files are the evidence. Rows:
+The crawler kills itself (SIGKILL) at thirty named points of its write path, is restarted each time, and
+finally runs to the end. Every URL of the web has exactly one in-link, all bodies are distinct, and there are
+no budgets, so a lost page stays lost. The server's log and the WARC files are the evidence. Rows:
 
     named points         points at every step of a group, a flush, a compaction, a segment roll, a clean stop
     power cuts           killed at the same points; then every file loses all bytes that were not synced
@@ -19,7 +18,8 @@ stays lost. The server's log and the WARC files are the evidence. Rows:
                          restored from a backup, killed repairs, cut segments, reshards, hostile directories; and a
                          planted bug that each scenario must detect. At most 1,000 pages, with --processes and --engine.
 
-A kill may cost as many fetches as were in flight (`worst` is the largest number of fetches that one kill cost).
+After a kill, the fetches that were in flight may be repeated. (`worst` is the largest number of fetches
+repeated after one kill.)
 """
 
 import argparse
@@ -127,7 +127,7 @@ def stopped(folder: Path, pages: int) -> tuple[Judgement, int]:
 
 
 def seeds(folder: Path, pages: int) -> tuple[Judgement, int]:
-    """Crawl a web in which every page is a seed and no page has links; judge the result."""
+    """Crawl a web in which every page is a seed and has no links; judge the result."""
     with TreeWeb(folder, pages, "--fanout", "0", hosts=HOSTS) as web:
         listed = folder / "seeds"
         listed.write_text("".join(f"{web.url(page)}\n" for page in range(pages)))
@@ -156,7 +156,7 @@ def planted(folder: Path, pages: int, bug: str) -> tuple[Judgement, int]:
 
 
 def around(folder: Path, pages: int, name: str, setting: Setting) -> tuple[Judgement, int]:
-    """Run a scenario; print each broken promise and count it as a lost page."""
+    """Run a scenario; if it fails, print the broken promise and count it as a lost page."""
     try:
         return SCENARIOS[name](folder, setting._replace(pages=min(pages, 1000))), 0
     except AssertionError as broken:

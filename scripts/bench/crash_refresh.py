@@ -2,11 +2,12 @@
 
     python scripts/bench/crash_refresh.py [--kills 20] [--pages 40] [--last 15] [--seed 1] [--kill-for 600] [--living]
 
-`--living`: new pages appear, shown by hubs, a feed and sitemaps; `tests/faults/living.py` lists the additional checks.
+With `--living`, new pages appear and are announced by hubs, a feed and sitemaps; `tests/faults/living.py`
+lists the additional checks.
 
-Kills alternate between named points of the write path and kills from outside after some requests.
-`tests/faults/refreshing.py` lists the checks, which read the log of the web. At the end
-`crawler refresh` runs undisturbed, and its predictions are compared with the changes it found.
+Every other kill happens at a named point of the write path, the others come from outside after some requests.
+`tests/faults/refreshing.py` lists the checks, which read the log of the web server. At the end, `crawler
+refresh` runs undisturbed, and its predictions are compared with the changes that it found.
 """
 
 import argparse

@@ -1,12 +1,11 @@
-"""The damage matrix: delete, cut or flip a byte of each file of a crawl directory, and see how the crawl recovers.
+"""Print the damage matrix: delete, cut or change each file of a crawl directory, and see how the crawl recovers.
 
     .venv/bin/python scripts/bench/damage.py [--pages N] [--only PATTERN] [--engine leveldb|rocksdict]
 
-A small tree-shaped web is crawled once. For each kind of file and each kind of damage, a copy of the directory is
-damaged, checked, repaired and checked again, and its crawl is continued.
-`lost` counts pages of the web without a whole response record at the end (according to
-FastWARC), `again` counts pages that were fetched a second time. A row is `SILENT` if
-something was lost and no command reported it.
+A small tree-shaped web is crawled once. For each kind of file and each kind of damage, a copy of the
+directory is damaged, checked, repaired and checked again. Then its crawl is continued. `lost` is the number
+of pages that have no intact response record at the end, according to FastWARC. `again` is the number of pages
+that were fetched a second time. A row is `SILENT` if something was lost and no command reported it.
 """
 
 import argparse
@@ -49,7 +48,7 @@ def files_by_kind(directory: Path) -> dict[str, Path]:
 
 
 def damage(path: Path, how: str) -> None:
-    """Damage this file; if it is a folder, delete it, the only damage that a folder can have."""
+    """Damage this file; delete it if it is a folder, since a folder can have no other damage."""
     if path.is_dir():
         shutil.rmtree(path)
         return
@@ -86,7 +85,7 @@ def main() -> None:
         whole = Path(temporary) / "whole"
         ended = crawl(whole, web.seed, *flags)
         assert ended.code == 0, ended.err
-        crawl(whole, web.seed, *flags)  # open the store a second time: this moves its log into a table
+        crawl(whole, web.seed, *flags)  # opening the store a second time moves its log into a table
         print(f"{'file':34} {'damage':8} check repair check crawl  lost again  first report")
         silent = 0
         for kind, path in files_by_kind(whole).items():

@@ -2,8 +2,8 @@
 
     python scripts/bench/export.py DIR
 
-The reference parses each page and extracts its text in one process, and does nothing else.
-An export with text cannot be cheaper. The CPU time is the sum over all processes.
+The reference only parses each page and extracts its text, in one process. An export with text cannot be
+cheaper. The CPU time is the sum over all processes.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""Crawl healthy hosts beside hostile ones: pages per minute, memory, longest gaps and turns, time to stop.
+"""Crawl healthy hosts beside hostile ones; measure pages per minute, memory, longest gaps and turns, time to stop.
 
     python scripts/bench/fair_share.py [--kind KIND ...] [--hosts 600] [--seconds 30] [--load N] [--stacks]
 
-600 healthy hosts are crawled together with 600 hosts of one kind
-(`tests/end_to_end/hostile_server.py` describes the kinds), and are crawled alone before and after each such run. All
-hosts have their own addresses in 127/8. One row per run:
+600 healthy hosts are crawled together with 600 hosts of one hostile kind
+(`tests/end_to_end/hostile_server.py` describes the kinds). Before and after each such run, the healthy hosts
+are crawled alone. Each host has its own address in 127/8. The script prints one row per run:
 
     pages/min    requests to the healthy hosts, counted by their server, and the ratio to the mean of the neighbouring
                  runs "alone"; `late` is the same for the second half of the run, when each host has been met
@@ -18,15 +18,13 @@ hosts have their own addresses in 127/8. One row per run:
     gap s        the longest time without a request to any healthy host, after the first `SETTLED` seconds
     exit s       seconds from SIGTERM to the end
 
-`--load N` runs N busy processes meanwhile. The gap depends on --delay: without --load and other hosts, it is about as
-long as the delay if all hosts were met at once; use --delay 1.
+`--load N` runs N busy processes meanwhile. The gap depends on --delay. Without --load and other hosts, it is
+about as long as the delay, if all hosts were first visited at the same time. Use --delay 1.
 
-Targets: a ratio of .8, a peak of 600 MiB, and turns of at most 100 ms of CPU; even with --load 10, a gap of at most 3 s
-and an exit within 5 s.
-A turn is one iteration of
-the loop, with all callbacks that were ready, or 5 ms if that is longer. On a busy
-machine its wall time is meaningless. `--stacks` prints the stack of the loop's thread
-in turns of more than 40 ms.
+The targets are a ratio of at least .8, a peak of at most 600 MiB, and turns of at most 100 ms of CPU. Even
+with --load 10, the gap should be at most 3 s, and the exit should take at most 5 s. A turn is one iteration
+of the loop, with all callbacks that were ready, or 5 ms if that is longer. On a busy machine, the wall time
+of a turn is meaningless. `--stacks` prints the stack of the loop's thread during turns of more than 40 ms.
 """
 
 import argparse
@@ -76,7 +74,7 @@ SETTLED = 3.0  # seconds after the start from which the gap is measured
 
 
 class Turns:
-    """Measures the turns of the loop in which it is started: the loop beats, and another thread samples its thread."""
+    """Measures the turns of the loop that starts it: the loop beats, and another thread samples the loop's thread."""
 
     def __init__(self, *, stacks: bool) -> None:
         self.cpu = self.wall = 0.0
@@ -192,7 +190,7 @@ def gap_between(counts: Path, begin: float, end: float) -> float:
 
 @contextmanager
 def loaded(processes: int) -> Iterator[None]:
-    """Run this many busy processes meanwhile."""
+    """Run this many busy processes while the context is open."""
     started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield
@@ -203,7 +201,7 @@ def loaded(processes: int) -> Iterator[None]:
 
 
 def await_start(process: subprocess.Popen[bytes], begun: Path) -> None:
-    """Wait until the crawl's loop runs: on a busy machine the imports take ten seconds."""
+    """Wait until the loop of the crawl runs; on a busy machine, the imports alone take ten seconds."""
     until = time.monotonic() + START_MAX
     while not begun.exists() and process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)

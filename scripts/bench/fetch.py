@@ -1,9 +1,10 @@
-"""Measure CPU per GET of 45 kB on a kept-alive connection: the crawler's client against a bare aiohttp session.
+"""Compare the crawler's client with a bare aiohttp session: CPU per GET of 45 kB on a kept-alive connection.
 
     python scripts/bench/fetch.py [--rounds 5] [--fetches 4000] [--profile]
 
-The server is nginx in separate processes, with 16 hosts from 127.0.0.1 upwards; the figure is the CPU time
-of this process. Rounds of the two alternate, and the median is printed.
+The server is nginx in separate processes, with 16 hosts whose addresses start at 127.0.0.1. The measured
+figure is the CPU time of this script's process. Rounds of the two clients alternate, and the median is
+printed.
 """
 
 import argparse

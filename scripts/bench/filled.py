@@ -1,8 +1,9 @@
-"""Builds the state after a load directly: queues, hosts and known set of `scale.py`'s first URLs, compacted.
+"""Builds directly the state after a load of `scale.py`: compacted queues, hosts and known set of its first URLs.
 
-A load of 1e8 URLs takes hours on a busy machine. Here the keys of the store are written in sorted order, so LevelDB
-has nothing to merge, and the known set is one run; this takes some 5 us per URL. `scale.py --filled 1e8` then
-continues with a load of its own, in which each link is processed as in a crawl of that size.
+A load of 1e8 URLs takes hours on a busy machine. Here, the keys of the store are written in sorted order, so
+that LevelDB has nothing to merge, and the known set is written as one run. This takes about 5 us per URL.
+`scale.py --filled 1e8` then continues with an ordinary load, in which each link is processed as in a crawl of
+that size.
 """
 
 import time
@@ -28,7 +29,7 @@ from crawler.urls.suffixes import registrable_domain
 BATCH = 5000  # keys
 PRIORITY, DEPTH = 128, 1
 MIX = 0x9E3779B97F4A7C15
-PAGE_LINKS = 3300  # this many consecutive URLs were found on the same page
+PAGE_LINKS = 3300  # number of consecutive URLs that were found on the same page
 CHUNK = 1 << 22
 _LOW_48 = (1 << 48) - 1
 
@@ -52,7 +53,7 @@ def fill(
     tail: Tail,
     told: Callable[[str], None],
 ) -> None:
-    """Write URLs 0 to `urls` - 1 to the store and DUE of the folder `process`, which must be closed and empty."""
+    """Write the URLs 0 to `urls` - 1 to the store and DUE in the folder `process`, which must be closed and empty."""
     begun = time.perf_counter()
     names = [name(host) for host in range(hosts)]
     keys = np.array([fingerprinter.host_key(each) for each in names], np.uint64)
@@ -94,7 +95,7 @@ def _put(store: KeyValue, items: Iterator[tuple[bytes, bytes]], told: Callable[[
 def _host_records(
     by_rank: list[tuple[str, int]], order: np.ndarray, ends: list[int], fingerprinter: Fingerprinter
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield records of hosts that have never been asked, in the order of their keys."""
+    """Yield records of hosts to which no request was sent yet, in the order of their keys."""
     for (name, key), (begin, end) in zip(by_rank, pairwise(ends), strict=True):
         if begin == end:
             continue

@@ -1,9 +1,9 @@
-"""Measure the frontier's CPU per page and per link in the common case: no delay, 62 hosts, everything in memory.
+"""Measure the frontier's CPU time per page and link in the common case: no delay, 62 hosts, everything in memory.
 
     python scripts/bench/frontier.py [pages]
 
-The reference in the same run is the cost of as many heap pushes and pops, so figures of different machines can
-be compared.
+The reference is the cost of as many heap pushes and pops in the same run, so figures from different machines
+can be compared.
 """
 
 import heapq
@@ -46,7 +46,10 @@ def links(start: int, count: int) -> list[Link]:
 
 
 def run(pages: int) -> dict[str, float]:
-    """Return the CPU microseconds per link and per page, by step; changes are only recorded, and nothing is stored."""
+    """Return the CPU microseconds of each step per link and per page.
+
+    Changes are only recorded, and nothing is stored.
+    """
     frontier, clock = make(MemoryStore()), time.process_time
     frontier.open(1e9, True)
     spent = dict.fromkeys(("enqueue", "claim_next", "record_outcome", "stage", "release"), 0.0)

@@ -1,17 +1,18 @@
-"""Measure the gain of the refresh frontier over uniform refreshing, over HTTP, as a share of the possible gain.
+"""Measure by HTTP the gain of the refresh frontier over uniform refreshing, as a share of the possible gain.
 
     python scripts/bench/gain.py                          # the four arms below, at once
     python scripts/bench/gain.py validators noise         # other tables
     python scripts/bench/gain.py --visits 40 --rate 100   # 160 s
     python scripts/bench/gain.py --arms uniform,learned
 
-A web of 400 pages on 4 hosts of 127.0.0.0/8 (poisson, bursty, co-changing, poisson; rates log-normal with
-sigma 1.5; signals of changes with recall 1, .6, .3, 0 and noise 0, .5, 2, 0 times the change rate) changes about a
-million times as fast as a real one. The shipped crawler refreshes it in several arms at once. Each arm has its own
-process and its own web, which changes identically, so all arms suffer the same load of the machine. Each sends --rate
-requests per second. Freshness is taken from the server's log: the share of page time in which the last complete answer
-was the current version, after the first half of the time. Arms with different numbers of requests cannot be compared:
-lower --rate.
+A web of 400 pages on 4 hosts of 127.0.0.0/8 changes about a million times as fast as a real one. The hosts
+change in different ways (poisson, bursty, co-changing, poisson), at log-normal rates with sigma 1.5. Their
+signals of changes have recall 1, .6, .3, 0 and noise 0, .5, 2, 0 times the change rate. The shipped crawler
+refreshes it in several arms at once. Each arm has its own process and its own web. All webs change
+identically, and all arms suffer the same load of the machine. Each arm sends --rate requests per second.
+Freshness is computed from the server's log for the second half of the run: it is the share of page time in
+which the last complete answer was the current version. Arms that sent different numbers of requests cannot be
+compared; use a lower --rate in this case.
 
 `crawler lab worlds` measures the gain on over sixty simulated webs, on a virtual clock.
 
@@ -142,7 +143,7 @@ def played(game: GainGame, arm: Arm) -> Played:
 
 
 def _gain(one: Played, table: dict[str, Played]) -> str:
-    """Return the gain over the arm `uniform` of the table, as a share of the gain of its arm `oracle`."""
+    """Return the gain over the arm `uniform`, as a share of the gain of the arm `oracle` in the same table."""
     if not {"oracle", "uniform"} <= set(table):
         return ""
     uniform = table["uniform"].freshness

@@ -1,11 +1,11 @@
-"""Attack a crawl that serves its pages: with slow and half-open clients, then junk signals; measure memory and speed.
+"""Attack a crawl that serves pages, by slow and half-open clients, then by junk signals; measure memory and speed.
 
     scripts/bench/hostile_clients.py [--clients 10000] [--signals 1000000] [--rate 10]
 
-A crawl of a site without end, whose pages have two links each, runs at `--rate` pages per second and serves its copies.
-First, `--clients` clients connect and send nothing, half a request line, or half a header; meanwhile an honest client
-sends a request from time to time. Then `--signals` URLs of foreign hosts are sent by `POST /signal`, ten thousand at a
-time, each time from another source.
+A crawl of an endless site, whose pages have two links each, fetches `--rate` pages per second and serves its
+copies. First, `--clients` clients connect and send nothing, half a request line, or half a header. Meanwhile,
+an honest client sends a request from time to time. Then `--signals` URLs of foreign hosts are sent by `POST
+/signal`, ten thousand at a time, each time from a different source.
 """
 
 import argparse
@@ -73,7 +73,7 @@ async def site(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def besiege(crawl: Besieged, clients: int) -> None:
-    """Open connections that send only part of a request; meanwhile send honest requests."""
+    """Open connections and send only part of a request on each; meanwhile, send honest requests."""
     before, pages, began = crawl.memory(), crawl.pages(), time.monotonic()
     writers, answers, most = [], [], before
     for number in range(clients):

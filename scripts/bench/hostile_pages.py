@@ -1,12 +1,12 @@
-"""Show hostile pages in the browser, and kill the browser and the crawler at random instants.
+"""Render hostile pages in the browser, and kill the browser and the crawler at random instants.
 
     python scripts/bench/hostile_pages.py [--kills 10] [--seed 1]
 
-Each hostile page is on a host of its own; one crawl visits all of them, with `render.cpu_max` 5 s and
-`render.wall_max` 20 s. The script then checks whether the page was stored as shown or as answered, which limit cut it
-off, whether its link was followed, and whether a server at a forbidden address received a request. The second part
-kills the browser or the crawler (SIGKILL) again and again while a site is crawled, then finishes the
-crawl, and looks for lost pages, pages that are not whole, damage, orphans and zombies.
+Each hostile page is on its own host. One crawl visits all of them, with `render.cpu_max` 5 s and
+`render.wall_max` 20 s. The script then checks for each page whether it was stored as rendered or as received,
+which limit ended its rendering, whether its link was followed, and whether a server at a forbidden address
+received a request. The second part kills the browser or the crawler (SIGKILL) again and again while a site is
+crawled. Then it finishes the crawl and looks for lost or incomplete pages, damage, orphans and zombies.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def zombies() -> int:
 
 
 def left_over(folder: str) -> int:
-    """Wait up to 10 s after the crawl for browsers to end; return the number that still run."""
+    """Wait up to 10 s after the crawl until all browsers have ended; return the number that still run."""
     until = time.monotonic() + 10
     while browsers(folder) and time.monotonic() < until:
         time.sleep(0.1)

@@ -1,12 +1,12 @@
-"""Measure the CPU time from raw hrefs to accepted links, on real HTML.
+"""Measure the CPU time of turning raw hrefs into accepted links, on real HTML.
 
     python scripts/bench/intake.py DIR... [--pages N] [--memo BYTES] [--rounds N]
 
-Each DIR stands for a host: its .html files are parsed once, outside the
-measurement, and their hrefs are processed as in a crawl, which takes one page of each host in turn.
-The script prints microseconds per page and per link for the intake with scope `any` and a memo, for a second pass in
-which all links are known, for the intake without a memo, and, as the reference in the same run, for a bare
-`ada_url.join_url` of every href; then the cost of the single steps.
+Each DIR stands for a host. Its .html files are parsed once, outside the measurement. Their hrefs are then
+processed as in a crawl, which fetches one page of each host in turn. The script prints microseconds per page
+and per link for the intake with scope `any` and a memo, for a second pass in which all links are known, and
+for the intake without a memo. The reference in the same run is a bare `ada_url.join_url` of every href. Then
+the script prints the cost of the single steps.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def bare_join(pages: list[Page]) -> None:
 
 
 def race(pages: list[Page], memo_bytes_max: int, rounds: int) -> dict[str, float]:
-    """Return the least CPU seconds of each contender for all pages; contenders take turns, each round starts empty."""
+    """Return the least CPU seconds of each contender for all pages. Contenders take turns and start each round empty."""
     best: dict[str, float] = {}
     for _ in range(rounds):
         kept = intake(memo_bytes_max)

@@ -1,17 +1,20 @@
-"""Check that several processes converge to one level, and that the web is as fresh as with one process.
+"""Check that several processes converge to one level, and that they keep the web as fresh as one process does.
 
     scripts/bench/levels.py [--processes 1,2,4] [--pages 480] [--rate 40] [--seconds 240]
 
-For each number of processes there is an identical web of twelve hosts; the pages of the fastest host change ten times
-as often as those of the slowest. `crawler refresh --processes N --rate R` keeps each web fresh; all these crawls run at
-once. Every two seconds the level of each process is read from its control socket. The script prints for each quarter of
-the time the ratio of the highest to the lowest level, both averaged over the quarter, and then the fetches and the
-freshness in the second half, from the logs of the servers.
+For each number of processes, there is an identical web of twelve hosts. The pages of the fastest host change
+ten times as often as those of the slowest host. `crawler refresh --processes N --rate R` keeps each web
+fresh, and all these crawls run at the same time. Every two seconds the level of each process is read from its
+control socket. For each quarter of the time, the script prints the ratio of the highest to the lowest level,
+both averaged over the quarter. Then it prints the fetches and the freshness in the second half of the time,
+which it reads from the logs of the servers.
 
-Levels move by a quarter of their difference in a mean time between two crawls of a page (pages / rate, 12 s here),
-so after `--seconds` a difference has shrunk to about exp(-seconds rate / (4 pages)): .7 % here.
+In the mean time between two crawls of a page (pages / rate, 12 s here), levels move towards each other by a
+quarter of their difference. So after `--seconds`, a difference has shrunk to about exp(-seconds rate / (4
+pages)), which is .7 % here.
 
-One second is a day of the sites (`refresh.speed`). Stores are not synced, so the disk does not affect the result.
+One second of the measurement is a day for the sites (`refresh.speed`). Stores are not synced, so the disk
+does not affect the result.
 """
 
 import argparse
@@ -42,7 +45,7 @@ speed = 86400
 
 
 class Seen(NamedTuple):
-    """The levels in each sample, (samples, processes), and fetches and freshness in the second half, from the log."""
+    """The levels in each sample, (samples, processes), and fetches and freshness in the second half of the time."""
 
     levels: np.ndarray
     pages: list[int]

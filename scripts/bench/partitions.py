@@ -1,11 +1,10 @@
-"""Run three nodes in network namespaces with network faults, and kill -9 one during each: no page may be lost.
+"""Run three nodes in network namespaces, cause network faults and kill a node during each; check that no page is lost.
 
     python scripts/bench/partitions.py [--pages 16000] [--faults 15] [--case ROW ...] [-v]
 
-Needs root, iproute2 and nftables. One namespace contains the web, a tree
-where every URL has one in-link, and two bridges. Each node has a namespace
-with two cables: one to the web, one to the other nodes, which it finds by name
-(/etc/netns). The faults affect the second cable, in turn:
+The script needs root, iproute2 and nftables. One namespace contains two bridges and the web, which is a tree
+where every URL has one in-link. Each node has its own namespace with two cables, one to the web and one to
+the other nodes, whose names are in /etc/netns. The faults affect the second cable, in turn:
 
     cut      the node's interface is down
     pulled   the switch's end is down: the node's packets are lost without an error
@@ -13,8 +12,8 @@ with two cables: one to the web, one to the other nodes, which it finds by name
     loss     30 % of the packets it receives are dropped
     reset    its connections to peers are reset repeatedly
 
-During each fault, a random node is killed at a random instant and restarted. The
-server's log and the WARC files are compared with the truth. Rows:
+During each fault, a random node is killed at a random instant and restarted. At the end, the server's log and
+the WARC files are compared with the pages that exist. Rows:
 
     as shipped           nothing may be lost or stored twice; a kill may make the fetches in flight repeat
     ack-before-commit    a planted bug (tests.faults.planted.py), which must lose pages
@@ -47,7 +46,7 @@ WEB = "crawl-web"
 HOSTS = 40
 PORT = 7077
 FAULT_SECONDS, HEAL_SECONDS = 2.5, 1.0
-END_SECONDS_MAX = 120  # within this many seconds after the last fault the crawl must end
+END_SECONDS_MAX = 120  # the crawl must end within this many seconds after the last fault
 PLANTED = ("ack-before-commit", "outbox-in-memory")
 
 
@@ -60,7 +59,7 @@ def space(name: str) -> str:
 
 
 def inside(namespace: str, *words: str) -> list[str]:
-    """Return a command line that runs `words` in a namespace."""
+    """Return a command line that runs the command `words` in a namespace."""
     return ["ip", "netns", "exec", namespace, *words]
 
 
@@ -181,7 +180,7 @@ class Nodes:
             return subprocess.Popen(line, cwd=ROOT, env=environ, stdout=output, stderr=output)
 
     def kill(self, name: str) -> bool:
-        """Kill and restart a node; `ip netns exec` was replaced by the process, so its pid is the node's."""
+        """Kill and restart a node. `ip netns exec` replaced itself by the node, so its pid is that of the node."""
         node = self._running[name]
         if node.poll() is not None:
             return False
@@ -204,7 +203,7 @@ class Nodes:
 
 
 class Killing:
-    """Lets time pass and kills a node once, `after` seconds from the start."""
+    """Lets time pass, and kills a node once, `after` seconds after the start."""
 
     def __init__(self, nodes: Nodes, victim: str, after: float) -> None:
         self._nodes, self._victim, self._left = nodes, victim, after
@@ -220,7 +219,7 @@ class Killing:
 
 
 def rehearse(nodes: Nodes, faults: int, rng: random.Random, *, verbose: bool) -> int:
-    """Cause the faults one after the other while the crawl runs; return their number."""
+    """Cause one fault after the other while the crawl runs; return the number of faults."""
     time.sleep(HEAL_SECONDS)
     for number in range(faults):
         kind = list(FAULTS)[number % len(FAULTS)]

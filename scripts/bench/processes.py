@@ -1,32 +1,30 @@
-"""Run one crawl with 1, 2 and 4 processes: check that it fetches the same pages, and compare the cost per page.
+"""Run the same crawl with 1, 2 and 4 processes; check that each fetches the same pages, and compare the cost per page.
 
     python scripts/bench/processes.py [--pages 60000] [--processes 1 2 4] [--repeat 2] [--cpu 1]
     BENCH_DATA=... python scripts/bench/processes.py --set mid
 
-The web is a tree in which every URL has one in-link, served by a separate process,
-or a set of the crawl bench (sets/NAME/{seeds,truth}.txt, access.log), whose
-server must run. The server's log is the evidence:
+The web is a tree in which every URL has one in-link, served by a separate process, or a set of the crawl
+bench (sets/NAME/{seeds,truth}.txt, access.log), whose server must be running. The server's log is the
+evidence:
 
     recall    share of the true pages that were answered 200
     again     answers 200 beyond the first for each page, including pages that two processes both fetched
     extra     pages that are not in the truth: the truth of a set knows only <a href>, not frames
 
-Whatever their number of processes, crawls must fetch the same pages, each once, and end without help.
-CPU is the user and system time of the whole process tree, including start and end.
-`marginal` excludes these: it subtracts a crawl of the seeds alone, because the start of a
-process costs the same however many pages it fetches. The numbers of processes
-take turns; the cheapest of the repeats counts, because other load can only add to it.
+With any number of processes, a crawl must fetch the same pages, each of them once, and end by itself. CPU is
+the user and system time of the whole process tree, including start and end. `marginal` excludes start and end
+by subtracting the CPU of a crawl of the seeds alone, because the start of a process costs the same however
+many pages it fetches. Crawls with different numbers of processes take turns. The cheapest of the repeats
+counts, because other load can only add to the cost.
 
-Hosts are assigned to processes by their hash, so one process has more to do than the others,
-which end before it. On a set, `ahead` is the speed-up over one process until the first
-process gets its last answer, and `largest` is the share of all answers of the process
-with the most.
+Hosts are assigned to processes by their hash, so one process has more to do than the others and ends last. On
+a set, `ahead` is the speed-up over a single process, measured until the first process receives its last
+answer. `largest` is the share of all answers that the process with the most answers received.
 
-On a shared core even the cheapest repeat is disturbed. `--constant` (needs
-linux-perf) samples the crawls, and compares the CPU of all repeats in units of the
-CPU spent in SHA-1 and deflate: this work is the same for any number of processes,
-and slows down like the rest. The printed error is the error of the mean over the repeats.
-The CPU in the table includes the CPU of perf.
+On a shared core, even the cheapest repeat is disturbed. `--constant`, which needs linux-perf, samples the
+crawls and compares the CPU of all repeats in units of the CPU that SHA-1 and deflate use. This work is the
+same for any number of processes, and other load slows it down as much as the rest. The printed error is the
+error of the mean over the repeats. The CPU in the table includes the CPU of perf.
 """
 
 import argparse
@@ -56,14 +54,14 @@ from crawler.urls.fingerprint import Fingerprinter  # noqa: E402
 from tests.faults.harness import TreeWeb, settings  # noqa: E402
 
 HOSTS = 200
-LOG_DELAY = 1.5  # after this many seconds a server has written its log
+LOG_DELAY = 1.5  # seconds after which a server has written its log
 SAMPLER = ("perf", "record", "--quiet", "--event", "cpu-clock", "--freq", "1499", "--output")
 _SAMPLES = re.compile(r"^ *[\d.]+% +(\d+) +(.*)$", re.MULTILINE)  # number of samples, object file
 _SET_LINE = re.compile(r'^\S+ (\S+) (\d+) \d+ \d+ \d+ "text/html[^"]*" "([^"]*)" .*"([^"]*)"$')
 
 
 class Web(Protocol):
-    """A web to crawl, with the server's log of the requests."""
+    """A web to crawl, with the log of the requests that its server received."""
 
     truth: set[str]
 
@@ -75,7 +73,7 @@ class Web(Protocol):
         """Return the number of answers 200 for each page since the last call."""
 
     def times(self) -> list[tuple[float, str]]:
-        """Return a pair (instant, host) for each of these answers, in the order of time; empty if unknown."""
+        """Return a pair (instant, host) for each of these answers, in order of time; an empty list if unknown."""
 
 
 class Tree:
@@ -97,7 +95,7 @@ class Tree:
 
 
 class BenchSet:
-    """A set of the crawl bench; only lines with our token in the log of its server count."""
+    """A set of the crawl bench. In the log of its server, only lines with our token count."""
 
     def __init__(self, data: Path, name: str) -> None:
         folder = data / "sets" / name
@@ -139,10 +137,10 @@ class BenchSet:
 
 
 class Run(NamedTuple):
-    """The cost of one crawl, and what the server saw; `units` is CPU per unit of constant work, 0 if unknown.
+    """The cost of one crawl, and the requests that the server saw.
 
-    `times` are the instants of all answers in order. Of the last answers that each process got, `last` is the index of
-    the earliest.
+    `units` is CPU per unit of constant work, 0 if unknown. `times` are the instants of all answers in order.
+    Each process received a last answer; `last` is the index of the earliest of these.
     """
 
     cpu: float
@@ -171,7 +169,7 @@ class Run(NamedTuple):
         return f"{recall:8.4f}{again:7}{extra:7}"
 
     def right(self, web: Web, first: "Run") -> bool:
-        """Return whether the run ended and fetched all true pages once each, and the same pages as the `first` run."""
+        """Return whether the run ended and fetched each true page once, and the same pages as the run `first`."""
         report, pages = self.report, self.answered.keys()
         whole = web.truth <= pages == first.answered.keys() and self.answered.total() == len(pages)
         return whole and report["stopped_by"] == "done" and report["conservation"] == "holds"
@@ -201,7 +199,7 @@ def crawl(
 
 
 def shares(times: list[tuple[float, str]], seed: bytes, processes: int) -> tuple[list[float], int, float]:
-    """Return the instants of answers, the index of the earliest last answer of a process, the largest process's share."""
+    """Return the instants of answers, the index `last` of `Run`, and the share of the process with the most answers."""
     fingerprinter = Fingerprinter(seed)
     table = Partition.equal_ranges([f"p{n}" for n in range(processes)]).owner_of_bucket
     owners = [int(table[fingerprinter.bucket(host)]) for _, host in times]
@@ -231,7 +229,10 @@ def bench_set(name: str) -> Iterator[Web]:
 
 
 def row(processes: int, run: Run, start: float, one: tuple[float, float], web: Web, alone: Run) -> str:
-    """Return a line of the table; `alone` is the run of a single process, `one` its total and marginal cost per page."""
+    """Return a line of the table.
+
+    `alone` is the run of a single process, `one` its total and marginal cost per page.
+    """
     pages = run.answered.total()
     each, marginal = run.cpu / pages * 1e6, (run.cpu - start) / pages * 1e6
     splitter = run.report.get("splitter") or {}

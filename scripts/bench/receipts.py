@@ -2,11 +2,12 @@
 
     python scripts/bench/receipts.py [--pages 20000] [--hosts 200] [--rounds 5]
 
-Each round stores the same pages twice in one process, in directories that are removed afterwards: without receipts and
-with them, in alternating order. Bytes in the store are counted in keys and values, before compression. There are three
-webs: `silent` has no statements; `spoken` has statements in robots.txt; `paths` has statements for parts of the site in
-robots.txt, and in headers and meta elements of one page in four. The script prints medians over the rounds; a page's
-receipts should take at most 30 us, and 40 bytes in the store.
+Each round stores the same pages twice in one process, once with receipts and once without, in alternating
+order. The directories are removed afterwards. Bytes in the store are those of keys and values before
+compression. There are three webs: The web `silent` makes no statements about the use of its pages. `spoken`
+makes statements in robots.txt. `paths` makes statements for parts of the site in robots.txt, and statements
+in headers and meta elements of one page in four. The script prints medians over the rounds. The receipts of a
+page should take at most 30 us, and at most 40 bytes in the store.
 """
 
 import argparse
@@ -48,7 +49,7 @@ OWN = ((b"Content-Usage", b"search=y"), (b"TDM-Reservation", b"1"))
 
 
 class Cost(NamedTuple):
-    """CPU microseconds per page, in total and for making receipts; bytes per page; number of receipts in the store."""
+    """CPU microseconds per page in total and for making receipts, bytes per page, and number of receipts in the store."""
 
     all_us: float
     stamp_us: float
@@ -75,7 +76,7 @@ def pages(web: str, count: int, hosts: int) -> list[tuple[Fetch, Extracted]]:
 def store_pages(
     web: str, answers: list[tuple[Fetch, Extracted]], hosts: int, folder: Path, *, stamped: bool
 ) -> Cost:
-    """Store the pages and return what it cost."""
+    """Store the pages and return the cost."""
     store = open_store(folder / "store", StoreConfig().engine)
     printer = Fingerprinter(bytes(16))
     cache = PageCache(folder, store, PagesConfig(), process="p0", sync=False)
@@ -132,7 +133,7 @@ def store_pages(
 
 
 def _bytes(store: KeyValue) -> tuple[int, int]:
-    """Return the bytes of keys and values of pages, captures and receipts before compression; number of receipts."""
+    """Return the uncompressed bytes of keys and values of pages, captures and receipts, and the number of receipts."""
     total, receipts = 0, 0
     for prefix in (PAGE, CAPTURE, RECEIPT):
         for key, value in scan_prefix(store, prefix):

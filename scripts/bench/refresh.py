@@ -1,14 +1,15 @@
-"""Measure the refresh schedule: picks per CPU second (also under politeness), bytes per page, longest calls, reopening.
+"""Measure the refresh schedule: picks per CPU second, with and without politeness, bytes per page, calls, reopening.
 
     python scripts/bench/refresh.py [PAGES] [PICKS]
 
-PAGES (default 1,000,000; try 1e7) in directories of 33 and hosts of 1,000 are added a
-thousand at a time, as on opening. PICKS (200,000) are timed, each with two signals
-(found by fingerprint) and the crawl's own learning. The reference in the same run is a heapq of pairs (deadline, page)
-that only pops and pushes, with the same look-ups. Next, the script measures the longest calls (CPU time), also while a
-signal to all pages is processed, and the time to reopen the schedule from LevelDB.
-Finally, 10,000 hosts with a gap of 5 s run on a virtual clock, with the schedule alone and through frontier, gates and
-addresses: printed are the picks in the worst second and the mean.
+PAGES pages (default 1,000,000; try 1e7), in directories of 33 pages and hosts of 1,000 pages, are added a
+thousand at a time, as when a process is opened. Then PICKS picks (default 200,000) are timed. Each pick
+includes two signals, whose pages are found by fingerprint, and the learning from the crawl. The reference in
+the same run is a heapq of pairs (deadline, page), which only pops and pushes, and makes the same look-ups.
+Next, the script measures the CPU time of the longest calls, also while a signal for all pages is processed,
+and the time to reopen the schedule from LevelDB. Finally, 10,000 hosts with a gap of 5 s are simulated on a
+virtual clock, first with the schedule alone, then through frontier, gates and addresses. The script prints
+the number of picks in the worst second and in the mean second.
 """
 
 import heapq
@@ -67,7 +68,7 @@ def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
 
 
 def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.random.Generator) -> float:
-    """Time `count` picks with their signals; return the instant that the virtual clock has reached."""
+    """Measure how long `count` picks with their signals take; return the instant that the virtual clock has reached."""
     told = keys[rng.integers(0, len(keys), 2 * count)].tolist()
     results = (rng.random(count) < 0.3).astype(int).tolist()
     heap = [(float(k), k) for k in range(min(len(keys), 1_000_000))]
@@ -99,7 +100,7 @@ def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.
 
 
 def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) -> float:
-    """Measure the longest calls in 20,000 rounds; with `bulk`, while a signal to all pages is processed."""
+    """Measure the longest calls in 20,000 rounds; with `bulk`, while a signal for all pages is processed."""
     worst = dict.fromkeys(("enqueue_changes", "work", "claim_next", "record_outcome", "note_change"), 0.0)
 
     def timed(name: str, call: object, *arguments: object) -> int:
@@ -157,7 +158,7 @@ def reopening(schedule: Schedule, now: float) -> None:
 
 
 def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
-    """Pick from hosts of very unequal size; compare the picks in the worst second with the mean."""
+    """Pick pages from hosts of very unequal size; compare the number of picks in the worst second with the mean."""
     rate, seconds, gap = 200.0, 300, 5.0
     share = 1.0 / (np.arange(hosts) + 5.0)
     host = rng.choice(hosts, size, p=share / share.sum()).astype(np.uint64)
@@ -180,7 +181,7 @@ def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
 
 
 def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
-    """Pick through the whole machinery (frontier, gates, addresses, refresh) on a virtual clock; nothing is stored."""
+    """Pick pages through frontier, gates, addresses and refresh together, on a virtual clock; nothing is stored."""
     rate, seconds, start = 200.0, 120, 1e9
     share = 1.0 / (np.arange(hosts) + 5.0)
     of_host = np.sort(rng.choice(hosts, size, p=share / share.sum())).tolist()

@@ -1,16 +1,17 @@
-"""Measure which pages `--render auto` shows, and at what cost, on 30 sites of five kinds.
+"""Measure which pages `--render auto` renders, and at what cost, on 30 sites of five kinds.
 
     python scripts/bench/render.py [--packages FOLDER] [--pages 20] [--crawlee PYTHON]
 
 `FOLDER` is a `node_modules` with docsify@4, swagger-ui-dist, redoc, vue, vue-router, react@18 and
-react-dom@18; without this folder, sites made of these packages are left out. The sites are crawled three times: without
-rendering, with `auto`, and with `always`. Recall is the share of the URLs reached by `always` that `auto` reached, too;
-an oracle renders exactly the pages that gained links or text. CPU is the time of the crawl with its browsers, wall time
-includes the gaps between requests.
+react-dom@18; without this folder, sites made of these packages are left out. The sites are crawled three
+times: without rendering, with `auto`, and with `always`. Recall is the share of the URLs reached by `always`
+that `auto` reached, too. An oracle would render exactly the pages that gain links or text. CPU is the time of
+the crawl with its browsers; wall time includes the gaps between requests.
 
-PYTHON is the Python of an environment with the package crawlee[adaptive-crawler]. Its predictor then decides which pages
-of the same sites it would render. It learns from each page that it examines in both ways whether rendering gained
-something, and follows the links that it would have seen.
+PYTHON is the Python of an environment with the package crawlee[adaptive-crawler]. If it is given, the
+predictor of Crawlee decides which pages of the same sites it would render. It examines some pages both with
+and without rendering, and learns from them whether rendering gained something. It follows the links that it
+would have seen.
 """
 
 import argparse
@@ -80,7 +81,7 @@ def short(pages: int) -> Site:
 
 
 def hydrated(pages: int) -> Site:
-    """Pages rendered on the server into the root element of a framework."""
+    """Pages that the server has rendered into the root element of a framework."""
     body = '<div id="__next"><p>{}</p>{}</div><script src="/app.js"></script>'
     site = _each(pages, lambda n: f"<title>{n}</title>" + body.format(_WORDS, _anchors(n, pages)))
     return site | {"/app.js": (200, _JAVASCRIPT, "document.getElementById('__next').dataset.ready = 1")}
@@ -106,7 +107,7 @@ def client(pages: int, root: str = "root") -> Site:
 
 
 def mixed(pages: int) -> Site:
-    """Half of the pages are complete; the others are built by a script, under paths of their own."""
+    """Half of the pages are complete; the others, under different paths, are built by a script."""
     site = client(pages)
     documents = {
         f"/doc/{n}": f"<title>{n}</title><p>{_WORDS}</p><a href='/doc/{n + 1}'>next</a>" for n in range(pages)
@@ -144,7 +145,7 @@ def docsify(packages: Path, pages: int) -> Site:
 
 
 def _shell(title: str, root: str, *scripts: str) -> str:
-    """Return a page that contains only the root element and the scripts that fill it."""
+    """Return a page that contains only a root element and the scripts that fill this element."""
     tags = "".join(f'<script src="{script}"></script>' for script in scripts)
     return f'<!doctype html><title>{title}</title><div id="{root}"></div>{tags}'
 
@@ -285,9 +286,10 @@ print(json.dumps([asyncio.run(play(seed)) for seed in range(5)]))
 
 
 class Crawled(NamedTuple):
-    """A crawl of all sites: pages by host, rendered pages, rendered pages that gained from it, CPU and wall time.
+    """A crawl of all sites: pages by host, rendered pages, those that gained from rendering, CPU and wall time.
 
-    `links` are (URL, target) in the server's answers, and as shown; only of a crawl that shows all pages.
+    `links` holds pairs (URL, target) of the links in the server's answers and in the rendered pages, but only
+    for a crawl that renders all pages.
     """
 
     pages: Mapping[str, set[str]]
@@ -300,7 +302,7 @@ class Crawled(NamedTuple):
 
 
 def _links_of(folder: str, *flags: str) -> list[list[str]]:
-    """Return (URL, target) of each link of the stored pages."""
+    """Return a pair (URL, target) for each link of the stored pages."""
     command = [sys.executable, "-m", "crawler", "export", "--dir", folder, "--format", "links", *flags]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [line.split("\t")[:2] for line in text.splitlines()]
@@ -331,7 +333,7 @@ def crawl(web: Web, names: list[str], when: str) -> Crawled:
 
 
 def print_crawlee(python: str, always: Crawled, seeds: list[str]) -> None:
-    """Print what Crawlee's predictor would have rendered and reached: in one crawl of all sites, and in one for each."""
+    """Print what Crawlee's predictor would have rendered and reached, in one crawl of all sites and in one per site."""
     everything = {url for pages in always.pages.values() for url in pages}
     web: dict[str, tuple[bool, list[str], list[str]]] = {
         url: (url in always.gaining, [], []) for url in everything
@@ -376,7 +378,7 @@ class Account:
             self.cpu = self._usage() - self._before
 
     def processes(self) -> list[int]:
-        """Return the processes that run now."""
+        """Return the processes of the account that are running."""
         return (
             [int(pid) for pid in (self._folder / "cgroup.procs").read_text().split()] if self.prefix else []
         )

@@ -1,12 +1,12 @@
-"""Measures the cost of a rendered page: a thousand pages of one host, and the same pages shown by Playwright.
+"""Measures the cost of rendering a page: a thousand pages of one host are crawled, and also rendered by Playwright.
 
     python scripts/bench/render_cost.py [--pages 1000] [--playwright PYTHON --compared 100]
 
-Each page is empty until its scripts run. It requests two libraries, a style sheet and an
-application, which all pages share, and data of its own. PYTHON is the Python of an environment with the package
-playwright, which shows the first pages in the same browser, two at a time, until the network is idle. CPU is that of all
-processes of the crawl, or of Playwright; memory is the largest sum of their proportional set sizes, measured twice a
-second. Both measurements need control groups, and root.
+Each page is empty until its scripts run. It requests two libraries, a style sheet and an application, which
+all pages share, and its own data. PYTHON is the Python of an environment with the package playwright, which
+shows the first pages in the same browser, two at a time, until the network is idle. CPU is the time of all
+processes of the crawl or of Playwright. Memory is the largest sum of the proportional set sizes of these
+processes, measured twice a second. Both measurements need control groups and root.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def _data(request: ReceivedRequest, pages: int) -> Answer:
 
 
 def crawl_command(directory: str | Path, url: str) -> list[str]:
-    """Return the command that crawls a site of this machine and shows each page in a browser."""
+    """Return the command that crawls a site of this machine and renders each page in a browser."""
     program = [sys.executable, "-m", "crawler", "crawl"]
     return [*program, "--dir", str(directory), *FAST, "--render", "always", url]
 
@@ -96,7 +96,7 @@ def shop(pages: int) -> dict[str, Route]:
 
 
 class Memory:
-    """The largest memory, in bytes, that the processes of an account take while this context is open."""
+    """The largest memory, in bytes, that the processes of an account use while this context is open."""
 
     def __init__(self, account: Account) -> None:
         self._account, self._over = account, threading.Event()
@@ -137,7 +137,7 @@ def measured(command: list[str], **options: Any) -> tuple[float, float, int, str
 
 
 def main() -> None:
-    """Crawl the site, show its first pages in Playwright, and print both costs."""
+    """Crawl the site, render its first pages with Playwright, and print both costs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

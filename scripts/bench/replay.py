@@ -1,10 +1,11 @@
-"""Replay rendered pages with pywb, from the WARC files alone, and show them in a browser.
+"""Replay rendered pages with pywb, from the WARC files alone, and open them in a browser.
 
     python scripts/bench/replay.py FOLDER
 
-FOLDER is the bin folder of an environment with the package pywb. A site that shows nothing without its scripts is
-crawled, and then its server is stopped. Then pywb serves the archive, and the browser, whose proxy
-is pywb, shows each page: its script and its data come from the archive. The exit code is 1 if a page is incomplete.
+FOLDER is the bin folder of an environment with the package pywb. A site that shows nothing without its
+scripts is crawled, and then its server is stopped. Then pywb serves the archive, and a browser that uses pywb
+as its proxy opens each page, so that the script and the data of the page come from the archive. The exit code
+is 1 if a page is incomplete.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from crawler.render.browser import find_program  # noqa: E402
 from tests.end_to_end.web import Web  # noqa: E402
 
 PAGES = 6
-_START_MAX = 60.0  # pywb must answer within this many seconds
+_START_MAX = 60.0  # seconds within which pywb must answer
 
 
 def crawl(folder: Path) -> list[str]:
@@ -49,7 +50,7 @@ def read(files: list[str]) -> int:
 
 
 def shown(program: str, port: int, url: str) -> str:
-    """Return the DOM of an archived page as the browser shows it; every request goes to pywb."""
+    """Render an archived page in the browser, whose requests all go to pywb; return the DOM."""
     command = [program, "--no-sandbox", "--disable-gpu", f"--proxy-server=127.0.0.1:{port}"]
     command += ["--proxy-bypass-list=<-loopback>", "--virtual-time-budget=20000", "--dump-dom", url]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).stdout
@@ -67,7 +68,7 @@ def wait_for(port: int) -> None:
 
 
 def main() -> int:
-    """Crawl, replay, and print what each page shows."""
+    """Crawl the site, replay its pages, and print what each page shows."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,20 +1,20 @@
-"""Measure the scale of one process: a synthetic stream of links through CLOCK cache, DUE and frontier, then reopening.
+"""Measure one process at scale: a synthetic stream of links through CLOCK cache, DUE and frontier, and reopening.
 
     python scripts/bench/scale.py [--urls 1e7] [--hosts 1e6] [--folder DIR] [--set section.key=value ...]
 
-Every host gets one URL first; the other URLs are assigned to hosts by a skewed draw (the
-square of a uniform number, so the busiest tenth of the hosts gets a third of the
-URLs). One link in five repeats an earlier one. URLs have 77 bytes on average.
-The script opens the stages of a process and drives them in the same way: groups
-of results with their links are committed and synced, and the DUE flushes when it
-needs to. Each phase runs in a separate process:
+Every host gets one URL first. The other URLs are assigned to hosts by a skewed draw, the square of a uniform
+number, so the busiest tenth of the hosts gets a third of the URLs. One link in five repeats an earlier one.
+URLs have 77 bytes on average. The script opens the stages of a process and drives them as the process does:
+groups of results with their links are committed and synced, and the DUE is flushed when necessary. Each phase
+runs in a separate process:
 
     load    CPU per link by step (without making the links), the longest turns of the loop; then pages; then kill -9
     open    seconds to open the directory after the kill, and after a clean stop
     pages   CPU to take and finish 20,000 pages of hosts that are all outside the front
 
-Each phase prints the resident memory, the part of this memory that is not file pages (LevelDB maps its tables), and
-the disk space of the queues. `--minutes` bounds the load; figures then refer to the URLs loaded by that time.
+Each phase prints the resident memory, the anonymous part of it (LevelDB maps its tables, whose pages are not
+anonymous), and the disk space of the queues. `--minutes` limits the time of the load; the figures then refer
+to the URLs loaded by that time.
 """
 
 import argparse
@@ -111,7 +111,7 @@ def disk(path: Path) -> int:
 
 
 def tell_disk(folder: Path, stages: Stages) -> None:
-    """Print the bytes per URL of the whole folder; if the engine is LevelDB, also of the tables of queues and hosts."""
+    """Print the bytes per URL of the whole folder and, with LevelDB, of the tables of queues and hosts."""
     urls = stages.due.new
     text = f"disk: {disk(folder) / urls:.1f} bytes per URL"
     if (engine := getattr(stages.store, "_db", None)) is not None and hasattr(engine, "approximate_size"):
@@ -121,7 +121,7 @@ def tell_disk(folder: Path, stages: Stages) -> None:
 
 
 def pages(stages: Stages, count: int) -> None:
-    """Take and finish pages of hosts that are all outside the front at first."""
+    """Claim and finish pages of hosts that are all outside the front at first."""
     store, frontier = stages.store, stages.frontier
     begun, mine = time.process_time(), time.thread_time()
     done, now, hosts = 0, 2e9, 0

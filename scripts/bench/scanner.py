@@ -1,11 +1,12 @@
-"""Compare the link scanner with lexbor's tree, on drawn tag soup and on real pages: every result must be equal.
+"""Check that the link scanner gives the same results as lexbor's tree, on random tag soup and on real pages.
 
     python scripts/bench/scanner.py [--soups 100000] [--first 0] [--pages 2000] [DIR...]
 
-The script draws `--soups` pages (`tests/extract/soup.py`), then reads up to `--pages` HTML files below the directories.
-It prints for each kind of page how many differ, how many the scanner leaves to the parser, and the CPU time per page of
-both. A soup that differs is printed in its shortest form. The exit code is 1 if any page differs. Each file is also read
-cut off, and with its bytes taken for windows-1252 and for UTF-16.
+The script draws `--soups` random pages (`tests/extract/soup.py`), then reads up to `--pages` HTML files below
+the directories. For each kind of page, it prints the number of pages that differ, the number that the scanner
+leaves to the parser, and the CPU time per page of scanner and parser. A soup that differs is printed in its
+shortest form. The exit code is 1 if any page differs. Each file is also tested in truncated form, and with
+its bytes decoded as windows-1252 and as UTF-16.
 """
 
 import argparse
@@ -29,7 +30,7 @@ CONFIG = ExtractConfig()
 URL = "http://h.example/dir/page.html"
 PAGES = [Context(URL, token="me", obey_robots=obey) for obey in (True, False)]
 SHOWN_MAX = 10
-STEPS = (64, 16, 4, 1)  # number of bytes to leave out at a time, to shorten a page that differs
+STEPS = (64, 16, 4, 1)  # numbers of bytes to leave out at a time when a page that differs is shortened
 
 
 class Tally:
@@ -41,7 +42,7 @@ class Tally:
         self.scanning = self.parsing = 0.0
 
     def take(self, content: bytes, page: Context, encoding: str = "utf-8") -> None:
-        """Scan and parse one page that is UTF-8; a page that would not be parsed is not compared."""
+        """Scan and parse one page, and compare the results; a page that a crawl would not parse is not compared."""
         self.pages += 1
         self.bytes += len(content)
         if judge(content, CONFIG) is Judgement.EXCESSIVE:

@@ -4,18 +4,18 @@
     scripts/bench/serve.py --rate 2000          that many requests per second instead of as many as possible
     scripts/bench/serve.py --crawl              the pages of a crawl that runs at full rate meanwhile
 
-Needs nginx and wrk (Debian: nginx-light, wrk). Pages are written, served by
-nginx, crawled, and requested in turn from both servers, on kept-alive connections, without a
-content coding. CPU is the time of the serving process, read from /proc, so the load
-of the machine and of wrk does not count. The first round warms both up.
+The script needs nginx and wrk (Debian: nginx-light, wrk). Pages are written, served by nginx and crawled.
+Then they are requested from both servers in turn, on kept-alive connections, without a content coding. CPU is
+the time of the serving process, read from /proc, so the CPU time of wrk and of other programs does not count.
+The first round warms up both servers.
 
-At full speed, wrk sends a request as soon as the last one is answered, so the mean latency of any server
-is connections / (requests per second). With `--rate`, the printed latency is the latency of a server
-that keeps up.
+At full speed, wrk sends a request as soon as the last one is answered, so the mean latency of any server is
+connections / (requests per second). With `--rate`, the printed latency is that of a server that is not
+overloaded.
 
-With `--crawl` there are three spans of `--seconds`: the crawl alone, under load, and
-alone again. The CPU of a page is the CPU of the process minus the cost of its requests at
-rest.
+With `--crawl`, there are three spans of `--seconds`: the crawl alone, the crawl under load, and the crawl
+alone again. The CPU of a page is the CPU of the process minus the CPU that the same number of requests takes
+when the crawl is at rest.
 """
 
 import argparse
@@ -56,7 +56,7 @@ http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000
  server {{ listen 127.0.0.1:{port}; root {folder}/www; }}
  server {{ listen {site}; root {folder}/www; sub_filter <title> "<title>$host "; }} }}
 """
-HOSTS = 40  # number of hosts of the crawl that runs meanwhile
+HOSTS = 40  # number of hosts of the crawl that runs during the requests
 # the hosts and pages that wrk requests, which are those that the crawl fetched first
 ASKED_HOSTS, ASKED_PAGES = 8, 40
 
@@ -82,7 +82,8 @@ class Load(NamedTuple):
 def write_pages(folder: Path, count: int, size: int, text: str = "words") -> None:
     """Write linked pages: `words` are equally frequent words, `html` is markup with words by Zipf's law.
 
-    Deflate reduces `words` to 52 % of their size, more than most pages, and `html` to 30 %, as it does pages of manuals.
+    Deflate reduces `words` to 52 % of their size, which is more than for most pages, and `html` to 30 %,
+    which is the share for pages of manuals.
     """
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(3000)]
@@ -99,7 +100,7 @@ def write_pages(folder: Path, count: int, size: int, text: str = "words") -> Non
 
 
 def _marked_up(rng: random.Random, words: list[str]) -> str:
-    """Return a piece of marked-up text such as templates write."""
+    """Return a piece of marked-up text as templates produce it."""
     first, rest = words[0], " ".join(words[1:])
     return rng.choice((
         f'<p class="text">{first} {rest}</p>',
@@ -121,7 +122,7 @@ def load(
     hosts: int = 1,
     more: Mapping[str, str] = {},
 ) -> Load:
-    """Let wrk send requests to the server process `pid`; wrk passes `more` to its script."""
+    """Let wrk send requests to the server process `pid`. `more` is passed to the script of wrk."""
     pause = 1000.0 * connections / options.rate if options.rate else 0.0
     said_by = {"BASE": base, "PAGES": str(pages or options.pages), "HOSTS": str(hosts), "PAUSE": str(pause)}
     wrk = ["wrk", "--latency", "-t1", f"-c{connections}", f"-d{options.seconds}", "-s", str(script), url]
@@ -149,7 +150,7 @@ def running(command: list[str], **more: object) -> Iterator[subprocess.Popen[byt
 
 
 def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace) -> float:
-    """Compare the servers on a finished crawl; return our CPU seconds per request in the last round."""
+    """Compare the servers on a finished crawl; return the page server's CPU seconds per request in the last round."""
     site, cache = f"http://127.0.0.1:{options.port}", f"http://127.0.0.1:{options.port + 1}"
     crawl = [*CRAWLER, "crawl", f"{site}/p0.html", "--dir", str(folder / "crawl"), *FULL_RATE]
     subprocess.run(crawl, check=True)
@@ -169,7 +170,7 @@ def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace)
 
 
 def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.Namespace) -> None:
-    """Request the pages of a crawl at full rate; `price` is the CPU time of a request at rest, in seconds."""
+    """Request pages of a crawl that runs at full rate; `price` is the CPU seconds of a request when it is at rest."""
     cache = f"http://127.0.0.1:{options.port + 1}"
     seeds = folder / "seeds"
     seeds.write_text("".join(f"http://127.0.1.{n + 1}:{options.port + 2}/p0.html\n" for n in range(HOSTS)))

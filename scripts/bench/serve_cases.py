@@ -1,4 +1,4 @@
-"""Compare the page server with nginx, case by case: the ratio of requests per CPU second, with the same bodies.
+"""Compare the page server with nginx, case by case, by the ratio of requests per CPU second with the same bodies.
 
     scripts/bench/serve_cases.py [--pages 20000] [--few 400] [--seconds 3] [--rounds 3] [--cases uncached-16 cached]
     scripts/bench/serve_cases.py --folder /tmp/bench       keeps pages and crawl there for the next run
@@ -13,10 +13,10 @@
 | `decoded` | pages stored with gzip, for clients that accept none (nginx: the same bodies as plain files) |
 | `encoded` | the same pages for clients that accept gzip (nginx: gzip_static) |
 
-Needs nginx and wrk (Debian: nginx-light, wrk). CPU is the time of the serving process, from /proc. Each case has a page
-server of its own. First every page is requested once. Then there are rounds, in each of which both servers get the same
-load, one after the other; each continues with the page where its last round ended. The median of the rounds is printed,
-with the memory of the page server.
+The script needs nginx and wrk (Debian: nginx-light, wrk). CPU is the time of the serving process, read from
+/proc. Each case has its own page server. First, every page is requested once. Then there are rounds, in each
+of which both servers receive the same load, one after the other, from the page on at which their last round
+ended. The median of the rounds is printed, with the memory of the page server.
 """
 
 import argparse
@@ -66,7 +66,7 @@ GZIP = "Accept-Encoding: gzip"
 
 class Case(NamedTuple):
     connections: int = 16
-    few: bool = False  # whether only pages that the cache holds are requested
+    few: bool = False  # True if only pages that the cache holds are requested
     fields: str = ""
     tags: bool = False
     coded: bool = False
@@ -90,7 +90,7 @@ CASES = {
 
 
 def prepare(folder: Path, options: argparse.Namespace) -> None:
-    """Write the pages, and the entity tags that nginx and the page server give them."""
+    """Write the pages, and files with the entity tags that nginx and the page server give them."""
     for name, count in (("www", options.pages), ("coded", CODED_PAGES)):
         if not (folder / name).exists():
             write_pages(folder / name, count, options.bytes, options.text)
@@ -109,7 +109,10 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
 
 
 def ports_of(folder: Path) -> list[int]:
-    """Return the ports of the three sites; they are stored with the crawl, because its URLs contain them."""
+    """Return the ports of the three sites.
+
+    They are stored with the crawl, because the URLs of the crawl contain them.
+    """
     kept = folder / "ports"
     if not kept.exists():
         kept.write_text(" ".join(map(str, free_ports(3))))
@@ -117,7 +120,7 @@ def ports_of(folder: Path) -> list[int]:
 
 
 def measure(folder: Path, ports: list[int], nginx: int, name: str, options: argparse.Namespace) -> None:
-    """Measure one case and print the result; `ports` are the ports of nginx's sites."""
+    """Measure one case and print the result; `ports` are the ports of the three sites of nginx."""
     case = CASES[name]
     plain, coded, zipped = (f"http://127.0.0.1:{port}" for port in ports)
     site = coded if case.coded else plain

@@ -1,10 +1,10 @@
-"""Measure the value of reading sitemaps on real histories, where each reading of a site's sitemap costs a fetch.
+"""Measure the value of reading sitemaps on real histories. Each reading of a site's sitemap costs a fetch.
 
     python scripts/bench/sources.py --data histories
     python scripts/bench/sources.py --data histories --arms honest --budgets 1 --rules none,pays,20,40
 
-World, arms and budgets are the same as in `crawler lab league`, but the signals of a site are received only when its
-sitemap is read. Each sitemap is a page of the shipped schedule, outside the score.
+World, arms and budgets are the same as in `crawler lab league`, but the signals of a site are received only
+when its sitemap is read. Each sitemap is a page of the shipped schedule but does not count in the score.
 
     none     sitemaps are not read
     page     a sitemap is a page of importance 1
@@ -12,7 +12,7 @@ sitemap is read. Each sitemap is a page of the shipped schedule, outside the sco
     20, 40   sitemaps are read every 20 or 40 days
     free     all sitemaps are read each day, at no cost
 
-Differences are to the first rule, with standard errors by jackknife over sites.
+The script prints the differences to the first rule, with standard errors by jackknife over sites.
 """
 
 import argparse
@@ -29,21 +29,25 @@ from crawler.lab.league import world as worlds
 from crawler.lab.league.shipped import Shipped
 
 DAY = worlds.DAY
-FIRST_MAP = 1 << 40  # the first of the fingerprints that stand for sitemaps
-SETTLED = 200  # after this many claimed pages the level is meaningful, and sitemaps are added
+FIRST_MAP = 1 << 40  # first of the fingerprints that represent sitemaps
+SETTLED = 200  # number of claimed pages after which the level is meaningful and sitemaps are added
 
 
 class Maps(Shipped):
-    """The shipped schedule with a sitemap per site; reads of sitemaps are handled here and not passed to the game."""
+    """The shipped schedule with a sitemap per site.
+
+    Readings of sitemaps are handled here and hidden from the game.
+    """
 
     def __init__(self, world: worlds.World, rate: float, rule: str) -> None:
         super().__init__(world, rate, Settings())
         self._world, self._rule, self._readings = world, rule, Readings()
         self._every = float(rule) * DAY if rule[0].isdigit() else 0.0
-        # Page -> date of its signal, for changes since the sitemap was last read.
+        # For each site, maps pages to the dates of their signals, for changes since the sitemap was last
+        # read.
         self._told: list[dict[int, float]] = [{} for _ in world.sites]
         self._read_at = [0.0] * len(world.sites)
-        self._maps: dict[int, int] = {}  # the sitemap's number in the schedule -> its site
+        self._maps: dict[int, int] = {}  # maps the number of a sitemap in the schedule to its site
         self._sizes = np.bincount(world.site, minlength=len(world.sites)).tolist()
         self._takes = self.reads = 0
 

@@ -2,11 +2,11 @@
 
     python scripts/bench/stopped_peer.py [--seconds 60] [--around 20]
 
-The server takes 0.5 s per answer; there are 60 hosts with one connection each. So the web, not the machine, bounds the
-speed of every process. Two links of three cross between processes. A stopped process keeps its connections open and
-answers nothing, which is worse than a dead one. From the log of the server, the script prints the pages per second on
-the hosts of the other processes and on the hosts of the stopped process; then the crawl is stopped and its pages are
-counted.
+The server takes 0.5 s per answer, and there are 60 hosts with one connection each. So the speed of every
+process is limited by the web, not by the machine. Two thirds of the links lead from one process to another. A
+stopped process keeps its connections open and answers nothing, which is worse for the others than a dead
+process. From the log of the server, the script computes and prints the pages per second on the hosts of the
+other processes and on the hosts of the stopped process. Then the crawl is ended and its pages are counted.
 """
 
 import argparse
@@ -29,17 +29,17 @@ sys.path.insert(0, str(ROOT))
 from tests.faults.harness import TreeWeb, end, settings, start  # noqa: E402
 
 HOSTS, ANSWER_SECONDS, PROCESSES = 60, 0.5, 3
-EDGE = 1.0  # the first and last seconds of a phase, this many each, do not count
+EDGE = 1.0  # this many seconds at the beginning and at the end of a phase do not count
 
 
 def pid_of(folder: Path) -> int:
-    """Return the pid of the process that holds `folder`."""
+    """Return the pid of the process that has locked `folder`."""
     return int((folder / "node.lock").read_text().split()[1])
 
 
 def phases(directory: Path, seconds: float, around: float) -> list[float]:
     """Let time pass, with p0 stopped in the middle; return the instants between the phases."""
-    time.sleep(around / 2)  # after this many seconds all processes have work
+    time.sleep(around / 2)  # by then, all processes have work
     instants = [time.time()]
     stopped = pid_of(directory / "p0")
     for step, length in ((0, around), (signal.SIGSTOP, seconds), (signal.SIGCONT, around)):

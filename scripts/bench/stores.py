@@ -1,9 +1,9 @@
-"""Compare the storage engines: CPU of puts, gets and scans, reopening after a kill, bytes per URL.
+"""Compare the storage engines: CPU of puts, gets and scans, time to reopen after a kill, bytes per URL.
 
     .venv/bin/python scripts/bench/stores.py [URLS]
 
-Keys are random, of 12 bytes; values are sealed URLs of some 55 bytes; every 16th group of 256 is synced. The rounds
-alternate, so other load on the machine affects both.
+Keys are random and have 12 bytes. Values are sealed URLs of about 55 bytes. They are written in groups of
+256, of which every 16th is synced. The engines take turns, so that other load on the machine affects both.
 """
 
 import shutil

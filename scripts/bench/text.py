@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Compare main content with trafilatura's, and find planted near-duplicates, on the HTML pages of a folder.
+"""On the HTML pages of a folder, compare main content with trafilatura's, and search for planted near-duplicates.
 
     pip install trafilatura lxml_html_clean
     scripts/bench/text.py FOLDER [--per-site 80] [--seed 1]
 
-A subfolder of FOLDER is a site. The true main content is the element that the page marks as such (`[role=main]`,
-`main`, `article`, `#content`, `div.body`); pages without such an element are left out. Scores are the F1 of words. A
-planted near-duplicate is a text with a share of its words replaced; different pages of one site must not be
-identified as copies.
+Each subfolder of FOLDER is a site. The true main content is the element that the page marks as such
+(`[role=main]`, `main`, `article`, `#content`, `div.body`); pages without such an element are left out. The
+score of an extractor is the F1 of words. A planted near-duplicate is a text in which a share of the words is
+replaced. Different pages of one site must not be identified as copies.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def chosen(folder: Path, per_site: int, seed: int) -> list[Path]:
 
 
 def marked_content(page: bytes) -> str:
-    """Return the text of the element that the page marks as its content; "" without such an element."""
+    """Return the text of the element that the page marks as its content; "" if there is no such element."""
     tree = LexborHTMLParser(page)
     for selector in MARKED:
         node = tree.css_first(selector)

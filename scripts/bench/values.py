@@ -1,11 +1,12 @@
-"""Measure the time of a crawl value, of an inverse and of a crawl's learning, compared with a direct summation.
+"""Measure the time to compute a crawl value, its inverse, and the learning from a crawl.
 
     python scripts/bench/values.py
 
-For each nu/Delta, the worst and the median time over recalls, states and levels are
-printed. The reference in the same run sums the series of the paper term by term (compiled, at most
-20,000 terms), so the ratio shows how much time the closed forms save. Then all corners of the domain are measured:
-recall and precision 0 to 1, nu/Delta 1e-12 to 1e12, elapsed 0 to infinity. Bounds: 20 us per value, 200 us per inverse.
+For each nu/Delta, the script prints the worst and the median time over recalls, states and levels. The
+reference in the same run is compiled code that sums the series of the paper term by term, at most 20,000
+terms. The ratio shows how much time the closed forms save. Then the script measures all corners of the
+domain: recall and precision 0 to 1, nu/Delta 1e-12 to 1e12, and an elapsed time of 0 to infinity. The time
+limits are 20 us per value and 200 us per inverse.
 """
 
 import itertools
@@ -27,7 +28,7 @@ REFERENCE_TERMS_MAX = 20_000
 
 
 def least(call: Callable[[], object], times: int = 3) -> float:
-    """Return the least of some times of the call in microseconds: its cost when nothing disturbs it."""
+    """Return the least of some times of a call in microseconds, which is its cost when nothing disturbs it."""
     best = math.inf
     for _ in range(times):
         started = time.perf_counter()
@@ -120,7 +121,7 @@ def corners() -> None:
 
 
 def learning() -> None:
-    """Print the time of a crawl's learning, called from Python."""
+    """Print the time that the learning from one crawl takes, called from Python."""
     learned = Learning()
     sites = [learned.add_site() for _ in range(1_000)]
     directories = [learned.add_directory() for _ in range(10_000)]

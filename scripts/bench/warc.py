@@ -1,12 +1,11 @@
-"""Measure the CPU time of storing pages: the page cache against warcio's writer, in one run.
+"""Measure the CPU time of storing pages with the page cache and with warcio's writer, in one run.
 
     python scripts/bench/warc.py [--pages 2000] [--bytes 45000] [FILE ...]
 
-The pages are slices of the FILEs (default: sources of the standard library),
-each with its own number, so no two are equal. Both sides write a
-response, a request and a metadata record per page with payload and block digests,
-one gzip member each, into a directory that is removed afterwards. Times are
-process CPU microseconds per page, best of three.
+The pages are slices of the FILEs (default: sources of the standard library). Each contains its own number, so
+no two pages are equal. For each page, both sides write a response, a request and a metadata record with
+payload and block digests. Each record is one gzip member. The directory is removed afterwards. Times are
+microseconds of process CPU per page, the best of three runs.
 """
 
 import argparse

@@ -37,7 +37,7 @@ def test_the_due_benchmark_runs(
     assert {row["new"] for row in report["rows"]} == {300}
     assert (
         4.0 < report["facts"]["runs"]["bytes a URL"] < 8.0
-    )  # runs are stored in a compact code; small runs take more bytes per URL
+    )  # runs are stored in a compact code, in which small runs take more bytes per URL
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""Compare the meters with what the system reports about a process that the test starts."""
+"""Compare the meters with the values that the system reports for a process that the test starts."""
 
 import os
 import subprocess

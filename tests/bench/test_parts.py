@@ -1,4 +1,4 @@
-"""Test that the unit costs of each part are measured on the state that they claim to describe."""
+"""Test that each unit cost is measured in the state that it is supposed to describe."""
 
 from pathlib import Path
 

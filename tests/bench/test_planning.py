@@ -81,7 +81,7 @@ GOAL = Goal(
 
 def test_a_plan_equals_one_computed_by_hand() -> None:
     found = plan(GOAL, UNITS)
-    kept = (24 << 20) / (150 + 2 * 77) / 50  # number of directories that the cache can hold, of 1e5
+    kept = (24 << 20) / (150 + 2 * 77) / 50  # number of directories that the cache can hold, out of 1e5
     forms = 3.0 + 47.0 * (1.0 - kept / 1e5)
     busy = 0.001 + 10 * 0.0001 + 50 * 0.00001 + forms * 0.000005 + 3 * 0.00002 + 0.5 * 0.002 + 0.5 * 0.0004
     page = busy + 0.0015 * (1.0 - 100.0 * busy) / (1.0 + 100.0 * 0.0015)
@@ -109,7 +109,7 @@ def test_a_plan_equals_one_computed_by_hand() -> None:
 
 
 def test_a_small_crawl_keeps_its_writes_in_the_log() -> None:
-    """In larger crawls, the log takes 4 MiB on average (half of 8), and more pages never take less disk."""
+    """In larger crawls, the log takes 4 MiB on average, half of its 8 MiB. More pages never take less disk space."""
     small = msgspec.structs.replace(GOAL, pages=1000.0, urls=1.0)
     known = (66.25 - math.log2(1000.0)) / 8
     assert plan(small, UNITS).other_disk.mid == pytest.approx(
@@ -139,7 +139,7 @@ def test_connections_without_tls_take_less_memory() -> None:
 
 
 def test_the_time_of_a_process_adds_up() -> None:
-    """Busy, lone and idle time add up to the whole; only a process that sleeps has wake-up costs."""
+    """Busy, lone and idle time add up to the whole time. Only a process that sleeps has the costs of waking up."""
     for busy, lone, processes in ((0.1, 0.3, 1.0), (2.0, 5.0, 3.0), (0.7, 0.01, 1.0)):
         idle = idle_share(busy, lone, processes)
         assert busy + lone * idle + processes * idle == pytest.approx(processes)
@@ -320,7 +320,7 @@ def test_links_that_miss_the_caches_cost_more() -> None:
 
 
 def test_bodies_of_a_segment_are_compressed_one_by_one() -> None:
-    """Records of other kinds do not count; 7 bodies take 7 times the size of one."""
+    """Records of other kinds do not count. Seven bodies take seven times the compressed size of one body."""
 
     def member(kind: str, body: bytes) -> bytes:
         head = f"WARC/1.1\r\nWARC-Type: {kind}\r\n\r\n".encode()
@@ -355,7 +355,7 @@ def told_by(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, st
 
 
 def test_the_largest_host_bounds_the_rate() -> None:
-    """At 1.1 s per page, 1,000 hosts allow 1,000 / 1.1 pages/s; if one host has 5 % of the pages, they allow 20 / 1.1."""
+    """At 1.1 s per page, 1,000 hosts allow 1,000 / 1.1 pages/s, but 20 / 1.1 if one host has 5 % of the pages."""
     goal = msgspec.structs.replace(GOAL, rate=300.0, latency=0.1, delay=1.0)
     assert plan(goal, UNITS).rate == 300.0
     skewed = plan(msgspec.structs.replace(goal, largest_host=0.05), UNITS)
@@ -388,7 +388,7 @@ def test_plans_of_small_crawls_use_small_units(
 
 
 def test_a_sample_crawl_supplies_the_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command's arguments override values from the sample."""
+    """Arguments on the command line override values from the sample."""
     with Web({"/robots.txt": (404, {}, "")}) as web:
         for host, pages in (("a", 30), ("b", 10)):
             links = [f"/d{n % 2}/{n}" for n in range(1, pages)]
@@ -440,7 +440,7 @@ def test_impossible_goals_are_rejected_with_one_line(arguments: list[str]) -> No
 
 
 def test_rendering_costs_are_those_of_the_rendered_share() -> None:
-    """Rendering costs are the differences in CPU, cores and memory from the same crawl without a browser."""
+    """The rendering costs equal the differences in CPU, cores and memory from the same crawl without a browser."""
     goal = Goal(pages=1e6, hosts=5e4, rate=50.0)
     without, half = plan(goal, REFERENCE), plan(msgspec.structs.replace(goal, rendered=0.5), REFERENCE)
     assert half.cpu.mid - without.cpu.mid == pytest.approx(0.5e6 * REFERENCE.render_cpu.mid)

@@ -21,7 +21,10 @@ _FLAGS = (
 
 
 class Page:
-    """A browser tab. `requests` are the URLs it requested, `blocked` those it blocked; `messages` is its console."""
+    """A browser tab.
+
+    `requests` and `blocked` are the URLs that it requested and blocked; `messages` are those of its console.
+    """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -33,7 +36,7 @@ class Page:
         self._urls: dict[str, str] = {}
         self.frames: list[str] = []
         self.events = 0  # number of server-sent events
-        self.idle = asyncio.Event()  # is set when nothing was loaded for half a second after `open`
+        self.idle = asyncio.Event()  # set once nothing has been loaded for half a second after `open`
         self._listener = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
@@ -97,7 +100,7 @@ class Page:
             await self.idle.wait()
 
     async def next_event(self) -> None:
-        """Wait until a server-sent event that began after this call has arrived and been drawn."""
+        """Wait until a server-sent event that began after this call has arrived and its figures have been drawn."""
         seen = self.events
         async with asyncio.timeout(30):
             while self.events < seen + 2:
@@ -105,7 +108,7 @@ class Page:
         await self.evaluate("new Promise(drawn => requestAnimationFrame(() => setTimeout(drawn)))")
 
     async def press(self, key: str, **more: Any) -> None:
-        """Press one key: Tab, Enter, or a character."""
+        """Press a key: Tab, Enter, or a character."""
         codes = {"Tab": 9, "Enter": 13, " ": 32}
         text = {"Enter": "\r", "Tab": ""}.get(key, key)
         for kind in ("keyDown", "keyUp"):

@@ -1,4 +1,4 @@
-"""Stored pages in a real Chromium: links can be followed through the cache, and a hostile page is confined."""
+"""Test stored pages in a real Chromium: links can be followed through the cache, and a hostile page is confined."""
 
 import base64
 from collections.abc import Awaitable, Callable
@@ -85,7 +85,7 @@ def test_a_hostile_page_is_confined(tmp_path: Path, more: str) -> None:
     async def talk(served: Served, page: Page) -> None:
         address = f"http://127.0.0.1:{served.port}/page?url={SITE}hostile{more}"
         await page.open(address)
-        await page.settled()  # its attacks start when it loads
+        await page.settled()  # the attacks start when the page loads
         assert await page.evaluate("location.href") == address
         assert await page.evaluate("document.title") == "quiet"
         assert await page.evaluate("document.getElementById('p').textContent") == "still here"
@@ -101,7 +101,7 @@ def test_a_hostile_page_is_confined(tmp_path: Path, more: str) -> None:
 
 @pytest.mark.parametrize("more", ["", "&rewrite=1"])
 def test_a_stored_redirect_leads_to_the_copy_of_its_target(tmp_path: Path, more: str) -> None:
-    """A stored 302 once showed a blank page, or led out of the cache."""
+    """A stored answer of 302 once showed a blank page or led out of the cache."""
 
     async def talk(served: Served, page: Page) -> None:
         moved = ((b"Location", b"/two"),)

@@ -62,7 +62,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def watched(folder: Path) -> AsyncIterator[tuple[AdminServer, Page]]:
-    """Run a crawl, and a browser that shows its dashboard."""
+    """Run a crawl and a browser that shows the dashboard of the crawl."""
     config = crawler.configure(
         {
             "politeness": {"delay": 0.02, "delay_factor": 0},
@@ -102,7 +102,7 @@ async def problems(page: Page) -> list[str]:
 
 
 async def shown(page: Page, name: str) -> str:
-    """Return the text of an element."""
+    """Return the text that an element shows."""
     return await page.evaluate(f"document.getElementById('{name}').textContent")
 
 
@@ -121,7 +121,7 @@ async def click(page: Page, selector: str) -> None:
 
 
 def test_the_dashboard_updates_during_a_crawl(tmp_path: Path) -> None:
-    """Figures update, the result of an action appears beside its control, and no other host is contacted."""
+    """Figures are updated, the result of an action appears beside its control, and no other host is contacted."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (server, page):
@@ -163,7 +163,7 @@ def test_the_dashboard_updates_during_a_crawl(tmp_path: Path) -> None:
 
 
 def test_a_host_can_be_blocked_from_its_panel(tmp_path: Path) -> None:
-    """The panel of a host updates itself; only the button that can have an effect is enabled."""
+    """The panel of a host updates itself. Of its buttons, only the one that can have an effect is enabled."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
@@ -183,7 +183,10 @@ def test_a_host_can_be_blocked_from_its_panel(tmp_path: Path) -> None:
 
 
 def test_stop_asks_once(tmp_path: Path) -> None:
-    """The first press of Stop only asks; the second stops; then the page shows a clean stop."""
+    """The first click on Stop only asks for confirmation, and the second stops the crawl.
+
+    Then the page shows a clean stop.
+    """
 
     async def talk() -> None:
         async with watched(tmp_path) as (server, page):
@@ -203,7 +206,7 @@ def test_stop_asks_once(tmp_path: Path) -> None:
 
 
 def test_the_values_of_a_curve_are_shown_under_the_pointer(tmp_path: Path) -> None:
-    """Each curve has a unit, an axis of values and an axis of times; its points come from the server's history."""
+    """Each curve has a unit, an axis of values and an axis of times. Its points come from the server's history."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
@@ -226,7 +229,7 @@ def test_the_values_of_a_curve_are_shown_under_the_pointer(tmp_path: Path) -> No
 
 
 def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
-    """In wide and narrow windows, dark and light, nothing overflows the window, and axe-core finds no problem."""
+    """In wide and narrow windows, and in dark and light colours, nothing overflows, and axe-core finds no problem."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
@@ -241,12 +244,12 @@ def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
 
 
 def test_all_controls_work_by_keyboard(tmp_path: Path) -> None:
-    """Tab reaches every control, the focus is visible, Enter acts, and updates of the figures keep the focus."""
+    """Tab reaches every control, the focus is visible, Enter works, and updates of figures keep the focus."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
             kinds = "a[href], button:not(:disabled), input, select"
-            # a redrawn control is another element with the same name
+            # when a control is redrawn, it is a different element with the same name
             await page.evaluate(
                 "window.named = e => e.id || e.dataset.host || [e.name, e.href, e.textContent].join(), "
                 f"window.missed = () => [...document.querySelectorAll('{kinds}')]"

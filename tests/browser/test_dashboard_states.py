@@ -1,4 +1,4 @@
-"""Test the dashboard in Chromium with dead or slow processes, ended crawls, and 10,000 hosts."""
+"""Test the dashboard in Chromium with dead or slow processes, with ended crawls, and with 10,000 hosts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -26,7 +26,7 @@ HOSTS = 10_000
 
 
 class Three:
-    """Three processes, any of which may be gone or slow; the first has a frontier with 10,000 hosts."""
+    """Three simulated processes, any of which may be gone or slow. The first one has a frontier with 10,000 hosts."""
 
     def __init__(self, frontier: Crawl | None = None) -> None:
         self.gone: set[str] = set()
@@ -85,7 +85,7 @@ class Three:
 
 @asynccontextmanager
 async def watching(folder: Path, source: Three) -> AsyncIterator[tuple[AdminServer, Page]]:
-    """Yield a server over the processes, and a browser that shows its dashboard."""
+    """Yield an admin server for the processes, and a browser that shows its dashboard."""
     server = AdminServer(source, Config(), folder, SystemClock().now)
     await server.start("127.0.0.1:0")
     try:
@@ -99,7 +99,7 @@ async def watching(folder: Path, source: Three) -> AsyncIterator[tuple[AdminServ
 
 
 async def again(folder: Path, source: Three, former: AdminServer) -> AdminServer:
-    """Start a new server at the address of a former one."""
+    """Start a new server at the address of an earlier server."""
     server = AdminServer(source, Config(), folder, SystemClock().now)
     host, port = former.listener.address
     await server.start(f"{host}:{port}")
@@ -111,7 +111,7 @@ async def is_red(page: Page) -> bool:
 
 
 def test_a_missing_process_is_shown_in_a_red_row(tmp_path: Path) -> None:
-    """While a process is dead, the verdict names it, its row is red, and the totals say that they contain old figures."""
+    """While a process is dead, the verdict names it, its row is red, and a note says that totals contain old data."""
 
     async def talk() -> None:
         source = Three()
@@ -135,7 +135,10 @@ def test_a_missing_process_is_shown_in_a_red_row(tmp_path: Path) -> None:
 
 
 def test_a_slow_crawl_is_not_reported_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heartbeats must arrive while processes are slow; a red line once said that a healthy crawl did not answer."""
+    """Heartbeats must arrive while processes are slow.
+
+    The dashboard once showed in red that a healthy crawl did not answer.
+    """
     monkeypatch.setattr(admin_server, "BEAT", 0.1)
     monkeypatch.setattr(admin_server, "TIMEOUT", 1.0)
 
@@ -159,7 +162,7 @@ def test_a_slow_crawl_is_not_reported_as_dead(tmp_path: Path, monkeypatch: pytes
 def test_the_page_distinguishes_a_clean_end_from_an_error(
     tmp_path: Path, failure: str, verdict: str, red: bool
 ) -> None:
-    """The crawl ends cleanly or with an error, and the page follows the next run at the same address."""
+    """The page shows if the crawl ended cleanly or with an error, and then shows the next run at the same address."""
 
     async def talk() -> None:
         source = Three()
@@ -177,7 +180,7 @@ def test_the_page_distinguishes_a_clean_end_from_an_error(
 
 
 def test_a_lost_crawl_shows_its_last_error(tmp_path: Path) -> None:
-    """The stream breaks off: the page shows "reconnecting", then "lost" with the last error, then the restarted crawl."""
+    """When the stream ends, the page shows "reconnecting", then "lost" with the last error, then the restarted crawl."""
 
     async def talk() -> None:
         source = Three()
@@ -201,7 +204,7 @@ async def _cut(stream: admin_server.EventStream, request: object) -> None:
 
 
 def test_the_dashboard_with_ten_thousand_hosts(tmp_path: Path) -> None:
-    """The server ranks and searches all of them; each cause of failure leads to its hosts; the page stays usable."""
+    """The server ranks and searches all hosts, each cause of failure links to its hosts, and the page stays usable."""
 
     async def talk() -> None:
         crawl = Crawl(config(crawl={"patience": "1 d"}), answer=refusing)

@@ -107,7 +107,7 @@ def test_a_process_counts_as_begun_even_if_its_folder_is_lost(crawl: CrawlDirect
 
 @pytest.mark.parametrize("damage", [b"", b"7", b"7 00000000\n", b"\xff\xff \xff", b"8 %08x\n" % crc32(b"7")])
 def test_a_damaged_state_number_is_ignored(crawl: CrawlDirectory, damage: bytes) -> None:
-    """With a wrong state number, an intact store would be refused."""
+    """If a damaged state number were believed, an intact store would be refused."""
     assert crawl.state("p0") == 0
     crawl.note_state("p0", 6)
     crawl.note_state("p0", 7)
@@ -168,7 +168,7 @@ def test_the_hosts_of_seeds_are_saved_with_the_settings(crawl: CrawlDirectory) -
 
 
 def test_a_truncated_settings_file_is_rejected(crawl: CrawlDirectory) -> None:
-    """A truncated file must not be read as a shorter configuration with default politeness and no seed hosts."""
+    """A truncated crawl.toml must not be read as a short configuration with default politeness and no seed hosts."""
     crawl.save_config(convert({"crawl": {"depth": 3}}))
     crawl.note_places(["a.org"])
     assert crawl.renew_config() == ""
@@ -218,7 +218,7 @@ def test_the_file_names_are_fixed(crawl: CrawlDirectory) -> None:
     assert {file.parent for file in files} == {crawl.path}
 
 
-# -- a directory from an untrusted source
+# -- a directory that an untrusted user made
 
 
 def ready_directory(folder: Path) -> CrawlDirectory:
@@ -266,14 +266,17 @@ def test_links_and_pipes_are_refused_before_a_crawl_has_begun(tmp_path: Path, na
 
 
 def test_folders_of_a_process_may_be_on_other_disks(tmp_path: Path) -> None:
-    """Only folders of processes may be links, and their targets are examined; a linked `mirror` is refused."""
+    """Only folders of processes and their subfolders may be links, and their targets are examined.
+
+    A linked `mirror` is refused.
+    """
     ready_directory(tmp_path / "crawl")
     disk = tmp_path / "disk"
     (disk / "p1/store").mkdir(parents=True)
     (disk / "warc").mkdir()
     (tmp_path / "crawl/p1").symlink_to(disk / "p1")
     (tmp_path / "crawl/p1/warc").symlink_to(disk / "warc")
-    link(tmp_path / "crawl/other/link")  # links in foreign folders are ignored
+    link(tmp_path / "crawl/other/link")  # links in folders that do not belong to a process are ignored
     assert CrawlDirectory(tmp_path / "crawl").exists()
     os.mkfifo(disk / "warc/1.warc.gz")
     with pytest.raises(DirectoryError, match="p1/warc/1.warc.gz is a pipe"):

@@ -56,7 +56,7 @@ def test_relaxed_settings_are_named_as_typed(tree: dict[str, object], key: str, 
 def test_a_seed_on_another_host_needs_the_settings_again(
     scope: str, known: str, url: str, covered: bool
 ) -> None:
-    """A seed is covered if its host has a known seed; in scope `domain`, a seed on any host of its domain is enough."""
+    """A seed is covered by a known seed on its host or, with the scope `domain`, on any host of its domain."""
     places = SeedPlaces(scope)
     places.add(known)
     names = list(places.names)

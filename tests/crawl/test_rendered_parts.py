@@ -1,4 +1,4 @@
-"""Test seeds that are added with `render`: they make the same tables as a seeds file."""
+"""Test that seeds that are added with `render` produce the same tables as a seeds file."""
 
 import msgspec
 import pytest

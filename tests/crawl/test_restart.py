@@ -19,7 +19,7 @@ def test_each_crawl_is_renamed_to_the_next_number(tmp_path: Path) -> None:
         assert rename_to_numbered(crawl) == tmp_path / f"crawl.{number}"
         assert not crawl.path.exists()
         with Lock(tmp_path / f"crawl.{number}" / "p0" / "node.lock", "p0"):
-            pass  # the lock was free, and is released again
+            pass  # the lock was free, and the attempt has released it again
     (tmp_path / "crawl.1").rename(tmp_path / "kept")
     crawl.create()
     assert rename_to_numbered(crawl) == tmp_path / "crawl.4", (
@@ -28,7 +28,7 @@ def test_each_crawl_is_renamed_to_the_next_number(tmp_path: Path) -> None:
 
 
 def test_earlier_crawls_are_listed_newest_first(tmp_path: Path) -> None:
-    """Only crawls that have begun are listed, and none of a directory with a similar name."""
+    """Crawls that have not begun, and directories with a similar name, are not listed."""
     crawl = CrawlDirectory(tmp_path / "crawl[1]")
     for number in range(1, 12):
         crawl.create()

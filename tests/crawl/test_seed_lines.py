@@ -1,4 +1,4 @@
-"""Test seeds files with columns: their meaning, and the reported errors."""
+"""Test seeds files with columns: the meaning of the columns, and the errors that are reported."""
 
 import pytest
 

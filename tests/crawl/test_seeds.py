@@ -36,7 +36,7 @@ def test_invalid_seeds_are_counted_and_the_first_are_logged(
 ) -> None:
     with_handlers = logging.getLogger("crawler")
     monkeypatch.setattr(with_handlers, "propagate", True)
-    monkeypatch.setattr(with_handlers, "handlers", [])  # remove the handlers of an earlier command
+    monkeypatch.setattr(with_handlers, "handlers", [])  # remove the log handlers of an earlier command
     seeds = Seeds(convert(CONTACT), [f"x:{n}" for n in range(50)])
     assert list(seeds) == [[]] and seeds.refused == 50
     assert len(caplog.messages) == REFUSED_SHOWN + 1

@@ -2,10 +2,10 @@
 
     python -m tests.end_to_end.hostile_server --kind tar-pit --hosts 600 --port 8080 [--counts FILE]
 
-Healthy hosts are 127.80.x.y; each is an endless tree of small pages that are sent
-after 20 ms. Hostile hosts are 127.90.x.y. With --counts, the number of pages answered so
-far (for hostile hosts, the number of requests) is written to a file twice a second, one line each:
-`<monotonic seconds> <pages> <longest time without a request, in seconds>`.
+Healthy hosts have the addresses 127.80.x.y. Each is an endless tree of small pages, which are sent after 20
+ms. Hostile hosts have the addresses 127.90.x.y. With --counts, the number of pages answered so far (for
+hostile hosts, the number of requests) is written to a file twice a second, one line each: `<monotonic
+seconds> <pages> <longest time without a request, in seconds>`.
 
     healthy          the small pages described above
     tar-pit          every answer sends one byte a second
@@ -48,7 +48,7 @@ SLOW_HOST = "127.91.0.1"
 
 
 def address(network: int, host: int) -> str:
-    """Return the address of host number `host` in network 80 (healthy) or 90 (hostile)."""
+    """Return the address of the host with this number in network 80 (healthy) or 90 (hostile)."""
     return f"127.{network}.{host // 250}.{host % 250 + 1}"
 
 
@@ -155,7 +155,7 @@ class Site:
 
     @lru_cache(maxsize=700)  # noqa: B019  one site a process
     def _packed(self, host: str) -> bytes:
-        """Return a gzipped sitemap; its padding is compressed once for all hosts."""
+        """Return a gzipped sitemap. The padding in it is compressed only once for all hosts."""
         block, here = _map_block(0), f"{host}:{self.port}".encode()
         blocks = (block.replace(b"@BLOCK@", b"%d" % n) for n in range(MAP_URLS // BLOCK_URLS))
         return gzip.compress(MAP_HEAD + b"".join(blocks).replace(b"@HOST@", here), 1) + _packed_end()
@@ -280,7 +280,7 @@ class Server(asyncio.Protocol):
             self._transport.write(data)
 
     def stream(self, chunks: Chunks) -> None:
-        """Send chunks as fast as the client reads them, then close the connection if the header says so."""
+        """Send chunks as fast as the client reads them; then close the connection if the header announces it."""
         self._chunks = chunks
         self._go_on()
 

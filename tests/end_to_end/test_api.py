@@ -64,7 +64,7 @@ def test_a_loop_over_pages_can_be_left_early_and_continued(tmp_path: Path) -> No
 def test_a_crawl_that_has_ended_leaves_no_open_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool
 ) -> None:
-    """No port stays open after a finished crawl, or after a crawl that failed to open."""
+    """No port stays open after a finished crawl or after a crawl whose opening failed."""
     ports: list[int] = []
 
     async def start(control: ControlServer) -> None:
@@ -95,7 +95,7 @@ def _listening() -> list[int]:
 
 
 def _is_there(name: str) -> bool:
-    """Return whether a listed descriptor is open; the descriptor that `listdir` itself used is closed by now."""
+    """Return whether a listed descriptor is still open. The one that `listdir` itself used is closed by now."""
     return os.path.lexists(f"/proc/self/fd/{name}")
 
 
@@ -112,7 +112,7 @@ def test_a_kept_iterator_does_not_keep_the_crawl_open(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("coroutine", [False, True])
 def test_hooks_are_called(tmp_path: Path, coroutine: bool) -> None:
-    """The filter rejects URLs, the extractor replaces the default, and the (async) sink gets each durable page."""
+    """The filter rejects URLs, the extractor replaces the default one, and the async sink gets each durable page."""
     sunk: list[str] = []
 
     def plain(found: crawler.Page) -> None:
@@ -169,7 +169,10 @@ def test_a_hook_that_fails_ends_the_crawl_with_its_error(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("sink", [None, lambda _: None])
 def test_pages_of_one_host_share_their_commits(tmp_path: Path, sink: Any) -> None:
-    """A host is fetched further before its pages are committed; a commit may wait up to a minute for more pages."""
+    """Further pages of a host are fetched before its earlier pages are committed.
+
+    A commit may wait up to a minute for more pages.
+    """
 
     async def crawl(web: Web) -> int:
         settings = SETTINGS | {"store": {"commit_delay": 60}, "crawl": {"concurrency": 32, "max_time": 50}}

@@ -19,7 +19,7 @@ HOSTS, PAGES = 6, 15
 
 
 def block(after: str) -> str:
-    """Return the commands of the first code block after `words` in the section on backups."""
+    """Return the commands in the first code block that follows `words` in the section on backups."""
     section = PAGE[PAGE.index("## Backup and restore") : PAGE.index("## Losing a disk")]
     found = re.search(r"\n\n((?:      .+\n)+)", section[section.index(after) :])
     assert found is not None
@@ -27,7 +27,7 @@ def block(after: str) -> str:
 
 
 class Operator:
-    """Runs commands in a shell, in a folder of its own."""
+    """Runs commands in a shell, in a separate folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class Operator:
             return subprocess.Popen(line, cwd=self.folder, env=self.env, stdout=said, stderr=said)
 
     def types(self, commands: str) -> str:
-        """Run the commands, of which none may fail; return their output."""
+        """Run the commands; return their output. None of them may fail."""
         done = subprocess.run(
             ["sh", "-e"], input=commands, cwd=self.folder, env=self.env, capture_output=True, text=True,
             timeout=120, check=False,
@@ -69,7 +69,10 @@ def stored(folder: Path) -> dict[str, int]:
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("way", ["A crawl that may stop", "A running crawl"])
 def test_a_backup_is_restored_with_the_documented_commands(tmp_path: Path, processes: int, way: str) -> None:
-    """The directory is lost after the backup; the restored crawl ends with every page, and `check` finds no problem."""
+    """The crawl directory is lost after the backup.
+
+    The restored crawl finds every page, and `check` finds no problem.
+    """
     operator = Operator(tmp_path)
     with Web({"/robots.txt": (404, {}, "")}) as web:
         names = [f"h{number}.localhost" for number in range(HOSTS)]

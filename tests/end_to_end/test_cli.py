@@ -29,7 +29,7 @@ SITE = {
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Web]:
-    """Crawl a small site and keep its server running."""
+    """Crawl a small site and keep the server of the site running."""
     directory = tmp_path_factory.mktemp("crawled")
     with Web(SITE) as web:
         crawl(directory, web.url(), "--report", directory / "copy.json")
@@ -133,7 +133,7 @@ def test_other_tools_read_the_archive(crawled: tuple[Path, Web]) -> None:
 
 
 def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
-    """status, why, get, export, seed, block, unblock and retire work while the crawl runs; then a signal stops it."""
+    """status, why, get, export, seed, block, unblock and retire work during the crawl; then a signal stops the crawl."""
     held = threading.Event()
 
     def slow(_: ReceivedRequest) -> str:
@@ -186,7 +186,7 @@ def _wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> Non
 
 
 def test_a_second_signal_ends_the_crawl_immediately(tmp_path: Path) -> None:
-    """The exit code is 130, and the same command continues without a lost URL."""
+    """The exit code is 130. The same command then continues the crawl, and no URL is lost."""
     held = threading.Event()
     slow = {"now": True}
 
@@ -290,7 +290,7 @@ def test_relaxed_settings_do_not_apply_to_another_site(tmp_path: Path, processes
 
 
 def test_changes_to_a_crawl_at_rest(tmp_path: Path) -> None:
-    """Seeds added, hosts blocked and URLs retired between two runs take effect in the next."""
+    """Seeds added, hosts blocked and URLs retired between two runs take effect in the next run."""
     with Web({"/": page("/x", "/y")}) as web:
         crawl(tmp_path, web.url(), "--max-pages", "1")
         seeds = (web.url("/", "b.localhost"), "no url")
@@ -364,14 +364,14 @@ def test_a_mistake_gives_one_line_and_an_exit_code(
 
 
 def test_an_invalid_value_is_not_stored(tmp_path: Path) -> None:
-    """The directory is created before all settings are checked, but crawl.toml must not contain invalid ones."""
+    """The directory is created before all settings are checked, but crawl.toml must not contain invalid settings."""
     for wrong in (("--allow-network", "10.0.0.0/99"), ("--include", "("), ("--proxy", "nonsense")):
         assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, "--progress", "none", *wrong).code == 2
     assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, *FAST, "--patience", "0").code == 4
 
 
 def test_commands_on_a_directory_whose_crawl_never_began(tmp_path: Path) -> None:
-    """Ctrl-C during the start leaves only the seed file."""
+    """If Ctrl-C is pressed during the start, the directory contains only the seed file."""
     (tmp_path / "seed").write_text("00" * 16 + "\n")
     for command in (
         ("status",),
@@ -402,7 +402,7 @@ def test_an_invalid_seeds_file(tmp_path: Path, caplog: pytest.LogCaptureFixture)
 
 
 def test_a_directory_with_another_seed_is_refused(crawled: tuple[Path, Web], tmp_path: Path) -> None:
-    """If the seed, which is the key of the fingerprints, is lost or changed, nothing in the store can be found."""
+    """The seed is the key of the fingerprints. If it is lost or changed, nothing in the store can be found."""
     copy = tmp_path / "copy"
     shutil.copytree(crawled[0], copy)
     (copy / "seed").write_text("00" * 16 + "\n")
@@ -435,7 +435,7 @@ def test_every_command_has_help() -> None:
     ],
 )
 def test_config_check_gives_the_errors_of_a_crawl(tmp_path: Path, text: str, flags: tuple[str, ...]) -> None:
-    """`config check` gives the messages of `crawl`; it once ignored flags and fetchers."""
+    """`config check` reports the same errors as `crawl`. It once ignored flags and fetchers."""
     file = tmp_path / "own.toml"
     file.write_text(text)
     checked = run("config", "check", file, *flags)

@@ -1,4 +1,4 @@
-"""Test consent receipts from the fetch to every output, on real sockets: the sites' statements and the permitted uses."""
+"""Test consent receipts on real sockets, from the fetch to every output."""
 
 import json
 import os
@@ -29,7 +29,8 @@ Disallow: /private/
 Content-Usage: train-ai=n, search=y
 Content-Usage: /open/ train-ai=y
 """
-# Hosts at loopback addresses, with different statements; `TRAINS` has the pages that each allows for training.
+# Hosts at loopback addresses, which make different statements. `TRAINS` lists the pages that each host allows
+# for training.
 OPEN, MIXED, SILENT, LICENSED = "127.3.0.1", "127.3.0.2", "127.3.0.3", "127.3.0.4"
 HOSTS = (OPEN, MIXED, SILENT, LICENSED)
 REFRESH_FAST = (
@@ -66,7 +67,7 @@ def routes(port: int) -> dict[str, Any]:
     return found
 
 
-TRAINS = {  # paths that may be used for training if unknown answers count as refusals
+TRAINS = {  # paths that may be used for training if an unknown answer counts as a refusal
     OPEN: {"/", "/open/a", "/b", "/private/x"},
     MIXED: {"/open/a"},
     SILENT: set(),
@@ -123,7 +124,7 @@ def test_every_page_has_its_receipt(crawled: tuple[Web, Path]) -> None:
                 found = load(archive.store, fingerprint_of(key), capture.receipt, Receipt)
                 assert (found is None) == about_site, capture.url
                 pages += not about_site
-        assert pages >= 23  # all but /private/x of MIXED, which is never fetched
+        assert pages >= 23  # all pages except /private/x of MIXED, which is never fetched
     assert sum(asked.path == "/license.xml" for asked in web.asked) == 1
     assert sum(asked.path == "/.well-known/tdmrep.json" for asked in web.asked) == len(HOSTS)
 
@@ -203,7 +204,7 @@ def test_receipts_are_shown(crawled: tuple[Web, Path]) -> None:
 
 
 def test_the_warc_contains_the_receipts(crawled: tuple[Web, Path]) -> None:
-    """Each page's metadata record names a receipt, which is contained completely in the same segment."""
+    """The metadata record of each page names a receipt. This receipt is contained completely in the same segment."""
     _, directory = crawled
     for path in directory.glob("*/warc/*.warc.gz"):
         assert_explains_itself(path)
@@ -240,7 +241,7 @@ def test_check_accepts_receipts(crawled: tuple[Web, Path]) -> None:
 
 @pytest.mark.parametrize("retroactive", [False, True])
 def test_a_page_that_refuses_a_use_later(tmp_path: Path, retroactive: bool) -> None:
-    """A refresh gives a new receipt. The copy stored before is withheld only with `consent.retroactive`."""
+    """A refresh gives a new receipt. The earlier copy is withheld only if `consent.retroactive` is set."""
     directory = tmp_path / "crawl"
     said = {"value": "train-ai=y"}
 
@@ -305,7 +306,7 @@ WALK = re.findall(
     PAGE.partition("## A corpus, command by command")[2].partition("\n## ")[0],
     re.MULTILINE,
 )
-SHOWN = [  # parts of the output of each command in the walkthrough
+SHOWN = [  # the expected parts of the output of each command in the walkthrough
     ("pages fetched",),
     ("train-ai", "4 / 2 / 0"),
     (),
@@ -327,7 +328,7 @@ def _renamed(text: str, sites: dict[str, str]) -> str:
 
 
 def test_the_walkthrough_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the commands of `crawler/consent/README.md`: crawl, consent by host, an export for training, five receipts."""
+    """Run the commands of `crawler/consent/README.md`, from the crawl to an export for training and the receipts."""
     monkeypatch.chdir(tmp_path)
     with Web({}, address="0.0.0.0", other=page(text="other")) as web:
         web.routes = routes(web.port)

@@ -17,7 +17,10 @@ def _told(web: Web) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("scope", ["host", "any"])
 def test_credentials_stay_with_the_seeds(tmp_path: Path, scope: str) -> None:
-    """The secret is not sent to redirect targets, links or their robots.txt; other headers are sent everywhere."""
+    """The secret is not sent to targets of redirects and links or for their robots.txt.
+
+    Other headers are sent everywhere.
+    """
     routes = {"/robots.txt": ROBOTS, "a.localhost/": page("/in", "/away"), "/in": page(text="in")}
     with Web(routes) as web:
         web.routes["a.localhost/away"] = redirect(web.url("/in", "evil.localhost"))
@@ -43,7 +46,7 @@ def test_credentials_of_an_override_do_not_follow_a_redirect(tmp_path: Path) -> 
 
 
 def test_the_secret_is_in_one_file_that_only_the_user_may_read(tmp_path: Path) -> None:
-    """The next run reads the secret from the file and continues."""
+    """The next run reads the secret from this file and continues the crawl."""
     with Web({"/": page("/in"), "/in": page(text="in")}) as web:
         header = ("--header", f"Authorization: {SECRET}", "--header", "X-Study: 7")
         crawl(tmp_path, web.url(), *header, "--max-pages", 1, "--set", "pages.gzip_level=0")
@@ -61,7 +64,10 @@ def test_the_secret_is_in_one_file_that_only_the_user_may_read(tmp_path: Path) -
 
 @pytest.mark.parametrize("by", ["--header", "--set", "--load-cookies"])
 def test_session_cookies_are_in_no_record(tmp_path: Path, by: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """A cookie may come from a flag, a jar or a file: archive, logs, exports and `why` never show its value."""
+    """A cookie may come from a flag, a jar or a file.
+
+    Archive, logs, exports and `why` never show the value of a cookie.
+    """
 
     def visited(asked: ReceivedRequest) -> Answer:
         return 200, {"Set-Cookie": "sid=s3cr3t; Path=/", "Content-Type": "text/html"}, page("/in")

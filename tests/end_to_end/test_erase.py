@@ -16,7 +16,7 @@ from tests.faults.test_withdraw_killed import HOSTS, PAGES, holder, host, record
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    """Yield a tree of pages on six hosts; all leaves have equal pages."""
+    """Yield a tree of pages on six hosts. All leaves have the same content."""
     with Web({}) as made:
         made.routes = {f"{host(n)}/{n}": tree_page(made, n) for n in range(PAGES)}
         yield made
@@ -33,7 +33,7 @@ def without(pages: dict[str, bytes], name: str) -> dict[str, bytes]:
 
 
 def is_erased(directory: Path, name: str) -> bool:
-    """Return whether no record of a host is left; check that another program can read the files."""
+    """Return whether no record of a host is left. Check that another program can read the files."""
     for path in directory.glob("*/warc/*.warc.gz*"):
         for record in ArchiveIterator(io.BytesIO(path.read_bytes()), check_digests="raise"):
             record.content_stream().read()
@@ -41,7 +41,7 @@ def is_erased(directory: Path, name: str) -> bool:
 
 
 def test_all_hosts_can_be_erased_one_by_one(web: Web, tmp_path: Path) -> None:
-    """Equal leaves are stored once, so an erasure may affect the response to which pages of other hosts refer."""
+    """Equal leaves are stored once, so an erasure may affect a response to which pages of other hosts refer."""
     left = crawled(web, tmp_path / "crawl")
     for number in range(HOSTS):
         done = run("withdraw", "--host", host(number), "--erase", "--dir", tmp_path / "crawl")
@@ -73,7 +73,7 @@ def test_erasing_from_segments_that_processes_share(web: Web, tmp_path: Path) ->
 
 
 def test_old_copies_are_erased_and_confirmed_ones_stay(tmp_path: Path) -> None:
-    """If a copy from before the date was confirmed by a 304 after the date, its response is kept under the later date."""
+    """If a 304 after the date confirmed a copy from before it, the copy's response is kept under the later date."""
 
     def confirming(asked: ReceivedRequest) -> Answer:
         if "If-None-Match" in asked.headers:

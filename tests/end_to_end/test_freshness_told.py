@@ -1,4 +1,4 @@
-"""Test that all views give the same P[the copy is current]: page server, `why`, `status`, exported rows."""
+"""Test that page server, `why`, `status` and exported rows give the same probability that a copy is current."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ class At:
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float, dict[str, float | None]]:
-    """Return a crawl's directory, a time, and the P(fresh) that the running page server gave each URL at that time."""
+    """Return a crawl's directory, a time, and the P(fresh) of each URL that the page server gave at that time."""
     directory, clock = tmp_path_factory.mktemp("fresh") / "crawl", SystemClock()
     web = changing_web(clock.now())
 
@@ -76,7 +76,10 @@ def _rows(directory: Path, target: Path, now: float) -> dict[str, Any]:
 def test_all_views_give_the_same_probability(
     crawled: tuple[Path, float, dict[str, float | None]], tmp_path: Path, refreshes: bool
 ) -> None:
-    """For a crawl at rest, another estimator was once used. `refreshes` is True if the latest run refreshed pages."""
+    """A different estimator was once used for a crawl at rest.
+
+    `refreshes` is True if the latest run refreshed pages.
+    """
     directory, now, live = crawled
     config = _config(directory, refreshes=refreshes)
     with at_rest(config, CrawlDirectory(directory), "p0", clock=At(now)) as stages:  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ from tests.fetcher.test_unexpected import large_certificate
 
 
 def test_a_tls_session_that_cannot_be_copied(tmp_path: Path) -> None:
-    """A leaf certificate of 85 kB once made the crawl hang; the crawl must end by itself, with all pages."""
+    """A leaf certificate of 85 kB once made the crawl hang. The crawl must end by itself and fetch all pages."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(large_certificate(tmp_path))
     with Web({"/": page("/a", "/b"), "/a": page(text="a"), "/b": page(text="b")}, tls=context) as web:
@@ -59,7 +59,7 @@ PLACES: list[tuple[Any, str]] = [
 def test_a_bug_on_one_host_does_not_affect_others(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a planted bug raises for one host, other hosts are crawled, counts are right, and the crawl ends by itself."""
+    """If a planted bug raises an error for one host, the crawl finishes the other hosts with correct counts."""
     whole = getattr(where, name)
     raised = 0
 
@@ -88,7 +88,10 @@ def test_a_bug_on_one_host_does_not_affect_others(
 
 
 def test_sitemaps_do_not_count_against_the_page_limit_of_a_host(tmp_path: Path) -> None:
-    """A host names ten times more sitemaps than its page limit: all its pages are fetched, and sitemaps up to a limit."""
+    """A host has ten times more sitemaps than its page limit.
+
+    All its pages are fetched, and sitemaps up to their own limit.
+    """
     with Web(
         {"/": page(*(f"/{n}" for n in range(9))), **{f"/{n}": page(text=str(n)) for n in range(9)}}
     ) as web:
@@ -115,7 +118,7 @@ def test_sitemaps_do_not_count_against_the_page_limit_of_a_host(tmp_path: Path) 
 def test_a_shutdown_step_that_hangs_is_abandoned(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step has a time limit, so the crawl ends cleanly; the log names the step that did not end."""
+    """Each step has a time limit, so the crawl ends cleanly. The log names the step that did not end."""
 
     async def hang(_: Any) -> None:
         await asyncio.Event().wait()
@@ -123,7 +126,7 @@ def test_a_shutdown_step_that_hangs_is_abandoned(
     with Web({"/": page("/a"), "/a": page(text="a")}) as web:
         monkeypatch.setattr(where, name, hang)
         report = crawl(tmp_path, web.url(), "--set", "crawl.shutdown_step_max=0.05")
-    with warnings.catch_warnings():  # the step that hangs never closes its resources: collect them here
+    with warnings.catch_warnings():  # the hanging step never closes its resources: collect them
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
     assert report["stopped_by"] == "done" and report["pages"]["fetched"] == 2
@@ -131,7 +134,7 @@ def test_a_shutdown_step_that_hangs_is_abandoned(
 
 
 def test_the_links_of_a_page_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If other work runs after every two links, no link is lost or counted twice."""
+    """Even if other work interrupts the change after every two links, no link is lost or counted twice."""
     monkeypatch.setattr(portions, "PORTION_LINKS", 2)
     monkeypatch.setattr(commit_loop, "TURN", 0.0)
     paths = [f"/{n}" for n in range(60)]
@@ -161,7 +164,10 @@ def test_truncated_bodies_are_counted(tmp_path: Path) -> None:
 def test_bodies_are_accounted_for_until_they_are_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bytes of a body count while it is read, waits for its commit and is written; at the end, the count is 0."""
+    """The bytes of a body count while it is read, waits for its commit and is written.
+
+    At the end, no bytes are counted.
+    """
     accounts, reading = [], []
     begin, read = Client.start, Reader.read
 
@@ -200,7 +206,7 @@ def hostile(kind: str, hosts: int, port: int) -> Iterator[None]:
 def test_hosts_that_hang_do_not_occupy_all_fetch_slots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With 20 hanging hosts first, 10 slots and no time limit for requests, 20 other hosts are still crawled."""
+    """20 hosts are crawled although 20 hanging hosts come first, with 10 slots and no time limit for requests."""
     monkeypatch.setattr(slot_shares, "PROMPT_MAX", 0.1)
     port = free_port(address(80, 0))
     with hostile("hang", 20, port), hostile("healthy", 20, port):

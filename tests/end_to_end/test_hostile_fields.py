@@ -1,7 +1,7 @@
 """Test hostile header fields through every interface: one process and three, running and ended crawls.
 
-No record contains credentials that the crawl sends or receives, no text reaches a terminal unescaped,
-and the page server passes only the fields of its list, whichever process has the page.
+No record contains credentials that the crawl sends or receives. No text reaches a terminal unescaped. The
+page server passes only the header fields of its list, whichever process owns the page.
 """
 
 import re
@@ -81,7 +81,7 @@ AT_REST = (
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """Serves `/`, `/in` and `/odd` on any host with all fields, and records the credentials of each request."""
+    """Serves `/`, `/in` and `/odd` on any host, with all hostile fields, and records the credentials of each request."""
 
     protocol_version = "HTTP/1.1"
     brought: list[tuple[str, str, str]]
@@ -196,7 +196,7 @@ def test_three_processes_share_the_pages(told: dict[int, Told]) -> None:
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_credentials_are_in_no_record(told: dict[int, Told], processes: int) -> None:
-    """Cookie, Set-Cookie and Authorization are hidden in archives, exports, logs, rows, terminals and on both servers."""
+    """Both servers, archives, exports, logs, rows and terminals hide Cookie, Set-Cookie and Authorization."""
     crawl = told[processes]
     for entrance, text in crawl.texts.items():
         assert SECRET not in text, entrance
@@ -217,7 +217,7 @@ def test_credentials_are_in_no_record(told: dict[int, Told], processes: int) -> 
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_no_output_controls_the_terminal(told: dict[int, Told], processes: int) -> None:
-    """The test checks the output of each command, live and at rest, the output of the crawl itself, and its log."""
+    """The test checks the output of each command, during the crawl and at rest, and the crawl's output and log."""
     crawl = told[processes]
     for entrance, text in crawl.texts.items():
         assert not {each for each in text if each not in "\t\n" and is_hidden(each)}, entrance
@@ -248,7 +248,7 @@ def _lasting(told_by: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
 
 
 def plain(data: bytes) -> bytes:
-    """Return the content of a file with its gzip members decompressed; in a zip file, gzip members of its files too."""
+    """Return the content of a file with its gzip members decompressed, including those of files inside a zip file."""
     out, rest = data, data
     while (at := rest.find(b"\x1f\x8b\x08")) >= 0:
         member = zlib.decompressobj(31)

@@ -26,7 +26,7 @@ ANSWERS = {
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """A server that sends hostile text in the reason, fields, media types, redirect targets and invalid answers."""
+    """A server that sends hostile text in reason phrases, fields, media types, redirect targets and invalid answers."""
 
     protocol_version = "HTTP/1.1"
 
@@ -128,7 +128,7 @@ def test_no_command_prints_control_sequences(command: str, hostile: tuple[Path, 
 
 
 def test_a_refused_command_leaves_the_crawl_usable(hostile: tuple[Path, str]) -> None:
-    """A command that names an unknown process changes nothing, so it leaves no journal that blocks other commands."""
+    """A command that names an unknown process changes nothing and leaves no journal that blocks other commands."""
     directory, _ = hostile
     for refused in (
         ["recover", EVIL],
@@ -190,7 +190,7 @@ def test_errors_about_hostile_configuration_keys_are_escaped(
     [["get", "{url}"], *(["export", "--format", name, "-q"] for name in ("jsonl", "text", "cdxj", "warc"))],
 )
 def test_data_is_escaped_on_a_terminal_only(arguments: list[str], hostile: tuple[Path, str]) -> None:
-    """Data is written unchanged to files and pipes, and escaped to a terminal."""
+    """Data is written unchanged to files and pipes, but is escaped on a terminal."""
     directory, url = hostile
     given = [each.replace("{url}", url) for each in arguments]
     command = [*given, "--dir", str(directory)]

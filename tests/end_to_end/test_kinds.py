@@ -1,4 +1,4 @@
-"""Test `--accept`, and URLs of other protocols, as users of wget expect them."""
+"""Test that `--accept` and URLs of other protocols work as users of wget expect."""
 
 from pathlib import Path
 

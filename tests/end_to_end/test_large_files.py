@@ -1,4 +1,4 @@
-"""Test files of many megabytes: they are complete, on disk, resumed, and take little memory."""
+"""Test files of many megabytes: they are stored completely, on disk, can be resumed, and take little memory."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ MB = 1 << 20
 BLOCK = os.urandom(MB)
 PAGE = b"<title>Files</title><a href=/file.bin>file</a>"
 
-# Runs a command, then prints the peak of the resident memory of its process, in KiB.
+# Runs a command, then prints the peak resident memory of the command's process, in KiB.
 MEASURED = """
 import re, sys
 from crawler.cli import main
@@ -34,7 +34,10 @@ sys.exit(code)
 
 
 class Files(BaseHTTPRequestHandler):
-    """Serves a link to /file.bin of `size` bytes. A connection breaks off after `cut` bytes; `hold` delays that."""
+    """Serves a link to /file.bin of `size` bytes.
+
+    The server closes each connection after `cut` bytes; `hold` delays that.
+    """
 
     protocol_version = "HTTP/1.1"
     size = 0
@@ -108,7 +111,7 @@ def responses(directory: Path) -> dict[str, bytes]:
 
 
 def _measured(*arguments: object) -> int:
-    """Crawl in a separate process; return its peak of resident memory in bytes."""
+    """Crawl in a separate process; return the peak resident memory of this process in bytes."""
     command = [sys.executable, "-c", MEASURED, "crawl", "-q", *map(str, (*FAST, *arguments))]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return int(out.split()[-1]) << 10
@@ -143,7 +146,7 @@ def test_seeds_and_wanted_files_are_complete_but_other_links_are_cut(tmp_path: P
 @pytest.mark.parametrize(
     ("media_type", "stored", "code"),
     [
-        ("text/html", 10 * MB, 0),  # parsed for links, so its whole text would be held in memory
+        ("text/html", 10 * MB, 0),  # a page is parsed for links, so its whole text would be in memory
         ("text/plain", 12 * MB, 16),
         ("image/png", 12 * MB, 16),
     ],
@@ -151,7 +154,10 @@ def test_seeds_and_wanted_files_are_complete_but_other_links_are_cut(tmp_path: P
 def test_a_limit_applies_to_pages_and_none_to_files_that_are_asked_for(
     tmp_path: Path, media_type: str, stored: int, code: int
 ) -> None:
-    """A limit of the user's applies to both; only a file that it cuts gives an exit code, for pages are cut often."""
+    """A limit that the user sets applies to pages and files.
+
+    Only a truncated file affects the exit code, because pages are often truncated.
+    """
     limits = ("--set", f"fetch.file_bytes_max={5 * MB}", "--set", f"fetch.body_bytes_max={5 * MB}")
     with Web({"/it": (200, {"Content-Type": media_type}, expected(12 * MB))}) as web:
         crawl(tmp_path / "shipped", web.url("/it"))
@@ -179,7 +185,7 @@ def test_a_file_that_stays_incomplete_gives_an_exit_code(tmp_path: Path) -> None
 
 
 def test_a_file_that_waits_for_its_next_try_gives_an_exit_code(tmp_path: Path) -> None:
-    """The run ends by patience before the file is complete, and its output says so."""
+    """The run ends because its patience is exceeded before the file is complete, and its output reports this."""
     with files(10 * MB, cut=2 * MB) as (url, _):
         late = ("--set", "frontier.retry_delays=[60]", "--patience", "1")
         arguments = (url + "file.bin", "--set", "fetch.resumes_max=1", *late, "-q")
@@ -190,7 +196,7 @@ def test_a_file_that_waits_for_its_next_try_gives_an_exit_code(tmp_path: Path) -
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_the_next_run_resumes_a_file(tmp_path: Path, number: signal.Signals) -> None:
-    """After a run was killed or stopped in the middle of a file, no byte is requested twice, and one copy is stored."""
+    """If a run is killed or stopped in the middle of a file, no byte is requested twice, and one copy is stored."""
     hold = threading.Event()
     with files(10 * MB, cut=6 * MB, hold=hold) as (url, ranges):
         command = [sys.executable, "-m", "crawler", "crawl", "-q", "--dir", str(tmp_path), *FAST]
@@ -213,7 +219,7 @@ def test_the_next_run_resumes_a_file(tmp_path: Path, number: signal.Signals) -> 
 
 
 def _wait_for(directory: Path, size: int) -> None:
-    """Wait until a part has `size` bytes."""
+    """Wait until a partially fetched file has `size` bytes."""
     pause = threading.Event()
     for _ in range(3000):
         if any(path.stat().st_size >= size for path in directory.glob("*/parts/*.part")):

@@ -1,4 +1,4 @@
-"""Test crawls of one and three processes with page server and dashboard, as the command line starts them."""
+"""Test crawls of one and three processes with page server and dashboard, started by the command line."""
 
 import http.client
 import json
@@ -53,7 +53,7 @@ class Running:
         self.process = subprocess.Popen(program, stderr=pipe, stdout=pipe, start_new_session=True)
 
     def until(self, found: Any) -> Any:
-        """Repeat a call, which may fail, until it returns a true value; return the value."""
+        """Repeat a call, which may raise an error, until it returns a true value; return this value."""
         give_up = time.monotonic() + 30
         while time.monotonic() < give_up:
             assert self.process.poll() is None, self.process.communicate()
@@ -112,7 +112,10 @@ def tree(tmp_path: Path) -> Iterator[list[str]]:
 
 
 def test_a_crawl_of_one_process_serves_and_obeys(tmp_path: Path, tree: list[str]) -> None:
-    """Pages are served during the crawl; changed settings, pause and stop work from the command line and over HTTP."""
+    """Pages are served during the crawl.
+
+    Settings can be changed, and the crawl paused and stopped, by commands and over HTTP.
+    """
     running = Running(tmp_path, tree, "--delay", "0.02")
     try:
         running.until(lambda: running.fetched() > 5)
@@ -159,7 +162,7 @@ def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[
     try:
         running.until(lambda: len(running.status().get("processes", [])) == 3 and running.fetched() > 30)
         for seed in seeds:
-            for _ in range(6):  # new connections, which the kernel gives to any of the three processes
+            for _ in range(6):  # new connections, which the kernel assigns to any of the three processes
                 status, _, body = ask(running.serve, f"/page?url={seed}")
                 assert status == 200 and body, (seed, status)
         assert ask(running.admin, "/readyz")[0] == 200

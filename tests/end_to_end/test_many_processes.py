@@ -88,7 +88,7 @@ def test_a_different_number_of_processes_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_limit_applies_to_all_processes_together(tmp_path: Path) -> None:
-    """The limit may be exceeded only by the fetches that all processes start within one heartbeat."""
+    """The limit may be exceeded only by the number of fetches that all processes start within one heartbeat."""
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, 3000, "--fanout", "3", "--delay", "0.05") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", "--max-pages", "100", *QUICK))
@@ -118,7 +118,7 @@ def test_a_signal_stops_all_processes_cleanly_and_the_next_run_continues(tmp_pat
 
 @pytest.mark.parametrize("live", [False, True])
 def test_only_the_owner_of_a_host_blocks_it(tmp_path: Path, live: bool) -> None:
-    """`block` once wrote to the stores of all processes, and `check` reported a host that another process owns."""
+    """`block` once wrote to the stores of all processes, and `check` then reported a host that another process owns."""
     directory = tmp_path / "crawl"
     flags = ("--processes", "2", *QUICK, "--set", "refresh.min_age=100000000", "--set", "refresh.explore=0")
     with TreeWeb(tmp_path, 12, "--fanout", "3", hosts=4) as web:

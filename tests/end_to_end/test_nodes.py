@@ -16,7 +16,7 @@ from tests.end_to_end.web import Answer, ReceivedRequest, Web, redirect
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, settings
 
 PAGES = 300
-CONFIRMED = "that it had confirmed"  # the message to a process that has lost links
+CONFIRMED = "that it had confirmed"  # the message that a process receives if it has lost links
 
 
 class Nodes:
@@ -35,7 +35,7 @@ class Nodes:
     def start(
         self, name: str, *arguments: str, secret: Path | None = None, folder: str = ""
     ) -> "subprocess.Popen[str]":
-        """Start the node `name`, in the folder of that name by default."""
+        """Start the node `name`; its folder has the same name by default."""
         common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
         line = ["node", "--dir", str(self.folder / (folder or name)), "--name", name, *common, *arguments]
         return subprocess.Popen(
@@ -73,14 +73,15 @@ def test_nodes_share_a_crawl_and_wait_for_a_late_node(tmp_path: Path) -> None:
 def _left_of_two(
     nodes: Nodes, original: "subprocess.Popen[str]", *arguments: str
 ) -> tuple["subprocess.Popen[str]", Ended]:
-    """Run a node on a copy of the folder of `a` that is made while `a` writes there.
+    """Copy the folder of node `a` while `a` writes there, and run a node on the copy.
 
-    If the copy is torn, make another one. Return the node that continues, and the exit code and output of the other.
+    If the copy is inconsistent, make another one. Return the node that continues, and the exit code and
+    output of the other node.
     """
     elsewhere = f"127.0.0.1:{free_port()}"
     while True:
         shutil.rmtree(nodes.folder / "copy", ignore_errors=True)
-        # `cp` fails if the node deletes a file meanwhile; then the copy is torn, too
+        # `cp` fails if the node deletes a file meanwhile; then the copy is inconsistent, too
         subprocess.run(["cp", "-a", str(nodes.folder / "a"), str(nodes.folder / "copy")], check=False)
         copy = nodes.start("a", *arguments, "--listen", elsewhere, folder="copy")
         while copy.poll() is None:
@@ -94,14 +95,15 @@ def _left_of_two(
 
 
 def test_a_running_node_or_its_copy_is_stopped(tmp_path: Path) -> None:
-    """Two nodes of one name once ran together: pages were fetched twice, hosts had two owners, gaps were 0.1 ms.
+    """Two nodes with the same name once ran together: pages were fetched twice, and gaps were only 0.1 ms.
 
-    The folder of a running process is copied with `cp -a`, and the copy is started under the same name at another port.
-    If the original got links from the peer that the copy lacks, the peer refuses the copy, and the original continues.
-    Otherwise the original stops, because the copy started later. The copy continues after `recover`.
+    The folder of a running process is copied with `cp -a`, and the copy is started under the same name at
+    another port. If the original has received links from the peer that are missing in the copy, the peer
+    refuses the copy, and the original continues. Otherwise the original stops, because the copy started
+    later. The copy continues after `recover`.
     """
     nodes = Nodes(tmp_path, "ab")
-    slow, pages = ("--rate", "5"), 500  # on a busy machine, starting the copy takes ten seconds and more
+    slow, pages = ("--rate", "5"), 500  # on a busy machine, starting the copy can take more than ten seconds
     with TreeWeb(tmp_path, pages, "--fanout", "3") as web:
         original, other = nodes.start("a", web.seed, *slow), nodes.start("b", *slow)
         while web.fetched().total() <= 20:
@@ -160,7 +162,7 @@ def test_wrong_settings_are_refused_in_one_line(
 
 
 def test_a_crawl_of_one_process_continues_as_two_nodes(tmp_path: Path) -> None:
-    """Reshard, move a folder with seed and table to a second machine, and name the crawl; no page is fetched again."""
+    """After a reshard, move a folder, the seed and the table to a second machine; no page is fetched again."""
     nodes = Nodes(tmp_path, "ab")
     begun = tmp_path / "a"
     table = tmp_path / "table.json"
@@ -200,7 +202,7 @@ def moved_sites() -> Web:
 
 
 def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) -> None:
-    """In scope `host`, every process follows links to the hosts to which seeds redirect."""
+    """With the scope `host`, every process follows links to the hosts to which seeds redirect."""
     directory = tmp_path / "crawl"
     with moved_sites() as web:
         seeds = [f"http://127.3.0.{n}:{web.port}/" for n in range(1, 9)]

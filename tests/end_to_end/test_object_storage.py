@@ -27,7 +27,7 @@ BUCKET = "archive"
 
 
 class S3:
-    """An S3 server, and a client of another project that reads from it."""
+    """An S3 server, and an independent client that reads from it."""
 
     def __init__(self) -> None:
         import boto3
@@ -48,7 +48,7 @@ class S3:
         self.client.create_bucket(Bucket=BUCKET)
 
     def objects(self, prefix: str) -> dict[str, bytes]:
-        """Return the content of the objects under a prefix, by the rest of their names."""
+        """Return the content of the objects under a prefix; the keys are the rest of their names."""
         found = self.client.list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/").get("Contents", [])
         names = [each["Key"] for each in found]
         return {
@@ -66,7 +66,7 @@ def s3() -> Iterator[S3]:
 
 @pytest.fixture
 def place(s3: S3, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """Return the URL of an empty prefix; the environment variables name the server."""
+    """Set the environment variables that name the server; return the URL of an empty prefix."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",

@@ -1,4 +1,4 @@
-"""Test by the server's log `crawl --order` with built-in orders and with an order of an installed package."""
+"""Test `crawl --order`, by the server's log, with built-in orders and with an order from an installed package."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""Test politeness from the servers' view: no overlap, no short gap, nothing forbidden, nothing lost.
+"""Test politeness as servers see it: no overlapping requests, no short gaps, no forbidden pages, no lost pages.
 
-The tests read the server's log, which has the times at which each request arrived and
-its answer was sent. Real time passes, so delays are small. The scheduling of the two
-processes may make a gap look shorter in the log than it was (`SLACK`).
+The tests read the server's log, which has the times at which each request arrived and its answer was sent.
+Real time passes, so delays are small. Because crawler and server are scheduled separately, a gap may look
+shorter in the log than it was (`SLACK`).
 """
 
 import json
@@ -14,8 +14,9 @@ from pathlib import Path
 
 from tests.faults.harness import TreeWeb, crawl, end, finish, judge, settings, start
 
-# The server records the beginning of a request after it arrived, and the end before the answer was sent, so a
-# gap looks longer than the crawler's own; a millisecond is allowed because two processes read the clock.
+# The server records the beginning of a request after it arrived, and the end before the answer was sent. So a
+# gap looks longer to the server than to the crawler. A millisecond of slack is allowed because two processes
+# read the clock.
 SLACK = 0.001
 DELAY = 0.3
 FACTOR = 3.0
@@ -37,7 +38,7 @@ def by_host(web: TreeWeb) -> dict[str, list[tuple[float, float]]]:
 def test_gaps_of_fifty_hosts_survive_a_kill(tmp_path: Path) -> None:
     """After a kill and an immediate restart, a host still gets one request at a time, with a gap after each.
 
-    The gap is longer than a start takes, so it must survive the kill.
+    The gap is longer than the start of the crawler, so it must survive the kill.
     """
     delay, factor = 1.2, 12.0
     slow = settings("--delay", str(delay), "--delay-factor", str(factor), "--concurrency", "500")
@@ -60,7 +61,10 @@ def test_gaps_of_fifty_hosts_survive_a_kill(tmp_path: Path) -> None:
 
 
 def test_hosts_on_one_address_share_a_gap(tmp_path: Path) -> None:
-    """Twelve hosts on one address get one request at a time, half the smallest host gap apart."""
+    """Twelve hosts on one address get one request at a time.
+
+    The gap between requests is half the smallest gap of a host.
+    """
     with TreeWeb(tmp_path, 40, "--names", hosts=12) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *polite())
         requests = sorted((begin, ended) for begin, ended, *_ in web.requests())
@@ -86,7 +90,7 @@ def test_robots_txt_is_fetched_first_and_obeyed(tmp_path: Path) -> None:
 
 
 def test_requests_keep_a_constant_rate(tmp_path: Path) -> None:
-    """Requests are evenly spaced: in no period do more of them start than the rate allows."""
+    """Requests are evenly spaced. In no period does the number of requests exceed the rate."""
     rate = 50
     with TreeWeb(tmp_path, 200, "--fanout", "20", hosts=40) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *settings("--rate", str(rate)))
@@ -98,7 +102,7 @@ def test_requests_keep_a_constant_rate(tmp_path: Path) -> None:
 
 
 def test_retry_after_of_a_429_is_obeyed(tmp_path: Path) -> None:
-    """The server answers 429 above a request rate; its Retry-After is obeyed, and no page is lost."""
+    """If the request rate is too high, the server answers 429. Its Retry-After is obeyed, and no page is lost."""
     limit = ("--per-minute", "10", "--window", "1.5")
     with TreeWeb(tmp_path, 45, *limit, hosts=2) as web:
         quick = ("--set", "politeness.backoff_first=0.1", "--set", "politeness.slowdown_max=2")

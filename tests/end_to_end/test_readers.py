@@ -1,4 +1,4 @@
-"""Test that commands that read a crawl need no lock: while a page server or crawl runs, and on a read-only disk."""
+"""Test that commands that only read a crawl work while a page server or a crawl runs, and on a read-only disk."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def test_commands_work_next_to_a_page_server(tmp_path: Path, engine: str, proces
 
 
 def test_commands_next_to_a_running_crawl(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
-    """A page server shows the pages that were stored when it started; `check` reports that a process is crawling."""
+    """A page server shows the pages that were stored when it started. `check` reports that a process is crawling."""
     running = Running(tmp_path, tree, "--delay", "0.02", "--scope", "host")
     try:
         running.until(lambda: running.fetched() > 20)

@@ -19,7 +19,7 @@ EXAMPLES = [
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder for mypy's results, because most of its time goes into the modules that all examples import."""
+    """Return a folder for mypy's cache, because mypy spends most of its time on modules that all examples import."""
     return tmp_path_factory.mktemp("mypy")
 
 

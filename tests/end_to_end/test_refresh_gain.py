@@ -29,7 +29,10 @@ def played(folder: Path, *arms: Arm) -> list[Played]:
 def test_signals_improve_freshness_and_lost_signals_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a signal for every change, more copies are current than without; a planted bug that drops them is noticed."""
+    """More copies are current with a signal for every change than without.
+
+    A planted bug that drops signals is noticed.
+    """
     told, deaf = played(tmp_path, LEARNED, DEAF)
     assert told.freshness > deaf.freshness + 0.04
     monkeypatch.setattr(

@@ -36,7 +36,10 @@ def changing_web(start: float, **spec: Any) -> ChangingWeb:
 
 
 def gaps_hold(web: ChangingWeb) -> bool:
-    """Return whether requests to each host were a gap apart; the server's clock may be one loop turn late."""
+    """Return whether requests to each host were a gap apart.
+
+    The server's times may be late by one turn of its loop.
+    """
     hosts: defaultdict[int, list[float]] = defaultdict(list)
     for asked in web.log:
         hosts[asked.host].append(asked.at)
@@ -92,7 +95,7 @@ def test_discovery_ends_while_known_pages_are_refreshed(tmp_path: Path) -> None:
 
 
 def test_state_survives_repeated_kills(tmp_path: Path) -> None:
-    """After each kill, the state is as committed, gaps are kept, and no page is lost (`faults/refreshing.py`)."""
+    """After each kill, the state is the committed one, gaps are kept, and no page is lost (`faults/refreshing.py`)."""
     web = killed.changing_web(SystemClock().now())
     verdict = asyncio.run(
         killed.run(web, tmp_path, ["committed:3", "25", "batch written:2", "fetch begun:9"], 5.0)
@@ -106,7 +109,10 @@ def test_state_survives_repeated_kills(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["refresh", "crawl"])
 def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) -> None:
-    """If no new URL is left, the whole rate must go to known pages; several processes once gave them no share of it."""
+    """If no new URL is left, known pages must get the whole rate.
+
+    With several processes, they once got no share of it.
+    """
     rate, seconds = 30.0, 9.0
     web = changing_web(SystemClock().now())
     config = tmp_path / "config.toml"

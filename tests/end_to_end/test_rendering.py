@@ -1,6 +1,6 @@
-"""Crawl pages that need a browser with a real Chromium, and compare with the web server's log.
+"""Crawl pages that need a browser, with a real Chromium, and compare the results with the web server's log.
 
-The tests use the browser that a crawl would find; without one they are skipped.
+The tests use the browser that a crawl would find, and are skipped if there is none.
 """
 
 import asyncio
@@ -94,10 +94,10 @@ def browsers() -> set[int]:
 
 @pytest.fixture
 def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Give the test's browsers a folder that identifies them; assert that none is left running.
+    """Give the test's browsers a folder that identifies them; after the test, assert that none is left running.
 
-    The user `nobody` may enter the folder. The fixture needs `tmp_path`, so that pytest makes its own folder earlier:
-    otherwise pytest would make the folder of all tests inside this one.
+    The user `nobody` may enter the folder. The fixture requests `tmp_path`, so that pytest creates its base
+    folder first. Otherwise pytest would create it inside the folder of this test.
     """
     folder = tempfile.mkdtemp()
     os.chmod(folder, 0o755)
@@ -274,7 +274,7 @@ def traces(pid: int) -> dict[str, object]:
     }
     refused = {
         "Ip:OutNoRoutes"
-    }  # WebRTC looks up the route to its server; there is none, so no packet is sent
+    }  # WebRTC looks up the route to its server, but there is no route, so no packet is sent
     return {name: n for name, n in found.items() if n and name not in settings | refused}
 
 
@@ -342,7 +342,7 @@ def test_hostile_pages_reach_a_limit_and_the_crawl_continues(
 
 
 def test_the_cpu_time_of_workers_counts_for_the_page(tmp_path: Path) -> None:
-    """The main thread waits for a script that never arrives, while two workers run endless loops."""
+    """While the main thread waits for a script that never arrives, two workers run endless loops."""
     over = threading.Event()
 
     def late(_: ReceivedRequest) -> Answer:
@@ -382,7 +382,7 @@ def test_a_script_is_found_in_the_archive_after_a_restart(tmp_path: Path) -> Non
 
 
 def test_auto_renders_only_pages_that_need_it(tmp_path: Path) -> None:
-    """Pages of the application are rendered; pages that are complete without scripts are not."""
+    """The pages of the application are rendered. Pages that are complete without scripts are not rendered."""
     plain = {f"/doc/{n}": WORDS + f'<script>1</script><a href="/doc/{n + 1}">next</a>' for n in range(30)}
     with Web(shop(more={**plain})) as web:
         webs.crawl(tmp_path, web.url(), web.url("/doc/0"), "--render", "auto", "--set", "render.chance=0")
@@ -453,7 +453,10 @@ crawler.run(sys.argv[1], parse, directory=sys.argv[2], config=%r)
 
 @pytest.mark.usefixtures("no_orphan")
 def test_a_request_to_render_a_page_survives_kills(tmp_path: Path) -> None:
-    """Only pages whose requests say so are rendered. The crawl is killed five times, after one to four requests."""
+    """Only pages whose requests have the option to render are rendered.
+
+    The crawl is killed five times, after one to four requests.
+    """
     script = tmp_path / "crawl.py"
     script.write_text(WISHES % (SETTINGS | {"render": {"when": "never"}},))
     with Web(shop(more={"/": WORDS + SHELL})) as web:
@@ -484,7 +487,10 @@ def test_without_a_browser_the_crawl_warns_once_and_continues(tmp_path: Path) ->
 
 
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
-    """Only a page's data changes, not its HTML: requests are unconditional, and equal bytes do not prove "unchanged"."""
+    """Only the data of a page changes, not its HTML.
+
+    Requests must be unconditional, and equal HTML does not prove that the page is unchanged.
+    """
     words = ["first words"]
     tag = {"ETag": '"shell"', "Content-Type": "text/html"}
     routes: dict[str, Route] = {
@@ -535,7 +541,7 @@ def _two(
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_request_decides_if_its_page_is_rendered(tmp_path: Path, linked: bool) -> None:
-    """The request's option also counts if the requesting page links to the same page, and the link is queued first."""
+    """The option of the request counts even if a link from the same page to the requested page is queued first."""
     start = (WORDS + '<a href="/item/5">five</a>') if linked else WORDS
     with Web(shop(more={"/": start})) as web:
         shown = _two(lambda url: crawler.Request(url, render=True), web, tmp_path / "a", "never")
@@ -612,7 +618,7 @@ RELAXED = tuple(
 def test_seeds_that_are_added_to_a_running_crawl_select_what_is_rendered(
     tmp_path: Path, processes: int
 ) -> None:
-    """The option means the same as the column of a seeds file, from each entrance, in this run and in later ones.
+    """From every interface, the option has the same meaning as the column of a seeds file, in this run and in later runs.
 
     The page server shows the pictures of the rendered pages, during the crawl and afterwards.
     """
@@ -694,7 +700,10 @@ def test_seeds_that_a_program_adds_select_what_is_rendered(tmp_path: Path) -> No
 
 
 def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) -> None:
-    """The unrendered page must not count as a change, replace the copy, or remove its links; each failure is a try."""
+    """The unrendered page must not count as a change, replace the copy or remove its links.
+
+    Each failure counts as a try.
+    """
     with Web(shop()) as web:
         crawl(web, tmp_path)
         before = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
@@ -714,7 +723,7 @@ def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) ->
 
 
 def test_patterns_learned_by_auto_survive_a_restart(tmp_path: Path) -> None:
-    """After three renderings without gain, a pattern is given up, even if the crawl was restarted between them."""
+    """After three renderings without gain, a pattern is abandoned, even if the crawl was restarted between them."""
     idle = {f"/p/{n}": f'<script>1</script><a href="/p/{n + 1}">next</a>' for n in range(12)}
     with Web({"/robots.txt": ROBOTS, **idle}) as web:
         flags = ("--render", "auto", "--set", "render.chance=0", "--max-pages", "2")
@@ -754,7 +763,10 @@ def test_links_and_text_in_shadow_roots_are_found(tmp_path: Path) -> None:
 
 
 def test_get_prints_the_picture_of_a_page(tmp_path: Path) -> None:
-    """A stored picture is a PNG of the page; if there is none, or the output is a terminal, one line explains it."""
+    """A stored picture is a PNG of the page.
+
+    If there is none, or if the output is a terminal, one line explains this.
+    """
     with Web(shop(more={"/": "<body style='background:#f00'><script>1</script>"})) as web:
         crawl(web, tmp_path / "with", "--set", "render.screenshot=true")
         crawl(web, tmp_path / "without")
@@ -774,7 +786,7 @@ def test_get_prints_the_picture_of_a_page(tmp_path: Path) -> None:
 
 
 def test_a_page_that_kills_its_browser_costs_its_neighbours_nothing(tmp_path: Path, no_orphan: None) -> None:
-    """Whenever the hostile page asks for `/kill`, the browser is killed, while another page is still open in it."""
+    """Whenever the hostile page requests `/kill`, the browser is killed while another page is still open in it."""
     kills, killed = [], threading.Event()
 
     def kill(_: ReceivedRequest) -> Answer:
@@ -823,7 +835,7 @@ def test_the_first_good_rendering_of_a_page_is_no_change(tmp_path: Path) -> None
 
 
 def test_auto_does_not_try_a_page_again_soon_that_no_browser_could_show(tmp_path: Path) -> None:
-    """The failure is stored, so it also counts in later runs; the page is tried again when the wait is over."""
+    """The failure is stored, so it also counts in later runs. The page is tried again after a waiting time."""
     app = (200, SCRIPT | {"Cache-Control": "no-store"}, BOMB)
     with Web({"/robots.txt": ROBOTS, "/": SHELL, "/app.js": app}) as web:
         flags = ("--timestamping", "--render", "auto", "--set", "render.chance=0")

@@ -29,7 +29,7 @@ STEPS = (
 
 
 def stored(directory: Path) -> list[str]:
-    """Return the paths of all pages with a readable copy, over all processes."""
+    """Return the paths of all pages that have a readable copy in any process."""
     paths = []
     crawl_directory = CrawlDirectory(directory)
     for name in crawl_directory.process_names():
@@ -56,7 +56,7 @@ def finish_and_compare(web: TreeWeb, directory: Path) -> None:
 
 
 def begin(web: TreeWeb, directory: Path, processes: int) -> None:
-    """Start a crawl and stop it after a part of the web."""
+    """Start a crawl and stop it when it has fetched a part of the web."""
     flags = ("--processes", str(processes), "--max-pages", "100", *QUICK)
     ended = crawl(directory, web.seed, *settings(*flags, "--concurrency", "8"))
     assert ended.code == 0, ended.err
@@ -98,7 +98,7 @@ def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(directory: Path) -> tuple[list[str], list[bytes], int]:
-    """Return for all processes together the stored paths, the keys of queued URLs, and the number of known URLs."""
+    """Return the stored paths, the keys of queued URLs, and the number of known URLs of all processes together."""
     todo, known = [], 0
     crawl_directory = CrawlDirectory(directory)
     for name in crawl_directory.process_names():
@@ -144,7 +144,10 @@ def test_a_running_crawl_is_not_resharded(tmp_path: Path) -> None:
 
 
 def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
-    """Links that other processes sent are read from their archives; links of lost pages are found by new fetches."""
+    """Links that other processes sent are read from their archives.
+
+    Links of lost pages are found by fetching these pages again.
+    """
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", *QUICK))
@@ -161,7 +164,10 @@ def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
 
 
 def copies() -> Web:
-    """Return a web with a site at each address. Each root links to the next one, and to a page equal on all sites."""
+    """Return a web that has a site at each address.
+
+    The root of each site links to the root of the next site, and to a page that is equal on all sites.
+    """
 
     def root(asked: ReceivedRequest) -> str:
         number = int(asked.host.rpartition(".")[2])
@@ -175,7 +181,7 @@ def copies() -> Web:
 
 
 def test_revisits_find_their_response_in_another_process(tmp_path: Path) -> None:
-    """Content is stored once, in the process that fetched it first; later copies are revisit records."""
+    """Content is stored once, in the process that fetched it first. Later copies are stored as revisit records."""
     directory = tmp_path / "crawl"
     with copies() as web:
         ended = crawl(directory, f"http://127.2.0.1:{web.port}/", *settings())

@@ -1,4 +1,4 @@
-"""Test change signals through every interface: one process and three, killed, stopped and not running."""
+"""Test change signals through every interface to one process and three, which may be killed, stopped or not running."""
 
 import asyncio
 import hashlib
@@ -164,9 +164,10 @@ def page_of(crawl: Crawl) -> Any:
 
 @pytest.mark.parametrize("entrance", ENTRANCES)
 def test_a_signalled_url_survives_a_kill(tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]) -> None:
-    """A signal for a URL arrives between two portions of a page that links to it; then the page is committed.
+    """A signal for a URL arrives between two portions of the links of a page that links to it.
 
-    After a kill, the stored page is not read again. Its link to the URL once counted as seen, so the URL was lost."""
+    Then the page is committed. After a kill, the links of the stored page are not read again. Once, the link to
+    the URL counted as seen because of the signal, so the URL was lost."""
 
     async def play() -> None:
         tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
@@ -228,7 +229,7 @@ def all_heard(running: Running, urls: list[str], source: str, count: int) -> boo
 
 
 def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> None:
-    """Of 90 signals by HTTP, 67 were once answered 200 and lost, because other processes owned their pages."""
+    """Of 90 signals sent by HTTP, 67 were once answered with 200 but lost, because other processes owned the pages."""
     with TreeWeb(tmp_path, PAGES, "--fanout", "3", hosts=30) as web:
         urls = [web.url(page) for page in range(PAGES)]
         flags = (*ENDLESS, "--processes", "3")
@@ -303,9 +304,10 @@ class HubbedWeb(Web):
 
 
 def test_indexnow_and_websub_reach_the_right_process(tmp_path: Path) -> None:
-    """A key file on a host of another process was once never fetched, and each process subscribed to every topic.
+    """If another process owned its host, a key file was once never fetched.
 
-    A delivery to the token of another process was answered 410, which makes a hub delete its subscriber."""
+    And each process subscribed to every topic. A delivery to the token of another process was answered 410,
+    which makes a hub delete its subscriber."""
     with HubbedWeb() as web:
         urls = [web.url("/", host) for host in HOSTS]
         flags = (*ENDLESS, "--processes", "3", "--scope", "host")
@@ -348,7 +350,10 @@ def test_indexnow_and_websub_reach_the_right_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, processes: int) -> None:
-    """A notice is answered 202 before its key file is read; a crash in between once lost its URLs."""
+    """A notice is answered with 202 before its key file is read.
+
+    If a crash happened in between, its URLs were once lost.
+    """
     judged = threading.Event()
 
     def key_file(_: ReceivedRequest) -> Answer:
@@ -385,7 +390,7 @@ def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, process
 @pytest.mark.parametrize("when", ["before", "after", "stopping"])
 @pytest.mark.parametrize("entrance", ["python", "http", "control"])
 def test_a_signal_before_or_after_a_run_is_stored(tmp_path: Path, when: str, entrance: str) -> None:
-    """`Crawl.signal` after the end of `run` once returned "noted", and the signal was lost at the exit."""
+    """`Crawl.signal` once returned "noted" after the end of `run`, although the signal was lost at the exit."""
     tree = SETTINGS | {"crawl": {"scope": "any"}, "politeness": {"delay": 0, "delay_factor": 0}}
 
     async def play() -> None:
@@ -412,7 +417,7 @@ def test_a_signal_before_or_after_a_run_is_stored(tmp_path: Path, when: str, ent
 
 
 def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
-    """`refresh=1` once said "queued" for blocked hosts and for URLs that robots.txt forbids; `seed` accepted `ftp:`."""
+    """`refresh=1` once answered "queued" for blocked hosts and forbidden URLs, and `seed` accepted `ftp:`."""
     tree = SETTINGS | {
         "politeness": {"delay": 0, "delay_factor": 0},
         "refresh": {"endless": True, "share": 0.5, "min_age": 1e8},
@@ -428,7 +433,7 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
                     await asyncio.sleep(0.05)
 
             async def told(url: str) -> tuple[int, str, str, str]:
-                """Return the status, state and reason that `refresh=1` gives, and the verdict of `why`."""
+                """Return the status, state and reason in the answer to `refresh=1`, and the verdict of `why`."""
                 status, _, said = await asyncio.to_thread(
                     ask, port_of(crawl), f"/page?url={quote(url, safe='')}&refresh=1"
                 )

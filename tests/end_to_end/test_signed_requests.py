@@ -90,7 +90,7 @@ def site_of(directory: Path) -> Site:
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("profile", ["dictionary", "string"])
 def test_another_verifier_accepts_every_request(directory: Path, profile: str, processes: int) -> None:
-    """Requests for pages, robots.txt, sitemaps and redirect targets are signed; each host gets one signature for all."""
+    """Requests for pages, robots.txt, sitemaps and redirect targets are signed, with one signature for each host."""
     hosts = [f"h{number}.localhost" for number in range(6)]
     with Web({"/in": page(text="in"), "/robots.txt": (404, {}, "")}) as web:
         web.routes["/"] = page("/in", "/moved", *(web.url("/", host) for host in hosts))
@@ -166,7 +166,7 @@ def test_a_site_that_refuses_signatures_gets_one_repeated_request(directory: Pat
 
 @pytest.mark.parametrize("path", ["/map.xml"])
 def test_a_challenged_sitemap_is_read(directory: Path, path: str) -> None:
-    """The crawler parses the answer to the second request, which is signed."""
+    """The first answer asks for a signature. The crawler parses the answer to the second request, which is signed."""
     with Web({"/robots.txt": (404, {}, ""), "/": page(), "/in": page(text="in")}) as web:
         site = site_of(directory)
         maps = f"<urlset><url><loc>{web.url('/in')}</loc></url></urlset>"
@@ -190,7 +190,10 @@ def _plain(path: Path) -> bytes:
 def test_the_key_is_in_no_record_log_or_export(
     directory: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The private key is not recorded, nor are signatures, which could be replayed for a while; the key id is."""
+    """The private key is not recorded, and neither are signatures, which could be replayed for a while.
+
+    The key id is recorded.
+    """
     with Web({"/": page("/in"), "/in": page(text="in")}) as web:
         crawl(directory, web.url(), *settings(), "--set", "pages.gzip_level=0", "-v")
         signature = web.asked[0].headers["Signature"].split(":")[1]

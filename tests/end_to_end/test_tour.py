@@ -49,7 +49,7 @@ def test_the_commands_of_the_quick_start_work(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "example" / "mirror").is_dir()
 
 
-# -- the README's tour and the shop of the command line's page: each command with its output
+# -- the tour in the README, and the shop in `crawler/cli/README.md`: each command with its output
 
 OWN = section(README, "A tour") + section(CLI_PAGE, "A shop of your own, command by command")
 SETTINGS = re.search(r"^    \$ export (.*)$", OWN, re.MULTILINE)
@@ -102,7 +102,10 @@ def a_shop() -> Web:
 
 
 def shown(line: str, web: Web) -> tuple[list[str], str]:
-    """Run a line of the README; return its terminal output without progress, and its command. `| head -N` is applied."""
+    """Run a line of the README; return its terminal output without progress, and its command.
+
+    `| head -N` is applied.
+    """
     command, _, cut = line.partition(" | ")
     asks_code = command.endswith("; echo $?")
     words = shlex.split(command.removesuffix("; echo $?").replace("http://localhost:8000/", web.url()))

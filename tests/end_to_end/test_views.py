@@ -1,7 +1,7 @@
 """Test that all views of a running crawl agree: `status`, `why`, `top`, dashboard, metrics, ledger.
 
-The crawls have one process and three. Then one of the three is killed, with the supervisor stopped so that
-it does not restart the process, and the views are compared again.
+The tests use crawls of one process and of three. Then one of the three processes is killed, and the views are
+compared again. The supervisor is stopped before, so that it does not restart the process.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class _Endless(dict[str, Any]):
 
 
 def _started(folder: Path, web: Web, processes: int) -> Running:
-    """Start a crawl; pause it once it has fetched from all hosts but one, whose robots.txt it waits for."""
+    """Start a crawl; pause it once it has fetched from all hosts except one, for whose robots.txt it still waits."""
     seeds = [web.url("/", f"h{n}.localhost") for n in range(HOSTS)] + [web.url("/", SILENT)]
     running = Running(folder, seeds, "--delay", "0.05", "--processes", str(processes))
     running.until(
@@ -67,7 +67,7 @@ def _started(folder: Path, web: Web, processes: int) -> Running:
 
 
 def _is_still(status: dict[str, Any]) -> bool:
-    """Return whether a paused crawl has nothing in flight."""
+    """Return whether a paused crawl has no more fetches in flight."""
     splitter = status["splitter"]
     crossing = splitter and (splitter["waiting"] or splitter["sent"] != splitter["applied"])
     return not (status["frontier"]["in_flight"] or status["due"]["pending"] or crossing)
@@ -177,7 +177,7 @@ def test_all_views_agree(tmp_path: Path, web: Web, processes: int) -> None:
 
 
 def test_all_views_report_a_killed_process(tmp_path: Path, web: Web) -> None:
-    """A killed process once disappeared silently from the dashboard, and the totals fell."""
+    """A killed process once silently disappeared from the dashboard, and the totals decreased."""
     running = _started(tmp_path, web, 3)
     supervisor = running.process.pid
     try:

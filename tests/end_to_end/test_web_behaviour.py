@@ -52,7 +52,7 @@ def test_only_redirects_of_seeds_extend_the_scope(tmp_path: Path) -> None:
 
 
 def test_a_redirect_to_a_url_with_the_same_key_is_followed(tmp_path: Path) -> None:
-    """Examples are a redirect that sets a cookie and leads to the same page, and one to another spelling of the path."""
+    """Examples are a redirect to the same page that sets a cookie, and a redirect to another spelling of the path."""
 
     def wall(asked: ReceivedRequest) -> tuple[int, dict[str, str], str]:
         if "seen=1" in asked.headers.get("Cookie", ""):
@@ -70,7 +70,7 @@ def test_a_redirect_to_a_url_with_the_same_key_is_followed(tmp_path: Path) -> No
 
 
 def test_redirect_loops_and_long_chains_end(tmp_path: Path) -> None:
-    """A page that redirects to itself is fetched once or twice; a chain is followed for ten hops."""
+    """A page that redirects to itself is fetched once or twice. A chain of redirects is followed for ten hops."""
     chain = {f"/chain{n}": redirect(f"/chain{n + 1}") for n in range(20)}
     with Web({"/": page("/self", "/ping", "/chain0"), "/self": redirect("/self"), **chain}) as web:
         web.routes |= {"/ping": redirect("/pong"), "/pong": redirect("/ping")}
@@ -83,7 +83,10 @@ def test_redirect_loops_and_long_chains_end(tmp_path: Path) -> None:
 
 
 def test_links_in_meta_refresh_and_feeds_and_robots_directives(tmp_path: Path) -> None:
-    """Links are read from meta refresh and feeds, not from nofollow pages; noarchive pages are stored but not shown."""
+    """Links are read from meta refresh and feeds, but not from nofollow pages.
+
+    Noarchive pages are stored but not shown.
+    """
     with Web(
         {
             "/": page("/nofollow", "/noindex", "/noarchive", "/feed"),
@@ -115,7 +118,10 @@ def test_links_in_meta_refresh_and_feeds_and_robots_directives(tmp_path: Path) -
 
 @pytest.mark.parametrize("kept", ["304", "200"])
 def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> None:
-    """A page that began to forbid copies, but kept its text, was once still shown; a document always was."""
+    """A page was once still shown after it began to forbid copies without changing its text.
+
+    A document was shown in any case.
+    """
     said: dict[str, str] = {}
     meta = ""
 
@@ -145,7 +151,10 @@ def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> No
 
 
 def test_robots_txt_is_obeyed_and_sitemaps_are_read(tmp_path: Path) -> None:
-    """Rules are obeyed. Sitemaps in robots.txt are read, also gzipped ones; /sitemap.xml only if it may be guessed."""
+    """Rules are obeyed.
+
+    Sitemaps in robots.txt are read, even if gzipped; /sitemap.xml is read only if guessing is allowed.
+    """
 
     def urlset(*paths: str) -> str:
         return f"<urlset>{''.join(f'<url><loc>{web.url(path)}</loc></url>' for path in paths)}</urlset>"
@@ -168,7 +177,10 @@ def test_robots_txt_is_obeyed_and_sitemaps_are_read(tmp_path: Path) -> None:
 
 
 def test_traps_and_duplicate_pages(tmp_path: Path) -> None:
-    """Paths with repeating segments are cut off. If two pages have equal content, links of further ones are ignored."""
+    """Paths with repeating segments are cut off.
+
+    Once two pages have equal content, links of further copies are ignored.
+    """
     with Web({"/": page(*(f"/copy?n={n}" for n in range(6)), "/loop/", text="start")}) as web:
         web.routes |= {f"/copy?n={n}": page("/copied", text="copy") for n in range(6)}
         web.routes |= {"/" + "loop/" * (n + 1): page("loop/", text=str(n)) for n in range(9)}
@@ -197,7 +209,10 @@ def test_requisites_are_fetched_from_any_host(tmp_path: Path) -> None:
 
 
 def test_requisites_of_style_sheets_and_frames_are_fetched(tmp_path: Path) -> None:
-    """Requisites of style sheets and frames are fetched; links in frames are not followed; endless chains are cut."""
+    """Requisites of style sheets and frames are fetched.
+
+    Links in frames are not followed. Endless chains are limited.
+    """
 
     def sheet(asked: ReceivedRequest) -> tuple[int, dict[str, str], str]:
         number = int(asked.path.removeprefix("/endless"))
@@ -229,7 +244,7 @@ def test_requisites_of_style_sheets_and_frames_are_fetched(tmp_path: Path) -> No
     assert not {"/no", "/no.png"} & set(asked)
     assert (
         len([path for path in asked if path.startswith("/endless")]) == 11
-    )  # the first request, and fetch.redirects_max hops
+    )  # the first request and `fetch.redirects_max` further hops
 
 
 def test_with_a_proxy_no_host_is_resolved_locally(tmp_path: Path) -> None:
@@ -292,7 +307,10 @@ def test_https_through_a_proxy_tunnel(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_robots_txt_in_an_unknown_coding_counts_as_unreachable(tmp_path: Path) -> None:
-    """All pages are forbidden for now, as if robots.txt were unreachable, not allowed as if it were empty."""
+    """All pages are forbidden for now, as if robots.txt were unreachable.
+
+    They are not allowed, as if it were empty.
+    """
     with Web({"/": page("/in")}) as web:
         web.routes["/robots.txt"] = (200, {"Content-Encoding": "zstd"}, b"(\xb5/\xfd whatever")
         crawl(tmp_path, web.url(), "--set", "crawl.patience=1", code=4)

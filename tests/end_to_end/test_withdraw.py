@@ -1,4 +1,4 @@
-"""Test `crawler withdraw` on real sockets: at rest and live, one process and three, for every output."""
+"""Test `crawler withdraw` on real sockets for every output, at rest and live, with one process and three."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ def pages_of(directory: Path, form: str) -> set[str]:
 
 
 def test_withdrawn_pages_are_hidden_until_undone(crawled: tuple[Web, Path]) -> None:
-    """`retire` once printed "0 URLs retired" and the stored page was still served; no command withdrew a page."""
+    """Before `withdraw` existed, `retire` printed "0 URLs retired", and the stored page was still served."""
     web, directory = crawled
     url = web.url("/one")
     before = {form: exported(directory, form) for form in FORMATS}
@@ -107,7 +107,10 @@ def test_a_dry_run_counts_and_changes_nothing(crawled: tuple[Web, Path]) -> None
 
 
 def test_withdrawn_urls_are_not_fetched_again(crawled: tuple[Web, Path]) -> None:
-    """Withdrawn URLs are not fetched as seeds, as links or by a refresh; a rule with a date does not prevent fetches."""
+    """Withdrawn URLs are not fetched as seeds, as links or by a refresh.
+
+    A rule with a date does not prevent fetches.
+    """
     web, directory = crawled
     run("withdraw", "--prefix", web.url("/private/"), "--dir", directory)
     run("withdraw", web.url("/never"), "--dir", directory)
@@ -160,7 +163,10 @@ def serving(directory: Path, *flags: str) -> Iterator[int]:
 
 
 def test_a_page_server_at_rest_applies_withdrawals_immediately(crawled: tuple[Web, Path]) -> None:
-    """The page server has the crawl open and keeps answers in memory; a withdrawal must apply to these answers, too."""
+    """The page server has the crawl open and caches answers in memory.
+
+    A withdrawal must apply to these answers, too.
+    """
     web, directory = crawled
     url = web.url("/one")
     with serving(directory) as port:
@@ -236,7 +242,7 @@ def test_pages_can_be_withdrawn_in_python(crawled: tuple[Web, Path]) -> None:
 
 @pytest.mark.parametrize("kept", [True, False], ids=["keep", "withhold"])
 def test_a_robots_txt_that_forbids_a_stored_page_later(tmp_path: Path, kept: bool) -> None:
-    """`why` once said neither that robots.txt now forbids a stored page, nor whether the copy is shown."""
+    """`why` once reported neither that robots.txt now forbids a stored page, nor whether its copy is shown."""
     directory = tmp_path / "crawl"
     robots = (200, {"Content-Type": "text/plain"}, "User-agent: *\nAllow: /\n")
     with Web({"/": page("/open", "/private/a"), "/open": page(), "/private/a": page(text="the copy")}) as web:
@@ -249,7 +255,7 @@ def test_a_robots_txt_that_forbids_a_stored_page_later(tmp_path: Path, kept: boo
         web.routes["/robots.txt"] = (*robots[:2], "User-agent: *\nDisallow: /private/\n")
         web.asked.clear()
         old = time.monotonic() + 1.0
-        while time.monotonic() < old:  # until the stored robots.txt is older than copy_max_age
+        while time.monotonic() < old:  # wait until the stored robots.txt is older than copy_max_age
             run("why", url, "--dir", directory)
         crawl(directory, "--timestamping", "--set", "robots.copy_max_age=1")
         assert "/private/a" not in web.paths() and "/open" in web.paths()

@@ -2,18 +2,16 @@
 
     python -m tests.end_to_end.tree_server --pages 1000 --hosts 5 --log FILE [--port P] ...
 
-Page n is /n on host number n % hosts (127.1.x.y); it links to its children
-n * fanout + 1 ... n * fanout + fanout, so every URL has exactly one in-link, and
-a lost link stays lost. Bodies are distinct. When a request is answered, one
-line is appended to the log:
+Page n is /n on the host with the number n % hosts (127.1.x.y). It links to its children, the pages n * fanout
++ 1 to n * fanout + fanout. So every URL has exactly one in-link, and a lost link stays lost. Bodies are
+distinct. When a request is answered, one line is appended to the log:
 
     <begin> <end> <address, or name with --names> <path> <status>
 
-Options make hosts slow (--delay), limit their requests (--per-minute: 429 beyond it, with
-Retry-After; --window: the seconds of such a minute), give each a robots.txt (--robots,
-| ends a line; pages then link to /forbidden...), name them hostN.localhost, all on
-one address (--names), or make a host unavailable for a time (--down HOST:FROM:TO,
-seconds since the start).
+Options: --delay makes hosts slow. --per-minute limits the requests to a host; further requests get a 429 with
+Retry-After. --window sets the seconds of such a minute. --robots gives each host a robots.txt, in which |
+ends a line; pages then link to /forbidden... --names gives the hosts names hostN.localhost on one address.
+--down HOST:FROM:TO makes a host unavailable for a time, in seconds since the start.
 """
 
 import argparse
@@ -25,7 +23,7 @@ from collections import defaultdict, deque
 
 
 def address(host: int) -> str:
-    """Return the address of host number `host`; TREE_NET replaces the network 127.1."""
+    """Return the address of the host with this number; the variable TREE_NET replaces the network 127.1."""
     return f"{os.environ.get('TREE_NET', '127.1')}.{host // 250}.{host % 250 + 1}"
 
 
@@ -40,7 +38,7 @@ class Site:
         self.options = options
         self.log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.recent: dict[str, deque[float]] = defaultdict(deque)
-        self.started = 0.0  # the first request of all
+        self.started = 0.0  # time of the first request
         self.down = [tuple(map(float, text.split(":"))) for text in options.down]
 
     def answer(self, host: str, path: str) -> tuple[int, bytes, bytes]:
@@ -63,7 +61,7 @@ class Site:
         return any(host == address(int(number)) and begin <= now < end for number, begin, end in self.down)
 
     def _wait(self, host: str) -> int:
-        """Return the seconds until the host may be asked again; 0 = now."""
+        """Return the seconds until the host may be requested again; 0 means now."""
         now = time.monotonic()
         recent = self.recent[host]
         window = self.options.window
@@ -89,7 +87,7 @@ class Site:
 
 
 class Connection(asyncio.Protocol):
-    """A connection whose requests, without bodies, are answered in order."""
+    """A connection on which requests without bodies are answered in order."""
 
     def __init__(self, site: Site) -> None:
         self.site = site

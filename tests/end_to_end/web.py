@@ -1,4 +1,4 @@
-"""A scripted web on loopback for end-to-end tests, and functions that run crawls of it.
+"""A scripted web on loopback for end-to-end tests, and functions that crawl it.
 
 One server thread answers for every name below `localhost`, so a test can have any
 number of hosts. An answer is a body, a tuple (status, headers, body), or a
@@ -26,7 +26,7 @@ from crawler.records import Outcome
 
 
 class ReceivedRequest(NamedTuple):
-    """A request as the server saw it; `host` is without the port."""
+    """A request as the server saw it; `host` does not include the port."""
 
     host: str
     path: str
@@ -40,10 +40,10 @@ Route = Answer | Callable[[ReceivedRequest], Answer]
 
 
 class Web:
-    """A web server, used as a context manager. `routes` has the answers by "host/path" or, for any host, by "/path".
+    """A web server, used as a context manager. `routes` maps "host/path" or, for any host, "/path" to the answer.
 
-    `other` is the answer to all other requests. With `tls` it speaks TLS, but `url` still returns http URLs. With
-    `address` 0.0.0.0, each loopback address is a host.
+    `other` is the answer to all other requests. With `tls`, the server uses TLS, but `url` still returns http
+    URLs. With `address` 0.0.0.0, each loopback address is a host.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Web:
         return f"http://{host}:{self.port}{path}"
 
     def paths(self, host: str = "") -> list[str]:
-        """Return the paths requested from one host, or from all, in order and without robots.txt."""
+        """Return the paths requested from one host or from all hosts, in order and without robots.txt."""
         return [
             asked.path for asked in self.asked if asked.path != "/robots.txt" and host in ("", asked.host)
         ]
@@ -113,7 +113,7 @@ class Web:
         handler.send_response(status)
         for name, value in ({"Content-Type": "text/html; charset=utf-8"} | dict(headers)).items():
             handler.send_header(name, value)
-        if "Content-Length" in headers:  # a length beyond the body simulates an answer that breaks off
+        if "Content-Length" in headers:  # too great a length simulates an answer that ends too early
             handler.close_connection = True
         else:
             handler.send_header("Content-Length", str(len(data)))
@@ -146,7 +146,7 @@ class Tunnels(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """Serve with an http.server handler, which controls the bytes that it sends; yield the port."""
+    """Serve with an http.server handler, which controls every byte that is sent; yield the port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()

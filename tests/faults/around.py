@@ -1,8 +1,8 @@
 """Scenarios around a crawl: readers, wrong clocks, backups, killed repairs, cut files, reshards, hostile directories.
 
-Each scenario takes a folder to work in and a `Setting`, asserts what must hold on the way, and returns the verdict on
-the stored pages. `scripts/bench/crash.py` runs the scenarios at full size, `test_around.py` at a small size.
-Both also run each scenario with the bug of `PLANTED` that it must find.
+Each scenario works in the given folder with a `Setting`, asserts what must hold meanwhile, and returns the
+verdict on the stored pages. `scripts/bench/crash.py` runs the scenarios at full size, and `test_around.py`
+runs them at a small size. Both also run each scenario with the bug in `PLANTED` that the scenario must find.
 
     python -m tests.faults.around DIR BUG    read and check every process of a crawl without its lock
 """
@@ -24,7 +24,7 @@ from tests.faults.harness import ROOT, Ended, Judgement, TreeWeb, crawl, end, ju
 from tests.faults.planted import plant
 
 YEAR = 365 * 86_400
-COMMAND_MAX = 60.0  # seconds after which a running command counts as hanging
+COMMAND_MAX = 60.0  # seconds after which a command counts as hanging
 READERS = 2
 BESIDE = 12.0  # seconds that a crawl with readers takes
 KILLS = ("committed:10", "flush committed:2", "segment rolled:1", "batch written:15", "closing:1")
@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     bug: str = ""
 
     def module(self, *more: str) -> tuple[str, ...]:
-        """Return the module that runs commands with the setting's bug and the bugs in `more`, and its arguments."""
+        """Return the module that runs commands with the bug of the setting and those in `more`, and its arguments."""
         bugs = ",".join(filter(None, (self.bug, *more)))
         return ("tests.faults.planted", bugs) if bugs else ("crawler",)
 
@@ -54,7 +54,7 @@ class Setting(NamedTuple):
         return _run([sys.executable, "-m", *self.module(), *words, "--dir", str(directory)])
 
     def crawl(self, directory: Path, web: TreeWeb, *more: str, bugs: Sequence[str] = ()) -> Ended:
-        """Crawl until the end, or until the limit in `more`."""
+        """Crawl until the end, or until a limit that is set in `more`."""
         return end(
             start(directory, web.seed, *self.flags(*more), module=self.module(*bugs)), timeout=COMMAND_MAX
         )
@@ -87,7 +87,7 @@ def beside(folder: Path, setting: Setting) -> Judgement:
 
 @contextmanager
 def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
-    """Read the crawl in several processes until the block ends; yield a list, which gets their results at the end."""
+    """Read the crawl in several processes until the block ends; yield a list that gets their results then."""
     words = [sys.executable, "-m", "tests.faults.around", str(directory), setting.bug]
     pipe = subprocess.PIPE
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -105,7 +105,7 @@ def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
 
 
 def read_until_told(directory: Path) -> int:
-    """Read until standard input ends; print the problems or the number of readings, and return the exit code."""
+    """Read the crawl until standard input ends; print the problems or the number of readings; return the exit code."""
     count = 0
     while not select.select([sys.stdin], [], [], 0.05)[0]:
         if next(directory.glob("p*/store/CURRENT"), None) is not None:
@@ -118,7 +118,7 @@ def read_until_told(directory: Path) -> int:
 
 
 def read(directory: Path) -> list[str]:
-    """Return the problems that a reader of the crawl finds now in its processes."""
+    """Return the problems that a reader finds at this moment in the processes of the crawl."""
     from crawler.clock import SystemClock
     from crawler.config import convert
     from crawler.crawl.directory import CrawlDirectory
@@ -134,12 +134,12 @@ def read(directory: Path) -> list[str]:
 
 
 def clock_ahead(folder: Path, setting: Setting) -> Judgement:
-    """Set the clock a year ahead in two runs, and kill one; the next run must neither wait nor lose a page."""
+    """Set the clock a year ahead in two runs, and kill one of them; the next run must neither wait nor lose a page."""
     return _clocks(folder, setting, f"clock+{YEAR}", "")
 
 
 def clock_behind(folder: Path, setting: Setting) -> Judgement:
-    """Set the clock a year back in the last run; it must neither wait nor lose a page."""
+    """Set the clock a year back in the last run; this run must neither wait nor lose a page."""
     return _clocks(folder, setting, "", f"clock-{YEAR}")
 
 
@@ -178,7 +178,7 @@ def put_back(folder: Path, setting: Setting) -> Judgement:
 
 
 def repair_killed(folder: Path, setting: Setting) -> Judgement:
-    """Kill a repair before several of its writes; a crawl must be refused until the repair is completed."""
+    """Kill a repair before several of its writes; crawls must be refused until the repair is completed."""
     directory, kept = folder / "crawl", folder / "kept"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 2)).code == 0
@@ -223,7 +223,8 @@ def segments_cut(folder: Path, setting: Setting) -> Judgement:
 def resharded(folder: Path, setting: Setting) -> Judgement:
     """Reshard a crawl to more and fewer processes, then rebuild its stores from the archive.
 
-    Each page must be in the folder of one process, so that folders can be moved to other disks, and keep its receipt.
+    Each page must be in the folder of one process, so that folders can be moved to other disks, and each page
+    must keep its receipt.
     """
     directory, more = folder / "crawl", setting.processes + 2
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
@@ -246,7 +247,7 @@ def resharded(folder: Path, setting: Setting) -> Judgement:
 
 
 def hostile(folder: Path, setting: Setting) -> Judgement:
-    """Replace a file of the directory by a link or a pipe; every command must refuse it and write nothing."""
+    """Replace a file of the directory by a link or a pipe; commands must refuse the directory and write nothing."""
     directory, outside = folder / "crawl", folder / "outside"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web).code == 0
@@ -290,7 +291,7 @@ SCENARIOS: dict[str, Callable[[Path, Setting], Judgement]] = {
     "resharded": resharded,
     "hostile directory": hostile,
 }
-# The bug that each scenario must find.
+# Maps each scenario to the bug that it must find.
 PLANTED = {
     "readers beside": "readers-recover",
     "clock ahead": "future-kept",

@@ -12,7 +12,7 @@ from importlib.abc import MetaPathFinder
 
 
 class _Trap(MetaPathFinder):
-    """An import hook that finds no module, and sends the signal once, when `module` is imported."""
+    """An import hook that never finds a module, but sends the signal when `module` is imported for the first time."""
 
     def __init__(self, number: int, module: str) -> None:
         self.left = [module]

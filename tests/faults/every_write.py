@@ -1,8 +1,7 @@
 """Kill a command before its n-th write: a write to a file, a rename, or a batch to a store.
 
-The command runs in a fork of a server that has imported all modules and never
-opened a store. The fork counts Python's file operations (audit events) and batches, and
-ends itself by SIGKILL.
+The command runs in a fork of a server that has imported all modules and never opened a store. The fork counts
+Python's file operations, by audit events, and batches. It kills itself by SIGKILL.
 """
 
 import faulthandler
@@ -27,16 +26,16 @@ _context.set_forkserver_preload(
 
 
 class Ran(NamedTuple):
-    """A command that was not killed: its number of writes, and its result."""
+    """The result of a command that was not killed, and the number of its writes."""
 
     writes: int
     result: Any
 
 
 def run(folder: Path, command: Callable[..., Any], *arguments: Any, kill_at: int = 0) -> Ran | None:
-    """Call `command` in a separate process, and kill it before its write number `kill_at` (0: never) below `folder`.
+    """Call `command` in a separate process, which is killed before its write number `kill_at` (0: never) in `folder`.
 
-    Return None if it was killed.
+    Return None if the process was killed.
     """
     ours, theirs = _context.Pipe()
     child = _context.Process(target=_child, args=(theirs, str(folder), kill_at, command, arguments))

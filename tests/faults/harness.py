@@ -1,4 +1,4 @@
-"""Kill a crawl repeatedly, let it finish, and compare it with the truth of a tree-shaped web.
+"""Kill a crawl repeatedly, let it finish, and compare the result with the pages that the tree-shaped web has.
 
 The comparison does not use the crawler: requested pages are counted in the server's log,
 and stored pages in the WARC files, read by FastWARC.
@@ -32,7 +32,7 @@ CONCURRENCY = 32
 
 
 class Judgement(NamedTuple):
-    """The result of a crawl, compared with the truth.
+    """The result of a crawl, compared with the pages that the web has.
 
     lost: pages that never got a 200. unstored: pages without a response record.
     stored_twice: pages with several response records. refetched: 200 answers beyond the first of a page.
@@ -50,15 +50,15 @@ class Judgement(NamedTuple):
     def flawless(self) -> bool:
         """True if no page is lost or stored twice, and no kill caused more refetches than fetches were in flight.
 
-        A page that one kill invalidated may be fetched again only after the next kill, and then counts for
-        that one; so the limit is twice the number of fetches in flight.
+        A page that must be fetched again because of one kill may be fetched only after the next kill, and
+        then counts for the next kill. So the limit is twice the number of fetches in flight.
         """
         wrong = self.lost + self.unstored + self.stored_twice + self.torn
         return not wrong and self.worst <= 2 * CONCURRENCY
 
 
 class TreeWeb:
-    """The server of `tree_server.py` in a child process; a context manager."""
+    """A context manager that runs the server of `tree_server.py` in a child process."""
 
     def __init__(
         self, folder: Path, pages: int, *options: str, hosts: int = 20, inside: Sequence[str] = ()
@@ -114,9 +114,9 @@ def start(
     module: Sequence[str] = ("crawler",),
     file_bytes_max: int = 0,
 ) -> "subprocess.Popen[str]":
-    """Start `crawler crawl` on `directory`; with `fault` ("point:n") it kills itself at that point.
+    """Start `crawler crawl` on `directory`; with a `fault` ("point:n"), the crawl kills itself at that point.
 
-    With `file_bytes_max`, no file may grow beyond that size, and further writes fail as on a full disk.
+    With `file_bytes_max`, no file can grow beyond that size, and further writes fail as on a full disk.
     """
     assert not fault or fault.partition(":")[0] in POINTS, fault
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "CRAWLER_FAULT": fault}
@@ -134,7 +134,7 @@ def start(
 
 
 class Ended(NamedTuple):
-    """A crawl's exit code, output and errors."""
+    """The exit code of a crawl, its output and its error output."""
 
     code: int
     out: str
@@ -148,7 +148,7 @@ def end(process: "subprocess.Popen[str]", timeout: float = 600) -> Ended:
 
 
 def crawl(directory: Path, *arguments: str, **options: Any) -> Ended:
-    """Run `crawler crawl` on `directory` to its end; it takes the options of `start`."""
+    """Run `crawler crawl` on `directory` until it ends, with the options of `start`."""
     return end(start(directory, *arguments, **options))
 
 
@@ -163,7 +163,7 @@ def settings(*more: str) -> tuple[str, ...]:
 
 
 def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgement:
-    """Compare requests and stored pages with the truth; `kills` are the times of the kills."""
+    """Compare requests and stored pages with the pages of the web; `kills` are the times of the kills."""
     truth = {f"/{n}" for n in range(web.pages)}
     again = _refetches(web, kills)
     stored, torn = _stored(directory)
@@ -178,7 +178,7 @@ def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgeme
 
 
 def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
-    """Count repeated 200 answers for a page by the number of kills before the end of the page's previous answer."""
+    """Count repeated 200 answers for pages, by the number of kills before the end of the page's previous answer."""
     before: dict[str, float] = {}
     again: Counter[int] = Counter()
     for _, ended, _, path, status in web.requests():
@@ -228,9 +228,9 @@ def run_with_kills(
     *arguments: str,
     module: Sequence[str] = ("crawler",),
 ) -> list[float]:
-    """Crawl with one kill for each entry of `faults`, then to the end; return the times of the kills.
+    """Crawl with one kill for each entry of `faults`, then crawl to the end; return the times of the kills.
 
-    An entry is "point:n", or "point:n --flag value ..." if its run needs more flags.
+    An entry is "point:n", or "point:n --flag value ..." if the run needs more flags.
     """
     kills = []
     seed = [] if "--seeds" in arguments else [web.seed]
@@ -246,9 +246,9 @@ def run_with_kills(
 
 
 def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Counter[int]:
-    """Load `count` seeds with a command that is killed at `faults`; return how many times each is known at the end.
+    """Load `count` seeds with a command that is killed at `faults`; return for each how often it is known at the end.
 
-    Only one URL of each host may be fetched, and no server answers, so nearly all URLs are parked in the end.
+    Only one URL of each host may be fetched, and no server answers, so nearly all URLs are parked at the end.
     """
     listed = folder / "seeds"
     with listed.open("w") as file:
@@ -263,7 +263,7 @@ def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Co
 
 
 def _known(store: Path) -> Counter[int]:
-    """Count each fingerprint in the queues of the store; a URL that was already tried counts once."""
+    """Count each fingerprint in the queues of the store. A URL that was tried and is not queued counts once."""
     with closing(open_store(store)) as opened:
         queued = Counter(
             decode(key, value).fingerprint

@@ -1,6 +1,6 @@
-"""Check the store after a kill during a crawl of a changing web: hubs, credit, births, sources, validators.
+"""Check the store of a crawl that was killed on a changing web: hubs, credit, births, sources, validators.
 
-A store, opened as the kill left it, must agree with the web's log:
+The store, opened in the state after the kill, must agree with the web's log:
 
     every record and value       is whole (`crawler check`), and the schedule's invariants hold
     pages credited               are those stored pages that a refreshed page showed, each counted once
@@ -27,12 +27,12 @@ from crawler.upkeep.check import check
 
 DAY = 86_400.0
 MEAN_LIFE = 90.0 * DAY / math.log(2.0)  # the mean life of a credit
-OFF = 0.5  # tolerance for a hub's sum, in credits: a kill may have lost a crawl of the hub
+OFF = 0.5  # tolerance for the sum of a hub, in credits, because a crawl of the hub may be lost in a kill
 _NEWS = LinkFlag.NEWS
 
 
 class Left(NamedTuple):
-    """The content of a store: credited pages, hubs, births, keys of validators and sources, and its errors."""
+    """The content of a store: credited pages, hubs, births, keys of validators and sources, and errors."""
 
     credited: int
     hubs: int
@@ -42,7 +42,7 @@ class Left(NamedTuple):
     problems: list[str]
 
     def lost_since(self, before: "Left") -> list[str]:
-        """Return a description of the data that an earlier store contained and this one lacks."""
+        """Return a description of the data that an earlier store contained and that is missing in this one."""
         problems = []
         if self.credited < before.credited:
             problems.append(f"{before.credited} pages were credited, now {self.credited}")
@@ -56,7 +56,7 @@ class Left(NamedTuple):
 
 
 def living_web(start: float, speed: float, pages: int, horizon: float = 300.0) -> ChangingWeb:
-    """Return a web of three hosts: one has a feed and honest dates, one has lying validators, one has only hubs."""
+    """Return a web of three hosts: one with a feed and true dates, one with false validators, and one with only hubs."""
     common: dict[str, Any] = {"pages": pages, "directories": 3, "rate": speed / (8 * DAY), "hubs": 4}
     rare = {"exceptions": (("/d1/", "etag-fixed"), ("/n1/", "none")), "lastmod": "none"}
     hosts = [
@@ -94,7 +94,7 @@ def left(crawl: Path, web: ChangingWeb, speed: float) -> Left:
 
 
 def credited_pages(stages: Stages) -> dict[int, list[str]]:
-    """Return for each page, by fingerprint, the URLs of the new pages that it showed when it was fetched again."""
+    """Map the fingerprint of each page to the URLs of the new pages that it showed when it was fetched again."""
     assert stages.views.freshness is not None
     found = defaultdict(list)
     for _, record in stages.pages.all_records():

@@ -1,9 +1,9 @@
-"""Run the crawler with a bug planted in all its processes; the tests must find it.
+"""Run the crawler with a bug that is planted in all its processes, and that the tests must find.
 
     python -m tests.faults.planted BUG crawl ...
 
-The bugs are those of `tests/lab/cluster/planted.py` and the following ones. `no-room-for-runs` and the
-clocks are not bugs of the crawler, but faults of its environment. BUG may name several, separated by commas.
+The bugs are those of `tests/lab/cluster/planted.py` and the following ones. `no-room-for-runs` and the clocks
+are not bugs of the crawler, but faults of its environment. BUG may name several bugs, separated by commas.
 
     readers-recover     a reader cuts and moves segments as a process does when it opens them
     future-kept         stored times in the future are accepted

@@ -1,18 +1,16 @@
 """Simulate a power cut, which may lose all data that was not synced.
 
-`python -m tests.faults.power RECORD BUG crawl ...` runs the crawler (with a bug of
-`planted.py` if BUG is not ""). Every file and directory that it syncs is recorded in
-RECORD with its length at that time. The log of a LevelDB is recorded after each synced
-batch, since the engine syncs it itself. When the process is dead, `cut_power` changes the
-crawl directory to a state that a disk may have then:
+`python -m tests.faults.power RECORD BUG crawl ...` runs the crawler (with a bug of `planted.py` if BUG is not
+""). Every file and directory that it syncs is recorded in RECORD with its length at that time. The log of a
+LevelDB is recorded after each synced batch, since the engine syncs it itself. When the process is dead,
+`cut_power` changes the crawl directory to a state that a disk may have after a power cut:
 
 * a file keeps its synced length, followed by any number of the later bytes, either
   intact or garbage (the length reached the disk before the content);
 * a file that was never synced is missing, empty, or garbage;
 * a rename that was not followed by a sync of the directory may be undone.
 
-Tables and manifest of the store are left alone: the engine syncs them before it relies
-on them.
+Tables and manifest of the store are left unchanged, because the engine syncs them before it relies on them.
 """
 
 import json
@@ -89,7 +87,7 @@ def _recorded(sync: Any, recorder: Recorder) -> Any:
 
 
 def cut_power(record: Path, root: Path, rng: random.Random) -> int:
-    """Change the files in `root` as a power cut may do; return the number of files that changed."""
+    """Change the files in `root` as a power cut might do; return the number of changed files."""
     synced = SyncedFiles()
     for line in record.read_text().splitlines():
         event = json.loads(line)

@@ -1,13 +1,13 @@
-"""Kill a crawl that keeps pages fresh repeatedly, and compare it with the log of the changing web.
+"""Repeatedly kill a crawl that keeps pages fresh, and compare its state with the log of the changing web.
 
-After each kill a copy of the store must agree with the log:
+After each kill, a copy of the store must agree with the log:
 
     every stored page        has a record, and a refresh state once it was fetched again
     its last crawl           is the crawl of its record, and a request in the log
     since the previous kill  no state became older, and nothing learned was lost
 
-For a web with new pages, `living.py` adds its rules. In all runs, no request may come within the gap of its host; at
-the end, no page may be lost.
+For a web with new pages, `living.py` adds its rules. In all runs, no request may be sent to a host before its
+gap is over. At the end, no page may be lost.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DAY = 86_400.0
 SPEED = 2 * 86_400  # two days of site time pass in a second
 DELAY = 0.05
-LATE = 0.25  # the maximum number of seconds between the start of a request and its entry in the log
+LATE = 0.25  # maximum number of seconds between the start of a request and its entry in the log
 CONFIG = f"""
 [network]
 allow_networks = ["127.0.0.0/8"]
@@ -62,7 +62,7 @@ speed = {SPEED}
 
 
 class Known(NamedTuple):
-    """The state of a page in the store: times by the web's clock, number of changes, and for how long it was watched."""
+    """The state of a page in the store: times by the web's clock, number of changes, and time of observation."""
 
     crawled_at: float
     fetched_at: float
@@ -71,7 +71,7 @@ class Known(NamedTuple):
 
 
 class Verdict(msgspec.Struct):
-    """The result of a run. `open` is the largest number of requests that were missing from the state after a kill."""
+    """The result of a run. `open` is the largest number of requests that were missing in the state after a kill."""
 
     kills: int = 0
     problems: list[str] = []
@@ -90,10 +90,10 @@ def changing_web(start: float, hosts: int = 3, pages: int = 12) -> ChangingWeb:
 async def run(
     web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: float, *, kill_for: float = math.inf
 ) -> Verdict:
-    """Crawl `web`, then refresh its pages with one kill for each fault, finally for `last_for` seconds without kills.
+    """Crawl `web`, then refresh its pages: with one kill for each fault, then for `last_for` seconds without kills.
 
-    A fault is "point:n" (`storage/faults.py`), or a number of requests after which the crawl is killed from outside.
-    There are no kills after `kill_for` seconds.
+    A fault is "point:n" (`storage/faults.py`), or a number of requests after which the crawl is killed from
+    outside. After `kill_for` seconds, there are no more kills.
     """
     verdict, clock = Verdict(problems=[]), SystemClock()
     living = any(host.articles for host in web.hosts)
@@ -139,7 +139,7 @@ async def run(
 
 
 async def crawler(*arguments: str, fault: str = "", web: ChangingWeb | None = None) -> tuple[int, str]:
-    """Run a command, which is killed at the fault; return its exit code and output."""
+    """Run a command, which is killed at the given fault; return its exit code and output."""
     point, _, _ = fault.partition(":")
     assert not fault or point in POINTS or int(point), fault
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "CRAWLER_FAULT": fault if point in POINTS else ""}
@@ -211,7 +211,7 @@ def requests(web: ChangingWeb) -> dict[str, list[float]]:
 
 
 def gaps(web: ChangingWeb) -> list[str]:
-    """Return the requests that came too soon to a host; the server's clock may be late by one loop iteration."""
+    """Return the requests that arrived at a host too early; the server's times may be late by one turn of its loop."""
     hosts: dict[int, list[float]] = defaultdict(list)
     for asked in web.log:
         hosts[asked.host].append(asked.at)

@@ -1,4 +1,4 @@
-"""Run a module in a new session: with a terminal, as a shell does, or without one, as a service manager does.
+"""Run a module in a new session, with a terminal (like a shell) or without one (like a service manager).
 
 python -m tests.faults.terminal MODULE ARGUMENTS
 python -m tests.faults.terminal --none MODULE ARGUMENTS

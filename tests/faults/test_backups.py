@@ -1,4 +1,4 @@
-"""Test processes that are replaced by a backup: their peers know the confirmed links, so no link is lost silently."""
+"""Test processes that are replaced by a backup. Their peers know the confirmed links, so no link is lost silently."""
 
 import shutil
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def test_a_process_replaced_by_a_backup_loses_no_page(tmp_path: Path, kept: str,
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_store_rebuilt_after_damage_recovers_the_links_of_its_peers(tmp_path: Path, engine: str) -> None:
-    """The crawl was not complete, so the lost store had the only copies of links that peers had sent."""
+    """The crawl was not complete, so the lost store had the only copies of links that its peers had sent."""
     directory = tmp_path / "crawl"
     flags = settings("--processes", "3", *QUICK, "--set", f"store.engine={engine}")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
@@ -71,7 +71,7 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 def run_all(nodes: Nodes, seed: str, *arguments: str) -> dict[str, Ended]:
-    """Run all nodes to their end; if one is refused, stop the others, which would wait for it."""
+    """Run all nodes until they end; if one is refused, stop the others, which would wait for it."""
     started = {name: nodes.start(name, seed, *arguments) for name in "abc"}
     first = end(started["a"], timeout=60)
     if first.code:
@@ -84,7 +84,7 @@ def run_all(nodes: Nodes, seed: str, *arguments: str) -> dict[str, Ended]:
 def test_a_node_with_a_replaced_directory_is_refused_until_recovered(
     nodes: Nodes, tmp_path: Path, engine: str
 ) -> None:
-    """The node's own directory does not show that a backup replaced it; only the other nodes know it."""
+    """The directory of the node does not show that a backup replaced it. Only the other nodes know this."""
     engines = ("--set", f"store.engine={engine}")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = run_all(nodes, web.seed, "--max-pages", "80", *engines)
@@ -93,7 +93,7 @@ def test_a_node_with_a_replaced_directory_is_refused_until_recovered(
         ended = run_all(nodes, web.seed, *engines)
         assert {each.code for each in ended.values()} == {0}, ended
         put_back(tmp_path / "backup", tmp_path / "a")
-        for _ in range(3):  # each peer refuses `a` until the peer has recovered the links that `a` lost
+        for _ in range(3):  # each peer refuses `a` until this peer has recovered the links that `a` lost
             ended = run_all(nodes, web.seed, *engines)
             last = ended["a"].err.splitlines()[-1] if ended["a"].err else ""
             if ended["a"].code == 0:

@@ -1,9 +1,8 @@
-"""Test that kill -9 at every step of one process's writes loses no URL and stores no page twice.
+"""Test that no URL is lost and no page stored twice if one process is killed (kill -9) at any step of its writes.
 
-`storage/README.md` makes this promise. The web is a tree, where a lost link
-stays lost. The process kills itself at named points, or is killed at random times;
-then the server's log and the WARC files are compared with the truth.
-`scripts/bench/crash.py` does the same at full size.
+`storage/README.md` makes this promise. The web is a tree, where a lost link stays lost. The process kills
+itself at named points, or is killed at random times. Then the server's log and the WARC files are compared
+with the pages that exist. `scripts/bench/crash.py` does the same at full size.
 """
 
 import random
@@ -22,7 +21,8 @@ from tests.faults.harness import (
 )
 
 PAGES = 1500
-# Make rare steps frequent: segments of a few dozen pages, a flush and a merge of runs after a few links.
+# These settings make rare steps frequent: segments of a few dozen pages, a flush and a merge of runs after a
+# few links.
 SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=16")
 FAULTS = [
     "seeds loading:1",
@@ -53,7 +53,7 @@ def test_kills_at_every_step_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_commit_waits_for_other_pages_only_while_fetches_are_in_flight(tmp_path: Path) -> None:
-    """A crawl of many hosts ends in seconds, although each commit may wait a minute."""
+    """A crawl of many hosts ends within seconds, although each commit may wait for a minute."""
     with TreeWeb(tmp_path, 100, "--fanout", "10", hosts=20) as web:
         finish(web, tmp_path / "crawl", "--set", "store.commit_delay=60", "--max-time", "50")
         assert judge(web, tmp_path / "crawl").flawless
@@ -67,7 +67,7 @@ def test_kills_while_seeds_are_loaded(tmp_path: Path) -> None:
 
 
 def test_power_cuts_lose_nothing(tmp_path: Path) -> None:
-    """Like `test_kills_at_every_step_lose_nothing`, but after each kill the files also lose data that was not synced."""
+    """After each kill, the files also lose data that was not synced."""
     faults = FAULTS[:6] + ["closing:1 --max-pages 40", "flush committed:1", "compaction ran:1"]
     with TreeWeb(tmp_path, PAGES, "--fanout", "2", hosts=80) as web:
         cuts, changed = run_with_power_cuts(web, tmp_path / "crawl", faults, random.Random(5), *SMALL)
@@ -77,7 +77,7 @@ def test_power_cuts_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_missing_sync_is_found(tmp_path: Path) -> None:
-    """If links are lost, the crawl either refuses to start or ends without their pages."""
+    """If links are lost, the crawl either refuses to start or ends without the pages to which they lead."""
     faults = ["batch written:4", "batch written:4"]
     with TreeWeb(tmp_path, 300, "--fanout", "2") as web:
         try:
@@ -106,7 +106,8 @@ def test_kills_at_random_instants_lose_nothing(tmp_path: Path) -> None:
 def test_a_planted_bug_is_found(tmp_path: Path, bug: str, faults: list[str]) -> None:
     """A crash test that cannot fail proves nothing, so bugs are planted.
 
-    A segment is cut only if an earlier commit group of the same process named it, so kills come after the first groups.
+    A segment is truncated only if an earlier commit group of the same process named it. So the kills happen
+    after the first groups.
     """
     with TreeWeb(tmp_path, 800, "--fanout", "2") as web:
         kills = run_with_kills(web, tmp_path / "crawl", faults, module=("tests.faults.planted", bug))

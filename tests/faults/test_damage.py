@@ -1,4 +1,4 @@
-"""Test that lost and damaged files of a directory at rest are found, named, and, if no data is lost by it, repaired."""
+"""Test that lost and damaged files of a crawl at rest are found, named, and repaired if that loses no data."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ SMALL = ("--set", "pages.segment_bytes=20000")
 
 
 class Site:
-    """A web, and a finished crawl of it that tests copy and damage."""
+    """A web, and a finished crawl of this web, which the tests copy and damage."""
 
     def __init__(self, web: TreeWeb, directory: Path) -> None:
         self.web = web
@@ -35,7 +35,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Yield a crawl with the default engine; `tests/faults/test_engines.py` tests the other engine."""
+    """Yield a crawl with the default storage engine; `tests/faults/test_engines.py` tests the other engine."""
     folder = tmp_path_factory.mktemp("site")
     with TreeWeb(folder, PAGES) as web:
         ended = crawl(folder / "crawl", web.seed, *settings(*SMALL))
@@ -61,7 +61,7 @@ def segments(directory: Path) -> list[Path]:
 
 
 def within_response(path: Path, place: int) -> int:
-    """Return a position within the first response after `place`, so early that a cut leaves none of its payload."""
+    """Return a position in the first response after `place`, so early that a cut there leaves none of the payload."""
     members = contents(path, bytes_max=1 << 20)
     return next(
         offset + 15
@@ -84,7 +84,7 @@ def test_an_intact_directory_has_no_problems(directory: Path) -> None:
 
 @pytest.mark.parametrize("left", [0, 5000])
 def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, left: int) -> None:
-    """`check` reports a missing or truncated file; the next crawl queues its pages, and fetches only these again."""
+    """`check` reports a missing or truncated file. The next crawl queues its pages, and fetches only these again."""
     path = segments(directory)[1]
     if not left:
         path.unlink()
@@ -150,7 +150,7 @@ def test_reserved_space_is_allocated_and_freed(site: Site, directory: Path) -> N
 
 
 def test_a_store_without_its_manifest_is_rebuilt(site: Site, directory: Path) -> None:
-    """The error is one line that names the remedy, which restores all pages without fetching them again."""
+    """The error is one line, which names the remedy. The remedy restores all pages without fetching them again."""
     max(directory.glob("p0/store/MANIFEST-*")).unlink()
     (directory / "p0" / "store" / "CURRENT").unlink()
     refused = crawl(directory, site.web.seed, *settings(*SMALL))
@@ -195,7 +195,7 @@ def newest_log(directory: Path) -> Path:
 
 
 def leave_log(directory: Path) -> None:
-    """Fill the newest log with writes, as after a crash; after a clean close of RocksDB, it is empty."""
+    """Add writes to the newest log, as after a crash; after a clean close of RocksDB, the log would be empty."""
     path, copy = directory / "p0" / "store", directory / "copy"
     with closing(open_store(path)) as store:
         for key, value in list(scan_prefix(store, b"u/")):
@@ -208,7 +208,7 @@ def leave_log(directory: Path) -> None:
 
 
 def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
-    """Bytes that a power cut leaves after the last complete record are cut and reported, and the crawl continues."""
+    """Bytes that a power cut left after the last complete record are cut off and reported, and the crawl continues."""
     leave_log(directory)
     log = newest_log(directory)
     log.write_bytes(log.read_bytes() + bytes(range(256)) * 20)
@@ -219,7 +219,10 @@ def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
 
 @pytest.mark.parametrize("byte", [5, 100])
 def test_damage_in_the_middle_of_the_store_is_refused(site: Site, directory: Path, byte: int) -> None:
-    """The content or the length of a record is damaged; a record longer than the file must not count as the log's end."""
+    """The content or the length of a record is damaged.
+
+    A record longer than the file must not count as the log's end.
+    """
     leave_log(directory)
     log = newest_log(directory)
     data = log.read_bytes()
@@ -272,7 +275,10 @@ def test_a_log_that_was_cut_between_two_records_is_refused(site: Site, directory
     ],
 )
 def test_damage_is_never_silent(site: Site, directory: Path, pattern: str, how: str) -> None:
-    """`check` ends with exit code 3; after a repair, the crawl has all pages and has fetched few of them again."""
+    """`check` ends with exit code 3.
+
+    After a repair, the crawl has all pages and has fetched only a few of them again.
+    """
     assert command("check", "--dir", directory).returncode == 0
     open_store(directory / "p0" / "store").close()  # opening the store turns the log into a table
     path = max(directory.glob(pattern), key=lambda path: path.stat().st_size)

@@ -39,7 +39,10 @@ def test_kills_and_power_cuts_lose_nothing(tmp_path: Path, engine: str) -> None:
 
 
 def test_damage_is_refused_and_repaired(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A torn tail is cut; after the loss of a table, the manifest or the whole store, the store is rebuilt."""
+    """An incomplete end of a log is cut off.
+
+    After the loss of a table, the manifest or the whole store, the store is rebuilt.
+    """
     with TreeWeb(tmp_path, 60) as web:
         sound = tmp_path / "sound"
         assert crawl(sound, web.seed, *settings(*SMALL)).code == 0
@@ -51,7 +54,7 @@ def test_damage_is_refused_and_repaired(tmp_path: Path, engine: str, monkeypatch
             ended = crawl(directory, web.seed, *settings(*SMALL))
             assert ended.code == (0 if harm == "torn" else 3) and ended.err.count("\n") == 1, (harm, ended)
             if harm == "log":
-                continue  # acknowledged writes follow the damage, so only a person may decide to lose them
+                continue  # acknowledged writes follow the damage, so only a person may decide to discard them
             repaired = command("check", "--dir", directory, "--repair")
             assert repaired.returncode == 0, (harm, repaired)
             assert crawl(directory, web.seed, *settings(*SMALL)).code == 0

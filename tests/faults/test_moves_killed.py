@@ -1,4 +1,4 @@
-"""Test that `recover` and `reshard`, killed before any write and repeated, have the same result as without a kill."""
+"""Test that `recover` and `reshard` have the same result if they are killed before any write and repeated."""
 
 import os
 import shutil
@@ -37,13 +37,13 @@ def ran(folder: Path, call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def kill_points(writes: int) -> list[int]:
-    """Return the numbers of the writes before which to kill: each Nth with `CRAWLER_KILLS=N`, else a few and the last."""
+    """Return the writes before which to kill, by number: every Nth with `CRAWLER_KILLS=N`, else some and the last."""
     step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 3)))
     return sorted({*range(step // 2 + 1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 
 
 def is_refused_or_clean(directory: Path) -> None:
-    """Assert that other commands refuse the directory and name the remedy, or find no trace of the killed command."""
+    """Assert that other commands either refuse the directory and name the remedy, or find no trace of the kill."""
     try:
         ready(CrawlDirectory(directory))
     except DirectoryError as error:
@@ -112,7 +112,7 @@ def test_the_next_command_removes_an_unfinished_folder(
 
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Path, str]]:
-    """Yield the web and directory of a finished crawl of three processes, and the name of one that lost its disk."""
+    """Yield the web and the directory of a finished crawl of three processes, and the process that lost its disk."""
     folder = tmp_path_factory.mktemp("lost")
     directory = folder / "crawl"
     with TreeWeb(folder, PAGES, "--fanout", "3", hosts=30) as web:
@@ -125,7 +125,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Pa
 
 
 def test_the_crawl_continues_after_a_killed_recovery(lost: tuple[TreeWeb, Path, str], tmp_path: Path) -> None:
-    """`recover` is killed halfway and repeated; then the crawl fetches all missing pages."""
+    """`recover` is killed halfway and repeated. Then the crawl fetches all missing pages."""
     web, source, name = lost
     directory = copy_of(source, tmp_path / "crawl")
     recover = partial(command, "recover", name, "--dir", str(directory))

@@ -1,10 +1,9 @@
-"""Test that a crawl of three processes loses no link between them, and applies none twice, after kill -9.
+"""Test that after kill -9, a crawl of three processes loses no link between processes and applies none twice.
 
-`splitter/README.md`, "Protocol", makes this promise. Real processes run under the
-supervisor on a tree-shaped web, where every URL has one in-link and two of three links
-cross between processes. The processes are killed from outside at random times, or kill
-themselves at the steps of the exchange; then the server's log and the WARC files are
-compared with the truth.
+`splitter/README.md`, "Protocol", makes this promise. Real processes run under the supervisor on a tree-shaped
+web, where every URL has one in-link and two thirds of the links lead from one process to another. The
+processes are killed from outside at random times, or kill themselves at the steps of the exchange. Then the
+server's log and the WARC files are compared with the pages that exist.
 """
 
 import os
@@ -84,7 +83,7 @@ def test_kills_of_random_processes_lose_nothing(tmp_path: Path) -> None:
 def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence[str] = ("crawler",)) -> bool:
     """Crawl with a fault for at most 60 seconds, then kill the crawl and its children; return whether it ended cleanly.
 
-    A process that has lost links that it had confirmed to its peers stops with exit code 3.
+    A process that has lost links after confirming them to its peers stops with exit code 3.
     """
     process = start(directory, web.seed, *settings(*FLAGS), fault=fault, module=module)
     try:
@@ -113,8 +112,8 @@ def test_kills_at_the_steps_of_the_exchange_lose_nothing(tmp_path: Path, fault: 
 def test_a_planted_bug_is_found(tmp_path: Path, bug: str, point: str) -> None:
     """A crash test that cannot fail proves nothing. Not every crash shows the bug, so six crawls are tried.
 
-    The bug shows as lost links, as a process that its peers refuse because it has lost links, or as a crawl that waits
-    for such links forever.
+    The effect of the bug is that links are lost, that peers refuse a process because it has lost links, or
+    that the crawl waits for such links forever.
     """
     for times in (3, 5, 8, 12, 17, 23):
         folder = tmp_path / str(times)

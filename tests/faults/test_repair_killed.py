@@ -1,4 +1,4 @@
-"""Test that `check --repair`, killed before any write and repeated, repairs as much as without a kill."""
+"""Test that `check --repair` repairs everything even if it is killed before any write and repeated."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ SMALL = ("--set", "pages.segment_bytes=20000")
 
 
 class Site(NamedTuple):
-    """A web, and a crawl that was killed after a part of it, while links waited in its links log."""
+    """A web, and a crawl that was killed halfway, while links waited in its links log."""
 
     web: TreeWeb
     directory: Path
@@ -67,7 +67,7 @@ def no_store(directory: Path, name: str = "p0") -> None:
 
 
 def no_segment(directory: Path, name: str = "p0") -> None:
-    """Delete one segment, and damage a record of another."""
+    """Delete one segment, and damage a record of another segment."""
     first, second = sorted(directory.glob(f"{name}/warc/*.gz*"))[:2]
     first.unlink()
     data = bytearray(second.read_bytes())
@@ -90,7 +90,7 @@ def run_to_end(folder: Path, command: Callable[..., Any], *arguments: Any) -> An
 
 
 def known(directory: Path) -> tuple[set[int], set[int]]:
-    """Return the fingerprints of known URLs, and those of stored pages that have neither a copy nor a queue entry."""
+    """Return the fingerprints of known URLs, and of those stored pages that have neither a copy nor a queue entry."""
     found = [_known(store) for store in directory.glob("p*/store")]
     return set().union(*(urls for urls, _ in found)), set().union(*(bare for _, bare in found))
 
@@ -119,8 +119,8 @@ def _known(path: Path) -> tuple[set[int], set[int]]:
 def test_a_killed_repair_is_completed(site: Site, tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """The repeated repair finds every URL that an undisturbed repair finds, many of them only in the links log.
 
-    No record stays without its copy, and no file of the repair remains. `CRAWLER_KILLS=1` kills before each write, N
-    before each Nth; by default, a few writes are tried.
+    No page record without a copy remains, and no file of the repair. With `CRAWLER_KILLS=N`, a kill before
+    every Nth write is tried; by default, a kill before a few writes.
     """
     directory = Path(shutil.copytree(site.directory, tmp_path / "crawl"))
     damage(directory)
@@ -147,7 +147,10 @@ def test_a_killed_repair_is_completed(site: Site, tmp_path: Path, damage: Callab
 def test_a_killed_repair_of_one_of_three_processes_is_completed(
     of_three: Path, tmp_path: Path, damage: Callable[[Path, str], None]
 ) -> None:
-    """Its peers keep the links that they sent to it; the repeated repair takes them from their archives."""
+    """The peers of the process still have the links that they sent to it.
+
+    The repeated repair reads these links from their archives.
+    """
     directory = Path(shutil.copytree(of_three, tmp_path / "crawl"))
     damage(directory, "p1")
     alone = run(directory, repair, directory)
@@ -166,7 +169,7 @@ def test_a_killed_repair_of_one_of_three_processes_is_completed(
 
 @pytest.mark.parametrize("kill_at", [12, 30])
 def test_the_crawl_continues_after_a_killed_repair(site: Site, tmp_path: Path, kill_at: int) -> None:
-    """Until the repair is complete, a crawl is refused; afterwards it fetches all missing pages."""
+    """Until the repair is complete, a crawl is refused. Afterwards, the crawl fetches all missing pages."""
     directory = Path(shutil.copytree(site.directory, tmp_path / "crawl"))
     no_manifest(directory)
     assert run(directory, repair, directory, kill_at=kill_at) is None
@@ -194,8 +197,8 @@ def test_no_crawl_runs_after_a_repair_was_killed(
 ) -> None:
     """The journal must exist from the first change of a repair to its end.
 
-    Once, a repair that was killed during its examination left no journal; a crawl then ran on the damaged store, and
-    one page was stored twice.
+    A repair that was killed during its examination once left no journal. A crawl then ran on the damaged
+    store, and one page was stored twice.
     """
     directory = tmp_path / "crawl"
     shutil.copytree(site.directory, directory)

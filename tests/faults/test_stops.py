@@ -1,4 +1,4 @@
-"""Test that a crawl ends as promised after signals, locks, full disks and clock jumps, and that a later run continues it.
+"""Test that signals, locks, full disks and clock jumps end a crawl as promised, and that a later run continues it.
 
 The results are checked against a tree-shaped web and the server's log, as in `test_crash.py`.
 """
@@ -53,7 +53,7 @@ def begin(
 
 
 def test_the_first_signal_stops_cleanly(web: TreeWeb, tmp_path: Path) -> None:
-    """SIGINT, SIGTERM and SIGHUP give exit code 0 and a line on how to continue; no page is fetched again."""
+    """The exit code is 0, a line explains how to continue, and then no page is fetched again."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process = begin(web, tmp_path / "crawl", module=IN_TERMINAL)
         process.send_signal(number)
@@ -69,10 +69,13 @@ def test_the_first_signal_stops_cleanly(web: TreeWeb, tmp_path: Path) -> None:
 def test_signals_that_must_not_stop_a_crawl(
     web: TreeWeb, tmp_path: Path, processes: str, nohup: bool
 ) -> None:
-    """SIGHUP stops neither a crawl under nohup nor a service, which has no terminal; SIGUSR1 stops no crawl."""
+    """SIGHUP does not stop a crawl under nohup or a service, which has no terminal.
+
+    SIGUSR1 does not stop any crawl.
+    """
     kept = signal.getsignal(signal.SIGHUP)
     if nohup:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the child inherits this
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the child process inherits this setting
     try:
         module = IN_TERMINAL if nohup else NO_TERMINAL
         process = begin(web, tmp_path / "crawl", "--processes", processes, module=module)
@@ -91,7 +94,7 @@ def test_signals_that_must_not_stop_a_crawl(
 def test_a_signal_while_the_process_ends_keeps_the_exit_code(
     web: TreeWeb, tmp_path: Path, number: str
 ) -> None:
-    """An exit function sends the signal after the command has ended; the exit code is 0, as without the signal."""
+    """An exit function sends the signal after the command has ended. The exit code is 0, as without the signal."""
     late = ("tests.faults.late", number)
     ended = crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "20"), module=late)
     assert ended.code == 0 and "late signal" in ended.err and "stopping" not in ended.err, ended
@@ -111,7 +114,7 @@ def test_the_second_signal_stops_immediately(tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_suspended_for_a_while(web: TreeWeb, tmp_path: Path) -> None:
-    """After SIGSTOP and SIGCONT no page is lost or fetched twice."""
+    """After SIGSTOP and SIGCONT, no page is lost or fetched twice."""
     process = begin(web, tmp_path / "crawl")
     process.send_signal(signal.SIGSTOP)
     time.sleep(0.5)  # the time for which the process is suspended
@@ -122,7 +125,7 @@ def test_a_process_that_is_suspended_for_a_while(web: TreeWeb, tmp_path: Path) -
 
 
 def test_a_killed_parser_is_replaced(web: TreeWeb, tmp_path: Path) -> None:
-    """The page that was being parsed is scanned without a tree, and the next page gets a new parser."""
+    """The page that was being parsed is scanned without building a tree, and the next page gets a new parser."""
     process = begin(web, tmp_path / "crawl", "--set", "extract.inline_bytes_max=1")
     for _ in range(3):
         _kill_parser(process)
@@ -139,7 +142,7 @@ def _kill_parser(process: "subprocess.Popen[str]") -> None:
 
 
 def _parsers(pid: int) -> list[int]:
-    """Return the running child processes, which are all parsers; a killed child without a command line is left out."""
+    """Return the running child processes, all of which are parsers, except killed ones without a command line."""
     return [child for child in _children(pid) if Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
@@ -169,7 +172,7 @@ def test_a_second_process_on_a_directory_is_refused(tmp_path: Path) -> None:
 def test_a_failed_write_ends_the_run(
     web: TreeWeb, tmp_path: Path, arguments: tuple[str, ...], size: int, named: str
 ) -> None:
-    """If a write to the WARC or the store fails, the run ends with code 75 and one line; the next one completes."""
+    """If a write to the WARC or the store fails, the run ends with code 75 and one line; the next run completes."""
     full = crawl(tmp_path / "crawl", web.seed, *settings(*arguments), file_bytes_max=size)
     killed = time.time()
     assert full.code == 75 and full.err.count("\n") == 1 and named in full.err, full
@@ -206,7 +209,7 @@ def _crawl_here(config: dict[str, object], web: TreeWeb, directory: Path) -> dic
 def test_fetching_pauses_while_space_is_low(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the disk is nearly full, no page is fetched; when there is space again, the crawl continues."""
+    """While the disk is nearly full, no page is fetched. When there is space again, the crawl continues."""
     free = iter([1 << 30] * 3)
     looks: list[int] = []
 
@@ -275,7 +278,7 @@ def test_a_bug_outside_of_any_page_ends_the_run(
 def test_a_clock_that_jumps_delays_no_host(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
-    """The wall clock moves between two runs; no host waits for it, and no page is lost."""
+    """The wall clock jumps between two runs. No host has to wait longer because of it, and no page is lost."""
     assert crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "50")).code == 0
     wall = time.time
     monkeypatch.setattr(time, "time", lambda: wall() + jump)
@@ -316,7 +319,10 @@ def test_a_fetch_that_outlasts_the_grace_period_of_a_stop(
 def test_a_signal_during_the_imports_stops_cleanly(
     web: TreeWeb, tmp_path: Path, number: str, module: str
 ) -> None:
-    """The exit code is 0, and the seeds are saved for the next run. The process sends itself the signal meanwhile."""
+    """The exit code is 0, and the seeds are saved for the next run.
+
+    The process sends the signal to itself while it imports a module.
+    """
     early = (IN_TERMINAL[0], "tests.faults.early", number, module)
     first = crawl(tmp_path / "crawl", web.seed, *settings(), module=early)
     assert first.code == 0 and "stopping as soon" in first.err, first

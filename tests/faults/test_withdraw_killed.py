@@ -1,7 +1,7 @@
-"""Test `withdraw`, also with `--erase`, killed before any write: withdrawn pages are not shown, no other page is lost.
+"""Test that `withdraw`, also with `--erase`, hides pages and loses no other page when it is killed before any write.
 
-The site is a tree, so a page that is lost would stay lost. Several hosts have equal
-pages, so remaining copies refer to responses of erased pages.
+The site is a tree, so a page that is lost would stay lost. Several hosts have equal pages, so remaining
+copies may refer to the responses of erased pages.
 """
 
 import os
@@ -38,7 +38,7 @@ def host(number: int) -> str:
 
 
 def tree_page(web: Web, number: int) -> str:
-    """Return page `number` of a tree over all hosts; every third leaf has the same bytes."""
+    """Return the page with this number in a tree over all hosts; every third leaf has the same bytes."""
     children = range(number * FANOUT + 1, min(number * FANOUT + FANOUT + 1, PAGES))
     links = [web.url(f"/{child}", host(child)) for child in children]
     return page(*links, text=LEAF if not links and number % 3 else f"page {number}")
@@ -48,7 +48,7 @@ def tree_page(web: Web, number: int) -> str:
 def crawled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Web, Path]]:
-    """Return crawls at rest, by one process and by three, with small segments."""
+    """Return two crawls at rest, one by one process and one by three, with small segments."""
     directory = tmp_path_factory.mktemp("crawled") / "crawl"
     with Web({}) as web:
         web.routes = {f"{host(n)}/{n}": tree_page(web, n) for n in range(PAGES)}
@@ -70,7 +70,7 @@ def shown(directory: Path) -> dict[str, bytes]:
 
 
 def holder(directory: Path) -> str:
-    """Return the host of the response to which equal leaves of other hosts refer."""
+    """Return the host that has the response to which equal leaves of other hosts refer."""
     with opened(directory) as stored:
         for archive in stored.archives:
             for _, capture in archive.all_captures():
@@ -115,7 +115,7 @@ def ran(folder: Path, call: object, *arguments: object) -> object:
 
 
 def kill_points(writes: int) -> list[int]:
-    """Return the numbers of the writes before which to kill: each Nth with `CRAWLER_KILLS=N`, else a few and the last."""
+    """Return the writes before which to kill, by number: every Nth with `CRAWLER_KILLS=N`, else some and the last."""
     step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 4)))
     return sorted({*range(1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 
@@ -156,7 +156,7 @@ def test_a_withdrawal_killed_before_any_write_is_completed(
 def test_an_erasure_killed_within_a_write_is_completed(
     crawled: tuple[Web, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """The next command that opens the crawl completes a record that was half overwritten."""
+    """If a record was half overwritten, the next command that opens the crawl completes the overwriting."""
     _, source = crawled
     name = holder(source)
     directory = copy_of(source, tmp_path / "crawl")
@@ -190,7 +190,10 @@ def test_an_erasure_killed_within_a_write_is_completed(
 def test_a_running_crawl_is_killed_while_it_erases(
     crawled: tuple[Web, Path], tmp_path: Path, fault: str
 ) -> None:
-    """The next start of the crawl completes the listed erasures; repeating the command completes all others."""
+    """The next start of the crawl completes the erasures that are listed.
+
+    Repeating the command completes all others.
+    """
     _, source = crawled
     directory = copy_of(source, tmp_path / "crawl")
     if len(list(directory.glob("p*/store"))) > 1:

@@ -18,7 +18,7 @@ def _json(name: str) -> list[dict[str, str]]:
 
 @cache
 def archived() -> list[bytes]:
-    """Return the HTTP answers in the archives, header and body."""
+    """Return the HTTP answers in the archives, with header and body."""
     found = []
     for path in sorted((DATA / "warc").glob("*.warc")):
         for record in path.read_bytes().split(b"WARC/1.0\r\n"):
@@ -87,7 +87,7 @@ HEADS = [
 
 
 def coded() -> list[bytes]:
-    """Return answers with content codings; some are whole, others broken."""
+    """Return answers with content codings, some of which are broken."""
     gzipped, raw = gzip.compress(PAGE, mtime=0), zlib.compress(PAGE)[2:-4]
     bodies = [
         (b"gzip", gzipped), (b"gzip", gzipped + gzipped), (b"gzip", gzip.compress(b"\0" * 500_000, mtime=0)),
@@ -120,7 +120,7 @@ def urls() -> list[bytes]:
 
 @cache
 def refreshes() -> list[bytes]:
-    """Return the values of Refresh in web-platform-tests."""
+    """Return the values of the Refresh field in web-platform-tests."""
     return [row["content"].encode() for row in _json("meta_refresh/wpt-meta-refresh.part.json")]
 
 

@@ -1,6 +1,6 @@
 """The fuzzing loop: it makes an input, runs the target, and measures the thread's CPU time.
 
-An input is kept for mutation if it ended in a new way, or cost more per byte than all
+An input is kept for mutation if the target ended in a new way, or if it took more time per byte than for all
 earlier inputs, so that the search moves towards slow inputs.
 """
 
@@ -17,7 +17,7 @@ from tests.fuzz.mutation import Mutator
 
 T = TypeVar("T")
 FAILURES_MAX = 5  # number of failures kept per target, each with its input
-TURN_MAX = 0.1  # seconds of CPU time for which the event loop may be blocked
+TURN_MAX = 0.1  # CPU seconds for which the event loop may be blocked
 
 
 class Clock:
@@ -57,7 +57,7 @@ class Failure(NamedTuple):
 
 
 class Tally(msgspec.Struct):
-    """The result of a run of one target; `worst` is its longest step in CPU seconds, from the input `slowest`."""
+    """The result of fuzzing one target; `worst` is its longest turn in CPU seconds, for the input `slowest`."""
 
     target: str
     seed: int
@@ -71,7 +71,7 @@ class Tally(msgspec.Struct):
 
 
 def fuzz(target: Target, seed: int, *, runs: int = 1 << 62, cpu_seconds: float = float("inf")) -> Tally:
-    """Try the corpus, then mutations of it, `runs` times or until the CPU time is used up."""
+    """Try the inputs of the corpus, then mutations of them, up to `runs` inputs or until the CPU time is used up."""
     rng = random.Random(f"{target.name} {seed}")
     mutator = Mutator(target.corpus, target.words, target.size_max, rng)
     tally = Tally(target.name, seed)
@@ -105,13 +105,13 @@ def fuzz(target: Target, seed: int, *, runs: int = 1 << 62, cpu_seconds: float =
 
 
 def _again(target: Target, data: bytes, rng: random.Random, worst: float) -> float:
-    """Return the shortest of three measured times, because other processes or garbage collection may slow a run down."""
+    """Return the shortest of three times, because other processes or garbage collection may slow down a run."""
     for _ in range(2):
         gc.collect()
         clock = Clock()
         try:
             target.take(data, clock, rng)
-        except Exception:  # the failure is recorded already
+        except Exception:  # the failure has already been recorded
             pass
         worst = min(worst, clock.worst)
     return worst

@@ -1,7 +1,7 @@
 """Make inputs that are nearly valid, by mutating a corpus with words of its grammar.
 
-Parsers mostly fail on a small change to a valid input, on a word where none is expected, or
-on repetition, which exposes costs that grow faster than the input.
+Parsers mostly fail after a small change to a valid input, because of a word where none is expected, or
+because of repetition, which exposes costs that grow faster than the input.
 """
 
 import random
@@ -37,7 +37,7 @@ class Mutator:
         ]  # fmt: skip
 
     def keep(self, data: bytes) -> None:
-        """Add an input, which did something new, to the inputs that are mutated."""
+        """Add an input that had a new effect to the inputs that are mutated."""
         if len(self._kept) >= POOL_MAX:
             self._kept[self._rng.randrange(POOL_MAX)] = data
         else:
@@ -85,7 +85,7 @@ class Mutator:
         data[at:at] = other[start:end]
 
     def _number(self, data: bytearray) -> None:
-        """Replace a number by another one."""
+        """Replace a number by another number."""
         places = [place for place, byte in enumerate(data[:4096]) if 48 <= byte <= 57]
         if places:
             start = end = self._rng.choice(places)

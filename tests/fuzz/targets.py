@@ -1,6 +1,6 @@
 """The parsers of foreign data, each called as the crawler calls it.
 
-Inputs are limited only as in a crawl: by the limits of the parsers and the guard of the worker.
+Inputs are limited only as in a crawl, by the limits of the parsers and by the guard of the worker.
 Work that does not belong on the event loop (large documents, pages that the guard suspects) is
 not measured.
 """
@@ -69,7 +69,7 @@ from tests.process.support import Joint
 from tests.serve.test_receivers import Receiving
 
 URL = "https://h.test/a/b.html?c"
-PATIENCE = 0.02  # seconds to wait for an answer: an incomplete request gets no answer
+PATIENCE = 0.02  # seconds to wait for an answer; an incomplete request gets none
 SYMBOL_MAX = 258  # bytes that one symbol of a deflate stream can produce at most
 NOW = 1_800_000_000.0
 LIMITS = FetchLimits.of(FetchConfig())
@@ -140,7 +140,7 @@ def _text(data: bytes) -> str:
 
 
 def answers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Read an answer (head, framing, codings, cookies) whole and in pieces; the outcome must be the same."""
+    """Read an answer (head, framing, codings, cookies) whole and in pieces; assert that the outcome is the same."""
     whole, pieces = Answer(LIMITS), Answer(LIMITS)
     for at in range(0, len(data), READ):
         clock.turn(whole.receive, data[at : at + READ])
@@ -162,8 +162,9 @@ def answers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def _cut_short(one: Any, other: Any) -> bool:
-    """Return whether two contents differ only at the end. The end of a truncated deflate stream depends on the pieces
-    (`fetcher/coding.py`).
+    """Return whether two contents differ only at the end.
+
+    The end of a truncated deflate stream depends on the pieces in which it was read (`fetcher/coding.py`).
     """
     if not isinstance(one, bytes) or abs(len(one) - len(other)) > SYMBOL_MAX:
         return False
@@ -191,12 +192,12 @@ def _seen(answer: Answer, clock: Clock) -> tuple[Any, ...]:
     (location + kind + charset).encode("utf-8")
     assert len(body) <= LIMITS.wire_bytes_max and len(content) <= LIMITS.body_bytes_max
     if answer.truncated == "length":
-        body = b""  # the length read before the limit depends on the pieces
+        body = b""  # the number of bytes read before the limit depends on the pieces
     return (ended, answer.truncated, body, content, location, kind, charset, header)
 
 
 def _next_request(head: Head) -> FetchRequest:
-    """Return the conditional request that repeats the validators of an answer."""
+    """Return the conditional request that sends back the validators of an answer."""
     etag, modified = (
         b"".join(head.values(name)[:1]).decode("latin-1") for name in (b"etag", b"last-modified")
     )
@@ -219,7 +220,7 @@ def cookies(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 class _Inline(Worker):
-    """Replaces the parser child: scans the pages meant for the child, as if these pages had killed it."""
+    """Replaces the parser child: it scans the pages that are meant for the child, as if they had killed the child."""
 
     apart = 0
 
@@ -232,7 +233,7 @@ _FINGERPRINTER = Fingerprinter(bytes(16))
 
 
 def _pages(runner: asyncio.Runner, data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Read a page in the event loop and filter its links; header fields are mutated, too."""
+    """Read a page in the event loop and filter its links; the header fields are mutated, too."""
     field = bytes(data[: rng.choice((0, 0, 40))]).decode("latin-1")
     charset = rng.choice(
         ("", "", "utf-8", "shift_jis", "utf-16le", "iso-2022-jp", "gb18030", "x-user-defined", "nonsense")
@@ -271,7 +272,7 @@ def copies(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def plain_scan(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
-    """Scan a page without the parser, as for a page that the parser could not finish."""
+    """Scan a page without the parser, as is done for a page that the parser could not finish."""
     return min(len(clock.turn(scan, data[:SCAN_INLINE_BYTES], Context(URL), EXTRACT).hrefs), 3)
 
 
@@ -300,7 +301,7 @@ def sheets(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Read a robots.txt, store it and read it again; compare the verdicts on URLs that it names and on long URLs."""
+    """Read a robots.txt, store it and read it again; assert that both give the same verdicts on URLs."""
     store = MemoryStore()
     host = "https://h.test"
     cache = RobotsCache(store, RobotsConfig(), "crawler", 4)
@@ -327,7 +328,7 @@ def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Judge a URL as written on a page; assert that canonicalization is idempotent and that the filter has a verdict."""
+    """Judge a URL as written on a page; assert that its canonical form is stable and that the filter has a verdict."""
     text = data.decode(
         *rng.choice((("utf-8", "replace"), ("utf-8", "surrogateescape"), ("latin-1", "strict")))
     )
@@ -389,7 +390,7 @@ def _live(lines: list[str]) -> None:
 
 
 def peers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Read the bytes as if a stranger sent them, as a frame of a peer with a valid tag, and as an entry of a queue."""
+    """Read the bytes as data from a stranger, as a frame of a peer with a valid tag, and as an entry of a queue."""
     from tests.splitter import test_session as sessions
 
     other = sessions.process("p1")
@@ -479,7 +480,7 @@ class _Complaints(logging.Handler):
 
 @contextlib.contextmanager
 def _doors(folder: Path) -> Iterator[Target]:
-    """Yield a target that sends requests to a page server on loopback; each is answered or the connection ends."""
+    """Yield a target that sends requests to a page server on loopback; each is answered or ends the connection."""
     with contextlib.closing(asyncio.new_event_loop()) as loop:
         asyncio.set_event_loop(loop)
         served = Receiving(folder, request_body_bytes_max=100_000)
@@ -515,7 +516,7 @@ def _doors(folder: Path) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def _control(folder: Path) -> Iterator[Target]:
-    """Yield a target that sends lines to the control socket of a process with real stages; code 1 reports a bug."""
+    """Yield a target that sends lines to the control socket of a process with real stages; the code 1 means a bug."""
     joint = Joint(folder)
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
 

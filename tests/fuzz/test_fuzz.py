@@ -1,4 +1,4 @@
-"""Fuzz briefly (`scripts/bench/fuzz.py` runs longer): no input raises an exception; each earlier bug has a test."""
+"""Test by brief fuzzing that no input raises an exception, and test each bug that fuzzing has found."""
 
 import random
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def test_a_configuration_beyond_the_limits_of_the_parser_gives_an_error(tmp_path
 
 
 def test_a_long_block_that_is_not_http_has_the_same_outcome_whole_or_in_pieces() -> None:
-    """The size of a block was once checked before or after its first line, depending on the pieces."""
+    """Depending on the pieces, the size of a block was once checked before or after its first line."""
     data = b"HTTP2 200 OK\r\n" + b"x" * LIMITS.header_bytes_max + b"\r\n\r\n"
     whole, pieces = Answer(LIMITS), Answer(LIMITS)
     whole.receive(data)

@@ -1,4 +1,4 @@
-"""Test a child process: how it reacts to messages of the supervisor, and which messages it sends."""
+"""Test how a child process reacts to messages of the supervisor, and which messages it sends."""
 
 import asyncio
 import io
@@ -20,7 +20,7 @@ from crawler.supervision.child import CLEAR_LIMIT, ORPHAN_GRACE, Start, _Child, 
 
 
 class Writer:
-    """Replaces the writer to the supervisor; keeps the messages that the child sends."""
+    """Replaces the writer to the supervisor, and keeps the messages that the child sends."""
 
     def __init__(self) -> None:
         self.said: list[Any] = []
@@ -123,7 +123,7 @@ def test_a_child_obeys_messages_to_stop_or_about_the_end(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_child_without_a_supervisor_stops_by_itself(tmp_path: Path, broken: bool) -> None:
-    """The child stops when the stream ends, or when the stream breaks because the child's messages were not read."""
+    """The child stops when the stream ends, or when it breaks because the child's messages were not read."""
 
     async def play() -> Made:
         made = Made(tmp_path, b'{"stop": "signal"}\n{"ended": true}\n')
@@ -228,7 +228,7 @@ class Whole(Crawl):
 
 
 class Watched:
-    """Runs a child until its supervisor stops it; records which handlers, watchers and limits the child set."""
+    """Runs a child until its supervisor stops it, and records which handlers, watchers and limits the child set."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, told: str = "", early: bool = False):
         self.handlers: list[tuple[Any, ...]] = []
@@ -306,7 +306,7 @@ def test_a_signal_stops_a_child_even_if_it_came_early(
 
 
 def test_a_child_whose_supervisor_has_ended_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child watches the process number of the supervisor, so it notices the end even if the pipe stays open."""
+    """The child watches the supervisor's process, so it notices the end of the process even if the pipe stays open."""
     watched = Watched(tmp_path, monkeypatch)
     ((supervisor, _),) = watched.parents
     assert supervisor == 1 and watched.crawl.stops == [("supervisor gone", ORPHAN_GRACE)]

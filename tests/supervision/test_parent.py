@@ -1,4 +1,4 @@
-"""Test that children end with their parent, whatever the state of their pipe."""
+"""Test that children end soon after their parent has ended, whatever the state of the pipe between them."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from crawler.forked_children import fork_children
 from crawler.supervision.parent import ORPHAN_LIMIT, wait_for_end, watch_parent
 from tests.faults.harness import TreeWeb, settings, start
 
-SURELY = 30.0  # seconds after which a wait is given up and the test fails
+SURELY = 30.0  # seconds after which waiting ends and the test fails
 
 
 def children_of(pid: int) -> list[int]:
@@ -34,7 +34,7 @@ def runs(pid: int) -> bool:
 
 
 def test_a_process_that_is_not_the_parent_counts_as_ended() -> None:
-    """The parent's number may belong to another process by now; a wait for the end of that process might never end."""
+    """A parent's number may belong to another process by now. A wait for the end of that process might never end."""
     wait_for_end(os.getpid())  # this process runs, but it is not its own parent
     other = subprocess.Popen([sys.executable, "-c", ""])
     other.wait()
@@ -55,7 +55,7 @@ def test_a_child_notices_the_end_of_its_parent() -> None:
 
 
 def test_a_child_with_a_blocked_event_loop_ends_with_its_parent() -> None:
-    """The child first calls `gone`, and ends after the limit although its event loop is blocked."""
+    """The child first calls `gone`. It ends after the limit although its event loop is blocked."""
 
     def work(link: socket.socket) -> int:
         (child,) = fork_children(lambda inner: _stand(inner, link), 1)
@@ -98,7 +98,7 @@ def test_children_end_soon_after_a_supervisor_that_hung(tmp_path: Path, delay: s
             time.sleep(0.01)
         children = children_of(process.pid)
         os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(2.0)  # while the supervisor hangs, the children write and it does not read
+        time.sleep(2.0)  # while the supervisor hangs, it does not read what the children write
         process.kill()
         process.wait()
         end = time.monotonic() + 3 * ORPHAN_LIMIT

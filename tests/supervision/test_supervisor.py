@@ -27,7 +27,7 @@ TWO = {"crawl": {"processes": 2}, "identity": {"contact": "x@example.org"}}
 
 
 class Two:
-    """A supervisor of two processes that were never started; to be used in an event loop."""
+    """A supervisor of two processes that were never started. It must be used in an event loop."""
 
     def __init__(self, folder: Path) -> None:
         self.supervisor = Supervisor(convert(TWO), folder, ["http://a.org/"])
@@ -139,7 +139,7 @@ def test_a_process_that_had_a_store_open_forks_no_child(
 
 
 def test_processes_are_forked_if_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules that all processes import are imported before the fork."""
+    """The modules that all processes need are imported before the fork."""
     done: list[Any] = []
 
     def fork_children(work: Any, count: int) -> list[str]:
@@ -163,7 +163,7 @@ def test_processes_are_forked_if_possible(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class Canned:
-    """Replaces a forked process: sends its port, and sends its report when it must stop; if `at_once`, immediately."""
+    """Replaces a forked process: sends its port, then its report when asked to stop or, if `at_once`, immediately."""
 
     pid = 0
 
@@ -218,7 +218,7 @@ QUICK = TWO | {"crawl": {"processes": 2, "drain_max": 0.01, "shutdown_step_max":
 
 
 def crawled(folder: Path, *, stop: str = "", **canned: Any) -> tuple[Supervisor, list[Canned], Any]:
-    """Run a crawl of two canned processes; return (supervisor, processes, report of the crawl or error that ended it)."""
+    """Run a crawl of two `Canned` processes; return the supervisor, these processes, and the crawl's report or error."""
 
     async def play() -> tuple[Supervisor, list[Canned], Any]:
         supervisor = Supervisor(convert(QUICK), folder, ["http://127.0.0.1:9/"])
@@ -274,7 +274,7 @@ def test_a_stopped_crawl_reports_what_it_has_done(tmp_path: Path) -> None:
 
 
 def test_processes_that_do_not_stop_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The supervisor once waited for its children without a limit: a suspended child made it hang."""
+    """The supervisor once waited for its children without a limit, so a suspended child made it hang."""
     monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
     supervisor, processes, ended = crawled(tmp_path / "crawl", stop="signal", stubborn=True)
     assert [each.returncode for each in processes] == [-9, -9]
@@ -302,7 +302,10 @@ def test_an_impossible_crawl_is_rejected_before_it_creates_files(
 
 
 def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child inherits one end of a socket pair and no other file; a planted fault applies only to its first start."""
+    """The child inherits only one end of a socket pair and no other file.
+
+    A planted fault affects only its first start.
+    """
     asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     async def create(*argv: Any, **named: Any) -> Any:
@@ -347,11 +350,14 @@ def test_the_supervisor_adds_only_its_time_to_the_report(tmp_path: Path) -> None
     assert supervision._on_the_way(None) == []
 
 
-# -- one child, without a process
+# -- one child of the supervisor, without a real process
 
 
 def runs(two: Two, monkeypatch: pytest.MonkeyPatch, ends: list[tuple[int, float]]) -> list[float]:
-    """`ends` lists (exit code, seconds) of successive runs of p0; return the pauses between the starts."""
+    """Run p0 again and again; return the pauses between the starts.
+
+    `ends` has the (exit code, seconds) of each run.
+    """
     clock, naps = [0.0], []
 
     async def run_once() -> int:

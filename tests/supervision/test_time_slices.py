@@ -1,4 +1,4 @@
-"""Test that a process requests long time slices and changes nothing else of its scheduling."""
+"""Test that a process requests long time slices and changes nothing else in its scheduling."""
 
 import struct
 import subprocess

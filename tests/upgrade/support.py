@@ -1,9 +1,8 @@
 """Small crawls made by earlier commits, and a function to unpack them.
 
-Each tarball is named for its day and commit. All were crawled through a proxy, with
-http://a.test/ as their seed, `--scope any --depth 2 --max-pages 12`, so they do not
-depend on a port. The root page links to /0, /1, /2, those link to /00 and so on; b.test
-and c.test have the same pages.
+Each tarball is named for its day and commit. All were crawled from the seed http://a.test/ with `--scope any
+--depth 2 --max-pages 12`, through a proxy, so that they do not depend on a port. The root page links to /0,
+/1 and /2, these pages link to /00 and so on. b.test and c.test have the same pages.
 """
 
 import tarfile

@@ -30,7 +30,7 @@ from tests.faults.every_write import run
 from tests.upgrade.support import FORMER, unpacked
 
 HOSTS = ("a.test", "b.test", "c.test")
-# The arguments of each command; None stands for the path of the directory's own configuration.
+# The arguments of each command. None is replaced by the path of the configuration in the directory.
 COMMANDS: dict[str, list[str]] = {
     "status": ["status", "--json"],
     "why": ["why", "http://a.test/0"],
@@ -50,7 +50,7 @@ COMMANDS: dict[str, list[str]] = {
 
 
 def site() -> Web:
-    """Return all three hosts as they were when the directories were made."""
+    """Return a web of all three hosts as it was when the directories were made."""
     routes: dict[str, Any] = {
         "/robots.txt": (200, {"Content-Type": "text/plain"}, "User-agent: *\nDisallow: /private\n")
     }
@@ -64,7 +64,7 @@ def site() -> Web:
 
 
 def stored(directory: Path) -> dict[str, str]:
-    """Return the state of each URL that was tried in a directory at rest."""
+    """Return the state of each URL that the crawl in a directory at rest has tried."""
     found = {}
     for path in sorted(directory.glob("*/store")):
         with closing(open_store(path)) as store:
@@ -114,7 +114,7 @@ def test_the_crawl_continues(name: str, tmp_path: Path, capfd: pytest.CaptureFix
 
 
 def test_each_dropped_setting_is_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A dropped setting in a configuration file of the user is logged in the same way."""
+    """A dropped setting in a configuration file of the user is logged in the same way as one in crawl.toml."""
     directory = CrawlDirectory(unpacked("2026-11-21-8b1fd0a", tmp_path))
     was = directory.former_config()
     ready(directory)
@@ -132,7 +132,7 @@ def test_each_dropped_setting_is_logged_in_one_line(tmp_path: Path, caplog: pyte
 
 
 def test_marks_in_the_store_are_upgraded(tmp_path: Path) -> None:
-    """The number of clean shutdowns becomes the state number; records are counted; settings are saved."""
+    """The number of clean shutdowns becomes the state number, records are counted, and immutable settings are saved."""
     for name in ("2026-11-22-1b5de44", "2026-11-21-8b1fd0a"):
         directory = CrawlDirectory(unpacked(name, tmp_path / name))
         ready(directory)

@@ -1,4 +1,4 @@
-"""A small crawl at rest, made without a network, that tests damage and repair."""
+"""A small crawl at rest, made without a network. The tests damage and repair copies of it."""
 
 import shutil
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ LINKS = b'<a href="/x">x</a> <a href="/r">y</a>'
 DEEP = b'<title>x</title><a href="/deep">d</a>'
 WEB: dict[str, Fetch] = {
     "http://a.org/": fetch("http://a.org/", LINKS),
-    "http://a.org/same": fetch("http://a.org/same", LINKS),  # this page becomes a revisit record
+    "http://a.org/same": fetch("http://a.org/same", LINKS),  # this page is stored as a revisit record
     "http://a.org/x": fetch("http://a.org/x", DEEP),
     "http://a.org/r": redirect(
         "http://a.org/r", "/\u00e9t", headers=((b"Location", "/\u00e9t".encode()),), content_type=""
@@ -52,7 +52,7 @@ def config() -> Config:
 
 
 def crawl(path: Path, *, pending: bool = False) -> CrawlDirectory:
-    """Make a crawl with four stored pages, three URLs to do and one parked; with `pending`, a link in the links log."""
+    """Make a crawl with four stored pages, three queued URLs and a parked one; `pending` adds a link to the links log."""
     directory = CrawlDirectory(path)
     directory.create(SEED)
     joint = Joint(path, **TREE)
@@ -98,7 +98,7 @@ def queue(stages: Stages, prefix: bytes) -> dict[str, int]:
 
 
 def keys(directory: CrawlDirectory, prefix: bytes) -> Iterator[tuple[DiskStore, bytes, bytes]]:
-    """Open the closed store of p0 and yield it with each key of a kind, so that a test can change them."""
+    """Open the closed store of p0, and yield it with each key of a kind and its value, so that a test can change them."""
     store = open_store(directory.process("p0") / "store")
     try:
         for key, value in list(scan_prefix(store, prefix)):

@@ -1,4 +1,4 @@
-"""Test the folders that a reshard builds: in bounded batches, all keys reach the processes that need them."""
+"""Test the folders that a reshard builds: all keys reach the processes that need them, in bounded batches."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ HOSTS = [f"h{number}.org" for number in range(12)]
 
 
 def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
-    """Return a crawl after a reshard; before it, each process had robots files, a proof and a trace of its own."""
+    """Return a crawl after a reshard, before which each process had its own robots files, proof and trace."""
     directory = crawl(path, before)
     for name in process_names(config_of(before)):
         with at_rest(config_of(before), directory, name, clock=VirtualClock()) as stages:
@@ -59,7 +59,7 @@ def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
 
 
 def test_keys_without_a_bucket_reach_the_processes_that_need_them(tmp_path: Path) -> None:
-    """Robots files go to their hosts' owners, proofs to all processes, traces to the first; each gets the new table."""
+    """Robots files go to their hosts' owners, proofs to all processes, and traces to the first; all get the new table."""
     directory = moved(tmp_path / "crawl")
     names, robots, records, fetched = process_names(config_of(3)), [], 0, []
     for name in names:

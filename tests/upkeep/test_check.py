@@ -1,4 +1,4 @@
-"""Test that `crawler check` reports all damage, and repairs it without losing other data."""
+"""Test that `crawler check` reports all damage, and that `--repair` repairs it without losing other data."""
 
 import shutil
 from pathlib import Path
@@ -67,7 +67,7 @@ def mend(directory: CrawlDirectory) -> list[str]:
 
 
 def facts(directory: CrawlDirectory) -> list[tuple[Any, ...]]:
-    """Return the fields of each page that a repair must restore; link counts, milliseconds and the like may be lost."""
+    """Return those fields of each page that a repair must restore; link counts, milliseconds and the like may be lost."""
     records = held(directory).records.values()
     return sorted(tuple(getattr(record, name) for name in FACTS) for record in records)
 
@@ -222,7 +222,7 @@ def test_an_unknown_key_is_named_and_removed(directory: CrawlDirectory) -> None:
 
 
 def test_a_url_that_is_queued_twice_is_kept_once(directory: CrawlDirectory) -> None:
-    """New entries are numbered after the largest number found; the cursor is before the first entry."""
+    """New entries get numbers after the largest number found. The cursor is before the first entry."""
     for store, key, value in keys(directory, TODO):
         order = int.from_bytes(key[10:], "big") + 7
         write(store, {key[:10] + order.to_bytes(8, "big"): value})
@@ -232,7 +232,7 @@ def test_a_url_that_is_queued_twice_is_kept_once(directory: CrawlDirectory) -> N
 
 
 def test_a_missing_store_is_rebuilt(directory: CrawlDirectory) -> None:
-    """Only data that no page contains is lost: links whose only copy was in the log, and politeness."""
+    """Only data that no page contains is lost: links that were only in the log, and what was learned about politeness."""
     known, before = facts(directory), held(directory)
     shutil.rmtree(directory.process("p0") / "store")
     with pytest.raises(DamageError, match="is missing"), opened(directory):
@@ -271,9 +271,7 @@ def test_two_answers_in_the_same_second_are_both_kept(directory: CrawlDirectory)
     """WARC dates have whole seconds, so both answers would get the same key."""
     for store, key, value in keys(directory, CAPTURE):
         capture = unpack_capture(key, value)
-        if (
-            capture.url == "http://a.org/x"
-        ):  # the key of a capture is lost, and another capture gets the same key
+        if capture.url == "http://a.org/x":  # a capture loses its key, and another capture gets this key
             other = held_captures(store)["http://a.org/r"]
             write(store, {key: pack(other)})
     lose(directory, PAGE)

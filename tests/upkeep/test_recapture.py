@@ -1,4 +1,4 @@
-"""Test rebuilding from WARC files: the keys equal the lost ones, and pages that lost their copies are listed."""
+"""Test that keys rebuilt from WARC files equal the lost ones, and that pages without a copy are listed."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def segment(directory: CrawlDirectory) -> Path:
 
 @pytest.fixture
 def again(tmp_path: Path) -> CrawlDirectory:
-    """Return a crawl with one page that changed, then stayed the same, and finally was gone."""
+    """Return a crawl with one page, which first changed, then stayed the same, and finally was gone."""
     directory = CrawlDirectory(tmp_path / "again")
     directory.create(SEED)
     joint = Joint(directory.path, **TREE)
@@ -85,7 +85,7 @@ def again(tmp_path: Path) -> CrawlDirectory:
 
 
 def test_rebuilt_keys_equal_the_lost_ones(directory: CrawlDirectory) -> None:
-    """Captures, payloads and lengths of segments are equal byte by byte; a second run changes nothing."""
+    """The keys of captures, payloads and segment lengths are equal byte by byte. A second run changes nothing."""
     before = dump(directory, *KINDS[:3])
     known = records(directory)
     lose(directory, *KINDS)
@@ -237,7 +237,7 @@ def test_only_a_capture_inside_a_blank_is_an_orphan(directory: CrawlDirectory) -
 
 
 def test_a_page_without_metadata_counts_as_a_seed(tmp_path: Path) -> None:
-    """The depth and redirects that a metadata record states are used; missing ones are 0."""
+    """The depth and redirects that a metadata record states are used. If they are missing, they are 0."""
     directory = CrawlDirectory(tmp_path / "deep")
     directory.create(SEED)
     joint = Joint(directory.path, **(TREE | {"crawl": {"depth": 9}}))
@@ -259,7 +259,7 @@ def test_a_page_without_metadata_counts_as_a_seed(tmp_path: Path) -> None:
 def test_a_record_without_url_or_date_restores_nothing(
     directory: CrawlDirectory, fields: dict[str, str]
 ) -> None:
-    """A record without a URL or a date, such as another program may write, is not a capture."""
+    """A record without a URL or a date, which another program may have written, is not a capture."""
     before = dump(directory, *KINDS)
     record: Any = SimpleNamespace(kind="response", fields=fields, block=b"HTTP/1.1 200 OK\r\n\r\nx")
     with begun(directory, store_damaged=True) as (recapture, repair):

@@ -40,7 +40,7 @@ def crawled(tmp_path: Path) -> Any:
 
 
 def answers(directory: Path) -> dict[str, str]:
-    """Return for each URL the training answer, its source and the robots.txt URL, from the receipts of its copies."""
+    """Map each URL to the training answer in its copies' receipts, the answer's source and the robots.txt URL."""
     found = {}
     with opened(directory) as stored:
         for archive in stored.archives:
@@ -126,7 +126,10 @@ def test_receipts_follow_their_pages_to_other_processes(crawled: tuple[Web, Path
 def test_a_directory_of_an_earlier_version_opens_and_gets_receipts_at_the_next_fetch(
     crawled: tuple[Web, Path],
 ) -> None:
-    """Copies of an earlier version have unknown answers; the next fetch is unconditional, so meta elements are read."""
+    """Copies from an earlier version have unknown answers.
+
+    The next fetch is unconditional, so meta elements are read.
+    """
     web, directory = crawled
     before = answers(directory)
     with store(directory) as kept:

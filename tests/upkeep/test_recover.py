@@ -1,4 +1,4 @@
-"""Test that the queue of a lost process is rebuilt from another's archive: each URL once, with its former depth."""
+"""Test that the queue of a lost process is rebuilt from a peer's archive: each URL once, with its former depth."""
 
 from collections.abc import Callable
 from typing import Any
@@ -77,7 +77,7 @@ def test_only_a_peer_can_be_lost(one: Joint, lost: str) -> None:
 def test_each_seed_link_and_redirect_of_the_lost_process_is_queued_once(
     one: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A seed that is also linked stays a seed; links that other processes own are not queued."""
+    """A seed to which a page links stays a seed. Links that other processes own are not queued."""
     before = one.stages.outbox.links
     (count, problems), changes = recovered(one, monkeypatch)
     assert (count, problems) == (4, []) and len(changes) == 2 and changes[0].sync

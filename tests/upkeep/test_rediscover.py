@@ -100,7 +100,7 @@ def test_waiting_links_are_queued_if_they_are_new_and_owned(open_joint: Open) ->
 
 
 def taken(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> list[list[Link]]:
-    """Read all pages again; return the queued links, portion by portion."""
+    """Read all pages again; return the portions of links that are queued."""
     portions: list[list[Link]] = []
     monkeypatch.setattr(module, "_queue", lambda due, commits, links: portions.append(list(links)))
     refind(stages, [], [], reread=True)
@@ -146,7 +146,7 @@ def test_a_lost_scope_is_rebuilt_from_seeds_and_redirects(open_joint: Open) -> N
     joint = open_joint(seeds=[A])
     visited(joint, A, redirect(A, "http://moved.org/"))
     visited(joint, "http://moved.org/", redirect("http://moved.org/", "http://moved.org/in"))
-    visited(joint, "http://moved.org/in", redirect("http://moved.org/in", A))  # redirects back to the start
+    visited(joint, "http://moved.org/in", redirect("http://moved.org/in", A))  # redirects to the first page
     visited(joint, "http://link.org/", redirect("http://link.org/", "http://other.org/"))
     assert spanned(joint) == ["a.org", "moved.org"]
 
@@ -163,7 +163,7 @@ def test_a_lost_scope_is_rebuilt_from_seeds_and_redirects(open_joint: Open) -> N
 def test_a_lost_scope_is_rebuilt_from_the_places_of_all_seeds(
     open_joint: Open, scope: str, places: list[str], entries: list[str]
 ) -> None:
-    """The seeds include those from files and commands, of which only the hosts were saved."""
+    """These include seeds from files and commands, of which only the hosts were saved."""
     joint = open_joint(crawl={"scope": scope})
     directory = CrawlDirectory(joint.stages.directory.parent)
     directory.save_config(joint.stages.config)
@@ -178,7 +178,7 @@ def test_an_existing_scope_is_kept(open_joint: Open) -> None:
 
 
 def test_links_are_queued_in_portions(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Links are queued in portions, because the links of a billion pages would not fit into memory."""
+    """The links of a billion pages would not fit into memory, so they are queued in portions."""
     monkeypatch.setattr(module, "_LINKS_AT_ONCE", 3)
     joint = open_joint(seeds=[A, C])
     visited(joint, A, fetch(A, b'<a href="/b">b</a>'))

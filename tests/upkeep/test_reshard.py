@@ -55,7 +55,7 @@ def crawl(path: Path, processes: int) -> CrawlDirectory:
 
 
 def find(stages: Stages, urls: list[str]) -> None:
-    """Record links that a process found: its own links are queued for the DUE, other links for their owners."""
+    """Record links that a process found. Its own links are queued for the DUE, other links for their owners."""
     change = Change()
     for url in urls:
         link = Link(stages.fingerprinter.fingerprint(url), url)
@@ -74,7 +74,7 @@ def find(stages: Stages, urls: list[str]) -> None:
 
 
 def queued(directory: CrawlDirectory, processes: int) -> dict[str, list[int]]:
-    """Return the host buckets of all queued URLs, by process; assert that each process is consistent."""
+    """Return for each process the host buckets of all queued URLs; assert that each process is consistent."""
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(config_of(processes), directory, name, clock=VirtualClock()) as stages:
@@ -118,7 +118,7 @@ def test_after_any_reshard_each_url_is_at_its_owner_once(tmp_path: Path) -> None
 
 
 def test_the_started_processes_are_those_of_the_new_table(tmp_path: Path) -> None:
-    """With the old table, the loss of a new folder would go unnoticed, and a removed folder would count as lost."""
+    """By the old table, the loss of a new folder would not be noticed, and a removed folder would count as lost."""
     directory = crawl(tmp_path / "crawl", 1)
     for epoch, processes in ((2, 2), (3, 1)):
         move(directory, processes, epoch)
@@ -131,7 +131,7 @@ def kept_fresh(processes: int) -> Config:
 
 
 def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
-    """Return for each page the states of page, site and directory, its deadline at a fixed level, its process's level."""
+    """Return each page's states of page, site and directory, its deadline at a fixed level, and its process's level."""
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(kept_fresh(processes), directory, name, clock=VirtualClock()) as stages:
@@ -188,7 +188,7 @@ def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
 
 
 def test_after_delivery_no_link_is_in_transit(tmp_path: Path) -> None:
-    """All links are delivered; a second delivery changes nothing, and no process has a problem."""
+    """All links are delivered. A second delivery changes nothing, and no process has a problem."""
     directory = crawl(tmp_path / "crawl", 3)
     with ExitStack() as stack:
         processes = [
@@ -207,7 +207,7 @@ def test_after_delivery_no_link_is_in_transit(tmp_path: Path) -> None:
 
 
 def test_a_process_that_has_lost_links_is_not_resharded(tmp_path: Path) -> None:
-    """Links that a process lost are recovered first: the peer's outbox starts a new epoch, and the links arrive."""
+    """The links that a process lost are recovered first: the peer's outbox starts a new epoch, and the links arrive."""
     directory = crawl(tmp_path / "crawl", 2)
     for turn in range(2):
         with ExitStack() as stack:
@@ -238,7 +238,7 @@ def test_a_process_that_has_lost_links_is_not_resharded(tmp_path: Path) -> None:
 
 
 def test_a_store_lost_after_a_reshard_is_noticed(tmp_path: Path) -> None:
-    """The counts of a new process once began at zero, so its peers accepted an empty store in its place."""
+    """The counts of a new process once began at zero, so if its store was lost, its peers accepted an empty store."""
     directory = crawl(tmp_path / "crawl", 2)
     move(directory, 3, 2)
     names = ["p0", "p1", "p2"]
@@ -270,7 +270,7 @@ def test_a_store_lost_after_a_reshard_is_noticed(tmp_path: Path) -> None:
 
 
 def test_links_with_numbers_that_a_restored_outbox_repeats_are_not_lost(tmp_path: Path) -> None:
-    """The check value shows that the peer's receipts are for links of an earlier outbox, so all links are sent."""
+    """A check value shows that the peer's receipts are for links of an earlier outbox, so all links are sent."""
     directory = crawl(tmp_path / "crawl", 2)
     with ExitStack() as stack:
         first, second = (
@@ -367,7 +367,7 @@ def test_the_first_problem_of_a_damaged_crawl_is_named(
     assert directory.process_names() == ["p0", "p1"]
 
 
-# -- the switch by itself --------------------------------------------------------------------
+# -- the switch alone --------------------------------------------------------------------
 
 
 class Crash(Exception):
@@ -375,7 +375,7 @@ class Crash(Exception):
 
 
 def prepared(path: Path, old: list[str], new: list[str]) -> CrawlDirectory:
-    """Return a directory in which a reshard has just written its journal; each folder contains its process's name."""
+    """Return a directory in which a reshard has just written its journal; each folder holds its process's name."""
     directory = CrawlDirectory(path)
     for name in old:
         (path / name / "store").mkdir(parents=True)
@@ -440,7 +440,10 @@ def test_a_reshard_writes_no_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [BUILT, REPLACED])
 def test_leftovers_of_a_killed_reshard_are_removed_by_the_next_command(tmp_path: Path, name: str) -> None:
-    """Folders of old processes once stayed forever when the journal was gone; while it exists, the folders are needed."""
+    """While the journal exists, the folders are needed.
+
+    Once, folders of old processes stayed forever after its removal.
+    """
     directory = crawl(tmp_path / "crawl", 2)
     left = directory.path / name / "p0" / "store"
     left.mkdir(parents=True)

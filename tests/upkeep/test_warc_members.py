@@ -98,7 +98,7 @@ def test_iteration_stops_if_no_whole_member_follows(tmp_path: Path, cut: int) ->
 
 @pytest.mark.parametrize("gap", [1, 20, SHORTEST - 1])
 def test_a_gap_too_small_for_a_record_includes_the_next_member(tmp_path: Path, gap: int) -> None:
-    """All later members keep their offsets; at the end of the file, no member follows the gap."""
+    """All later members keep their offsets. At the end of the file, no member follows the gap."""
     path = tmp_path / NAME
     data = MEMBERS[0] + b"x" * gap + MEMBERS[1] + MEMBERS[2]
     behind = len(data) - len(MEMBERS[2])

@@ -2,8 +2,8 @@
 
 At the start, some URLs are known. Then buffers of fingerprints arrive. A share of each buffer is new, and the
 rest is drawn evenly from the known URLs. Each contender finds the new fingerprints and adds them, durably if
-the contender stores on disk. The measured time includes all flushes, compactions and syncs. The page cache is
-warm.
+the contender stores on disk. The measured time includes all flushes, compactions and syncs. The operating
+system's page cache is warm.
 
 runs      the known set of a crawl: sorted, coded runs on disk, merged in powers of two
 whole     the same runs inside `Eliminator`: links go through the links log, flushes are part of store batches
@@ -53,7 +53,7 @@ from crawler.storage.kv import seal
 
 CHUNK_BYTES = 4 << 20
 _LOAD = 1 << 20
-_CHUNKS = 32  # a set of runs is built from this many chunks, of _LOAD to _CHUNK_MAX fingerprints each
+_CHUNKS = 32  # number of chunks from which a set of runs is built; each has _LOAD to _CHUNK_MAX fingerprints
 _CHUNK_MAX = 1 << 25
 _TOLD_MIN = 100_000_000  # progress is printed while a set of at least this many known URLs is built
 
@@ -418,7 +418,7 @@ def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[s
 
 
 def _with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows, each with the ratio of its time to the time of the first row."""
+    """Return the rows, and add to each the ratio of its time to the time of the first row."""
     first = rows[0]
     return [
         {

@@ -67,11 +67,11 @@ class LinkIntake:
         self.forget_forms()
 
     def forget_forms(self) -> None:
-        """Start with an empty memo."""
+        """Replace the memo by an empty one."""
         self._links = LinkFilter(UrlFilter(Scope("any")), self._fingerprinter)
 
     def take(self, base: str, hrefs: list[str]) -> Change:
-        """Return the `Change` that the links of a page make."""
+        """Return a `Change` with the new links of a page."""
         found = self._links.filter_links(base, hrefs)
         return self._loader.admit(found.urls, found.fingerprints)
 

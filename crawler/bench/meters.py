@@ -37,7 +37,7 @@ def memory(pid: int | str = "self") -> HeldMemory:
 
 
 def anonymous_bytes() -> int:
-    """Return the anonymous memory of this process, in bytes, after free memory is returned to the system."""
+    """Return free memory to the system; then return the anonymous memory of this process in bytes."""
     with suppress(OSError):
         garbage_collection.give_back()
     return memory().anonymous
@@ -55,7 +55,7 @@ def memory_below(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """Return the running processes that a process has started.
+    """Return the ids of the running processes that a process has started.
 
     Raises:
         OSError: the process has ended.

@@ -1,4 +1,4 @@
-"""Estimate the bottleneck of a crawl and its resources: processes, machines, disk, memory, bandwidth and days.
+"""Estimate the resources of a crawl: processes, machines, disk, memory, bandwidth, days, and its bottleneck.
 
     crawler plan --pages 1e9 --hosts 5e6 --rate 10000
     crawler plan --pages 1e7 --hosts 50000 --rate 100 --refresh 20 --cores 4
@@ -6,10 +6,10 @@
     crawler crawl https://example.org/ --dir sample --max-pages 5000 && crawler plan --sample sample --pages 1e6
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
-The estimate is computed from unit costs (crawler/bench/planning.py): the costs of a reference machine, or the
-costs that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. With
---sample, arguments that are not given are taken from a small crawl: hosts, pages of the largest host, sizes,
-links and times.
+The estimate is computed from unit costs (crawler/bench/planning.py): the costs of a reference machine,
+or the costs that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. With
+--sample, arguments that are not given are taken from a small crawl: hosts, pages of the largest host, sizes, links,
+times.
 """
 
 import argparse

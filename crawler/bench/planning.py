@@ -112,7 +112,7 @@ REFERENCE = UnitCosts(
     form_cpu=CostRange(4e-6, 7e-6, 12e-6),
     new_cpu=CostRange(15e-6, 20e-6, 40e-6),
     host_cpu=CostRange(0.0003, 0.0006, 0.002),
-    handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),  # open web: 29 % of 3,510 us at .94 handshakes per page
+    handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),  # open web: 29 % of 3,510 us, .94 handshakes per page
     secure_cpu=CostRange(0.0001, 0.0002, 0.0003),
     lone_cpu=CostRange(0.0007, 0.001, 0.0025),
     unchanged_cpu=CostRange(0.0008, 0.001, 0.0016),
@@ -154,7 +154,7 @@ MEMO_MAX = float(_DEFAULT.filter.memo_bytes_max)
 MEMO_ENTRY = 150.0  # bytes per remembered link, besides two forms of the URL
 # The bytes of the tree of the largest page that is parsed in the process.
 TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0
-TAGS_MAX = float(_DEFAULT.extract.tags_max)  # no tree is built for a page with more tags
+TAGS_MAX = float(_DEFAULT.extract.tags_max)  # for a page with more tags, no tree is built
 BODY_MAX = float(_DEFAULT.fetch.body_bytes_max)
 IDLE_MAX, KEEP_ALIVE = float(_DEFAULT.fetch.idle_connections_max), float(_DEFAULT.fetch.keep_alive_max)
 PLAIN_CONNECTION = 15e3  # bytes per connection without TLS; buffers of the system are not included
@@ -258,7 +258,7 @@ def render_cpu(goal: Goal, units: UnitCosts) -> CostRange:
 
 
 def unformed(goal: Goal) -> float:
-    """Return the links per page that miss the memo: new links, and links of directories not met yet or forgotten."""
+    """Return the links per page that are not in the memo: new links, and links of new or forgotten directories."""
     met = max(0.0, goal.links - goal.urls)
     directories = max(1.0, goal.directories * goal.hosts)
     kept = MEMO_MAX / (MEMO_ENTRY + 2.0 * goal.url_bytes) / max(1.0, goal.links)

@@ -20,7 +20,7 @@ from crawler.storage.rotating_file import generations
 # The maximum number of lines to read. Reading them takes about ten seconds, and their hosts and directories
 # take at most 300 MB.
 LINES_MAX = 1_000_000
-_DEFLATED = 0.2  # size of a compressed page as a share of its decoded size, unless the sample shows less
+_DEFLATED = 0.2  # compressed size of a page as a share of its decoded size; the sample may imply less
 
 
 class _Line(msgspec.Struct):

@@ -101,7 +101,7 @@ def _measure(name: str, receiver: Callable, sender: Callable, folder: Path, link
 
 
 def _links(count: int) -> Iterator[list[Link]]:
-    """Yield groups of links in the receiver's buckets, 60 to 80 bytes per URL."""
+    """Yield groups of links whose buckets the receiver owns, with URLs of 60 to 80 bytes."""
     rng = random.Random(1)
     for start in range(0, count, GROUP_LINKS):
         yield [

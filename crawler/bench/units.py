@@ -14,10 +14,10 @@ are measured. Each cost is the difference between crawls that differ in one prop
     the same at `LONE_RATE`              a fetch that finds the loop asleep
 
 The cost of a link (`links.py`) and the costs that matter only in large crawls (`parts.py`) are measured
-separately. A last crawl, with properties between those of the others, is predicted, and the errors are
-printed. The memory of a connection is not measured but taken from the reference. So are the costs of TLS if
-there is no `openssl` command. The cost of a pick from the refresh schedule is part of the cost of a refresh.
-It is also printed alone, for plans with many refreshes.
+separately. Finally, the cost of a crawl with properties between those of the others is predicted, and the
+errors are printed. The memory of a connection is not measured but taken from the reference. So are the costs
+of TLS if there is no `openssl` command. The cost of a pick from the refresh schedule is part of the cost of a
+refresh. It is also printed alone, for plans with many refreshes.
 """
 
 import argparse
@@ -120,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the costs, predict a crawl that is not used for them, and print the prediction error."""
+    """Measure the costs, predict the cost of a crawl that was not used to measure them, and print the error."""
     if not 100 <= arguments.pages <= 1_000_000 or not 1 <= arguments.repeats <= 100:
         raise UsageError("--pages must be 100 to 1,000,000 and --repeats 1 to 100")
     rounds, links, partly = [], [], []
@@ -258,7 +258,7 @@ def _bytes_of(costs: dict[str, CrawlCost]) -> dict[str, float]:
 
 
 def checks(rounds: list[dict[str, CrawlCost]], units: UnitCosts) -> list[tuple[float, float]]:
-    """Return the (predicted, measured) CPU seconds of the last crawl, one pair per round."""
+    """Return pairs of the predicted and the measured CPU seconds of the crawl `last`, one pair per round."""
     return [(_whole(units, costs["last"]), costs["last"].cpu) for costs in rounds]
 
 

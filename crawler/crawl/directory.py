@@ -167,7 +167,7 @@ class CrawlDirectory:
             )
 
     def create(self, seed: bytes = b"") -> None:
-        """Create the directory and its secret seed, `seed` or a random one, unless they exist.
+        """Create the directory and its secret seed (`seed` or a random one), unless they exist already.
 
         Raises:
             DirectoryError: the directory cannot be created, or it has a different seed.
@@ -196,7 +196,7 @@ class CrawlDirectory:
             raise
 
     def seed(self) -> bytes:
-        """Return the key of all fingerprints of this crawl, 16 bytes."""
+        """Return the 16 bytes that are the key of all fingerprints of this crawl."""
         try:
             seed = bytes.fromhex((self.path / "seed").read_text().strip())
         except (OSError, ValueError) as error:
@@ -306,7 +306,7 @@ class CrawlDirectory:
         return self._with_credentials(self._config_tree())
 
     def former_config(self) -> dict[str, Any]:
-        """Return `saved_config` of a directory of any format, with the keys of that format."""
+        """Return the saved configuration of a directory of any format, with the keys of that format."""
         return self._with_credentials(self._read_tree())
 
     def _with_credentials(self, tree: dict[str, Any]) -> dict[str, Any]:
@@ -320,7 +320,7 @@ class CrawlDirectory:
 
 
 def _with_crc(number: int) -> bytes:
-    """Return the line that `_numbered` reads: the number and its checksum."""
+    """Return the number and its checksum as a line, which `_numbered` reads."""
     digits = b"%d" % number
     return b"%s %08x\n" % (digits, crc32(digits))
 

@@ -1,4 +1,4 @@
-"""Checks the identity of the crawler, by which site owners can contact its operator.
+"""Checks that the crawler tells site owners how they can contact its operator.
 
 A crawler whose operator cannot be contacted is a nuisance. Without a contact, a warning is logged before the
 first public host is visited. With the scope `any`, the crawl refuses to start on such a host.

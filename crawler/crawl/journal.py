@@ -37,7 +37,7 @@ _REMEDIES = {
 
 
 class Journal(msgspec.Struct, forbid_unknown_fields=True):
-    """The command in progress and the facts that it records, by name."""
+    """The command in progress, and the facts that it records, by their names."""
 
     command: str
     subject: str = ""

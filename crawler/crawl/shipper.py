@@ -35,14 +35,14 @@ class Shipper:
         self._failed = ""
 
     def start(self) -> None:
-        """Begin, unless no storage is configured."""
+        """Start shipping if a storage is configured."""
         if self._config.ship:
             threading.Thread(target=self._run, name="shipper", daemon=True).start()
 
     async def end(self) -> None:
         """Ship the remaining segments within `pages.ship_patience`; log those that are left for `crawler ship`.
 
-        All segments must be finished.
+        All segments must be finished before this call.
         """
         if not self._config.ship:
             return

@@ -58,7 +58,7 @@ def find_entry_point(group: str, name: str) -> Any:
     Raises:
         ConfigError: no installed package provides it.
     """
-    from importlib import metadata  # imported here because it is slow and rarely needed
+    from importlib import metadata  # imported only here because the import is slow and rarely needed
 
     found = metadata.entry_points(group=group, name=name)
     if not found:

@@ -165,7 +165,7 @@ class _Child:
         await shutdown.within(CLEAR_LIMIT, "supervisor's pipe", self._writer.wait_closed())
 
     async def _hand_over(self, report: object) -> None:
-        """Send the report, and read messages until the supervisor has it.
+        """Send the report, and read messages until the supervisor confirms that it has received the report.
 
         Closing a socket that has unread messages resets the connection. The supervisor could then lose
         messages that it has not read yet.
@@ -180,7 +180,7 @@ class _Child:
         self._writer.write(msgspec.json.encode(message) + b"\n")
 
     async def _listen(self, crawl: "Crawl") -> None:
-        """Execute the supervisor's messages until it has ended."""
+        """Obey the messages of the supervisor until the supervisor has ended."""
         with contextlib.suppress(ConnectionError):  # the supervisor ended before it read our messages
             while line := await self._reader.readline():
                 self._heed(crawl, msgspec.json.decode(line))

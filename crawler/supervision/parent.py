@@ -26,7 +26,7 @@ def watch_parent(parent: int, gone: Callable[[], object], limit: float = ORPHAN_
 def _watch(parent: int, gone: Callable[[], object], limit: float) -> None:
     try:
         wait_for_end(parent)
-    except OSError as error:  # the kernel has no pidfd_open: only the pipe can show the end
+    except OSError as error:  # without pidfd_open in the kernel, only the pipe can show the end
         log.warning("cannot watch the supervisor: %s", error)
         return
     with contextlib.suppress(RuntimeError):  # if the loop is closed, this process is already ending
@@ -42,7 +42,7 @@ def wait_for_end(parent: int) -> None:
     except ProcessLookupError:
         return
     try:
-        if os.getppid() == parent:  # otherwise the number may belong to another process
+        if os.getppid() == parent:  # otherwise, the process id may belong to another process
             ended = select.poll()
             ended.register(descriptor, select.POLLIN)
             ended.poll()

@@ -382,7 +382,7 @@ def merged_report(reports: list[Report], supervisor: Supervisor) -> Report:
 
 
 def _nothing(supervisor: Supervisor) -> Report:
-    """Return the supervisor's own part of the report, which is the time of the run."""
+    """Return the supervisor's own report, which contains only the times of the run."""
     return Report(
         crawl_id=supervisor.directory.crawl_id(),
         started=supervisor.started,

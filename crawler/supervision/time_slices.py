@@ -1,4 +1,4 @@
-"""Sets Linux scheduling for processes that share a core and need throughput.
+"""Sets the Linux scheduling for processes that share a core and need throughput.
 
 A process that shares a core with siblings finds their data in the caches whenever it resumes. With longer
 time slices, which a waking sibling does not interrupt, this happens less often. With four processes per core,

@@ -1,4 +1,4 @@
-"""Step 1: settings under their current names.
+"""Step 1: store settings under their current names.
 
 A renamed key keeps its value. A removed key is dropped, and a line in the log names its replacement. So a
 crawl continues under the settings with which it started, and configuration files of earlier versions can be
@@ -17,7 +17,8 @@ from crawler.urls.canonical import canonical
 log = logging.getLogger("crawler")
 
 RENAMED: Mapping[str, str] = {}
-# crawl.toml stores every setting, so a harmful default of an earlier version would stay in force without this table.
+# crawl.toml stores every setting, so without this table, a harmful default of an earlier version would stay
+# in force.
 FORMER_DEFAULTS: Mapping[str, object] = {"refresh.clock_min": 604_800.0}
 DROPPED: Mapping[str, str] = {
     "fetch.large_body_bytes": "fetch.held_bytes_max bounds all bodies together",

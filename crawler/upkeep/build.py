@@ -170,7 +170,7 @@ def _receipt_of(store: KeyValue, fingerprint: int, digest: bytes) -> bytes:
 
 
 def _counters(to: NewProcess, books: ReshardCounters) -> dict[str, int]:
-    """Return counters with which the laws of `process/committing/counters.py` hold for the new process."""
+    """Return counters for the new process that obey the laws in `process/committing/counters.py`."""
     counters: Counter[str] = Counter()
     if to.heir:
         for source in to.sources:

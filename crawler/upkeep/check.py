@@ -1,4 +1,4 @@
-"""`crawler check`: read and compare all data of one process, and report the repairs that opening it made."""
+"""`crawler check`: read and compare all data of a process, and report the repairs that opening it made."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -69,7 +69,7 @@ def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
 
 
 def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
-    """Return a line for each queue that holds more or fewer URLs than the host records say."""
+    """Return a line for each queue whose number of URLs differs from that in the host records."""
     counts = views.frontier_counts()
     problems = []
     for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):
@@ -188,7 +188,7 @@ def _equivalences(folder: Path) -> Equivalences:
 
 
 def repaired(stages: Stages) -> list[str]:
-    """Return the repairs made by opening these stages, one line each."""
+    """Return the repairs that were made when these stages were opened, one line each."""
     lines = [stages.mended] if stages.mended else []
     if stages.restored:
         lines.append(f"{stages.restored} pages whose copies are lost are queued to be fetched again")

@@ -28,7 +28,7 @@ def deliver_pending(processes: Sequence[Stages]) -> None:
                 _deliver(sender, by_name[peer])
         for stages in processes:
             stages.commits.commit_now(Change(sync=True))
-        # A receiver may itself queue messages for others (credits), so another round may be needed.
+        # A receiver may queue messages for other processes (credits), so another round may be needed.
         if not any(stages.outbox.links for stages in processes if stages.outbox):
             break
 

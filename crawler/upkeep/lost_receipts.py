@@ -23,7 +23,7 @@ _URI = warc.RECEIPT_URI.decode()
 
 
 def problems(store: KeyValue) -> Iterator[str]:
-    """Yield a line for each damaged receipt, and for each missing one to which a page or another receipt refers.
+    """Yield a line for each damaged receipt, and for each missing receipt to which a page or another receipt refers.
 
     Pages without receipts, which earlier versions of the crawler stored, are not problems.
     """

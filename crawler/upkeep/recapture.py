@@ -84,7 +84,7 @@ class Recapture:
         self._receipts: dict[str, ReceiptBlock] = {}  # digest -> receipt found so far
 
     def mend_segments(self) -> None:
-        """Blank the broken records in each file, and restore the keys of the intact ones."""
+        """Blank the broken records in each file, and restore the keys of intact records."""
         folder = self._repair.folder / "warc"
         folder.mkdir(parents=True, exist_ok=True)
         if self._repair.store_damaged:
@@ -128,7 +128,7 @@ class Recapture:
         self._repair.done += [f"{gone} copies have lost their consent receipts"] if gone else []
 
     def _take_back(self, folder: Path) -> None:
-        """Move back the segments that an opening moved to lost+found because the store had lost their names."""
+        """Move segments back from lost+found, where they were moved because the store had lost their names."""
         for path in sorted((folder / segments.LOST_AND_FOUND).glob("*.warc.gz*")):
             name = path.name
             if name.endswith((".warc.gz", segments.OPEN_SUFFIX)) and not (folder / name).exists():

@@ -1,7 +1,7 @@
-"""The state that the steps of a repair share: the process's folder and store, and the repairs and losses so far.
+"""The state that the steps of a repair share: folder and store of the process, and the repairs and losses so far.
 
-If a repair is killed, the next run needs facts that the first run found and that its
-own changes have since hidden. They are stored in:
+If a repair is killed, the next run needs facts that the first run found and then hid by its own changes. They
+are stored in:
 
     journal          the repair of a process: whether the store may have lost keys; null until it changes something
     repair.lost      fingerprints of pages whose copies are lost, noted before their keys are deleted

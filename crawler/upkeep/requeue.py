@@ -1,4 +1,4 @@
-"""Rebuild queues, DUE and counters from the keys that survive."""
+"""Rebuild queues, DUE and counters from the keys that remain."""
 
 import shutil
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Read the gzip members of a WARC file that may be damaged: the intact ones, and the gaps between them.
+"""Read the gzip members of a WARC file that may be damaged: the intact members, and the gaps between them.
 
 A broken record is replaced by an empty record of the same length, so that all other records keep their
 offsets. If a gap of a few bytes is too small for an empty record, the next record is replaced too, and its
@@ -70,7 +70,7 @@ def _blank(data: mmap.mmap, at: int, name: str) -> bytes | None:
 
 
 def _whole_members(data: mmap.mmap, at: int, name: str) -> Iterator[tuple[int, int]]:
-    """Yield (begin, end) of each whole record after `at`."""
+    """Yield the (begin, end) of each whole record after `at`."""
     for match in _MEMBER.finditer(data, at):
         if (whole := _member(data, match.start(), name)) is not None:
             yield match.start(), match.start() + whole[1]

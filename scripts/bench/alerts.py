@@ -5,8 +5,8 @@
 Each fault has its own crawl, whose /metrics Prometheus scrapes every second. The rules are those of the file,
 but with `for: 1s` instead of minutes. A line is printed when the alert of a fault fires. For a crawl without
 a fault, no alert may fire. At the end all crawls are stopped, and `CrawlerAbsent` must fire.
-`CrawlerCollisions` needs billions of URLs and is only checked by promtool. The script needs Debian's package
-prometheus, and root for the full disk.
+`CrawlerCollisions` needs billions of URLs, so it is only checked by promtool. The script needs Debian's
+package prometheus, and root for the full disk.
 """
 
 import argparse
@@ -83,7 +83,10 @@ class Crawl(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """An alert, the flags of a crawl, and its fault. Once the crawl answers, `act` is repeated until the alert fires."""
+    """An alert, the flags of a crawl, and its fault.
+
+    Once the crawl answers, `act` is repeated until the alert fires.
+    """
 
     alert: str
     flags: tuple[str, ...] = ()
@@ -93,7 +96,7 @@ class Fault(NamedTuple):
 
 
 def _kill_one(crawl: Crawl) -> None:
-    """Kill the last process again and again, as if it died at each start."""
+    """Kill the last process; repeated calls look as if it died after each start."""
     with contextlib.suppress(ProcessLookupError, IndexError):
         os.kill(crawl.children()[-1], signal.SIGKILL)
 
@@ -183,7 +186,7 @@ def start(name: str, fault: Fault, folder: Path, site: str, stack: contextlib.Ex
 
 
 def repeat(fault: Fault, crawl: Crawl, ended: threading.Event) -> None:
-    """Repeat a fault every 0.2 seconds, from the first answer of the crawl on."""
+    """Repeat a fault every 0.2 seconds once the crawl has answered a request."""
     while not ended.wait(0.2) and not crawl.answers():
         pass
     while not ended.wait(0.2):

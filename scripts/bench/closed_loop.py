@@ -57,7 +57,7 @@ class Run(NamedTuple):
     readers: Readers
     since: float
     fetched: int
-    popular: int  # number of fetches of the tenth of the pages that readers request most
+    popular: int  # number of fetches of the most requested tenth of the pages
     calibration: list[dict[str, float]]
 
 

@@ -38,7 +38,7 @@ def command(*arguments: "str | Path") -> "subprocess.CompletedProcess[str]":
 
 
 def files_by_kind(directory: Path) -> dict[str, Path]:
-    """Return the largest file of each kind, and the folders `p0/store` and `p0` as kinds of their own."""
+    """Return the largest file of each kind, and the folders `p0/store` and `p0` as further kinds."""
     kinds: dict[str, Path] = {}
     for path in sorted(directory.rglob("*"), key=lambda path: path.stat().st_size):
         if path.is_file() and path.stat().st_size:
@@ -65,7 +65,7 @@ def damage(path: Path, how: str) -> None:
 
 
 def said(*answers: "subprocess.CompletedProcess[str]") -> list[str]:
-    """Return the lines of the commands' output that report trouble."""
+    """Return the lines in the output of the commands that report problems."""
     lines = [line for each in answers for line in (each.stdout + each.stderr).splitlines()]
     return [line for line in lines if "no problems found" not in line]
 

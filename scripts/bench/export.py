@@ -1,4 +1,4 @@
-"""Measure the CPU time of exports and of the report on a crawl directory, against a bare loop over the same pages.
+"""Measure the CPU time of exports and of the report, in comparison with a bare loop over the same pages.
 
     python scripts/bench/export.py DIR
 

@@ -7,12 +7,12 @@
 
 A web of 400 pages on 4 hosts of 127.0.0.0/8 changes about a million times as fast as a real one. The hosts
 change in different ways (poisson, bursty, co-changing, poisson), at log-normal rates with sigma 1.5. Their
-signals of changes have recall 1, .6, .3, 0 and noise 0, .5, 2, 0 times the change rate. The shipped crawler
-refreshes it in several arms at once. Each arm has its own process and its own web. All webs change
-identically, and all arms suffer the same load of the machine. Each arm sends --rate requests per second.
-Freshness is computed from the server's log for the second half of the run: it is the share of page time in
-which the last complete answer was the current version. Arms that sent different numbers of requests cannot be
-compared; use a lower --rate in this case.
+signals of changes have recall 1, .6, .3, 0 and noise 0, .5, 2, 0 times the change rate. The real crawler
+refreshes this web in several arms at the same time. Each arm has its own process and its own web. All webs
+change identically, and all arms suffer the same load of the machine. Each arm sends --rate requests per
+second. Freshness is computed from the server's log for the second half of the run: it is the share of page
+time in which the last complete answer was the current version. Arms that sent different numbers of requests
+cannot be compared; use a lower --rate in this case.
 
 `crawler lab worlds` measures the gain on over sixty simulated webs, on a virtual clock.
 

@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)  # the browser, which does not run as root, must be able to read it
+        os.chmod(folder, 0o755)  # the browser does not run as root but must be able to read the folder
         os.environ["TMPDIR"] = folder
         hostile(folder)
         kills(folder, args.kills, random.Random(args.seed))

@@ -4,7 +4,7 @@
 
 The script needs root, iproute2 and nftables. One namespace contains two bridges and the web, which is a tree
 where every URL has one in-link. Each node has its own namespace with two cables, one to the web and one to
-the other nodes, whose names are in /etc/netns. The faults affect the second cable, in turn:
+the other nodes, whose names are in /etc/netns. The faults affect the second cable, one after the other:
 
     cut      the node's interface is down
     pulled   the switch's end is down: the node's packets are lost without an error
@@ -95,7 +95,7 @@ class Network:
 
     @staticmethod
     def _plug(name: str, bridge: str, address: str) -> None:
-        """Connect the interface `bridge` of the node to the interface <bridge>-<name> of the bridge by a cable."""
+        """Connect the interface `bridge` of the node by a cable to the interface <bridge>-<name> of the bridge."""
         cable = ("link", "add", f"{bridge}-{name}", "type", "veth", "peer", "name", bridge)
         ip("-n", WEB, *cable, "netns", space(name))
         ip("-n", WEB, "link", "set", f"{bridge}-{name}", "master", bridge, "up")
@@ -247,7 +247,7 @@ def partitioned(folder: Path, args: argparse.Namespace, bug: str) -> tuple[Judge
             nodes.stop()
     assert not any(codes), (codes, [(folder / f"{name}.out").read_text()[-2000:] for name in NAMES])
     (folder / "crawl").mkdir()
-    for name in NAMES:  # the judge expects the processes' folders in one directory
+    for name in NAMES:  # `judge` expects the folders of all processes in one directory
         (folder / name / name).rename(folder / "crawl" / name)
     return judge(web, folder / "crawl", nodes.kills), faults, len(nodes.kills)
 

@@ -70,7 +70,7 @@ class Web(Protocol):
         """Return the command-line flags that a crawl of this web needs."""
 
     def answered(self) -> Counter[str]:
-        """Return the number of answers 200 for each page since the last call."""
+        """Return the number of 200 answers for each page since the previous call."""
 
     def times(self) -> list[tuple[float, str]]:
         """Return a pair (instant, host) for each of these answers, in order of time; an empty list if unknown."""
@@ -153,7 +153,7 @@ class Run(NamedTuple):
     largest: float
 
     def seconds(self, answers: int) -> float:
-        """Return the seconds from the first answer to the answer with the index `answers`."""
+        """Return the seconds between the first answer and the answer with the index `answers`."""
         return self.times[answers] - self.times[0]
 
     def ahead(self, alone: "Run") -> str:

@@ -4,7 +4,7 @@
 
 Each round stores the same pages twice in one process, once with receipts and once without, in alternating
 order. The directories are removed afterwards. Bytes in the store are those of keys and values before
-compression. There are three webs: The web `silent` makes no statements about the use of its pages. `spoken`
+compression. There are three webs. `silent` makes no statements about the use of its pages. `spoken`
 makes statements in robots.txt. `paths` makes statements for parts of the site in robots.txt, and statements
 in headers and meta elements of one page in four. The script prints medians over the rounds. The receipts of a
 page should take at most 30 us, and at most 40 bytes in the store.
@@ -59,7 +59,7 @@ class Cost(NamedTuple):
 
 
 def pages(web: str, count: int, hosts: int) -> list[tuple[Fetch, Extracted]]:
-    """Return the answers in the order of a crawl, which takes one page of each host in turn."""
+    """Return the answers in the order of a crawl, which fetches one page of each host in turn."""
     found = []
     for number in range(count):
         own = web == "paths" and number // hosts % 4 == 0

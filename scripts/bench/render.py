@@ -67,7 +67,7 @@ def static(pages: int) -> Site:
 
 
 def scripted(pages: int) -> Site:
-    """Pages that are complete, with scripts for a menu and statistics."""
+    """Pages that are complete without scripts, but have scripts for a menu and statistics."""
     head = '<script src="/menu.js"></script><script>window.count = 1</script>'
     site = _each(pages, lambda n: f"<title>{n}</title>{head}<p>{_WORDS}</p>{_anchors(n, pages)}")
     return site | {"/menu.js": (200, _JAVASCRIPT, "document.body.dataset.menu = 'closed'")}
@@ -128,7 +128,7 @@ def _file(packages: Path, name: str, kind: str = "text/javascript") -> Route:
 
 
 def docsify(packages: Path, pages: int) -> Site:
-    """A site made with docsify: a script shows Markdown, at paths of the history API."""
+    """A site made with docsify, in which a script renders Markdown at paths of the history API."""
     shell = (
         '<!doctype html><title>docs</title><div id="app"></div><script>window.$docsify = '
         "{routerMode: 'history', basePath: '/', loadSidebar: true, alias: {'/.*/_sidebar.md': '/_sidebar.md'}}"

@@ -78,7 +78,7 @@ def differs(content: bytes) -> bool:
 
 
 def shortened(content: bytes) -> bytes:
-    """Return a page that differs, without the parts that do not matter for the difference."""
+    """Return a differing page without the parts that do not matter for the difference."""
     for step in STEPS:
         at = 0
         while at < len(content):

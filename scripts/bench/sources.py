@@ -107,7 +107,7 @@ class Maps(Shipped):
         self.schedule.set_importance(number, 1.0, now)
 
     def _say(self, site: int, now: float) -> None:
-        """Pass the signals of a site's sitemap on to the schedule."""
+        """Pass the signals in a site's sitemap to the schedule."""
         for page, at in self._told[site].items():
             if self._number[page] >= 0:
                 super().note_change(page, self._world.sources[site], at, now)

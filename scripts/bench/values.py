@@ -38,7 +38,7 @@ def least(call: Callable[[], object], times: int = 3) -> float:
 
 
 def direct(page: PageParameters, at: float) -> float:
-    """Return V as the paper prints it, the difference of two sums of residuals."""
+    """Return V by the formula in the paper, the difference of two sums of residuals."""
     alpha, gamma, nu, beta = page.silent_rate, page.signal_rate, page.false_rate, page.signal_time
     event_rate, step = alpha + gamma, nu / (alpha + gamma)
     psi = w = 0.0

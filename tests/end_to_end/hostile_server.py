@@ -3,9 +3,9 @@
     python -m tests.end_to_end.hostile_server --kind tar-pit --hosts 600 --port 8080 [--counts FILE]
 
 Healthy hosts have the addresses 127.80.x.y. Each is an endless tree of small pages, which are sent after 20
-ms. Hostile hosts have the addresses 127.90.x.y. With --counts, the number of pages answered so far (for
-hostile hosts, the number of requests) is written to a file twice a second, one line each: `<monotonic
-seconds> <pages> <longest time without a request, in seconds>`.
+ms. Hostile hosts have the addresses 127.90.x.y. With --counts, the number of pages answered so far is written
+to a file twice a second; for hostile hosts, it is the number of requests. Each line of this file is
+`<monotonic seconds> <pages> <longest time without a request, in seconds>`.
 
     healthy          the small pages described above
     tar-pit          every answer sends one byte a second

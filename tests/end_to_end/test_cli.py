@@ -385,7 +385,7 @@ def test_commands_on_a_directory_whose_crawl_never_began(tmp_path: Path) -> None
 
 
 def test_arguments_that_are_not_utf_8(crawled: tuple[Path, Web]) -> None:
-    """Bytes of the command line that are not UTF-8 arrive as lone surrogates."""
+    """Python turns bytes of the command line that are not UTF-8 into lone surrogates."""
     assert run("why", "http://x/\udcff", "--dir", crawled[0]).code == 0
     ran = run("seed", "\udcff", "--dir", crawled[0])
     assert ran.text.startswith("0 queued\nrefused: ?: it is not a URL") and ran.code == 2

@@ -1,4 +1,4 @@
-"""Test that credential headers are sent only to their host and written to only one file."""
+"""Test that credential headers are sent only to their host, and written to only one file."""
 
 from pathlib import Path
 

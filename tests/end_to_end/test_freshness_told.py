@@ -24,7 +24,7 @@ RATE = 60.0
 
 
 class At:
-    """A clock that stands still."""
+    """A clock that always gives the same time."""
 
     def __init__(self, now: float) -> None:
         self._now = now

@@ -1,4 +1,4 @@
-"""Test that no server, and no bug triggered by a page, stops or slows the whole crawl."""
+"""Test that no server, and no bug that a page triggers, stops or slows the whole crawl."""
 
 import asyncio
 import contextlib

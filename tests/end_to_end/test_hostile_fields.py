@@ -114,7 +114,7 @@ class Told(NamedTuple):
 
 
 def passed(port: int, url: str) -> dict[str, str]:
-    """Return the header fields of the server's answer for the stored page of a URL, by lower-case name."""
+    """Return the header fields, by lower-case name, with which the page server answers for a URL."""
     status, fields, _ = ask(port, f"/page?url={quote(url, safe='')}")
     assert status == 200, (status, fields)
     return {name.lower(): value for name, value in fields.items()}

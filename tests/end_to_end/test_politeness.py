@@ -1,8 +1,8 @@
 """Test politeness as servers see it: no overlapping requests, no short gaps, no forbidden pages, no lost pages.
 
 The tests read the server's log, which has the times at which each request arrived and its answer was sent.
-Real time passes, so delays are small. Because crawler and server are scheduled separately, a gap may look
-shorter in the log than it was (`SLACK`).
+The tests run in real time, so delays are small. Because crawler and server are scheduled separately, a gap
+may look shorter in the log than it was (`SLACK`).
 """
 
 import json
@@ -119,7 +119,7 @@ def test_retry_after_of_a_429_is_obeyed(tmp_path: Path) -> None:
 
 
 def test_a_site_that_is_down_is_retried_later(tmp_path: Path) -> None:
-    """A 503 makes the whole host wait, and no page is lost."""
+    """After a 503, all requests to the host wait, and no page is lost."""
     with TreeWeb(tmp_path, 60, "--down", "1:0:3", "--down", "3:1:3", hosts=4) as web:
         quick = ("--set", "politeness.backoff_first=0.3", "--set", "politeness.slowdown_max=2")
         ended = crawl(tmp_path / "crawl", web.seed, *settings("--delay", "0.05", *quick))

@@ -23,7 +23,7 @@ READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" "$1" || exi
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("processes", [1, 3])
 def test_commands_work_next_to_a_page_server(tmp_path: Path, engine: str, processes: int) -> None:
-    """`status`, `check` and a second page server once ended with exit code 75, `check` after 30 s."""
+    """`status`, `check` and a second page server once ended with exit code 75; `check` did so only after 30 s."""
     directory = tmp_path / "crawl"
     with Web(ROUTES) as web:
         crawl(directory, web.url(), "--processes", processes, "--set", f"store.engine={engine}")

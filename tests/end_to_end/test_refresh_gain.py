@@ -1,4 +1,4 @@
-"""Test on a small web over HTTP that the refresh frontier keeps copies fresh, and that the test would see a bug."""
+"""Test on a small web over HTTP that the refresh frontier keeps copies fresh, and that a bug would be noticed."""
 
 import asyncio
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_signals_improve_freshness_and_lost_signals_are_noticed(
 def test_a_lying_validator_does_not_affect_other_pages_of_the_host(
     tmp_path: Path, exceptions: tuple[tuple[str, str], ...]
 ) -> None:
-    """A page or directory with a lying validator once turned off conditional requests for its whole host."""
+    """If a page or directory had a false validator, conditional requests were once turned off for its whole host."""
     host = HostSpec("a", pages=20, directories=4, rate=1.0, lastmod="none", exceptions=exceptions)
     game = GainGame((host,), visits=24.0, rate=60.0, budget=4.0, patience=20.0)
     came = asyncio.run(play(game, DEAF, tmp_path))

@@ -280,7 +280,7 @@ def traces(pid: int) -> dict[str, object]:
 
 @pytest.mark.usefixtures("no_orphan")
 def test_the_browser_sends_no_packet(tmp_path: Path) -> None:
-    """After a page has tried every way out, the counters of the browser's network namespace show no socket or packet."""
+    """After a page has tried every way out, the counters of the browser's network namespace show no traffic."""
     if os.geteuid() != 0:
         pytest.skip("only root may look into the network namespace of the browser")
     sent = subprocess.run([sys.executable, "-c", SENDS], capture_output=True, text=True, check=False)
@@ -737,7 +737,7 @@ def test_patterns_learned_by_auto_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_links_and_text_in_shadow_roots_are_found(tmp_path: Path) -> None:
-    """The roots are attached by scripts (open, closed, nested) or declared in the HTML."""
+    """The shadow roots (open, closed, nested) are attached by scripts or declared in the HTML."""
     app = """
     const define = (name, mode, html) => customElements.define(name, class extends HTMLElement {
       constructor() { super(); this.attachShadow({mode}).innerHTML = html; }
@@ -817,7 +817,10 @@ BOMB = "const held = []; for (;;) held.push(new Array(1e6).fill(Math.random()))"
 
 
 def test_the_first_good_rendering_of_a_page_is_no_change(tmp_path: Path) -> None:
-    """The shell of a page that could not be rendered is stored. Its later rendering proves no change."""
+    """The shell of a page that could not be rendered is stored.
+
+    Its later rendering does not prove that the page has changed.
+    """
     scripts = [BOMB, "root.textContent = 'now it works'"]
     with Web({
         "/robots.txt": ROBOTS, "/": lambda _: (200, {"Content-Type": "text/html", "ETag": '"1"'}, SHELL),
@@ -877,7 +880,7 @@ def test_links_and_text_in_frames_of_the_page_are_found(tmp_path: Path) -> None:
 def test_a_page_may_post_only_if_it_is_allowed_and_never_in_the_name_of_the_crawl(
     tmp_path: Path, post: bool
 ) -> None:
-    """The answer to the POST is archived apart from that to the GET of the same URL."""
+    """The answer to the POST is archived separately from the answer to the GET of the same URL."""
     app = """
     const put = text => document.body.append(text);
     fetch('/graphql').then(answer => answer.text()).then(put);

@@ -214,7 +214,7 @@ ENDLESS = (
 
 
 def heard(running: Running, url: str, source: str, names: Sequence[str] = NAMES) -> int:
-    """Return the number of a source's signals that the owner of a page has counted since the page's last crawl."""
+    """Return the number of signals from a source that the owner of a page has counted since the page's last crawl."""
     counted = 0
     for name in names:
         if (said := control_client.ask(running.folder / name, "why", url=url)) is control_client.NOBODY:
@@ -256,7 +256,7 @@ def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> No
             running.until(lambda: all_heard(running, urls, "feed", 1))
             pids = [each["pid"] for each in running.status()["processes"]]
             ask_unix(running.folder / "p1" / "serve.sock", body)
-            for pid in [running.process.pid, *pids]:  # acknowledged signals are on disk
+            for pid in [running.process.pid, *pids]:  # signals that were acknowledged must already be on disk
                 os.kill(pid, signal.SIGKILL)
         finally:
             running.end()

@@ -27,7 +27,7 @@ ASKS = {"Accept-Signature": 'sig1=("@authority" "signature-agent");tag="web-bot-
 
 
 class Published(HTTPSignatureKeyResolver):
-    """The keys of a key directory, as a site has them after fetching it."""
+    """The keys of a key directory, as a site holds them after fetching the directory."""
 
     def __init__(self, directory: str) -> None:
         self.rows = {row["kid"]: row for row in json.loads(directory)["keys"]}
@@ -48,7 +48,7 @@ class Message:
 
 
 class Site:
-    """A site that verifies requests: True is valid, False invalid, and None not signed."""
+    """A site that verifies requests: True means valid, False invalid, and None not signed."""
 
     def __init__(self, directory: str) -> None:
         resolver = Published(directory)

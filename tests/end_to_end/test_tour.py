@@ -17,7 +17,7 @@ CLI_PAGE = (ROOT / "crawler" / "cli" / "README.md").read_text(encoding="utf-8")
 
 
 def section(page: str, heading: str) -> str:
-    """Return the text between a heading and the next one."""
+    """Return the text between a heading and the next heading."""
     _, found, below = page.partition(f"## {heading}\n")
     assert found, f"the page has no heading {heading!r}"
     return below.partition("\n## ")[0]

@@ -22,7 +22,7 @@ from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.web import Web, page
 
 HOSTS = 9
-SILENT = "silent.localhost"  # the host whose robots.txt cannot be fetched
+SILENT = "silent.localhost"  # name of the host whose robots.txt cannot be fetched
 
 
 @pytest.fixture

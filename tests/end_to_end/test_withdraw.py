@@ -221,7 +221,7 @@ def test_a_running_crawl_withdraws_at_once(tmp_path: Path, tree: list[str], proc
 
 
 def _requests(folder: Path, host: str) -> int:
-    """Return the number of page requests to a host, by the crawler's own fetch log."""
+    """Return the number of page requests to a host, as counted in the crawler's own fetch log."""
     lines = (folder / "crawl" / "pages.jsonl").read_text().splitlines()
     fetches = [json.loads(line) for line in lines]
     return sum(f"//{host}:" in each["url"] and each["outcome"] != "withdrawn" for each in fetches)

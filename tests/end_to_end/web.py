@@ -122,7 +122,7 @@ class Web:
 
 
 class Tunnels(BaseHTTPRequestHandler):
-    """A proxy that accepts only CONNECT: every tunnel leads to `port` on loopback, whatever host was requested."""
+    """A proxy that accepts only CONNECT. Every tunnel leads to `port` on loopback, whatever host was requested."""
 
     port = 0
     asked: list[str]

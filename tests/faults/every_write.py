@@ -60,7 +60,7 @@ def _child(
 
 
 class _Counted:
-    """Counts the writes of this process, and kills it before one of them."""
+    """Counts the writes of this process, and kills the process before one of these writes."""
 
     def __init__(self, folder: str, kill_at: int) -> None:
         self.writes = 0

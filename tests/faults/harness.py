@@ -48,7 +48,7 @@ class Judgement(NamedTuple):
 
     @property
     def flawless(self) -> bool:
-        """True if no page is lost or stored twice, and no kill caused more refetches than fetches were in flight.
+        """True if no page is lost or stored twice, and no kill caused too many refetches.
 
         A page that must be fetched again because of one kill may be fetched only after the next kill, and
         then counts for the next kill. So the limit is twice the number of fetches in flight.
@@ -96,7 +96,7 @@ class TreeWeb:
         return self.url(0)
 
     def requests(self) -> list[tuple[float, float, str, str, int]]:
-        """Return the begin, end, address, path and status of every request so far."""
+        """Return begin time, end time, address, path and status of every request so far."""
         rows = (line.split() for line in self.log.read_text().splitlines())
         return [(float(row[0]), float(row[1]), row[2], row[3], int(row[4])) for row in rows]
 

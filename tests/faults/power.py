@@ -1,9 +1,9 @@
 """Simulate a power cut, which may lose all data that was not synced.
 
 `python -m tests.faults.power RECORD BUG crawl ...` runs the crawler (with a bug of `planted.py` if BUG is not
-""). Every file and directory that it syncs is recorded in RECORD with its length at that time. The log of a
-LevelDB is recorded after each synced batch, since the engine syncs it itself. When the process is dead,
-`cut_power` changes the crawl directory to a state that a disk may have after a power cut:
+""). Every file and directory that the crawler syncs is recorded in RECORD, with its length at that time. The
+log of LevelDB is recorded after each synced batch, because LevelDB syncs the log itself. When the process is
+dead, `cut_power` changes the crawl directory to a state that a disk may have after a power cut:
 
 * a file keeps its synced length, followed by any number of the later bytes, either
   intact or garbage (the length reached the disk before the content);

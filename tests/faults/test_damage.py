@@ -244,7 +244,7 @@ def test_an_invalid_admin_token_is_reported_and_replaced(site: Site, directory: 
 
 
 def test_a_log_that_was_cut_between_two_records_is_refused(site: Site, directory: Path) -> None:
-    """The log looks intact, but the entry of the last clean shutdown is missing."""
+    """The log looks intact, but the entry about the last clean shutdown is missing."""
     log = newest_log(directory)
     data = log.read_bytes()
     if not data:

@@ -10,7 +10,7 @@ import pytest
 from tests.faults.harness import TreeWeb, crawl, judge, settings
 
 PAGES = 60
-# Disable the limits on free space and the reserved file, so that writes fail.
+# These settings disable the limits on free space and the reserved file, so that writes fail.
 BARE = settings(
     *("--set", "store.low_water_bytes=0", "--set", "store.stop_water_bytes=0"),
     *("--set", "store.ballast_bytes=0"),

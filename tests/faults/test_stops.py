@@ -239,7 +239,7 @@ def test_the_crawl_stops_when_space_is_very_low(web: TreeWeb, tmp_path: Path) ->
 def test_a_bug_in_the_writer_thread_costs_one_body(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The bug is logged once and counted, the crawl continues to its end, and the page has a record."""
+    """The bug is logged once and counted, the crawl continues until its end, and the page has a record."""
     request = warc.request
 
     def broken(*arguments: bytes, **options: bool) -> bytes:
@@ -258,7 +258,7 @@ def test_a_bug_in_the_writer_thread_costs_one_body(
 def test_a_bug_outside_of_any_page_ends_the_run(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log says where the bug is, no page is lost, and the next run continues."""
+    """The log shows where the bug is, no page is lost, and the next run continues the crawl."""
 
     def broken(*_: object) -> None:
         raise RuntimeError("planted")

@@ -21,7 +21,7 @@ TURN_MAX = 0.1  # CPU seconds for which the event loop may be blocked
 
 
 class Clock:
-    """Measures the length of turns of the event loop, in CPU seconds of this thread."""
+    """Measures how long the turns of the event loop are, in CPU seconds of this thread."""
 
     def __init__(self) -> None:
         self.worst = 0.0

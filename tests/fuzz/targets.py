@@ -343,7 +343,7 @@ def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
     return judged.rule
 
 
-# -- people and peers ---------------------------------------------------------------
+# -- input of users and peers ---------------------------------------------------------------
 
 
 def _configurations(folder: Path) -> Target:

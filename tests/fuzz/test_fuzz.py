@@ -30,7 +30,10 @@ def known() -> Iterator[dict[str, Target]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_input_makes_a_parser_raise(known: dict[str, Target], name: str) -> None:
-    """Each input gives a value or the documented error, whether it arrives whole or in pieces. The seed is fixed."""
+    """Each input, whole or in pieces, makes the parser return a value or raise the documented error.
+
+    The seed is fixed.
+    """
     assert set(known) == set(NAMES)
     tally = fuzz(known[name], 7, runs=60 if name in ("long pages", "scan", "doors") else 120)
     assert not tally.failed, tally.failures[0].text

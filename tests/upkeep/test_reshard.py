@@ -254,7 +254,7 @@ def test_a_store_lost_after_a_reshard_is_noticed(tmp_path: Path) -> None:
         known = {each.name: each.due.new for each in processes}
         assert min(known.values()) > 0 and all(each.views.problems() == [] for each in processes)
     shutil.rmtree(directory.process("p1"))
-    (directory.path / "p1.begun").unlink()  # a separate node that lost its disk has no such mark
+    (directory.path / "p1.begun").unlink()  # a separate node that has lost its disk does not have this mark
     directory.process("p1").mkdir()
     with ExitStack() as stack:
         processes = [

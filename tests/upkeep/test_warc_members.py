@@ -1,4 +1,4 @@
-"""Test that broken members of a WARC file become empty records of equal length, so other members keep their offsets."""
+"""Test that broken members of a WARC file become empty records of the same length, so other offsets stay valid."""
 
 import gzip
 import io

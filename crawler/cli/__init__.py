@@ -92,7 +92,6 @@ def main(argv: list[str] | None = None) -> int:
 def _main(argv: list[str], *, leaves: bool) -> int:
     """Run a command line; with `leaves`, exit the process here if the command ran an event loop."""
     collect_rarely()
-    gc.disable()  # until the command is imported: collections would take a tenth of the start and free nothing
     # OpenBLAS, which numpy loads, would start threads that use CPU even when idle. The crawler multiplies no
     # matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -135,6 +134,7 @@ def _no_command(name: str) -> str:
 
 
 def _run(name: str, arguments: list[str]) -> int:
+    gc.disable()  # during the import: collections would take a tenth of the start and free nothing
     try:
         module = importlib.import_module(COMMANDS[name][0])
         gc.enable()

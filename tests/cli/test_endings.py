@@ -1,6 +1,7 @@
 """Test that a command that fails from an external cause prints one line, no traceback, and returns an exit code."""
 
 import errno
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,3 +55,12 @@ def test_a_bug_is_shown_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(cli.importlib, "import_module", lambda name: SimpleNamespace(main=main))
     with pytest.raises(FileNotFoundError):
         cli._run("crawl", [])
+
+
+@pytest.mark.parametrize(
+    "argv", [["--version"], ["--help"], ["no-such-command"], ["status", "--dir", "/nonexistent"]]
+)
+def test_the_garbage_collector_is_on_after_a_command(argv: list[str]) -> None:
+    """It is off while a command is imported; a program that runs commands would otherwise grow without bound."""
+    cli.main(argv)
+    assert gc.isenabled()

@@ -119,10 +119,9 @@ def test_a_running_node_or_its_copy_is_stopped(tmp_path: Path) -> None:
         assert [end(each, timeout=60).code for each in (left, other)] == [0, 0]
         here = ("--listen", nodes.addresses["a"])
         assert command(tmp_path / "b", "recover", "a").code == 0
-        assert [end(each).code for each in (nodes.start("a", *here, folder="copy"), nodes.start("b"))] == [
-            0,
-            0,
-        ]
+        fast = ("--rate", "0")
+        both = nodes.start("a", *here, *fast, folder="copy"), nodes.start("b", *fast)
+        assert [end(each).code for each in both] == [0, 0]
         stored = stored_by(tmp_path / "copy" / "a") | stored_by(tmp_path / "b" / "b")
         assert len(stored) == len(web.fetched()) == pages
 

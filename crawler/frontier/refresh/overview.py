@@ -185,7 +185,7 @@ class Overview:
         self.flights.require_host(host)
         quality = self.learning.quality
         heard = [float(each) for each in quality.all_signals[host]]
-        return heard, [quality.precision(host, source) for source in range(8)], quality.recall(host)
+        return heard, [quality.precision(host, source) for source in range(len(heard))], quality.recall(host)
 
     def heard_hosts(self) -> list[int]:
         """Return the numbers of the hosts whose pages ever had a signal."""

@@ -1,6 +1,7 @@
 """Test `crawler withdraw` on real sockets for every output, at rest and live, with one process and three."""
 
 import asyncio
+import io
 import json
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 import crawler as api
 from crawler.cli.loopback import free_port
@@ -43,6 +45,27 @@ def exported(directory: Path, form: str) -> bytes:
     done = run("export", "--dir", directory, "--format", form)
     assert done.code == 0, done
     return done.out
+
+
+def records_of(directory: Path, form: str) -> set[tuple[str, str, str, bytes]]:
+    """Return the records of a `warc` or `wacz` export: type, URL, URL of the earlier capture or "", content."""
+    if form == "wacz":
+        output = directory.parent / "exported.wacz"
+        output.unlink(missing_ok=True)
+        assert run("export", "--dir", directory, "--format", form, "-o", output).code == 0
+        with zipfile.ZipFile(output) as archive:
+            data = b"".join(archive.read(name) for name in archive.namelist() if name.endswith(".warc.gz"))
+    else:
+        data = exported(directory, form)
+    return {
+        (
+            record.headers["WARC-Type"],
+            record.headers.get("WARC-Target-URI", ""),
+            record.headers.get("WARC-Refers-To-Target-URI", ""),
+            record.reader.read() if record.record_type is WarcRecordType.response else b"",
+        )
+        for record in ArchiveIterator(io.BytesIO(data), parse_http=False)
+    }
 
 
 def pages_of(directory: Path, form: str) -> set[str]:
@@ -88,6 +111,22 @@ def test_withdrawn_pages_are_hidden_until_undone(crawled: tuple[Web, Path]) -> N
         form: data for form, data in before.items() if form != "warc"
     }
     assert run("check", "--dir", directory).code == 0
+
+
+@pytest.mark.parametrize("form", ["warc", "wacz"])
+def test_no_record_of_an_export_is_or_names_a_withdrawn_page(form: str, crawled: tuple[Web, Path]) -> None:
+    """The copy of a page with the same content may be a revisit of the withdrawn page; it is exported whole."""
+    web, directory = crawled
+    one, copy = web.url("/one"), web.url("/copy")
+    before = records_of(directory, form)
+    assert {one, copy} <= {url for _, url, _, _ in before}, "without a withdrawal, both pages are exported"
+    run("withdraw", one, "--dir", directory)
+    records = records_of(directory, form)
+    assert one not in {each for _, url, earlier, _ in records for each in (url, earlier)}
+    (body,) = [body for kind, url, _, body in records if kind == "response" and url == copy]
+    assert b"secret words" in body
+    run("withdraw", one, "--undo", "--dir", directory)
+    assert records_of(directory, form) == before
 
 
 def test_a_dry_run_counts_and_changes_nothing(crawled: tuple[Web, Path]) -> None:

@@ -147,8 +147,8 @@ class Browser:
             os.chown(self._home, pwd.getpwnam(user).pw_uid, -1)
         ours_read, theirs_write = os.pipe()
         theirs_read, ours_write = os.pipe()
-        command = [sys.executable, "-I", "-S", str(_LAUNCH), str(theirs_read), str(theirs_write)]
-        command += [self._home, user, "1"]
+        command = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid())]
+        command += [str(theirs_read), str(theirs_write), self._home, user, "1"]
         command += arguments(program, self._home, self._user_agent, self._config)
         nothing = asyncio.subprocess.DEVNULL
         try:

@@ -2,11 +2,11 @@
 
 This file runs as a program of its own and imports only the standard library:
 
-    launch.py READ WRITE HOME USER ISOLATE PROGRAM ARGUMENT...
+    launch.py PARENT READ WRITE HOME USER ISOLATE PROGRAM ARGUMENT...
 
-`READ` and `WRITE` become file descriptors 3 and 4, the browser's protocol pipe. The kernel ends the browser
-when its parent ends. If `ISOLATE` is 1 and the system allows it, the browser gets a network namespace of its
-own, in which no interface is up. If `USER` is not "-", the browser runs as that user.
+`READ` and `WRITE` become file descriptors 3 and 4, the browser's protocol pipe. The kernel ends the browser when
+the process `PARENT`, which started it, ends. If `ISOLATE` is 1 and the system allows it, the browser gets a network
+namespace of its own, in which no interface is up. If `USER` is not "-", the browser runs as that user.
 """
 
 import ctypes
@@ -22,8 +22,8 @@ _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000  # linux/sched.h
 
 def main(arguments: list[str]) -> None:
     """Set up the process and run the browser in it."""
-    read, write, home, user, isolate = arguments[:5]
-    command = arguments[5:]
+    parent, read, write, home, user, isolate = arguments[:6]
+    command = arguments[6:]
     _place(int(read), int(write))
     libc = ctypes.CDLL(None, use_errno=True)
     if isolate == "1":
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
     if user != "-":
         _become(user)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() == 1:  # the parent had ended before prctl took effect
+    if os.getppid() != int(parent):  # the parent had ended before prctl took effect
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.execve(command[0], command, {"HOME": home, "PATH": os.defpath, "LANG": "C.UTF-8", "TZ": "UTC"})

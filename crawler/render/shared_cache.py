@@ -2,8 +2,9 @@
 
 An answer is fresh for the time that its `Cache-Control` or `Expires` states, or for an hour if it has
 neither; the time that it spent in other caches (`Age`) is subtracted. An answer that may not be shared
-(`private`, `no-store`, `no-cache`, or a `Vary` that names more than the content coding) is not kept. When the
-cache is full, the least recently used answer is dropped.
+(`private`, `no-store`, `no-cache`, or a `Vary` that names more than the content coding) is not kept.
+An answer that varies with `Origin` is kept only if it allows all origins. When the cache is full, the
+least recently used answer is dropped.
 """
 
 from collections import OrderedDict
@@ -15,7 +16,7 @@ from crawler.records import Fetch, Outcome
 SHARED = frozenset({"Script", "Stylesheet", "Font"})  # resource types that are cached
 _SILENT = 3600.0  # seconds for which an answer without caching fields stays fresh
 _AGE_MAX = 7 * 86_400.0  # seconds; longer lifetimes are reduced to this
-_HARMLESS_VARY = frozenset({"accept-encoding", "accept", "user-agent", "origin"})
+_HARMLESS_VARY = frozenset({"accept-encoding", "accept", "user-agent"})
 
 
 class SharedCache:
@@ -63,7 +64,10 @@ def fresh_for(fetch: Fetch, now: float) -> float:
     """Return the seconds for which an answer received at `now` may be used again; 0.0 if it may not be reused."""
     if fetch.outcome is not Outcome.FETCHED or fetch.status != 200:
         return 0.0
-    if directives(_field(fetch, b"vary")).keys() - _HARMLESS_VARY - {""}:
+    varies = directives(_field(fetch, b"vary")).keys() - _HARMLESS_VARY - {""}
+    if _field(fetch, b"access-control-allow-origin").strip() == "*":  # pages of all origins get this answer
+        varies -= {"origin"}
+    if varies:
         return 0.0
     said = directives(_field(fetch, b"cache-control"))
     if said.keys() & {"no-store", "no-cache", "private"}:

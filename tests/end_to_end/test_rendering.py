@@ -27,6 +27,7 @@ from crawler.render.protocol import BrowserError
 from tests.end_to_end import web as webs
 from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.web import FAST, SETTINGS, Answer, ReceivedRequest, Route, Web, lines, run
+from tests.faults.harness import ROOT
 
 try:
     PROGRAM = find_program("")
@@ -420,6 +421,19 @@ def test_a_browser_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path
 
 
 @pytest.mark.usefixtures("no_orphan")
+def test_a_crawler_that_is_the_first_process_of_a_container_renders(tmp_path: Path) -> None:
+    """Its browser then has the parent 1, which elsewhere means that the crawler has ended."""
+    container = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*container, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system does not allow process namespaces")
+    with Web(shop()) as web:
+        words = ("crawl", "--dir", tmp_path, *FAST, "--render", "always", web.url())
+        command = [*container, sys.executable, "-m", "crawler", *map(str, words)]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+        assert ran.returncode == 0, ran
+        assert {f"/item/{n}" for n in range(1, LAST + 1)} <= set(web.paths())
+
+
 def test_a_crawler_that_is_killed_leaves_no_browser_and_loses_nothing(tmp_path: Path) -> None:
     with Web(shop()) as web:
         command = [sys.executable, "-m", "crawler", "crawl", "--dir", str(tmp_path), *FAST, web.url()]

@@ -41,6 +41,9 @@ def answer(content: bytes = b"x", **fields: str) -> Fetch:
         ({"vary": "Accept-Encoding"}, HOUR),
         ({"vary": "Cookie"}, 0.0),
         ({"vary": "*"}, 0.0),
+        ({"vary": "Origin"}, 0.0),
+        ({"vary": "Origin", "access_control_allow_origin": "http://a.test"}, 0.0),
+        ({"vary": "Accept-Encoding, Origin", "access_control_allow_origin": "*"}, HOUR),
     ],
 )
 def test_an_answer_is_fresh_as_long_as_its_header_says(fields: dict[str, str], seconds: float) -> None:

@@ -90,6 +90,11 @@ def asked_body(request: Mapping[str, Any]) -> bytes:
     return b"".join(base64.b64decode(entry["bytes"]) for entry in entries if "bytes" in entry)
 
 
+def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
+    """Return whether a request asks for permission of another origin; no script can set the field that says so."""
+    return method == "OPTIONS" and "access-control-request-method" in map(str.lower, headers)
+
+
 def asked_fields(headers: Mapping[str, str]) -> tuple[str, ...]:
     """Return those fields of a page's request that the fetcher also sends, as lines "Name: value"."""
     lines = []

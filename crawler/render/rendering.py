@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 from crawler.config import Config, RenderConfig
 from crawler.errors import Unexpected
 from crawler.records import Fetch, Outcome, PageFrame, Rendering
-from crawler.render.answers import PIXEL, asked_body, asked_fields, error_reason, passed_fields
+from crawler.render.answers import PIXEL, asked_body, asked_fields, error_reason, is_preflight, passed_fields
 from crawler.render.browser import Browser, MissingBrowserError
 from crawler.render.protocol import BrowserError, Params, Session
 from crawler.render.shared_answers import SharedAnswers, Stored
@@ -405,6 +405,7 @@ class PageRun:
             method=request["method"],
             kind=params.get("resourceType", ""),
             main_frame=params.get("frameId") == self._target,
+            preflight=is_preflight(request["method"], request["headers"]),
         )
         match self._visit.decide(paused, self._time()):
             case Answering.DOCUMENT:

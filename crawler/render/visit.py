@@ -28,12 +28,16 @@ RESTLESS = 10.0
 
 
 class Paused(NamedTuple):
-    """A request that the browser has paused; `kind` is the protocol's resource type."""
+    """A request that the browser has paused; `kind` is the protocol's resource type.
+
+    A `preflight` is the browser's own question whether another origin permits a request (Fetch standard, 3.3.8).
+    """
 
     url: str
     method: str
     kind: str
     main_frame: bool
+    preflight: bool = False
 
 
 class Answering(StrEnum):
@@ -150,4 +154,4 @@ def _may_pass(request: Paused, *, post: bool) -> bool:
         return False
     if request.method == "POST":
         return post
-    return request.method == "GET" or (request.method == "OPTIONS" and request.kind == "Preflight")
+    return request.method == "GET" or request.preflight

@@ -205,6 +205,59 @@ def test_requests_of_a_page_obey_robots_txt_on_every_host(tmp_path: Path) -> Non
     assert line["missing"] == 3
 
 
+def test_requests_of_workers_frames_and_other_origins_are_answered(tmp_path: Path) -> None:
+    """Each shows what its answer said; only the server of another origin can permit a request that needs permission."""
+    app = """
+    const here = location.port, said = {};
+    const show = (name, text) => { said[name] = text; document.body.innerText = JSON.stringify(said); };
+    const worker = new Worker('/worker.js');
+    worker.onmessage = e => show('worker', e.data);
+    const frame = document.createElement('iframe');
+    window.onmessage = e => show('frame', e.data);
+    frame.src = `http://other.localhost:${here}/frame`;
+    document.documentElement.append(frame);
+    for (const host of ['open', 'shut'])
+      fetch(`http://${host}.localhost:${here}/data`, {headers: {'X-A': '1'}})
+        .then(r => r.text()).then(t => show(host, t), () => show(host, 'refused'));
+    """
+    allows = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "X-A"}
+    frame = "<script>fetch('/of-frame').then(r => r.text()).then(t => parent.postMessage(t, '*'))</script>"
+    routes: dict[str, Route] = {
+        "/worker.js": (
+            200,
+            SCRIPT,
+            "importScripts('/imported.js'); fetch('/of-worker').then(r => r.text()).then(tell)",
+        ),
+        "/imported.js": (200, SCRIPT, "const tell = text => postMessage(text)"),
+        "/of-worker": "for the worker",
+        "other.localhost/frame": frame,
+        "other.localhost/of-frame": "for the frame",
+        "open.localhost/data": (200, allows, "for the open"),
+        "shut.localhost/data": (200, {"Access-Control-Allow-Origin": "*"}, "never shown"),
+    }
+    with Web(shop(app, routes)) as web:
+        crawl(web, tmp_path)
+        dom = shown(web, tmp_path, "/")
+        asked = [(each.host, each.path, each.method) for each in web.asked]
+    for text in (
+        '"worker":"for the worker"',
+        '"frame":"for the frame"',
+        '"open":"for the open"',
+        '"shut":"refused"',
+    ):
+        assert text in dom, dom
+    copy = run("get", web.url("/data", "open.localhost"), "--dir", tmp_path)
+    assert copy.text == "for the open", "the answer to the preflight request does not hide it"
+    assert "no problems found" in run("check", "--dir", tmp_path).text
+    assert ("open.localhost", "/data", "OPTIONS") in asked and ("shut.localhost", "/data", "GET") not in asked
+
+
+def test_a_page_that_its_script_leaves_is_a_redirect(tmp_path: Path) -> None:
+    with Web(shop("location.href = '/next'", {"/next": "<p>the next page</p>"})) as web:
+        crawl(web, tmp_path)
+        assert "the next page" in shown(web, tmp_path, "/next")
+
+
 def test_requests_of_a_page_cannot_avoid_the_address_guard(tmp_path: Path) -> None:
     """Requests to forbidden addresses, other schemes, sockets and beacons reach no server."""
     app = """

@@ -66,7 +66,7 @@ class Web:
             def do_GET(self) -> None:
                 web._answer(self)
 
-            do_POST = do_PUT = do_GET
+            do_POST = do_PUT = do_OPTIONS = do_GET
 
             def log_message(self, *_: Any) -> None:
                 pass

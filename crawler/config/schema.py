@@ -85,7 +85,7 @@ class PolitenessConfig(_Section, frozen=True):
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
     give_up_after: Seconds = Seconds(259_200)  # 3 days; a host that is silent for this long is given up
-    refusals_max: Count = 20  # after so many 401, 403, 406 or 451 in a row, the host is held as if blocked
+    refusals_max: Count = 20  # answers 401, 403, 406 or 451 in a row; then the host is held as if blocked
     # Each 429 or 503 doubles the slowdown factor of the gap, up to this limit.
     slowdown_max: Number = 64.0
     slowdown_recovery: Number = 0.98  # each good answer multiplies the factor by this; 34 of them halve it

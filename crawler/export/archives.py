@@ -28,7 +28,7 @@ from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-LATER_SAID_MAX = 1000  # copies withheld because of a later refusal; at most so many are reported
+LATER_SAID_MAX = 1000  # maximum number of copies reported as withheld because of a later refusal
 # number of robots.txt files in memory; a few suffice, since captures are read host by host
 _ROBOTS_MAX = 1000
 

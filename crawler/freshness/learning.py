@@ -184,8 +184,7 @@ class Learning:
         """Return A with the site's weekly rhythm, which only predictions use; values and rates use `clock`."""
         if not self.neighbourhood:
             return elapsed
-        span: cython.double = self.seasons.span(site, now - elapsed, now)
-        return clock_of(span, self.excess(site, directory, now), self.scale)
+        return self.clock(site, directory, self.seasons.span(site, now - elapsed, now), now)
 
     @cython.ccall
     @cython.exceptval(check=False)

@@ -519,7 +519,7 @@ def _weight_of_ratio(ratio: cython.double) -> cython.double:
 @cython.inline
 @cython.exceptval(check=False)
 def _believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
-    """Return `changes`, or fewer if so many are implausible in an interval with a change and the prior mean x."""
+    """Return `changes`, or fewer if that number is implausible for an interval with a change and the prior mean x."""
     if changes <= 1.0 + x + 3.0 * sqrt(x):
         return changes
     return min(changes, max(_TRUSTED_CHANGES, gain_of(x))) if trusted else gain_of(x)

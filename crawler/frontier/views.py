@@ -27,7 +27,7 @@ from crawler.storage.kv import KeyValue
 
 EXPLAINED_AT_ONCE = 2_000
 EXPLAINED_MAX = 100_000  # number of entries of a queue that are read for one explanation
-LOOKED_AT = 16  # so many entries of a host outside the front are read to see whether all of its entries wait
+LOOKED_AT = 16  # number of entries of a host outside the front that are read to see whether all of them wait
 _SILENT_STATES = (
     (HostFlag.BLOCKED, "blocked"),
     (HostFlag.REFUSED, "refused"),

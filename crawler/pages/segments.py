@@ -16,6 +16,7 @@ contain the new lengths.
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -76,6 +77,22 @@ def segment_path(folder: Path, segment: str) -> Path:
             f"{folder / segment}: lies in {note.url} only; `crawler ship --fetch` brings it back"
         )
     raise DamageError(f"{folder / segment}: segment is missing")
+
+
+def open_segment(folder: Path, segment: str) -> int:
+    """Return a file descriptor of a segment, finished or still being written.
+
+    Raises:
+        ShippedError: the segment lies in object storage only.
+        DamageError: there is no such segment, or it cannot be read.
+    """
+    path, flags = f"{folder}/{segment}", os.O_RDONLY | os.O_CLOEXEC
+    try:
+        with suppress(FileNotFoundError):
+            return os.open(path, flags)
+        return os.open(segment_path(folder, segment), flags)
+    except OSError as error:
+        raise DamageError(f"{path}: {error.strerror}") from error
 
 
 def read_segment(folder: Path, segment: str, offset: int, length: int) -> bytes:

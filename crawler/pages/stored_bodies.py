@@ -125,32 +125,10 @@ def _block_length(head: bytes, where: str) -> int:
     raise DamageError(f"{where}: no Content-Length")
 
 
-def _opened(folder: Path, segment: str) -> int:
-    """Return a file descriptor of a segment, finished or still being written.
-
-    Raises:
-        DamageError: there is no such segment, or it cannot be read.
-    """
-    path = f"{folder}/{segment}"
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return _open_other(segments.segment_path(folder, segment))
-    except OSError as error:
-        raise DamageError(f"{path}: {error.strerror}") from error
-
-
-def _open_other(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise DamageError(f"{path}: {error.strerror}") from error
-
-
 def _record_pieces(folder: Path, capture: Capture) -> Iterator[bytes]:
     """Yield the uncompressed record of a capture in pieces."""
     where = f"{capture.segment} at {capture.offset}"
-    file = _opened(folder, capture.segment)
+    file = segments.open_segment(folder, capture.segment)
     try:
         inflater = isal_zlib.decompressobj(_GZIP)
         offset, end = capture.offset, capture.offset + capture.length

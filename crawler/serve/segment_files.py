@@ -47,7 +47,7 @@ class SegmentFiles:
             raise DamageError(f"{folder / segment}: {error.strerror}") from error
 
     def _enter(self, key: tuple[Path, str]) -> int:
-        file = _opened(*key)
+        file = segments.open_segment(*key)
         self._open[key] = file
         if len(self._open) > self._files_max:
             os.close(self._open.popitem(last=False)[1])
@@ -62,19 +62,3 @@ class SegmentFiles:
         """Close all descriptors; `read` opens segments again."""
         while self._open:
             os.close(self._open.popitem()[1])
-
-
-def _opened(folder: Path, segment: str) -> int:
-    try:
-        return os.open(folder / segment, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return _open_other(segments.segment_path(folder, segment))
-    except OSError as error:
-        raise DamageError(f"{folder / segment}: {error.strerror}") from error
-
-
-def _open_other(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise DamageError(f"{path}: {error.strerror}") from error

@@ -162,7 +162,7 @@ def levels_of(maps: int) -> int:
     return 0 if maps < MAPS_FIRST else 1 + (maps // MAPS_FIRST).bit_length()
 
 
-# The same as `entry_key`, but from the parts (TODO or PARKED, host key, order).
+# Builds the key that `entry_key` returns, from its parts: TODO or PARKED, host key, order.
 make_key = struct.Struct(">2sQQ").pack
 
 

@@ -15,7 +15,8 @@ from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.table import SILENCED
 from crawler.frontier.hosts.workbench import Workbench
 
-AHEAD = 5.0  # names are looked up for the requests of so many seconds in advance; a look-up of a dead name takes as long
+# seconds before its request at which a name is looked up; the look-up of a dead name takes as long
+AHEAD = 5.0
 
 
 class DnsLookups:

@@ -24,7 +24,8 @@ from crawler.storage.keys import TODO
 from crawler.storage.kv import KeyValue
 
 NO_PLAN = -1  # the host is in no heap
-SKIPPED_MAX = 10_000  # at most so many entries of a host are skipped to find one to try; each costs 5 us
+# maximum number of entries of a host that are skipped to find one to try; each costs 5 us
+SKIPPED_MAX = 10_000
 
 
 class Refetch(msgspec.Struct, frozen=True, gc=False):

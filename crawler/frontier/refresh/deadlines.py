@@ -54,7 +54,7 @@ _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the count i
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one fetch in the mean share of hubs
 _RESTRAIN = cython.declare(cython.double, 0.9)  # factor on the worth of hubs, per fetch beyond their share
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
-_SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # the first level is computed from so many pages
+_SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # number of pages from which the first level is computed
 _SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisection steps that reduce a bracket of 1e36 to 1e-9
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, ALL_TERMS)
 

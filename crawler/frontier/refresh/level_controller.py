@@ -36,7 +36,8 @@ _STEP_MAX = cython.declare(cython.double, 0.05)
 _FAR = cython.declare(cython.double, 20.0)
 # maximum number of steps taken at once, for a page whose value is far from the level
 _FAR_MAX = cython.declare(cython.double, 32.0)
-_RUN_MAX = cython.declare(cython.int, 4)  # a long run to one side doubles the step up to so many times
+# maximum number of times that a long run to one side doubles the step
+_RUN_MAX = cython.declare(cython.int, 4)
 _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small host's own level
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
 # minimum factor on a host's own level after a page that is worth less than that level

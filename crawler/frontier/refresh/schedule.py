@@ -67,7 +67,7 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 # number of bulk signals processed, and of keys recomputed, by one call of `work`
 _WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)
 _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys recomputed per look while a sweep lasts
-# After so many fetches, the measured rate is precise enough for a first level.
+# Number of fetches after which the measured rate is precise enough for a first level.
 _FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)
 _VALUED = ("ncis", "greedy", "cis")
 

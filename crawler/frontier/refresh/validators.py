@@ -64,7 +64,7 @@ from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 PATTERNS_MAX = 32  # number of patterns per host
 # Number of hosts in memory, about 300 bytes each; above it, the least recently requested hosts are dropped.
 HOSTS_MAX, CELLS_MAX = (50_000, 100_000)
-PAGES_MAX = 100_000  # at most so many pages that lied or are in doubt are remembered
+PAGES_MAX = 100_000  # maximum number of remembered pages that lied or are in doubt
 # bound of shown + lies, and of saved + wasted; above it, both terms are halved, so that old counts decay
 COUNT_MAX = 64.0
 WEIGHT = 10.0  # pseudo counts of a prior; also the maximum that one pattern adds to the crawl's prior

@@ -29,7 +29,7 @@ from crawler.process.answering.explainer import Explainer, Steps
 from crawler.process.answering.withdrawing import Withdrawing
 from crawler.process.committing.portions import portions
 from crawler.process.opening.stages import Stages
-from crawler.records import Capture, LinkFlag, PageState, PeerStatus
+from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import canonical, hostname
@@ -353,9 +353,3 @@ def _plain_robots(of: str, copy: RobotsCopy) -> dict[str, Any]:
     plain = {"of": of, "status": copy.status, "outcome": copy.outcome, "failures": copy.failures}
     instants = {"fetched_at": copy.fetched_at, "retry_at": copy.retry_at}
     return plain | {name: iso_time(instant) for name, instant in instants.items() if instant}
-
-
-def _plain_capture(capture: Capture) -> dict[str, Any]:
-    plain = {name: getattr(capture, name) for name in capture.__struct_fields__}
-    plain["fetched_at"] = iso_time(capture.fetched_at)
-    return plain | {name: value.hex() for name, value in plain.items() if isinstance(value, bytes)}

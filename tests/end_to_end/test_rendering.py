@@ -306,11 +306,17 @@ def packets(table: str) -> int:
 
 
 def traces(pid: int) -> dict[str, object]:
-    """Return the kernel's counters in the network namespace of a process, without zeros."""
+    """Return the kernel's counters in the network namespace of a process, without zeros.
+
+    WebRTC opens UDP sockets for a moment, so these count by what they have sent, and the others also if they are open.
+    """
     net = Path(f"/proc/{pid}/net")
     found: dict[str, object] = {"packets": packets((net / "dev").read_text())}
-    for name in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6", "packet"):
+    for name in ("tcp", "tcp6", "raw", "raw6", "packet"):
         found[name] = len((net / name).read_text().splitlines()) - 1
+    for name, count in map(str.split, (net / "snmp6").read_text().splitlines()):
+        if name in ("Ip6InReceives", "Ip6OutRequests", "Udp6OutDatagrams", "Icmp6OutMsgs"):
+            found[name] = int(count)
     heads, values = (
         (net / "snmp").read_text().splitlines()[0::2],
         (net / "snmp").read_text().splitlines()[1::2],

@@ -14,7 +14,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.export.writing import Export, ExportRequest
 from crawler.lab.changing.server import ChangingServer
 from crawler.process.answering.commands import Commands
-from crawler.process.opening.served_process import served_process
+from crawler.process.answering.served_process import served_process
 from crawler.process.opening.stages import Stages, at_rest
 from crawler.records import PageState
 from crawler.serve.stored_crawl import StoredCrawl
@@ -83,7 +83,7 @@ def test_all_views_give_the_same_probability(
     directory, now, live = crawled
     config = _config(directory, refreshes=refreshes)
     with at_rest(config, CrawlDirectory(directory), "p0", clock=At(now)) as stages:  # type: ignore[arg-type]
-        resting = _served(StoredCrawl({"p0": served_process(stages)}, lambda: now), stages, now)
+        resting = _served(StoredCrawl({"p0": served_process(stages)}), stages, now)
         commands = Commands(stages, stages.commits.commit_now)
         why = {url: commands.run({"command": "why", "url": url})["refresh"]["fresh"] for url in resting}
         told = commands.status(1000).refreshing
@@ -103,7 +103,5 @@ def test_pages_that_were_never_refreshed_have_no_probability(tmp_path: Path) -> 
         crawl(tmp_path / "crawl", web.url())
     config = convert(CrawlDirectory(tmp_path / "crawl").saved_config())
     with at_rest(config, CrawlDirectory(tmp_path / "crawl"), "p0", clock=SystemClock()) as stages:
-        assert list(
-            _served(StoredCrawl({"p0": served_process(stages)}, lambda: 1.0), stages, 1.0).values()
-        ) == [None]
+        assert list(_served(StoredCrawl({"p0": served_process(stages)}), stages, 1.0).values()) == [None]
     assert _rows(tmp_path / "crawl", tmp_path / "rows", 2e9) == {web.url(): None}

@@ -33,8 +33,8 @@ from crawler.records import Extracted, Fetch, FetchTask, Outcome, TaskKind
 from crawler.serve.notification_handlers import NotificationHandlers
 from crawler.storage.keys import NOTICE
 from crawler.storage.kv import scan_prefix
-from tests.end_to_end.test_live import Running, free_port
-from tests.end_to_end.web import Answer, ReceivedRequest, Web, page
+from tests.end_to_end.test_live import Running, free_port, serving
+from tests.end_to_end.web import Answer, ReceivedRequest, Web, page, run
 from tests.faults.harness import TreeWeb
 
 HOME, AWAY = "http://localhost/", "http://elsewhere.example/"
@@ -434,10 +434,12 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
 
             async def told(url: str) -> tuple[int, str, str, str]:
                 """Return the status, state and reason in the answer to `refresh=1`, and the verdict of `why`."""
-                status, _, said = await asyncio.to_thread(
-                    ask, port_of(crawl), f"/page?url={quote(url, safe='')}&refresh=1"
-                )
                 verdict = (await crawl.command({"command": "why", "url": url}))["verdict"]
+                target = f"/page?url={quote(url, safe='')}"
+                status, _, missing = await asyncio.to_thread(ask, port_of(crawl), target)
+                assert (status, missing["why"]) == (404, verdict)
+                states[url] = missing["state"]
+                status, _, said = await asyncio.to_thread(ask, port_of(crawl), f"{target}&refresh=1")
                 return status, said["state"], said["why"], verdict
 
             status, state, why, verdict = await told(web.url("/no/1"))
@@ -451,6 +453,7 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
             async with asyncio.timeout(30):
                 while "/c" not in web.paths():
                     await asyncio.sleep(0.05)
+            del states[web.url("/c")]
             crawl.stages.frontier.pauses.pause()
             await crawl.command({"command": "seed", "urls": [web.url("/e")]})
             async with asyncio.timeout(30):
@@ -460,6 +463,7 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
             assert (await crawl.command({"command": "retire", "pattern": "/e$"}))["retired"] == 1
             status, state, why, verdict = await told(web.url("/e"))
             assert (status, state) == (410, "retired") and why in verdict
+            assert states[web.url("/e")] == "retired", "it was once shown as a page to do"
             signalled = await crawl.command({"command": "signal", "urls": [web.url("/e")]})
             assert signalled["urls"] == [{"url": web.url("/e"), "fate": "retired"}]
             crawl.stages.frontier.pauses.resume()
@@ -476,5 +480,15 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
             crawl.stop()
             await running
 
+    states: dict[str, str] = {}
     with Web(routes) as web:
         asyncio.run(play(web))
+        assert set(states.values()) == {"unknown", "filtered", "retired"}
+    for processes in (1, 3):
+        if processes > 1:
+            assert run("reshard", "--to", processes, "--dir", tmp_path / "crawl").code == 0
+        with serving(tmp_path / "crawl") as port:
+            for url, state in states.items():
+                status, _, said = ask(port, f"/page?url={quote(url, safe='')}")
+                why = json.loads(run("why", url, "--json", "--dir", tmp_path / "crawl").text)
+                assert (status, said["state"], said["why"]) == (404, state, why["verdict"])

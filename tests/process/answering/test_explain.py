@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crawler.process.answering.explain import prospect, sentence
+from crawler.process.answering.explain import prospect, verdict
 from crawler.serve.interfaces import Ahead, AheadState
 
 RECORD = {
@@ -159,7 +159,7 @@ def _record(**values: Any) -> dict[str, Any]:
     ],
 )
 def test_sentences(answer: dict[str, Any], text: str) -> None:
-    assert sentence(answer) == text
+    assert verdict(answer).sentence == text
 
 
 WAITS = {"state": "backing_off", "wait": 12.5}

@@ -280,9 +280,8 @@ def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> No
             assert stages.refresh is not None and stages.views.problems() == []
             own = [url for url in urls if stages.fingerprinter.fingerprint(url) in stages.refresh]
             for url in own:
-                known = stages.refresh.views.explain(
-                    stages.fingerprinter.fingerprint(url), SystemClock().now()
-                )
+                now = SystemClock().now()
+                known = stages.refresh.views.explain(stages.fingerprinter.fingerprint(url), now, now)
                 assert known["signals_by_source"] == {"signal": 5, "feed": 1, "indexnow": 1}, url
             counted += len(own)
     assert counted == PAGES

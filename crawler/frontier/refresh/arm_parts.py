@@ -1,5 +1,7 @@
 """Combines the parts of several schedules: `signals`, `overview` and `records` over all arms (`arms.py`)."""
 
+import math
+
 import numpy as np
 
 from crawler.frontier.refresh.schedule import Schedule
@@ -97,9 +99,9 @@ class ArmsOverview:
         schedule, number, _ = self._arms.split(page)
         return schedule.overview.due_at(number, now)
 
-    def page(self, page: int, now: float) -> PageView:
+    def page(self, page: int, now: float, fetched: float = math.inf) -> PageView:
         schedule, number, _ = self._arms.split(page)
-        return schedule.overview.page(number, now)
+        return schedule.overview.page(number, now, fetched)
 
     def host(self, host: int) -> HostView:
         """Return the view of the host in the arm that last fetched from it."""

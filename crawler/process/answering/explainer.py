@@ -79,7 +79,7 @@ class Explainer:
             answer["captures"] = [_plain_capture(capture) for capture in self._pages.captures(fingerprint)]
         if self._views.freshness is not None and record is not None:
             answer["refresh"] = _in_words(
-                self._views.freshness.views.explain(fingerprint, self._context.clock.now())
+                self._views.freshness.views.explain(fingerprint, record.fetched_at, self._context.clock.now())
             )
         yield from self._find_state(answer, request_form, fingerprint, record)
         if via := self._found_on(record, answer):

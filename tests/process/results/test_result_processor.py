@@ -627,7 +627,10 @@ def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
     record = joint.stages.pages.record(joint.fingerprint(HOME))
     assert record is not None and record.state is PageState.STORED
     assert joint.stages.refresh is not None
-    assert joint.stages.refresh.views.explain(joint.fingerprint(HOME), joint.clock.now())["state"] == "failed"
+    assert (
+        joint.stages.refresh.views.explain(joint.fingerprint(HOME), 0.0, joint.clock.now())["state"]
+        == "failed"
+    )
 
 
 def test_a_page_that_is_not_a_refresh_is_read_even_if_its_content_is_known(joint: Joint) -> None:

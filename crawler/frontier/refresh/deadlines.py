@@ -25,6 +25,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import sqrt
 
+from crawler.change_signals import COUNTER_BITS, SOURCES
 from crawler.freshness.columns import rows_of
 from crawler.freshness.value_kernel import ALL_TERMS
 from crawler.frontier.refresh.settings import Settings
@@ -49,7 +50,9 @@ else:
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
 _QUIET_SHARE = cython.declare(cython.double, 0.25)  # in a quiet neighbourhood, time between two checks, in Ts
-_SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
+_SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
+_BITS = cython.declare(cython.Py_ssize_t, COUNTER_BITS)  # size of the counter of each source
+_SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the count if all sources share one
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one fetch in the mean share of hubs
 _RESTRAIN = cython.declare(cython.double, 0.9)  # factor on the worth of hubs, per fetch beyond their share
@@ -82,7 +85,7 @@ class Deadlines:
         self._new_page_weight = settings.new_page_weight if self.policy == BY_VALUE else 0.0
         self._discovery_share_max = settings.discovery_share_max
         self.page = Parameters()
-        self.counts = rows_of(np.zeros(8))
+        self.counts = rows_of(np.zeros(SOURCES))
         self.stood, self.stood_at, self.stood_worth = -1, 0.0, 0.0
 
     @cython.cfunc
@@ -117,8 +120,8 @@ class Deadlines:
         if self.plain:
             self.counts[0] = signals
             return
-        for source in range(8):
-            self.counts[source] = signals >> 4 * source & _SIGNAL_MAX
+        for source in range(_SOURCES):
+            self.counts[source] = signals >> _BITS * source & _SIGNAL_MAX
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -136,10 +139,12 @@ class Deadlines:
     def summed(self, one: cython.uint, other: cython.uint) -> cython.uint:
         """Return the combined signals of two time spans."""
         total: cython.uint = 0
-        shift: cython.int
+        source: cython.Py_ssize_t
+        shift: cython.Py_ssize_t
         if self.plain:
             return one + min(other, _SIGNALS_MAX - one)
-        for shift in range(0, 32, 4):
+        for source in range(_SOURCES):
+            shift = _BITS * source
             total |= min((one >> shift & _SIGNAL_MAX) + (other >> shift & _SIGNAL_MAX), _SIGNAL_MAX) << shift
         return total
 

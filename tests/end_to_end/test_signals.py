@@ -287,6 +287,69 @@ def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> No
     assert counted == PAGES
 
 
+def test_signals_of_every_fate_reach_their_owners_while_one_of_three_processes_dies(tmp_path: Path) -> None:
+    """Each URL is signalled to every process, so each fate is decided by the receiver and by an owner elsewhere.
+
+    One process is killed before the first signals for its own URLs arrive, and again as soon as it has confirmed
+    signals for the others.
+    """
+    hosts = 18
+    robots = ("--robots", "User-agent: *|Disallow: /forbidden")
+    flags = (*ENDLESS, "--scope", "host", "--set", 'filter.exclude_extensions=[".zip"]', "--processes", "3")
+    with TreeWeb(tmp_path, 5 * hosts, "--fanout", "0", *robots, hosts=hosts) as web:
+        kept, retired, *new = ([web.url(page + n * hosts) for page in range(hosts)] for n in range(5))
+        Running(tmp_path, kept, *flags).process.communicate(timeout=60)
+        roots = [url.rpartition("/")[0] for url in kept]
+        running = Running(tmp_path, [], *flags, command="refresh")
+
+        def tell(name: str, new: list[str]) -> None:
+            sent = {
+                "noted": kept,
+                "queued": new,
+                "not_refreshed": [f"{root}/forbidden{n}" for n, root in enumerate(roots)],
+                "retired": retired,
+                "out_of_scope": [AWAY, *(f"{root}/a.zip" for root in roots)],
+                "refused": ["ftp://127.0.0.1/"],
+            }
+            body = json.dumps({"urls": sum(sent.values(), [])}).encode()
+            said = running.until(lambda: ask_unix(running.folder / name / "serve.sock", body))
+            for fate, urls in sent.items():
+                expected.update({fate: len(urls)})
+                assert 0 < said[fate] <= len(urls), said
+            expected.update(sent=said["sent"])
+            assert (
+                sum(said[fate] for fate in (*sent, "sent")) == sum(map(len, sent.values())) > said["sent"] > 0
+            )
+
+        expected: Counter[str] = Counter()
+        try:
+            running.until(lambda: running.status().get("refreshing", {}).get("pages") == hosts)
+            running.command("pause")
+            running.command("seed", *retired)
+            running.until(lambda: running.status()["frontier"]["todo"] == hosts)
+            paths = "|".join(url.rpartition("/")[2] for url in retired)
+            assert f"{hosts} waiting" in running.command("retire", f"/({paths})$").stdout
+            running.command("resume")
+            pids = {each["name"]: each["pid"] for each in running.status()["processes"]}
+            os.kill(pids["p1"], signal.SIGKILL)
+            tell("p0", new[0])
+            tell("p1", new[1])
+            again = {each["name"]: each["pid"] for each in running.status()["processes"]}["p1"]
+            assert again != pids["p1"]
+            os.kill(again, signal.SIGKILL)
+            tell("p2", new[2])
+            running.until(lambda: all_heard(running, kept, "signal", 3))
+            running.until(lambda: Counter(running.status()["signals"]) == expected)
+            found = {url.rpartition("/")[2] for url in sum(new, [])}
+            running.until(lambda: found <= {path[1:] for path in web.fetched()})
+        finally:
+            running.end()
+        assert set(web.fetched().values()) == {1}, "a page was fetched twice"
+        assert not {f"/{url.rpartition('/')[2]}" for url in retired} & set(web.fetched())
+    report = json.loads((running.folder / "report.json").read_bytes())
+    assert report["conservation"] == "holds", report["conservation"]
+
+
 HOSTS = [f"h{n}.localhost" for n in range(12)]
 
 

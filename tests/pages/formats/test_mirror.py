@@ -99,7 +99,7 @@ def test_git_finds_no_repository_in_a_mirror(tmp_path: Path) -> None:
         own = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path)}
         asked = [git, "-C", str(tmp_path / "site.example"), "rev-parse", "--git-dir"]
         found = subprocess.run(asked, check=False, capture_output=True, text=True, env=own)
-        assert found.returncode != 0, found.stdout
+        assert found.returncode != 0, found
 
 
 def test_long_names_and_paths_are_shortened() -> None:

@@ -101,6 +101,7 @@ class Explainer:
             _say_times(answer, now)
         if via := self._found_on(record, answer):
             answer["found_on"] = via
+        answer["withheld"] = explain.withheld(answer)
         answer["verdict"] = explain.sentence(answer)
         return answer
 

@@ -18,6 +18,7 @@ from crawler.errors import DamageError
 from crawler.pages import reading, segments
 from crawler.pages.captures import (
     StoredPage,
+    asks_no_archive,
     capture_key,
     is_copy,
     newest_of,
@@ -197,14 +198,15 @@ class Archive:
         Raises:
             DamageError: its bytes cannot be read.
         """
+        record = self.record(fingerprint)
         if at is None:
-            capture = self.newest_capture(fingerprint, self.record(fingerprint))
+            capture = self.newest_capture(fingerprint, record)
         else:
             captures = self.captures(fingerprint)
             capture = newest_of(capture for capture in captures if capture.fetched_at <= at)
-        if capture is None or (capture.noarchive and not with_noarchive):
+        if capture is None or (asks_no_archive(record, capture) and not with_noarchive):
             return None
-        if refused is not None and refused(capture, self.record(fingerprint)):
+        if refused is not None and refused(capture, record):
             return None
         return self.read(capture, static=static)
 

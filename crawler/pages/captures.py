@@ -62,6 +62,11 @@ def tombstone_key(fingerprint: int) -> bytes:
     return keys.TOMBSTONE + fingerprint.to_bytes(8, "big")
 
 
+def asks_no_archive(record: PageRecord | None, capture: Capture | None) -> bool:
+    """Return whether a page's author asks that a copy is not shown: in the copy, or in the page's latest answer."""
+    return (record is not None and record.noarchive) or (capture is not None and capture.noarchive)
+
+
 def fingerprint_of(key: bytes) -> int:
     """Return the fingerprint in a `c/` key."""
     return int.from_bytes(key[2:10], "big")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crawler.errors import DamageError
 from crawler.pages.archive import Archive
-from crawler.pages.captures import StoredPage, fingerprint_of, static_form
+from crawler.pages.captures import StoredPage, asks_no_archive, fingerprint_of, static_form
 from crawler.records import Capture, PageRecord
 
 Say = Callable[[str], None]
@@ -41,7 +41,7 @@ class Selection(NamedTuple):
 
     def takes(self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> bool:
         """Return whether a capture is exported; `record` is the record of its page, or None for robots.txt."""
-        withheld = capture.noarchive or (record is not None and record.noarchive)
+        withheld = asks_no_archive(record, capture)
         if (withheld and not self.with_noarchive) or not self.since <= capture.fetched_at < self.until:
             return False
         if self.disallowed is not None and self.disallowed(capture.url):

@@ -1,4 +1,4 @@
-"""The set of fingerprints that wait for a flush: uint64 keys with open addressing, 16 to 32 bytes each.
+"""The set of fingerprints that wait for a flush: a hash table of uint64 keys, which takes 16 to 32 bytes per key.
 
 The module is compiled with Cython's pure-Python mode; the interpreted form does the same, but more slowly.
 """
@@ -27,7 +27,7 @@ class PendingSet:
     _entries_max: cython.Py_ssize_t
     _slots: object  # array of uint64; 0 marks a free slot
     _count: cython.Py_ssize_t
-    _has_zero: cython.bint  # whether key 0 is in the set: a slot cannot hold it
+    _has_zero: cython.bint  # whether key 0 is in the set; no slot can hold key 0
 
     def __init__(self, entries_max: cython.Py_ssize_t) -> None:
         self._entries_max = entries_max

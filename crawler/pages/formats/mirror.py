@@ -114,7 +114,10 @@ class MirrorPaths:
         return ""
 
     def _open(self) -> sqlite3.Connection:
-        """Return the database connection of this process; a forked child must not use its parent's connection."""
+        """Return the database connection of this process.
+
+        A forked child opens its own connection, because it must not use its parent's.
+        """
         if self._connection is None or self._pid != os.getpid():
             self._connection = sqlite3.connect(self._file)
             self._pid = os.getpid()

@@ -1,4 +1,4 @@
-"""The Duplicate URL Eliminator (DUE): passes each URL on to the frontier exactly once, even across crashes.
+"""The Duplicate URL Eliminator (DUE), which passes each URL to the frontier exactly once, even across crashes.
 
 Fingerprints that are not in the cache are collected in memory, and their links are collected in a log on
 disk. From time to time, the collected fingerprints are sorted and joined with the sorted fingerprints of all

@@ -1,4 +1,4 @@
-"""Elias-Fano coding of runs: each block of `FENCE_STEP` keys stores the keys relative to its first key (Vigna 2013).
+"""Elias-Fano coding of runs. A block stores `FENCE_STEP` keys, relative to the first key of the block (Vigna 2013).
 
     layout             compute the bit width and the start of each block from the fences
     encode, decode     convert keys to words and back
@@ -18,7 +18,7 @@ if cython.compiled:
 
 COMPILED: bool = cython.compiled
 
-# A C constant for code that runs without the interpreter lock
+# FENCE_STEP as a C constant, for code that runs without the interpreter lock
 _STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)
 # If at least this many queries fall into a block, decoding the whole block (1.8 us) is faster than single
 # look-ups.

@@ -12,12 +12,12 @@ Methods in row `loop`, and all queries, run on the event loop (marked "Loop" bel
 run in the writer thread (marked "Writer"). `plan.run` may run in any thread. In a large flush, the steps
 after the join are done in parts, and each part writes its own run. `begin_flush` returns the same plan until
 the last part is done. At most one flush and one compaction (`begin_compaction`, `run`, `stage_compaction`,
-`compacted`) run at a time. They may overlap, since a compaction only changes how the known set is divided
-into runs, not its contents.
+`compacted`) run at a time. The two may overlap, because a compaction changes only how the known set is
+divided into runs, not what is in the set.
 
 After a crash, the store decides what is valid. Opening the DUE deletes the runs and links that the store does
-not name. Links that were committed but not flushed wait again. So each fingerprint is returned as new exactly
-once, because the batch that returns it also records it.
+not name. Links that were committed but not flushed wait again. The batch that hands a new fingerprint to the
+frontier also records it. So each fingerprint is returned as new exactly once.
 
 `links = pending + known + new`: `links` counts all links appended since the crawl began, and `pending` counts
 those that still wait or are being flushed. `known` and `new` count the other links by whether their URL was
@@ -49,7 +49,7 @@ METHODS = ("runs", "one_file", "memory")
 
 
 class Manifest(msgspec.Struct, array_like=True):
-    """Value of `d/runs`: the seed and method of the fingerprints, and the run files that hold them, oldest first."""
+    """Value of `d/runs`: the seed and method of the fingerprints, and the run files with them, oldest first."""
 
     method: str
     check_value: int
@@ -58,7 +58,7 @@ class Manifest(msgspec.Struct, array_like=True):
 
 
 class Appended(msgspec.Struct, frozen=True, array_like=True):
-    """Value of `d/links`: the committed length of the links log, in bytes and in links since the crawl began."""
+    """Value of `d/links`: the committed length of the links log since the crawl began, in bytes and in links."""
 
     position: int = 0
     links: int = 0
@@ -158,9 +158,10 @@ class Eliminator:
     def admit(self, fingerprints: Fingerprints) -> np.ndarray:
         """Return, for each of `fingerprints`, uint64 (n,), whether to append its link to the log, as bool (n,). Loop.
 
-        A link is not appended if a link with the same fingerprint waits already. The result may treat a
-        waiting link as one that does not wait, but never the reverse. Call this right after the look-up in
-        the URL cache, in the same step of the event loop that hands the links to the committer.
+        A link is not appended if a link with the same fingerprint waits already. The result may be True for a
+        link that waits already, but it is never False for a link that does not wait. Call this right after
+        the look-up in the URL cache, in the same step of the event loop that hands the links to the
+        committer.
         """
         fresh: np.ndarray = self._admitted.add_many(fingerprints)
         self.repeats += len(fresh) - int(np.count_nonzero(fresh))
@@ -369,7 +370,10 @@ class Eliminator:
 
     @property
     def new(self) -> int:
-        """The number of links since the crawl began that pointed to new URLs: the number of URLs known now."""
+        """The number of links since the crawl began that pointed to new URLs.
+
+        It is also the number of URLs known now.
+        """
         return self._flushed.new
 
     @property

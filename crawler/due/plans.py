@@ -1,8 +1,8 @@
 """Plans for a flush and for a compaction; any thread may run a plan.
 
-The event loop makes a plan, which holds everything it needs: runs, which never change, and a committed
-stretch of the links log. Running the plan writes a file that the store does not name yet. So a plan that is
-dropped or lost in a crash has no effect.
+The event loop makes a plan. The plan holds everything that it needs: runs, which never change, and a
+committed stretch of the links log. Running the plan writes a file that the store does not name yet. So a plan
+that is dropped or lost in a crash has no effect.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from crawler.records import Link
 
 
 class Flushed(msgspec.Struct, frozen=True, array_like=True):
-    """Value of `d/flushed`: the flushed position of the links log, and the outcomes of the links before it."""
+    """Value of `d/flushed`: the flushed position of the links log, and the number of known and new links before."""
 
     position: int = 0
     known: int = 0

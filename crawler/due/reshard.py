@@ -17,7 +17,7 @@ from crawler.storage.reshard import NewProcess, OldProcess, load, pack
 
 
 class ReshardCounters(msgspec.Struct, frozen=True):
-    """Counters of a new process: the number of links that reached its DUE, and the number of new ones among them."""
+    """Counters of a new process: the number of links that reached its DUE, and how many of these were new."""
 
     to_due: int
     new: int

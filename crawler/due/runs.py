@@ -11,11 +11,11 @@ writes a new one.
 
 If the keys are spread evenly, w, the number of low bits stored per key, is log2 of the mean gap between keys,
 and a key takes w + 2 to w + 3 bits. This is 4.97 bytes in a run of 1e8 keys and 4.55 bytes in a run of 1e9;
-the theoretical minima are 4.86 and 4.44 bytes (Elias 1974). Blocks are whole words of 8 bytes. The length of
-each block and its w follow from the fences, which are kept in memory: 1/28 byte per key in all.
+the theoretical minima are 4.86 and 4.44 bytes (Elias 1974). Blocks are whole words of 8 bytes. The length and
+the w of each block are computed from the fences. All this is kept in memory, and takes 1/28 byte per key.
 
-The index (fences and checksums) is verified when the run is opened, and each block
-when it is first read.
+The index, which consists of the fences and checksums, is verified when the run is opened. Each block is
+verified when it is first read.
 """
 
 import itertools
@@ -177,7 +177,7 @@ class Run:
         return [block for block, begin, end, check in found if crc32(data[begin:end]) != check]
 
     def rest(self) -> None:
-        """Unmap the run's pages (5 bytes per URL) from the process; they stay in the kernel's page cache."""
+        """Unmap the run's memory pages (5 bytes per URL) from the process. They stay in the kernel's page cache."""
         if isinstance(self._data, mmap.mmap):
             with suppress(ValueError):  # closed meanwhile
                 self._data.madvise(mmap.MADV_DONTNEED)
@@ -208,7 +208,7 @@ class Run:
 
 
 def _index_bytes(blocks: int) -> int:
-    """Return the size of the fences and checksums together, in bytes; it is a multiple of 8."""
+    """Return the size in bytes of the fences and checksums together, rounded up to a multiple of 8."""
     return 8 * blocks + 8 * -(-blocks // 2)
 
 
@@ -300,7 +300,7 @@ class _Synced:
 def write_keys(
     write: Callable[[bytes | memoryview], None], number: int, chunks: Iterable[Fingerprints]
 ) -> RunEntry:
-    """Encode and write the keys of `chunks`, which must not be empty; return the entry that describes the run."""
+    """Encode and write the keys in `chunks`, at least one; return the entry that describes the run."""
     count = 0
     fences: list[Fingerprints] = []
     checks: list[int] = []

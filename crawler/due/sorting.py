@@ -13,7 +13,7 @@ COMPILED: bool = cython.compiled
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def sort(keys) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted `keys` (uint64 (n,)) and the original index of each (intp (n,)); the sort is stable."""
+    """Return `keys`, uint64 (n,), in stable sorted order, and the original index of each key, intp (n,)."""
     if not cython.compiled:
         order = np.argsort(keys, kind="stable")
         return keys[order], order

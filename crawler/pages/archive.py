@@ -47,7 +47,7 @@ class Archive:
     # -- look-ups by URL
 
     def record(self, fingerprint: int) -> PageRecord | None:
-        """Return the committed record of a URL; None if the URL was never tried.
+        """Return the committed record of a URL, or None if the URL was never tried.
 
         Raises:
             DamageError: the stored value is damaged.
@@ -114,7 +114,7 @@ class Archive:
             for key, capture in found:
                 until = until or self._last_answer(fingerprint)
                 if key > until and is_copy(newest):
-                    break  # this capture was stored when the clock was ahead
+                    break  # this capture and later ones were stored when the clock was ahead
                 if is_copy(capture) or not is_copy(newest):
                     newest = capture
             yield fingerprint, newest
@@ -196,7 +196,7 @@ class Archive:
         """Return the newest copy of a URL, not newer than `at`, or None if there is no copy that may be shown.
 
         If a newer capture is not a whole page (`is_copy`), an earlier copy is returned. `refused(capture,
-        record)` returns the reason why a copy may not be used, or a false value if there is no such reason.
+        record)` returns the reason why a copy may not be used, or a false value if it may be used.
 
         Raises:
             DamageError: its bytes cannot be read.
@@ -239,7 +239,7 @@ class Archive:
         return _view(self.folder, capture)
 
     def raw_records(self, capture: Capture) -> bytes:
-        """Return all WARC records of a capture as stored in the segment (gzip members).
+        """Return all WARC records of a capture in the form in which the segment holds them, as gzip members.
 
         Raises:
             DamageError: the segment is missing or too short.

@@ -1,4 +1,4 @@
-"""Defines the types of the page cache, and how they are encoded in the store.
+"""Defines the types of values that the page cache has in the store, and their encoding.
 
     u/<fp>          PageRecord     the URL's state after its last try
     c/<fp><ms>      Capture        the place of an answer; one per stored answer
@@ -211,7 +211,7 @@ class StoredPage(msgspec.Struct):
         return media_type(values)[1]
 
     def header(self, name: bytes) -> bytes:
-        """Return the first value of the field `name` (lower case); b"" if there is none."""
+        """Return the first value of the field `name` (in lower case), or b"" if there is none."""
         return next((value for field, value in self.headers if field.lower() == name), b"")
 
 

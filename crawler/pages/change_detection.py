@@ -57,7 +57,7 @@ _FINAL_STATES = {
     Outcome.ROBOTS_DENIED: PageState.DENIED,
     Outcome.WITHDRAWN: PageState.RETIRED,
 }
-# Outcomes that say nothing about the page; the previous state of the URL is kept.
+# Outcomes that tell nothing about the page. After them, a URL that was stored stays stored.
 _NO_VERDICT = frozenset(
     {
         Outcome.TEMPORARY,
@@ -80,8 +80,8 @@ _NO_VERDICT = frozenset(
 )
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # flags that describe one fetch, not the URL
-# Limits on the length of the texts from servers that a record holds. A longer ETag is not sent back, so it is
-# not stored.
+# Limits on the length of the texts from servers that a record holds. A longer ETag would not be sent back, so
+# it is not stored.
 _VALIDATOR_BYTES_MAX = 1024
 _CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 _TYPE_CHARS_MAX = 128
@@ -141,7 +141,7 @@ class Comparison(NamedTuple):
     ignored: Patterns = ()
 
     def same(self, one: bytes, other: bytes) -> bool:
-        """Return whether two HTML pages are the same; this takes about 45 us per kB of tags."""
+        """Return whether two HTML pages count as the same. This takes about 45 us per kB of tags."""
         if self.kind == "raw" or max(len(one), len(other)) > TEXT_BYTES_MAX:
             return False
         for pattern in self.ignored:
@@ -204,7 +204,7 @@ def next_record(
     now: float,
     tags: Directives | None = None,
 ) -> PageRecord:
-    """Return the record of a URL after `fetch`; `previous` is not modified.
+    """Return the record of a URL after `fetch`. The record `previous` is not modified.
 
     `payload_digest` and `digest` (the content digest) are b"" if the answer does not replace the known
     digests. `tags` are the directives of the answer's X-Robots-Tag fields. The depth and the origin of the

@@ -2,10 +2,10 @@
 
 Texts that differ in few words have simhashes that differ in few bits. Each sequence of `SHINGLE` words votes
 with its hash for or against every bit. A bit is 1 if a majority votes for it (Charikar, *Similarity
-Estimation Techniques from Rounding Algorithms*, STOC 2002). Manku, Jain, Das Sarma, *Detecting
-Near-Duplicates for Web Crawling* (WWW 2007) treat pages as equal if at most 3 of 64 bits differ. One changed
-word changes about 6 bits in a text of a hundred words, and about 2 bits in a text of a thousand words.
-Computing a simhash takes about 60 us per kB of text.
+Estimation Techniques from Rounding Algorithms*, STOC 2002). Manku, Jain, Das Sarma (*Detecting
+Near-Duplicates for Web Crawling*, WWW 2007) treat pages as duplicates if at most 3 of the 64 bits differ. One
+changed word changes about 6 bits in a text of a hundred words, and about 2 bits in a text of a thousand
+words. Computing a simhash takes about 60 us per kB of text.
 """
 
 import mmh3

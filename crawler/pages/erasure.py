@@ -47,8 +47,8 @@ _OF_A_PAGE = (keys.PAGE, keys.REFRESH, keys.ASKED, keys.READINGS, keys.BIRTHS)
 class Detached(msgspec.Struct):
     """A copy that is written again, because the response that it repeats will be erased.
 
-    `original` is the response that the copy repeats from now on; None if the copy becomes a response.
-    `renewed` is the new capture of the copy, set when its records are written.
+    `original` is the response that the copy repeats from now on, or None if the copy becomes a response.
+    `renewed` is the new capture of the copy. It is set when the records of the copy are written.
     """
 
     key: bytes
@@ -121,7 +121,7 @@ class Detached(msgspec.Struct):
 
 
 class Blanked(msgspec.Struct):
-    """Listed bytes that are to be overwritten: maps `j/` keys to lengths."""
+    """Listed bytes that are to be overwritten. `listed` maps `j/` keys to lengths in bytes."""
 
     listed: dict[bytes, int]
 
@@ -195,7 +195,7 @@ class Erasing:
     def __init__(self, archive: Archive, rule: Withdrawal) -> None:
         self._archive = archive
         self._rule = rule
-        self._made: dict[bytes, Original] = {}  # payload digest -> the response that holds it from now on
+        self._made: dict[bytes, Original] = {}  # maps payload digests to the responses that now hold them
 
     def covers(self, capture: Capture) -> bool:
         """Return whether a capture is to be erased."""
@@ -242,7 +242,7 @@ class Erasing:
         batch.put(tombstone_key(fingerprint), pack(Erased(url_digest(url), now, self._rule.reason)))
 
     def forget_page(self, fingerprint: int, batch: Batch) -> bool:
-        """Delete what is known about a URL; return whether it had a record. Its fingerprint stays in the DUE."""
+        """Delete what is known about a URL; return whether the URL had a record. Its fingerprint stays in the DUE."""
         for family in _OF_A_PAGE:
             batch.delete(family + fingerprint.to_bytes(8, "big"))
         return self._archive.store.get(record_key(fingerprint)) is not None
@@ -255,7 +255,7 @@ class Erasing:
 
 
 def _without_copy(record: PageRecord) -> PageRecord:
-    """Return the record without validators and digests, so that the next fetch is unconditional and its content new."""
+    """Return the record without validators and digests, so the next fetch is unconditional and its content new."""
     return replace(
         record,
         state=PageState.RETIRED,

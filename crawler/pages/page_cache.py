@@ -110,7 +110,7 @@ class PageCache(Archive):
         super().__init__(directory / "warc", store, withdrawals)
         self._decoded = config.store == "decoded"
         self._comparison = comparison
-        self._compared = (0, b"", False)  # the last text comparison, as (fingerprint, digest, result)
+        self._compared = (0, b"", False)  # the last comparison of texts, as (fingerprint, digest, result)
         self._unexpected = unexpected or Unexpected()
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
@@ -253,7 +253,7 @@ class PageCache(Archive):
         return True
 
     def shows_known(self, fetch: Fetch, fetch_task: FetchTask) -> bool:
-        """Return whether an answer need not be parsed, because its content and directives are already known."""
+        """Return whether the content and directives of an answer are known already, so that it need not be parsed."""
         previous = self.record(fetch_task.fingerprint)
         digest = self._content_digest(fetch, fetch_task, previous)
         if previous is None or not change_detection.is_unchanged(previous, fetch.outcome, digest):
@@ -459,8 +459,8 @@ class PageCache(Archive):
     def _members(self, capturing: Capturing) -> list[segments.Member]:
         """Return the gzip members of a capture's records. The member of a large file is an iterator over its pieces.
 
-        Each segment has a record of every consent receipt to which its captures refer, so a segment can be
-        read by itself.
+        Each segment has a record of every consent receipt to which the captures in it refer. So a segment can
+        be read without the others.
         """
         new = capturing.stamp is not None and capturing.stamp.digest not in self._receipts
         return [
@@ -557,7 +557,7 @@ def _sha1(payload: bytes) -> bytes:
 
 
 def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:
-    """Return the media type of an answer; for a 304, the media type of the stored page."""
+    """Return the media type of an answer. For a 304, it is the media type of the stored page."""
     confirms = fetch.outcome is Outcome.UNCHANGED and previous is not None
     return previous.content_type if confirms and previous is not None else fetch.content_type
 

@@ -127,7 +127,7 @@ class Steps:
         return self._begin + self._at
 
     def take(self) -> memoryview:
-        """Return the next bytes; b"" at the end of the file."""
+        """Return the next bytes, or b"" at the end of the file."""
         if self._at == len(self._chunk):
             self._begin += self._at
             self._chunk, self._at = memoryview(self._file.read(_READ_BYTES)), 0
@@ -136,7 +136,7 @@ class Steps:
         return step
 
     def give_back(self, count: int) -> None:
-        """Take back the last `count` bytes of the latest chunk, so that `take` returns them again."""
+        """Make `take` return the last `count` bytes of the latest chunk again."""
         self._at -= count
 
     def skip(self, count: int) -> None:
@@ -194,7 +194,7 @@ def member_length(chunks: Iterable[bytes], where: str) -> int:
 
 
 def _inflated(inflater: Any, data: bytes | memoryview) -> Iterator[bytes]:
-    """Decompress `data` and yield the output in pieces of bounded size; stop at the end of the member."""
+    """Decompress `data` up to the end of the member, and yield the output in pieces of bounded size."""
     piece = inflater.decompress(data, _CHUNK_BYTES)
     yield piece
     while not inflater.eof and (inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES):
@@ -299,7 +299,7 @@ class _Stream:
         return True
 
     def line(self) -> bytes:
-        """Return the next line with its line end; b"" at the end of the stream."""
+        """Return the next line with its line end, or b"" at the end of the stream."""
         while (end := self._data.find(b"\n", self._at) + 1) == 0:
             if len(self._data) - self._at > _HEAD_BYTES_MAX or not self._more():
                 end = len(self._data)
@@ -309,7 +309,7 @@ class _Stream:
         return line
 
     def take(self, length: int) -> bytes:
-        """Return the next `length` bytes; fewer at the end of the stream."""
+        """Return the next `length` bytes, or fewer at the end of the stream."""
         parts = [self._data[self._at :]]
         have = len(parts[0])
         while have < length and (chunk := next(self._chunks, None)) is not None:

@@ -90,7 +90,7 @@ class RecordBuilder:
         )
 
     def _head(self, capturing: Capturing) -> tuple[bytes, bool]:
-        """Return the answer's header block, and whether it was rebuilt from the parsed fields."""
+        """Return the answer's header block, and True if it was rebuilt from the parsed fields."""
         fetch = capturing.fetch
         undone = self._decoded and bool(fetch.content)
         # the Content-Length of a 304 is that of the page, so the field is kept

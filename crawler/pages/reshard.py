@@ -89,7 +89,7 @@ class _Segments:
         return self._compress(warc.warcinfo(identity, warc.date_text(now), name, facts))
 
     def move(self) -> None:
-        """Link or divide each segment; put the length of the new segment and the new places of the captures."""
+        """Link or divide each segment. Store the lengths of the new segments and the new places of the captures."""
         self._folder.mkdir()
         own, all_of, repeated = self._survey()
         divided = []

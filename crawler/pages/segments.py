@@ -285,13 +285,13 @@ class SegmentWriter:
         self._opened_at = self._end
 
     def sync(self) -> None:
-        """Write the buffered records and make them durable, unless `sync` is off."""
+        """Write the buffered records. Make them durable, too, unless the writer was made with `sync=False`."""
         self._flush()
         if self._file and self._sync:
             self._file.sync()
 
     def take_lengths(self) -> dict[str, int]:
-        """Return the segments that grew since the last call, with the lengths to commit."""
+        """Return the segments that grew since the last call, with the lengths that may be committed."""
         lengths, self._lengths = self._lengths, {}
         return lengths
 

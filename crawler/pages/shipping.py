@@ -1,4 +1,6 @@
-"""Ships finished segments: copies them to object storage and, if configured, deletes the local files.
+"""Ships finished segments, which means that they are copied to object storage.
+
+If configured, the local files are deleted.
 
     NAME.warc.gz            a finished segment
     NAME.warc.gz.shipped    a note: the URL of its object, its length and digest

@@ -1,8 +1,8 @@
 """Builds WARC/1.1 records (ISO 28500:2017; `pages/README.md`, "WARC").
 
-A stored answer is one *capture*. It consists of a `response` or `revisit` record, the `request` that led to
-it, and a `metadata` record. These records follow each other in one segment, and each one is a gzip member
-(`gzip_members.py`):
+A stored answer is one *capture*. A capture consists of a `response` or `revisit` record, the `request` that
+led to this answer, and a `metadata` record. These records follow each other in one segment, and each one is a
+gzip member (`gzip_members.py`):
 
     segment  = warcinfo capture*            <prefix>-<process>-<time>-<serial>.warc.gz
     capture  = (response | revisit) request [metadata]
@@ -17,8 +17,8 @@ removed from them. Otherwise, the head is rebuilt from the parsed fields, and th
 The payload is stored as received, but without transfer coding. So the field `Transfer-Encoding` is renamed,
 and `Content-Length` is the length of the payload. Readers see a message without transfer coding.
 
-A segment has one writer. Its name ends in `.open` until it is finished, and only
-its committed length is valid (`w/<segment>` in the store).
+A segment has one writer. The name of a segment ends in `.open` until it is finished. Only the committed
+length of a segment is valid (`w/<segment>` in the store).
 """
 
 import hashlib
@@ -88,7 +88,10 @@ def digest_text(digest: bytes) -> bytes:
 
 
 def record_ids(random: Callable[[int], bytes], count: int) -> list[bytes]:
-    """Return 1 to 16 new `<urn:uuid:...>` (version 4) that differ in one digit; `random(n)` returns n bytes."""
+    """Return 1 to 16 new `<urn:uuid:...>` (version 4), which differ only in one digit.
+
+    `random(n)` returns n bytes.
+    """
     raw = random(16)
     text = raw.hex()
     head = f"<urn:uuid:{text[:8]}-{text[8:12]}-4{text[13:16]}-{'89ab'[raw[8] & 3]}{text[17:20]}-{text[20:31]}"
@@ -188,7 +191,7 @@ def stored_headers(
 
     If the answer had a `Content-Length` or a transfer coding, `Content-Length` becomes the length of the
     payload. If `payload_length` is None, the field is kept; in a 304, for example, it is not the length of
-    the payload. If a coding was undone, its field is renamed.
+    the payload. If a coding was undone, the field that stated it is renamed.
     """
     stored = []
     has_length = recoded = False

@@ -147,7 +147,7 @@ class Withdrawals:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
-        self.revision = 0  # increases at every reload, so that callers can notice a change
+        self.revision = 0  # increases at every reload, to let callers notice a change
         self._index(())
         if directory is not None:
             self.reload()

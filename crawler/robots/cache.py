@@ -16,9 +16,9 @@ the key `r/<authority>`. It takes a few hundred bytes. Parsed copies of the most
 stay in memory: at most `entries_max` of them, with at most 4 KiB each on average. So one huge file cannot
 displace thousands of others.
 
-The cache takes part in the commit in three steps. `record` changes memory at once (loop thread). `stage` puts
-everything recorded since its last call into the batch (writer thread). `committed` drops the copies that are
-now in the store. If a crash loses a copy, the file is fetched again.
+The cache takes part in the commit in three steps. `record` immediately changes the copy in memory (loop
+thread). `stage` puts everything recorded since its last call into the batch (writer thread). `committed`
+drops the copies that are now in the store. If a crash loses a copy, the file is fetched again.
 """
 
 import hashlib
@@ -160,7 +160,7 @@ class RobotsCache:
         # Copies to be staged. Two threads may use the deque without a lock, because operations on its ends
         # are atomic.
         self._recorded: deque[tuple[bytes, bytes]] = deque()
-        self._unsaved: dict[bytes, bytes] = {}  # recorded copies that may not yet be readable in the store
+        self._unsaved: dict[bytes, bytes] = {}  # recorded copies that the store may not hold yet
         self.hits = 0
         self.misses = 0
         # The number of rules that were ignored because their file has more than `rules_max` or
@@ -331,7 +331,7 @@ class RobotsCache:
         return parsed
 
     def _bounded(self, parsed: Parsed) -> Parsed:
-        """Return `parsed` with at most `sitemaps_max` sitemaps; count the sitemaps beyond that."""
+        """Return `parsed` with at most `sitemaps_max` sitemaps. Count the sitemaps that are left out."""
         ignored = len(parsed.sitemaps) - self._config.sitemaps_max
         if ignored <= 0:
             return parsed

@@ -258,7 +258,10 @@ class _Choice:
 
 
 class _Groups:
-    """The state of reading a file. `_present` holds the choices (`_own`, `_any`) to which the current group belongs."""
+    """The state of reading a file.
+
+    `_present` holds the choices (`_own`, `_any`) to which the current group belongs.
+    """
 
     def __init__(self, token: str, rules_max: int, wildcards_max: int) -> None:
         self._token = token
@@ -359,7 +362,7 @@ def spelling(target: str) -> str:
 
     Non-ASCII characters and blanks are percent-encoded, escapes of unreserved characters are decoded, and
     hexadecimal digits become upper-case. Other escapes are kept, so `%2F` is not `/` (RFC 9309, 2.2.2). `*`
-    and `$` are encoded: a pattern writes these octets as `%2A` and `%24` (2.2.3).
+    and `$` are encoded, because patterns write these octets as `%2A` and `%24` (2.2.3).
     """
     if _PLAIN_TARGET.fullmatch(target):
         return target
@@ -369,7 +372,7 @@ def spelling(target: str) -> str:
 def pattern_of(value: str) -> str:
     """Return a pattern in the spelling of targets.
 
-    A run of `*` becomes a single `*`; `$` is special only at the end.
+    Several `*` in a row become a single `*`. A `$` is special only at the end.
     """
     if _PLAIN_PATTERN.fullmatch(value) and "**" not in value:
         return value

@@ -1,4 +1,4 @@
-"""The host splitter: sends links to hosts of other processes over TCP, in durable batches.
+"""The host splitter, which sends links to hosts of other processes over TCP, in durable batches.
 
     accepted links --> partition --own--> CLOCK cache, DUE
                            |

@@ -13,11 +13,12 @@ and the shares never add up to more than 1, even if messages are lost or late. A
 peers have received the new value.
 
 A peer that has sent nothing for `silence_max` is missing. It may be dead, or cut off and still fetching. In
-both cases 1/N of the rate is reserved for it, and the c processes that still hear one another divide c/N in
-proportion to their work. If this makes the share of a process smaller, it applies at once. If it makes the
-share larger, it applies only after another `silence_max`, when the missing process has reduced its own share.
-A process that has heard from no peer uses 1/N. So the shares can add up to more than 1 only for one interval,
-while processes start or after a network cut has ended.
+both cases, 1/N of the rate is reserved for the missing peer. The c processes that still receive messages from
+each other divide c/N in proportion to their work. If this makes the share of a process smaller, the process
+uses the new share immediately. If it makes the share larger, the process uses it only after another
+`silence_max`, when the missing process has reduced its own share. A process that has heard from no peer uses
+1/N. So the shares can add up to more than 1 only for one interval, while processes start or after a network
+cut has ended.
 
 **Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
 to the `weight` of each process's refresh schedule. For its own weight, a process uses the least value that a
@@ -87,7 +88,7 @@ class _Round(msgspec.Struct):
 
 
 class _Peer:
-    """The last values received from a peer, and the values of ours that it may hold."""
+    """The last values received from a peer, and the values of this process that the peer may hold."""
 
     __slots__ = ("echo", "heard", "heard_at", "held", "outstanding", "rest")
 
@@ -144,7 +145,7 @@ class Coordination:
         self.silence_max = silence_max
         self._progress = progress
         self.ended = False
-        self.tells_end = True  # False as long as this process would not remember the end after a crash
+        self.tells_end = True  # False as long as this process would forget the end in a crash
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
         self._at_work = len(self._peers)  # number of peers that have work or have sent nothing yet

@@ -78,7 +78,7 @@ _DURABLE_DECODER = msgspec.msgpack.Decoder(_Durable)
 
 
 class _Source:
-    """The state of one peer's outbox, as far as its entries have arrived."""
+    """The state of one peer's outbox, as this process knows it from the entries that have arrived."""
 
     __slots__ = ("accepted", "chain", "durable", "epoch", "queued", "queued_bytes", "staged")
 

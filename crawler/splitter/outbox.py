@@ -1,4 +1,4 @@
-"""Keeps links on their way to other processes durable until their owners have confirmed them.
+"""Stores links to other processes durably until the owners of the links have confirmed them.
 
 There is one `Spool` per peer. `spool.py` describes keys, numbers and epochs. A group of
 results is committed in three phases:

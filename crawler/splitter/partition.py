@@ -1,4 +1,4 @@
-"""The bucket table, which tells the owner of each part of the web.
+"""The bucket table, which determines the process that owns each part of the web.
 
 A bucket is the top 16 bits of a fingerprint. These bits come from a keyed hash of the registrable domain
 (`urls/README.md`, "Fingerprint"), so all URLs of a domain have the same owner. The table maps each of the

@@ -214,7 +214,7 @@ class _Connection(asyncio.Protocol):
         due = self.session.next_wakeup()
         if self._timer is not None:
             if due >= self._timer_at:
-                return  # the timer is set again when it fires; an extra tick does no harm
+                return  # when the timer fires, it is set again; the extra tick does no harm
             self._timer.cancel()
         self._timer_at = due
         delay = max(0.0, due - self._peers.now())
@@ -268,10 +268,10 @@ class Peers:
 
     A peer whose port is 0 is not dialled until `set_address` gives its port.
 
-    `on_news` is called when the process has something to take or to commit, and `on_failure` when the store
-    fails and the process must end. `on_older` is called when the clock of this process seems to be behind. In
-    this case, a peer knows a newer start of this process, but no peer has accepted this start yet, and no
-    other process of its name is connected. The argument is the number of the newest start.
+    `on_news` is called when the process has entries to take or a group to commit. `on_failure` is called when
+    the store fails and the process must end. `on_older` is called when the clock of this process seems to be
+    behind. In this case, a peer knows a newer start of this process, but no peer has accepted this start yet,
+    and no other process of its name is connected. The argument is the number of the newest start.
     """
 
     def __init__(

@@ -57,6 +57,6 @@ def crawl_name(secret: bytes) -> str:
 
 
 def connection_keys(secret: bytes, dialler_nonce: bytes, listener_nonce: bytes) -> tuple[bytes, bytes]:
-    """Return two keys: the first for what the dialler sends, the second for what the listener sends."""
+    """Return two keys: the first is for data from the dialler, and the second is for data from the listener."""
     challenges = dialler_nonce + listener_nonce
     return derive(secret, b"dialler" + challenges), derive(secret, b"listener" + challenges)

@@ -1,7 +1,7 @@
 """One connection between two processes, as a state machine without I/O.
 
-The process that sends links dials. So any two processes have two connections, one for each direction, and
-receiving never waits for sending.
+The process that sends links opens the connection (it *dials*). So any two processes have two connections, one
+for each direction, and receiving never waits for sending.
 
     dialler                                             listener
     OPENING    Open{protocol, challenge}         -->    WAITING

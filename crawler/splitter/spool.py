@@ -10,7 +10,7 @@ from 1 under a fresh epoch:
     number  ... acked | acked+1 ... sent | sent+1 ... committed | ... staged
             deleted     in flight          waiting                being committed
 
-An entry is deleted from the store after the peer has confirmed that the entry is durable there. The delete
+An entry is deleted from the store after the peer has confirmed that it holds the entry durably. The delete
 and the new `acked` are part of the next group. `acked` is stored, so even an empty queue keeps its position.
 
 A fresh epoch begins (`splitter/README.md`, "Protocol")
@@ -22,8 +22,8 @@ A fresh epoch begins (`splitter/README.md`, "Protocol")
 A fresh epoch is `wanted` until it is durable. The peer is not dialled until then.
 
 Both ends count the links that were ever durable at the peer (`Confirmed.applied`). If the peer counts fewer
-links than it had confirmed, its store was restored from an earlier state or its disk was lost. The entries
-with these links have already been deleted here, so nothing is sent until `crawler recover` has run.
+links than it had confirmed, its store was restored from an earlier state or its disk was lost. This process
+has already deleted the entries with these links. So nothing is sent until `crawler recover` has run.
 
 Threads: `stage` runs in the writer thread and owns the fields that it sets. Everything else runs in the loop
 thread. In memory, the queue holds at most `window_bytes` of entries for a connected peer, and none for any
@@ -199,7 +199,7 @@ class Spool:
         self._totals = totals or Totals()
         self._store = store
         self._window_bytes = window_bytes
-        self.confirmed = state.confirmed  # always replaced as a whole, because the writer thread reads it
+        self.confirmed = state.confirmed  # is always replaced as a whole, because the writer thread reads it
         self.committed = state.acked
         self._load()
         self.appended = state.confirmed.links + state.repeated + self.links  # number of links ever appended

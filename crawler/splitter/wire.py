@@ -7,8 +7,8 @@ A frame is
     payload                  the message in MessagePack, fields in order
     tag (16)                 HMAC-SHA256 of (frame number, type, payload), cut to 16 bytes
 
-The first frame of each side is tagged under an empty key, so its tag is only a checksum. After that, each
-direction has its own key, which is derived from the shared secret and the challenges of both sides. The
+The tag of each side's first frame is computed with an empty key, so this tag is only a checksum. After that,
+each direction has its own key, which is derived from the shared secret and the challenges of both sides. The
 frames of a direction are numbered. So if a frame is repeated, omitted or moved, a tag is wrong.
 
 An *entry* is one numbered piece of an outbox: links in MessagePack after a version byte and a crc32
@@ -57,11 +57,11 @@ class OversizeError(ProtocolError):
 
 
 class TagError(ProtocolError):
-    """A frame's tag is wrong: the secrets differ, or bytes were changed in transit."""
+    """The tag of a frame is wrong, because the secrets differ or bytes were changed in transit."""
 
 
 class NotOwnedError(ProtocolError):
-    """A peer sent a link that this process does not own: the bucket tables differ."""
+    """A peer sent a link that this process does not own, because the bucket tables differ."""
 
 
 class Frame(IntEnum):
@@ -175,7 +175,7 @@ class Refuse(_Message, frozen=True):
 
 
 class Entries(_Message, frozen=True):
-    """Entries with consecutive numbers, starting at `first`, each in its stored form."""
+    """Entries with consecutive numbers from `first` on, each in the form in which it is stored."""
 
     first: _Count
     entries: list[bytes]
@@ -343,7 +343,10 @@ class FrameReader:
 
 
 def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, int]]:
-    """Return `links`, in order, as pairs (entry, number of links). Entries have up to `bytes_max` bytes or one link."""
+    """Return `links`, in order, as pairs (entry, number of links).
+
+    Entries have up to `bytes_max` bytes or one link.
+    """
     if not links:
         return []
     entry = seal(_ENCODER.encode(links))

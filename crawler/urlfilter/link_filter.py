@@ -252,7 +252,7 @@ class LinkFilter:
             self._size -= self._tables.popitem(last=False)[1].size
 
     def _present_revision(self) -> int:
-        """Return a number that changes whenever results may change. It is the sum of two numbers that only grow."""
+        """Return a number that changes whenever results may change: the sum of two revisions, which only grow."""
         return self.filter.revision + self.fingerprinter.revision
 
     def _forget(self) -> None:

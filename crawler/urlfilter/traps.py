@@ -1,4 +1,4 @@
-"""Traps that are visible in the path alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
+"""Recognizes traps by the path of a URL alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
 
 If a page answers under any path and has a broken relative link, this link produces endless paths:
 `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules stop such paths. One limits the number of segments (Heritrix:

@@ -17,8 +17,8 @@ The flags of a link decide which rules apply to it (`-`: the rule does not apply
 
 `include` does not apply to seeds, which the user asked for, nor to sitemaps, which only lead to pages. A
 sitemap may be on another host if the robots.txt of a host in scope lists it. Requisites may be on any host.
-External links are links out of the scope. Only their status is of interest, so the kind of file does not
-matter.
+External links are links out of the scope. Only the status of an external link is of interest, so its kind of
+file does not matter.
 
 Patterns are Python regular expressions, which may match anywhere in the request form. The patterns come from
 the user, who should avoid nested repetitions such as `(a+)+`. Only the length of a URL limits the time that
@@ -177,7 +177,7 @@ class Scope:
         return state if self._given is None else state | {"given": self._given.urls()}
 
     def summary(self) -> str:
-        """Return the scope as text for users: its kind and its first entries."""
+        """Return a text for users that states the scope's kind and first entries."""
         entries = sorted(self._entries)
         more = f" and {len(entries) - _SHOWN_ENTRIES:,} more" if len(entries) > _SHOWN_ENTRIES else ""
         own = f"{self.kind} {', '.join(entries[:_SHOWN_ENTRIES])}{more}"
@@ -202,7 +202,7 @@ class Scope:
         kind_of: Callable[[str], str | None] | None = None,
         surts: Iterable[str] = (),
     ) -> "Scope":
-        """Restore the scope of an earlier run as a scope of this `kind`, which must not be narrower.
+        """Restore the scope of an earlier run as a scope of `kind`, which must not be narrower than the earlier kind.
 
         Raises:
             ConfigError: `kind` is unknown, or narrower than the kind of the earlier run.
@@ -239,7 +239,7 @@ def _fold(name: str) -> str:
 
 
 def _prefix(url: str) -> str:
-    """Return host, port and directory of a request form, without the scheme: "h.example:8080/a/"."""
+    """Return the host, port and directory of a request form, without the scheme, such as "h.example:8080/a/"."""
     return directory(url).partition("//")[2]
 
 

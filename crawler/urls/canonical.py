@@ -4,11 +4,11 @@
     url       request form: sent and stored, ASCII            "http://h.example/A%7e?q=%C3%A9"
     key       duplicate key: only hashed, never sent          b"http://h.example/A~?q=%C3%A9"
 
-`resolve` makes the request form. It applies the WHATWG URL parser (ada) with the page's base, and encodes the
-query in the page's encoding. Then it removes the fragment, the credentials and one trailing dot of the host.
-The parser converts the host to lower case and A-labels (UTS 46), drops the default port and resolves dot
-segments. The path and the query stay as the parser returns them, so no escape is ever decoded or encoded
-again, and nothing is re-ordered. `canonical(canonical(u)) == canonical(u)`.
+`resolve` makes the request form. `resolve` applies the WHATWG URL parser (ada) with the page's base, and
+encodes the query in the page's encoding. Then it removes the fragment, the credentials and one dot at the end
+of the host. The parser converts the host to lower case and A-labels (UTS 46), drops the default port and
+resolves dot segments. The path and the query stay as the parser returns them, so no escape is ever decoded or
+encoded again, and nothing is re-ordered. `canonical(canonical(u)) == canonical(u)`.
 
 `duplicate_key` returns the same key for all spellings that certainly mean the same resource. It decodes
 escapes of unreserved characters, writes the hex digits of other escapes in upper case, and removes session
@@ -17,9 +17,9 @@ identifiers.
 The functions `hostname`, `authority`, `directory` and `target` return parts of a request form. They do not
 check their argument.
 
-Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends these
-to the directories of the base, which gives the same result as the parser in a fifth of the time. It leaves
-all other hrefs to the parser.
+Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends plain
+hrefs to the directories of the base. This gives the same result as the parser in a fifth of the time. All
+other hrefs are left to the parser.
 
 These functions raise no exception for any text. If a text is not a usable http or https URL, they return
 None. `resolve_or_rule` instead returns the name of the rule that rejects the text.
@@ -289,7 +289,7 @@ def plain_join(above: tuple[str, ...], href: str) -> str:
 
 
 def directory(url: str) -> str:
-    """Return a request form up to the last slash of its path."""
+    """Return a request form up to and including the last slash of its path."""
     query = url.find("?")
     return url[: url.rindex("/", 0, query) + 1] if query >= 0 else url[: url.rindex("/") + 1]
 

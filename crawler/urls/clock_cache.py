@@ -42,8 +42,8 @@ The top bits of the keys must be evenly distributed. Otherwise, one circle can h
 still correct. So do not pass a fingerprint itself, whose top 16 bits are the same for a whole domain. Pass
 `rotl64(fingerprint, 16)`.
 
-This file is in Cython's pure-Python mode. It is compiled if there was a C compiler at installation
-(`COMPILED`). Otherwise it is interpreted, which is about 90 times slower but gives the same result for every
+This file is in Cython's pure-Python mode. If there was a C compiler at installation, the file is compiled
+(`COMPILED`). Otherwise, it is interpreted, which is about 90 times slower but gives the same result for every
 request.
 """
 

@@ -1,9 +1,9 @@
 """Pairs of authorities that were proven to be the same site (`urls/README.md`, "Forms of a URL").
 
 Many sites answer `http://h/x` with a redirect to `https://h/x`, or redirect from the bare domain to `www` or
-back. Once an authority has redirected 5 requests to the same path and query on one other authority, its URLs
-get the duplicate keys of the other authority. So the other spelling of each link is recognised without a
-request.
+back. When an authority has redirected 5 requests, each to the same path and query on one other authority, its
+URLs get the duplicate keys of that other authority. So the other spelling of each link is recognised without
+a request.
 
     http -> https, www <-> apex, or both at once; default ports only
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ada_url import idna
 
-_HOSTS_MAX = 1 << 15  # number of hosts whose domain is cached; a process works on some 10,000 hosts at a time
+_HOSTS_MAX = 1 << 15  # number of hosts whose domain is cached; a process uses some 10,000 hosts at a time
 
 
 @lru_cache(maxsize=1)

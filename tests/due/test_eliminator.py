@@ -449,7 +449,7 @@ def test_damaged_store_values_are_named(tmp_path: Path, key: bytes, damage: str)
 
 
 def test_check_reports_damaged_files(tmp_path: Path) -> None:
-    """A flipped bit in a run and one in the links log are both reported, with their files."""
+    """One flipped bit in a run and one in the links log are reported, each with the name of its file."""
     process = Process(tmp_path, MemoryStore())
     process.submit([link(number) for number in range(8)])
     process.begin_flush()

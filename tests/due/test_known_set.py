@@ -108,7 +108,7 @@ def test_slices_partition_the_set(form: str) -> None:
 
 
 def test_a_merge_of_unlike_sizes_goes_in_few_windows(form: str) -> None:
-    """Cover a tiny run merged with a large one, and runs whose ranges follow one another."""
+    """Cover the merge of a tiny run with a large one, and of runs whose ranges follow each other."""
     known = known_set(chunk_bytes=8 * 1024)
     large = np.arange(100_000, dtype=np.uint64) << np.uint64(20)
     for keys in (large, large[::5000] + np.uint64(1), large + np.uint64(1 << 40)):
@@ -136,7 +136,10 @@ def test_rebuilding_takes_any_order_and_repeats() -> None:
 
 
 def test_expected_collisions_of_an_even_spread() -> None:
-    """For N URLs, N^2 / 2^65 collisions are expected: 0.03 for 1e9 URLs (as the specification says), 3e-8 for 1e6."""
+    """For N URLs, N^2 / 2^65 collisions are expected.
+
+    This is 0.03 for 1e9 URLs, as in the specification, and 3e-8 for 1e6.
+    """
     known = known_set(chunk_bytes=1 << 20)
     known.learn(mixed(np.arange(1_000_000)))
     assert known.expected_collisions() == pytest.approx(1e12 / 2**65, rel=0.5)

@@ -1,4 +1,4 @@
-"""Test run files: a written file is durable, and errors about damage name the file."""
+"""Test that run files are durable when they are written, and that errors about damage name the file."""
 
 import errno
 import os

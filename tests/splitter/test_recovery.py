@@ -1,4 +1,4 @@
-"""Test two processes of which one loses data: confirmed entries, sent entries, or unsynced writes."""
+"""Test two processes if one of them loses data: confirmed entries, sent entries, or unsynced writes."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Test frames and messages: valid ones are decoded unchanged, all others raise a ProtocolError."""
+"""Test that valid frames and messages are decoded unchanged, and that all others raise a ProtocolError."""
 
 import random
 import zlib

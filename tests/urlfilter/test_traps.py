@@ -1,4 +1,4 @@
-"""Test the rules for path shapes that only traps produce (`urlfilter/README.md`, "Traps")."""
+"""Test the rules for paths that only traps produce (`urlfilter/README.md`, "Traps")."""
 
 import re
 

@@ -25,7 +25,7 @@ LAST = 2**64 - 1
 
 
 def key(home: int, short: int, bits: int) -> int:
-    """Return a key with this home slot and abbreviated key; its unused low bits are 0."""
+    """Return a key with this home slot and abbreviated key. Its low bits, which are not used, are 0."""
     return home << (64 - bits) | short << 2
 
 
@@ -41,7 +41,7 @@ def keys_of(draw: st.DrawFn, bits: int) -> int:
 
 
 class Model:
-    """A model of the cache without bit operations: a slot is [key, mark], and a circle is a list of its slots."""
+    """A model of the cache without bit operations. A slot is [key, mark], and a circle is a list of slots."""
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
@@ -179,7 +179,10 @@ def test_the_example_of_the_docstring(form: type) -> None:
 
 
 def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None:
-    """Slots 0 to 3 hold a to d; a and c are marked. The hand passes a, evicts b, later passes c, and evicts d."""
+    """The slots 0 to 3 hold the keys a to d, of which a and c are marked.
+
+    The hand passes a, evicts b, later passes c, and evicts d.
+    """
     a, b, c, d = (key(home, 1, 2) for home in range(4))
     e, f = key(1, 2, 2), key(3, 2, 2)
     cache = form(2)

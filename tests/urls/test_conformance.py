@@ -63,7 +63,7 @@ def percent_encoding_cases() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("text", "encoding", "wanted"), percent_encoding_cases())
 def test_wpt_percent_encoding(text: str, encoding: str, wanted: str) -> None:
-    """The query of an href is encoded in the page's encoding, and its path in UTF-8."""
+    """The query of an href is encoded in the page's encoding, and the path is encoded in UTF-8."""
     assert resolve("http://h/", "?" + text, encoding=encoding) == "http://h/?" + wanted
     assert resolve("http://h/", "p%3F" + text + "x", encoding=encoding) == resolve(
         "http://h/", f"p%3F{text}x"

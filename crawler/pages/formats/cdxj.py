@@ -10,8 +10,8 @@ compares `url`. The rules are those of the Internet Archive's library `surt`. A 
 compares the results for canonical http URLs, the kind of URL that a crawl stores.
 
 The fields and their format are those of pywb's sample indexes: all values are strings, and the digest has no
-`sha1:`. A revisit has the mime `warc/revisit`. If a request is not a plain GET, its key ends in its method
-and body (`pages/request_query.py`), because pywb looks up such keys.
+`sha1:`. A revisit has the mime `warc/revisit`. If a request is not a plain GET, its key ends with the method
+and the body (`pages/request_query.py`), because pywb looks up such keys.
 
 `sorted_lines` merges the lines of many processes in bounded memory. It sorts runs that fit into memory and
 writes them to disk. Then it merges the runs, a bounded number at a time.
@@ -52,7 +52,7 @@ _ESCAPED = {byte: b"%%%02x" % byte for byte in (*range(33), ord("#"), ord("%"), 
 
 
 def surt(url: str) -> str:
-    """Return the SURT key of an absolute http or https URL; other URLs are their own key."""
+    """Return the SURT key of an absolute http or https URL. Any other URL is its own key."""
     match = _URL.match(url)
     if match is None:
         return url
@@ -145,7 +145,7 @@ def line(capture: Capture, *, filename: str = "", consent: Mapping[str, Any] = _
 
 
 def _asked(capture: Capture) -> str:
-    """Return the URL of a capture; if the request was not a plain GET, add its method and body."""
+    """Return the URL of a capture. If the request was not a plain GET, its method and body are added."""
     if not capture.query:
         return capture.url
     query = _LINE_ENDS.sub("", capture.query)
@@ -157,8 +157,8 @@ def sorted_lines(
 ) -> Iterator[bytes]:
     """Yield `lines` sorted by bytes. Each line ends in a line feed.
 
-    At most about `memory_bytes` of these lines are held in memory; the others are in
-    unnamed files in `folder` (default: the system's temporary folder).
+    At most about `memory_bytes` of these lines are held in memory. The other lines are in unnamed files in
+    `folder`, by default the system's temporary folder.
     """
     with ExitStack() as stack:
         levels: list[list[IO[bytes]]] = []
@@ -191,7 +191,7 @@ def _add_run(
 
 
 def _take(source: Iterator[bytes], memory_bytes: int) -> list[bytes]:
-    """Return the next lines, until they have at least `memory_bytes`."""
+    """Return as many of the next lines as are needed to reach `memory_bytes`."""
     run = []
     size = 0
     while size < memory_bytes and (text := next(source, None)) is not None:

@@ -4,8 +4,8 @@
 
 Columns: time of the log entry, status, size, URL, hops from the seed (L link, R redirect, E page requisite),
 URL of the page with the link, type, thread (always 000), start of the fetch + milliseconds, digest, seed (-),
-annotations. A fetch without an answer has one of Heritrix's negative status codes. The lines are made from
-`pages.jsonl`. Columns that are missing in that file come from the store.
+annotations. The status of a fetch without an answer is one of Heritrix's negative codes. The lines are made
+from `pages.jsonl`. Columns that are missing in that file come from the store.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,7 +56,7 @@ def crawl_log_lines(lines: Iterable[bytes], archives: Sequence[Archive]) -> Iter
 
 
 def _is_withdrawn(fetch: dict[str, Any], archives: Sequence[Archive]) -> bool:
-    """Return whether a withdrawal covers a fetch; all archives of a crawl have the same withdrawals."""
+    """Return whether a withdrawal covers a fetch. All archives of a crawl have the same withdrawals."""
     withdrawals = archives[0].withdrawals if archives else None
     if not withdrawals:
         return False

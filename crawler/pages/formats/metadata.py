@@ -121,7 +121,7 @@ def _first(
 
 
 def _texts(source: str, declared: _Declared) -> Iterator[str]:
-    """Yield the values that a source of `PRECEDENCE` has on this page, the best first."""
+    """Yield the values that this page has for a source in `PRECEDENCE`, the best value first."""
     kind, name = source.split(" ", 1)
     if kind == "meta":
         yield declared.metas.get(name, "")
@@ -390,8 +390,8 @@ def _date(text: str, _: str = "") -> str | None:
 def iso_date(text: str) -> str | None:
     """Return a date in ISO 8601, or None if its format is unknown.
 
-    The result is as precise as the text: a year, a month, a day, or a time. A time with a zone becomes UTC
-    and ends in Z. A time without a zone stays as it is. Known formats are ISO 8601, also with blanks or
+    The result is as precise as the text. It is a year, a month, a day, or a time. A time with a zone becomes
+    UTC and ends in Z. A time without a zone stays as it is. Known formats are ISO 8601, also with blanks or
     slashes, and the dates of mail and HTTP.
     """
     text = text.strip() if len(text) <= _DATE_CHARACTERS_MAX else ""

@@ -11,7 +11,7 @@ redirects are followed. Two URLs lead to the same file if the crawl treats them 
 anything else becomes an absolute URL (`Linker`).
 
 File names come from servers, so they are made harmless. Percent-encoded characters are decoded if they are
-safe in a file name; unsafe characters are percent-encoded. `.` and `..` cannot occur. Some names make a
+safe in a file name. Unsafe characters are percent-encoded. `.` and `..` cannot occur. Some names make a
 program act as soon as it sees the file. These names are escaped (`_safe`), so a mirror contains no `.git`,
 `.htaccess` or `desktop.ini`. Names are cut to the length that file systems allow. A digest at the end keeps
 cut names distinct. If two URLs need the same path, or if one needs a folder where the other has a file, the
@@ -93,7 +93,7 @@ class MirrorPaths:
         )
 
     def finish(self) -> None:
-        """Finish adding paths; afterwards, other processes may look them up."""
+        """Finish adding paths. Afterwards, other processes may look them up."""
         self._open().commit()
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ def with_charset(content: bytes, encoding: str) -> bytes:
 
 
 def redirect_target(url: str, location: str) -> str | None:
-    """Return the URL to which a redirect leads, in request form; None if the answer names no URL."""
+    """Return the URL to which a redirect leads, in request form, or None if the answer states no URL."""
     return resolve(url, location) if location else None
 
 

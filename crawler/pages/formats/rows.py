@@ -150,7 +150,7 @@ def known_rows(
         captures = archive.newest_captures()
         of, newest = next(captures, (-1, None))
         for fingerprint, record in archive.all_records():
-            # captures and records are both sorted by fingerprint
+            # both the captures and the records are sorted by fingerprint
             while newest is not None and of < fingerprint:
                 of, newest = next(captures, (-1, None))
             row = record_row(fingerprint, record, via_url(record.via))

@@ -1,8 +1,8 @@
 """Selects the captures to export, and the newest copy of each page.
 
-If the latest answer of a page says `noarchive`, all copies of the page are left out, unless `with_noarchive`
-is set. If `serve.on_disallow` demands it, copies of pages that robots.txt now forbids are left out. Copies
-that may not be used for the purpose of the export are left out too (`consent/use_rule.py`).
+If the latest answer of a page states `noarchive`, all copies of the page are left out, unless
+`with_noarchive` is set. If `serve.on_disallow` demands it, copies of pages that robots.txt now forbids are
+left out. Copies that may not be used for the purpose of the export are left out too (`consent/use_rule.py`).
 """
 
 import itertools
@@ -36,7 +36,7 @@ class Selection(NamedTuple):
     static: bool = False
 
     def form(self, capture: Capture) -> Capture:
-        """Return the capture in the form in which it is read."""
+        """Return the capture in the form in which it is to be read."""
         return static_form(capture) if self.static else capture
 
     def takes(self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> bool:

@@ -1,8 +1,8 @@
 """Writes WARC exports, and the CDXJ index of the segments in the crawl directory.
 
 A revisit whose response is not exported is written as a response, so that the export is self-contained. An
-export for a use (`--allow`) also writes a record of each receipt that its captures name, because the capture
-that was stored together with the receipt may be left out.
+export for a use (`--allow`) also has a record of each receipt to which its captures refer. The capture that
+was stored together with the receipt may be left out of the export.
 """
 
 import os

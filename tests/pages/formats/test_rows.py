@@ -88,7 +88,7 @@ def test_the_status_of_a_copy_that_a_304_confirmed_is_its_own() -> None:
 
 
 def test_captures_are_joined_with_the_records_of_many_urls(tmp_path: Path) -> None:
-    """Captures and records are sorted by fingerprint; some URLs have no capture, and some captures no record."""
+    """Captures and records are sorted by fingerprint. Some URLs have no capture, and some captures have no record."""
     site = Site(tmp_path)
     for number in (3, 5, 6, 9, 12):
         status = 0 if number in (5, 12) else 200

@@ -50,7 +50,7 @@ _DROPPED = "it was found but is in no queue; `crawler retire` removed it"
 
 
 class UrlVerdict(NamedTuple):
-    """What happened to a URL: a word, which matters only if there is no copy to serve, and the sentence of `why`."""
+    """The verdict on a URL: the sentence of `why`, and a word (`state`) that is used only if no copy can be served."""
 
     state: str
     sentence: str

@@ -11,7 +11,7 @@ first byte and is unlinked once all its links are flushed.
     block    4 bytes length of the payload, 4 bytes CRC-32 of it, payload: links as MessagePack arrays
 
 Each `append` writes one or more blocks. The store holds the committed end of the log (`d/links`) and the
-flushed position (`d/flushed`). Both positions are block boundaries. After a crash, everything beyond the
+flushed position (`d/flushed`). These two positions are block boundaries. After a crash, everything beyond the
 committed end is cut off.
 """
 

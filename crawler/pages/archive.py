@@ -247,7 +247,7 @@ class Archive:
         return b"".join(self.raw_pieces(capture))
 
     def raw_pieces(self, capture: Capture) -> Iterator[bytes]:
-        """Return an iterator over the bytes that `raw_records` returns. It suits captures of any size.
+        """Return an iterator over the bytes that `raw_records` returns, for captures of any size.
 
         Raises:
             DamageError: the segment is missing or too short.

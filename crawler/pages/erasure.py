@@ -48,7 +48,7 @@ class Detached(msgspec.Struct):
     """A copy that is written again, because the response that it repeats will be erased.
 
     `original` is the response that the copy repeats from now on, or None if the copy becomes a response.
-    `renewed` is the new capture of the copy. It is set when the records of the copy are written.
+    `renewed` is the new capture of the copy, and is set when the records of the copy are written.
     """
 
     key: bytes

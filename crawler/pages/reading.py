@@ -3,10 +3,10 @@
     bytes --expand--> record --parse_record--> fields, block
           block --parse_http--> status, headers, payload --decode_payload--> content
 
-Files of other programs may be plain or compressed with gzip (one member or many). Their WARC version may be
-1.0 or 1.1. They may contain bare line feeds, and their blocks may have transfer codings. If data cannot be
-read, a DamageError states its position. Sizes are bounded by the caller's `bytes_max`, regardless of length
-fields and compressed streams.
+Files of other programs may be plain or compressed with gzip (one member or many). The WARC version may be 1.0
+or 1.1. Lines may end in bare line feeds, and blocks may have transfer codings. If data cannot be read, a
+DamageError states its position. Sizes are bounded by the caller's `bytes_max`, regardless of length fields
+and compressed streams.
 """
 
 import base64

@@ -36,7 +36,7 @@ FILE = "withdrawn.json"
 
 
 class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One withdrawal. At most one of `digest`, `host` and `prefix` is set. It selects the URLs.
+    """One withdrawal. At most one of `digest`, `host` and `prefix` is set; this field selects the URLs.
 
     `at` is the instant of the withdrawal. `digest` is the `url_digest` of `url`. Once the copies are erased,
     `url` is "". `prefix` is the beginning of a URL as `place_of` returns it. `before` limits the rule to

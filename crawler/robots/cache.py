@@ -12,9 +12,9 @@ answer of `verdict`:
                          and the file is tried again once per `copy_max_age`
 
 A stored copy holds only the lines that apply to our product token (`rules.Parsed`), with a checksum, under
-the key `r/<authority>`. It takes a few hundred bytes. Parsed copies of the most recently used authorities
-stay in memory: at most `entries_max` of them, with at most 4 KiB each on average. So one huge file cannot
-displace thousands of others.
+the key `r/<authority>`. A stored copy takes a few hundred bytes. Parsed copies of the most recently used
+authorities stay in memory: at most `entries_max` copies, with at most 4 KiB each on average. So one huge file
+cannot displace thousands of others.
 
 The cache takes part in the commit in three steps. `record` immediately changes the copy in memory (loop
 thread). `stage` puts everything recorded since its last call into the batch (writer thread). `committed`
@@ -209,7 +209,7 @@ class RobotsCache:
             url, asked_at: the URL that answered, and when it was requested.
             batch: receives the copy; without it the copy waits for `stage`.
 
-        This is a generator. It pauses while it reads a long file, and changes nothing before its end.
+        This generator pauses while it reads a long file, and changes nothing before its end.
         """
         cut = len(body) >= self._config.bytes_max
         result = result_of(status, outcome, complete=complete or cut)

@@ -210,7 +210,7 @@ class Coordination:
     def advance(self) -> None:
         """Begin, confirm or abandon a round. Call this also when this process has become idle.
 
-        This is called for every message. To save time, it examines all peers only when it begins a round.
+        Every message leads to a call. To save time, only a call that begins a round examines all peers.
         """
         said = self._all_idle()
         if said is None:
@@ -233,7 +233,7 @@ class Coordination:
 
     @property
     def all_know(self) -> bool:
-        """True if the crawl has ended and every peer has reported the end. Then no peer waits for this process."""
+        """True if the crawl has ended and every peer has reported the end, so no peer waits for this process."""
         return self.ended and not self.uninformed()
 
     # -- shares and limits ------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class Coordination:
         )
 
     def refresh_share(self) -> float:
-        """Return this process's part, 0 to 1, of the rate that is spent on known pages. It depends on all weights.
+        """Return this process's part, 0 to 1, of the rate for known pages, which is divided by the weights.
 
         A peer that has sent nothing for a long time keeps its weight. Until all peers have echoed a message,
         the part is at most 1/N.

@@ -43,7 +43,7 @@ from crawler.splitter.wire import ProtocolError, chained, link_count
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-# The number of the first entry. It leaves room for lower numbers, because compactions count down.
+# The number of the first entry. This number leaves room for lower ones, because compactions count down.
 FIRST_NUMBER = 1 << 40
 APPENDED = 0  # the generation of entries that no compaction has rewritten
 
@@ -318,8 +318,9 @@ class Spool:
     def greet(self, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
         """Compare the queue with the peer's Welcome. If they agree, continue after the peer's `durable` entries.
 
-        They agree if the epoch is `epoch` and `chain` is the checksum of these entries. `applied` is the
-        peer's count of the links that it ever received from this process. Returns the meaning of the Welcome.
+        Queue and Welcome agree if the epoch is `epoch` and `chain` is the checksum of these entries.
+        `applied` is the peer's count of the links that it ever received from this process. Returns the
+        meaning of the Welcome.
         """
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
@@ -466,7 +467,7 @@ class Spool:
         return entry
 
     def _check(self) -> None:
-        """Assert all invariants. They hold between calls in the loop thread while no group is being committed."""
+        """Assert all invariants that hold between calls in the loop thread while no group is being committed."""
         assert self.state.base <= self.acked <= self.sent <= self.committed, self
         assert len(self._in_flight) == self.sent - self.acked, self
         assert self.in_flight_bytes == sum(sent.bytes for sent in self._in_flight), self

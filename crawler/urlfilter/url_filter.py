@@ -55,8 +55,8 @@ _REQUISITE = LinkFlag.REQUISITE
 _EXTERNAL = LinkFlag.EXTERNAL
 _ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE | _EXTERNAL
 _ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP | _EXTERNAL
-# Limits on the number of directories whose verdict is remembered, and on their length in characters. They
-# take at most about 4 MB.
+# Limits on the number of directories whose verdict is remembered, and on their length in characters: at most
+# about 4 MB.
 _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400
 
@@ -335,7 +335,7 @@ class UrlFilter:
     def detail(self, url: str, rule: str) -> str:
         """Return the part of a rule's setting that rejected a request form.
 
-        For example, this is a pattern or the scope. It is "" if there is no such part.
+        For example, the result is a pattern or the scope. If no part of the setting did, the result is "".
         """
         if rule == SCOPE:
             return self.scope.summary()

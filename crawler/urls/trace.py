@@ -158,6 +158,6 @@ def marked(names: NDArray[np.uint64], cross: ArrayLike) -> NDArray[np.uint64]:
 def is_cross(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return a bool for each link of a trace.
 
-    It is True if the link goes to another process.
+    The bool is True if the link goes to another process.
     """
     return (words & _CROSS).astype(bool)

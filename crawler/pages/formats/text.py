@@ -104,7 +104,7 @@ def is_tame(utf8: bytes) -> bool:
 def _nesting_name(tag: bytes) -> bytes:
     """Return the name of the element in a tag that begins with `<` or `</`.
 
-    Returns an empty name if elements of this name never have content.
+    Elements that never have content give an empty name.
     """
     name = tag.lstrip(b"</")
     return b"" if name.lower() in _VOID else name

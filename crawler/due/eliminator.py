@@ -372,7 +372,7 @@ class Eliminator:
     def new(self) -> int:
         """The number of links since the crawl began that pointed to new URLs.
 
-        This number is also the number of URLs known now.
+        The number of URLs known now is the same.
         """
         return self._flushed.new
 

@@ -68,7 +68,7 @@ class LinksLog:
         self.end = end  # position after the last appended byte
 
     def _open(self, begin: int, end: int) -> list[int]:
-        """Cut the log to `begin` to `end`, and return the start position of each file.
+        """Cut the log to the range from `begin` to `end`, and return the start position of each file.
 
         Raises a DamageError if the log is not complete between these positions.
         """

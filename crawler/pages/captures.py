@@ -247,7 +247,7 @@ def is_answer(fetch: Fetch) -> bool:
 
 
 def is_copy(capture: Capture) -> bool:
-    """Return whether a capture shows the page as the page was at the time of the fetch.
+    """Return whether a capture shows the page as it was at the time of the fetch.
 
     A capture does not show the page if it is a temporary failure (408, 425, 429, 5xx), a partial
     answer that was not requested (206, 416, a 304 that confirms nothing), or an

@@ -8,10 +8,10 @@ Each answer from a server has two digests, and each digest settles one question:
                      without the matches of the site's
                      patterns (a clock, a token)
 
-A page whose content digest is the same as before counts as unchanged. The bytes of such a page may still
-differ, for example in the compression level. Then the bytes are stored again. The content digest need not be
-cryptographic, because a site that forges a collision can only hide changes of its own page. The content
-digest of 45 kB takes 8 us; a SHA-1 would take 32 us.
+A page whose content digest is the same as before counts as unchanged. If its bytes differ nevertheless, for
+example in the compression level, the bytes are stored again. The content digest need not be cryptographic,
+because a site that forges a collision can only hide changes of its own page. The content digest of 45 kB
+takes 8 us; a SHA-1 would take 32 us.
 
 With some settings (`Comparison`), only changes of the visible text count, or only large changes. An answer
 with a new digest is then compared with the copy that was stored at the page's last change. If this comparison
@@ -133,7 +133,7 @@ class Comparison(NamedTuple):
 
     kind: the differences that count. "raw": any changed byte; "text": any change of the visible text of HTML;
     "simhash": a change of the visible text after which the simhashes differ in more than `distance` bits.
-    ignored: patterns. Their matches in the content are ignored, whatever the kind.
+    ignored: patterns whose matches in the content are ignored, whatever the kind.
     """
 
     kind: str = "raw"

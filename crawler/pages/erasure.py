@@ -66,7 +66,7 @@ class Detached(msgspec.Struct):
         raw = archive.raw_records(capture)
         where = f"{capture.segment} at {capture.offset}"
         old = reading.parse_record(reading.expand(raw[: capture.length], where=where), where)
-        # the id is kept, because the request and metadata records refer to the response by it
+        # the id is kept, because the request and metadata records use it to refer to the response
         rest = raw[capture.length :]
         made, status = self._answer(archive, old)
         first = compress(made)
@@ -175,7 +175,7 @@ def blank(folder: Path, listed: dict[bytes, int]) -> None:
 
 
 def finish(archive: Archive) -> int:
-    """Overwrite the listed bytes that a killed process left, and return the number of ranges. Openings call this.
+    """Overwrite the listed bytes that a killed process left; return the number of ranges. Each opening does this.
 
     Raises:
         OSError: the disk failed.

@@ -182,7 +182,7 @@ def _rank(rule: Rule) -> tuple[int, bool]:
 
 
 def _head(pattern: str) -> str:
-    """Return the prefix that every target has that the wildcard pattern matches."""
+    """Return the prefix that all targets of a wildcard pattern have in common."""
     return pattern.removesuffix("$").partition("*")[0]
 
 

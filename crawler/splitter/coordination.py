@@ -33,7 +33,8 @@ that were written after the first round was complete. Such a message echoes a nu
 first round. If the values are the same, no link was left or in transit between the rounds, because an entry
 leaves an outbox only after its owner has applied it. A process that finds this tells the others (`ended`). A
 missing peer sends nothing, so it delays the end, but not the crawl. A process may exit once it knows of the
-end. Therefore, a process announces the end only after it has stored it durably (`tells_end`).
+end. Therefore, a process announces the end only after it has durably stored that the crawl has ended
+(`tells_end`).
 """
 
 from collections import deque
@@ -187,7 +188,7 @@ class Coordination:
         if last is not None and last.boot != counters.boot:  # a restarted peer holds none of our values
             peer.held, peer.echo = None, 0
         peer.heard, peer.heard_at = counters, now
-        if counters.echo_boot == self.boot:  # otherwise, it echoes an earlier start of ours
+        if counters.echo_boot == self.boot:  # otherwise, the echo is for an earlier start
             peer.echo = counters.echo
         while peer.outstanding and peer.outstanding[0].number <= peer.echo:
             peer.held = peer.outstanding.popleft()

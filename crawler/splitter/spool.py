@@ -137,7 +137,10 @@ _STATE_DECODER = msgspec.msgpack.Decoder(SpoolState)
 
 
 def confirmed_before(peer: str, epoch: bytes, links: int) -> tuple[bytes, bytes]:
-    """Return the key and the value for a new store. A reshard has moved `links` of its links to the peer."""
+    """Return the key and the value that describe the queue for `peer` in a new store.
+
+    A reshard has put `links` links into the store of the peer, as if this queue had sent them.
+    """
     state = SpoolState(epoch, confirmed=Confirmed(applied=links))
     return state_key(peer), seal(msgspec.msgpack.encode(state))
 
@@ -382,7 +385,7 @@ class Spool:
         self._totals.wanting += 1
 
     def take_unsent(self, bytes_max: int = 1 << 62) -> tuple[int, list[bytes]]:
-        """Return waiting entries that fit into the window, after the first sequence number; they are now in flight.
+        """Return (first sequence number, waiting entries that fit into the window). The entries are then in flight.
 
         At most `bytes_max` bytes are returned, or a single entry if that is larger.
 

@@ -42,7 +42,7 @@ TOO_LONG = "too_long"
 
 
 def parse(raw_url: str, base: str | None = None) -> str | None:
-    """Return the serialised WHATWG URL, which has any scheme and may have a fragment; None if parsing fails.
+    """Parse a URL of any scheme; return it as the WHATWG standard serialises it, or None if parsing fails.
 
     Lone surrogates become U+FFFD, as in the standard's USVString.
     """

@@ -45,7 +45,7 @@ class LinksLog:
 
     Args:
         begin, end: positions between which the log must be complete.
-        file_bytes_max: once a file has reached this size, a new one is begun.
+        file_bytes_max: when a file has reached this size, a new file is begun.
 
     Raises:
         DamageError: a part of the log between `begin` and `end` is missing.

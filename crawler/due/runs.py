@@ -81,7 +81,7 @@ class Run:
     A run in a mapped file stays readable while the object lives, even after the file is unlinked.
 
     Args:
-        path: the path of its file, or its name in messages.
+        path: the path of the run's file, or a name for messages.
         entry: the entry of the run in the store.
         data: the whole run.
 

@@ -199,7 +199,7 @@ class Archive:
         record)` returns the reason why a copy may not be used, or a false value if it may be used.
 
         Raises:
-            DamageError: its bytes cannot be read.
+            DamageError: the bytes of the copy cannot be read.
         """
         if at is None:
             capture = self.newest_capture(fingerprint, self.record(fingerprint))

@@ -60,7 +60,7 @@ class Detached(msgspec.Struct):
         """Append the records of the copy. Runs in the writer thread.
 
         Raises:
-            DamageError: its bytes cannot be read.
+            DamageError: the bytes of the copy cannot be read.
         """
         capture = self.capture
         raw = archive.raw_records(capture)

@@ -71,11 +71,11 @@ class PageCache(Archive):
     Args:
         comparison: the rule for what counts as a change of a URL; any byte by default.
         unexpected: counts errors of the crawler.
-        fingerprint: returns the fingerprint of a URL, for answers whose fetch task has none (robots.txt).
-        keeps: tells whether an answer of that URL and media type is stored.
+        fingerprint: returns the fingerprint of a URL. It is used for answers whose fetch task has none (robots.txt).
+        keeps: returns whether an answer with this URL and media type is stored.
         software, operator, robots_policy, hostname, agent: for the warcinfo record; `agent` is the User-Agent.
-        random: random bytes for record ids.
-        sync: whether appended bytes are made durable before a batch names them.
+        random: returns random bytes for record ids.
+        sync: whether appended bytes are made durable before a batch refers to them.
         reading: True if nothing is to be written; `store` is then a private copy.
         withdrawals: the rules by which copies are withheld; no rules by default.
 
@@ -235,7 +235,7 @@ class PageCache(Archive):
         """Return the newest stored answer for a URL (request form), or None if no whole answer is stored.
 
         Raises:
-            DamageError: its bytes cannot be read.
+            DamageError: the bytes of the answer cannot be read.
         """
         if self._fingerprint is None:
             return None

@@ -77,7 +77,7 @@ def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "reco
     """Return the content of exactly one gzip member.
 
     Raises:
-        DamageError: it is broken, cut short, followed by more data, or larger than `bytes_max`.
+        DamageError: the member is broken, cut short, followed by more data, or larger than `bytes_max`.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     try:
@@ -97,7 +97,7 @@ def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
     """Yield the content of one gzip member in pieces, for content of any size.
 
     Raises:
-        DamageError: it is broken or cut short.
+        DamageError: the member is broken or cut short.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     try:
@@ -152,7 +152,7 @@ def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
     Returns None if the content is larger than `bytes_max`.
 
     Raises:
-        DamageError: it is broken or cut short.
+        DamageError: the member is broken or cut short.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     parts: list[bytes] = []
@@ -177,7 +177,7 @@ def member_length(chunks: Iterable[bytes], where: str) -> int:
     """Return the length in bytes of the gzip member at the start of `chunks`.
 
     Raises:
-        DamageError: it is broken or cut short.
+        DamageError: the member is broken or cut short.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     taken = 0
@@ -206,7 +206,7 @@ def parse_record(data: bytes, where: str = "record") -> Record:
     """Return the one record that `data` holds.
 
     Raises:
-        DamageError: it is not a WARC record, or is shorter than its length field says.
+        DamageError: the data is not a WARC record, or is shorter than its length field states.
     """
     head, gap, rest = _split_head(data)
     if not gap:
@@ -471,7 +471,7 @@ def checked_record(pieces: Iterator[bytes], where: str) -> tuple[Record, list[st
     If the block has more than `WHOLE_BYTES_MAX` bytes, the returned record holds only its beginning.
 
     Raises:
-        DamageError: it is not a WARC record, or is shorter than its length field says.
+        DamageError: the data is not a WARC record, or is shorter than its length field states.
     """
     start, gap = b"", b""
     for piece in pieces:

@@ -97,7 +97,7 @@ class Subject(NamedTuple):
         """Return the rule for these pages.
 
         Raises:
-            UsageError: nothing is named, or more than one thing, or something that is not a host or an http(s) URL.
+            UsageError: no subject or more than one is named, or one that is not a host or an http(s) URL.
         """
         if sum(map(bool, (self.url, self.host, self.prefix))) > 1:
             raise UsageError("withdraw: name only one of a URL, a host and a prefix")
@@ -272,7 +272,7 @@ class RuleFile:
         """Remove a rule and return it.
 
         Raises:
-            UsageError: it is not in force, or its copies have been erased.
+            UsageError: the rule is not in force, or its copies have been erased.
         """
         with self._locked():
             rules = {each.key: each for each in load_rules(self.directory)}

@@ -201,13 +201,13 @@ class RobotsCache:
         """Record the final answer for `authority`'s robots.txt; return the meaning of the answer.
 
         Args:
-            status, outcome: of the last answer, after at most five redirects;
-                a sixth redirect is passed as the last answer.
-            body: without its content coding.
+            status, outcome: those of the last answer, which came after at most five redirects.
+                A sixth redirect is passed as the last answer.
+            body: the body without its content coding.
             complete: False if the body is shorter than announced. Both values are accepted if the
                 transfer was ended at `bytes_max`.
             url, asked_at: the URL that answered, and when it was requested.
-            batch: receives the copy; without it the copy waits for `stage`.
+            batch: receives the copy; without a batch, the copy waits for `stage`.
 
         This generator pauses while it reads a long file, and changes nothing before its end.
         """

@@ -414,7 +414,7 @@ class Spool:
         """Record that all entries up to sequence number `durable` are durable at the peer.
 
         Raises:
-            ProtocolError: such an entry was never sent.
+            ProtocolError: an entry with this number was never sent.
         """
         number = self.state.base + durable
         if number > self.sent:

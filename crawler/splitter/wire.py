@@ -308,8 +308,8 @@ class FrameReader:
 
         Raises:
             OversizeError: the announced length of the frame exceeds `bytes_max`.
-            TagError: its tag is wrong.
-            ProtocolError: its type is unknown, or its payload is not a message of that type.
+            TagError: the tag of the frame is wrong.
+            ProtocolError: the type of the frame is unknown, or its payload is not a message of that type.
         """
         held = len(self._buffer) - self._start
         if held < LENGTH_BYTES:

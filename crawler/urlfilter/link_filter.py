@@ -105,7 +105,7 @@ class LinkFilter:
 
     Args:
         length_max: limit on a request form, in bytes.
-        memo_bytes_max: limit on all stored results together, in bytes; 0 = none are stored.
+        memo_bytes_max: limit on all stored results together, in bytes; with 0, none are stored.
     """
 
     def __init__(

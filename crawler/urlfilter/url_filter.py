@@ -252,13 +252,13 @@ class UrlFilter:
     """The verdict on a URL in its request form.
 
     Args:
-        scope: the scope, which `widen` widens; `revision` then changes.
+        scope: the scope, which `widen` can widen; this changes `revision`.
         config: include, exclude, extensions.
         trap_limits: limits on the path.
         allow_ports: ports of other protocols that are allowed.
         requisites: whether links with the flag REQUISITE are wanted.
         hook: the user's filter, called last; False rejects. It is not called for seeds and sitemaps.
-        withdrawn: whether the operator has withdrawn a URL; call `renew` after its answers change.
+        withdrawn: returns whether the operator has withdrawn a URL. Call `renew` after its answers change.
 
     Raises:
         ConfigError: a pattern is not a regular expression.

@@ -41,7 +41,7 @@ class Fingerprinter:
 
     Args:
         seed: 16 secret bytes, the same on all processes of a crawl. mmh3 uses
-            the first four (little-endian), blake2b all.
+            the first four bytes (little-endian), and blake2b uses all.
         method: "mmh3" (0.12 us per URL) or "blake2b" (0.6 us).
         partition: "domain" or "host": the name whose hash is the bucket.
         strip_session_ids: whether session identifiers are removed from the key.

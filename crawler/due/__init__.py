@@ -2,7 +2,8 @@
 
 Fingerprints that are not in the cache are collected in memory, and their links are collected in a log on
 disk. From time to time, the collected fingerprints are sorted and joined with the sorted fingerprints of all
-known URLs. Those not found among the known ones are new (Broder, Najork, Wiener 2003, section 4.1).
+known URLs. Fingerprints that are not found among the known ones are new (Broder, Najork, Wiener 2003, section
+4.1).
 
 eliminator   the interface: takes links and returns those of new URLs, in steps that fit the commits
 waiting      links that wait for the next flush

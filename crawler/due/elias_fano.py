@@ -187,7 +187,7 @@ def join(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known)
     Args:
         queries: uint64 (n,), ascending; queries that are already marked in `known` are skipped.
         words, posts, widths, starts: the blocks and their layout; see `encode` and `layout`.
-        count: keys of the run.
+        count: the number of keys in the run.
         known: uint8 (n,), changed in place.
     """
     if not cython.compiled:

@@ -12,8 +12,8 @@ Methods in row `loop`, and all queries, run on the event loop (marked "Loop" bel
 run in the writer thread (marked "Writer"). `plan.run` may run in any thread. In a large flush, the steps
 after the join are done in parts, and each part writes its own run. `begin_flush` returns the same plan until
 the last part is done. At most one flush and one compaction (`begin_compaction`, `run`, `stage_compaction`,
-`compacted`) run at a time. The two may overlap, because a compaction changes only how the known set is
-divided into runs, not what is in the set.
+`compacted`) run at a time. A flush and a compaction may overlap, because a compaction changes only how the
+known set is divided into runs, not what is in the set.
 
 After a crash, the store decides what is valid. Opening the DUE deletes the runs and links that the store does
 not name. Links that were committed but not flushed wait again. The batch that hands a new fingerprint to the
@@ -49,7 +49,7 @@ METHODS = ("runs", "one_file", "memory")
 
 
 class Manifest(msgspec.Struct, array_like=True):
-    """Value of `d/runs`: the seed and method of the fingerprints, and the run files with them, oldest first."""
+    """Value of `d/runs`: the seed and method of the fingerprints, and the run files, oldest first."""
 
     method: str
     check_value: int
@@ -216,7 +216,7 @@ class Eliminator:
         """Return whether a flush should start or continue now. Loop.
 
         A flush should start if `buffer_entries_max` links wait, if a link has waited long enough, or if the
-        frontier runs `dry`. It should continue if its next part can begin.
+        frontier runs `dry`. A flush should continue if its next part can begin.
         """
         if self._waiting.count and self._waiting_since is None:
             self._waiting_since = now
@@ -270,7 +270,7 @@ class Eliminator:
     def stage_flush(self, plan: FlushPlan, batch: Batch) -> None:
         """Record a finished part in `batch`. Writer.
 
-        The batch is synced. It also holds the to-do entries of the part's new links.
+        The batch is synced, and also holds the to-do entries of the part's new links.
         """
         if plan.new_run is not None and plan.new_run.entry is not None:
             self._manifest.runs.append(plan.new_run.entry)
@@ -372,7 +372,7 @@ class Eliminator:
     def new(self) -> int:
         """The number of links since the crawl began that pointed to new URLs.
 
-        It is also the number of URLs known now.
+        The number of URLs known now is the same.
         """
         return self._flushed.new
 
@@ -416,7 +416,7 @@ class Eliminator:
         self._log.close()
 
     def _check(self) -> None:
-        """Assert every invariant. This is for tests; it reads everything."""
+        """Assert every invariant. Only tests call this, because it reads everything."""
         self._known._check()
         assert self._manifest.in_memory or len(self._known) == self.new, "a known URL is in no run"
         assert self._flush is None or self._flush.count > 0, "a flush of nothing"

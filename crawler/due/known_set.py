@@ -1,8 +1,8 @@
 """The set of known fingerprints.
 
-It consists of disjoint sorted runs, oldest first, which are merged in powers of two. Each flush adds a run of
-new fingerprints. Then the newest run is merged with its older neighbours, one after the other, as long as the
-next neighbour is not larger than the runs merged so far:
+The set consists of disjoint sorted runs, oldest first, which are merged in powers of two. Each flush adds a
+run of new fingerprints. Then the newest run is merged with its older neighbours, one after the other, as long
+as the next neighbour is not larger than the runs merged so far:
 
     runs (b = 1)    4 2 1  + 1  ->  8            8 4 1  + 1  ->  8 4 2
                       `-----'                        `---'
@@ -67,7 +67,7 @@ class KnownSet:
         self.runs.append(run)
 
     def load(self, fingerprints: Iterable[int]) -> None:
-        """Add fingerprints in any order. Those that are known already are ignored."""
+        """Add fingerprints in any order. Fingerprints that are known already are ignored."""
         source = iter(fingerprints)
         while len(some := np.fromiter(islice(source, _LOAD_COUNT), np.uint64)):
             self.learn(some)
@@ -111,7 +111,7 @@ class KnownSet:
     def close_replaced(self) -> None:
         """Close the replaced runs that have no readers left.
 
-        Any thread may call this. It may take a while.
+        Any thread may call this function, which may take a while.
         """
         for _ in range(len(self._replaced)):
             run = self._replaced.pop()
@@ -151,7 +151,7 @@ class KnownSet:
         return found
 
     def _check(self) -> None:
-        """Assert that the runs are ascending and disjoint. This is for tests; it reads everything."""
+        """Assert that the runs are ascending and disjoint. Only tests call this, because it reads everything."""
         for run in self.runs:
             assert run.count > 0 and (run.read(0, run.count)[::FENCE_STEP] == run.fences).all(), run
         assert self.problems() == []

@@ -11,7 +11,7 @@ first byte and is unlinked once all its links are flushed.
     block    4 bytes length of the payload, 4 bytes CRC-32 of it, payload: links as MessagePack arrays
 
 Each `append` writes one or more blocks. The store holds the committed end of the log (`d/links`) and the
-flushed position (`d/flushed`). Both positions are block boundaries. After a crash, everything beyond the
+flushed position (`d/flushed`). These two positions are block boundaries. After a crash, everything beyond the
 committed end is cut off.
 """
 
@@ -45,7 +45,7 @@ class LinksLog:
 
     Args:
         begin, end: positions between which the log must be complete.
-        file_bytes_max: once a file has reached this size, a new one is begun.
+        file_bytes_max: when a file has reached this size, a new file is begun.
 
     Raises:
         DamageError: a part of the log between `begin` and `end` is missing.
@@ -68,7 +68,7 @@ class LinksLog:
         self.end = end  # position after the last appended byte
 
     def _open(self, begin: int, end: int) -> list[int]:
-        """Cut the log to `begin` to `end`, and return the start position of each file.
+        """Cut the log to the range from `begin` to `end`, and return the start position of each file.
 
         Raises a DamageError if the log is not complete between these positions.
         """

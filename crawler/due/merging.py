@@ -91,7 +91,7 @@ def _next_window(inputs: Sequence[_Input], size: int) -> list[Fingerprints]:
 
 
 def _merge_slices(slices: Sequence[Fingerprints], buffers: Sequence[Fingerprints]) -> Fingerprints:
-    """Merge ascending arrays, the first two first. The results alternate between two buffers."""
+    """Merge ascending arrays, beginning with the first two. The results alternate between two buffers."""
     merged = slices[0]
     for index, keys in enumerate(slices[1:]):
         target = buffers[index % 2][: len(merged) + len(keys)]

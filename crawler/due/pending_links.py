@@ -1,4 +1,6 @@
-"""Links that wait for the next flush. Their fingerprints are in memory, and the links themselves are in the log.
+"""Links that wait for the next flush.
+
+Their fingerprints are in memory, and the links themselves are in the links log.
 
     append            stage            committed             take            (put_back)
     unstaged  ----->  staged  ----->   waiting, oldest first  -----> a flush

@@ -122,7 +122,7 @@ class CompactionPlan:
         self._known = known
 
     def run(self) -> None:
-        """Write the merged run. This takes about a second for 1e8 fingerprints.
+        """Write the merged run. Merging takes about a second for 1e8 fingerprints.
 
         Raises:
             StoreError: the run cannot be written. Call `compaction_failed`; the inputs stay.

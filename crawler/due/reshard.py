@@ -1,6 +1,6 @@
 """Resharding of the known URLs.
 
-It collects the known URLs in the bucket ranges of a new process, and writes them as one run.
+The known URLs in the bucket ranges of a new process are collected and written as one run.
 """
 
 from collections.abc import Iterator, Mapping

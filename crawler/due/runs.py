@@ -9,10 +9,11 @@ writes a new one.
       high parts     key i, shifted right by w bits, as a set bit at position (key >> w) + i
       low parts      the w bits that were shifted out, one key after the other
 
-If the keys are spread evenly, w, the number of low bits stored per key, is log2 of the mean gap between keys,
-and a key takes w + 2 to w + 3 bits. This is 4.97 bytes in a run of 1e8 keys and 4.55 bytes in a run of 1e9;
-the theoretical minima are 4.86 and 4.44 bytes (Elias 1974). Blocks are whole words of 8 bytes. The length and
-the w of each block are computed from the fences. All this is kept in memory, and takes 1/28 byte per key.
+The number of low bits stored per key is w. If the keys are spread evenly, w is log2 of the mean gap between
+keys, and a key takes w + 2 to w + 3 bits. A key takes 4.97 bytes in a run of 1e8 keys and 4.55 bytes in a run
+of 1e9 keys; the theoretical minima are 4.86 and 4.44 bytes (Elias 1974). Blocks are whole words of 8 bytes.
+The length and the w of each block are computed from the fences. All this is kept in memory, and takes 1/28
+byte per key.
 
 The index, which consists of the fences and checksums, is verified when the run is opened. Each block is
 verified when it is first read.
@@ -80,7 +81,7 @@ class Run:
     A run in a mapped file stays readable while the object lives, even after the file is unlinked.
 
     Args:
-        path: the path of its file, or its name in messages.
+        path: the path of the run's file, or a name for messages.
         entry: the entry of the run in the store.
         data: the whole run.
 
@@ -177,7 +178,10 @@ class Run:
         return [block for block, begin, end, check in found if crc32(data[begin:end]) != check]
 
     def rest(self) -> None:
-        """Unmap the run's memory pages (5 bytes per URL) from the process. They stay in the kernel's page cache."""
+        """Unmap the run's memory pages from the process: 5 bytes per URL.
+
+        The memory pages stay in the kernel's page cache.
+        """
         if isinstance(self._data, mmap.mmap):
             with suppress(ValueError):  # closed meanwhile
                 self._data.madvise(mmap.MADV_DONTNEED)

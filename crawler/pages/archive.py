@@ -200,7 +200,7 @@ class Archive:
         record)` returns the reason why a copy may not be used, or a false value if it may be used.
 
         Raises:
-            DamageError: its bytes cannot be read.
+            DamageError: the bytes of the copy cannot be read.
         """
         record = self.record(fingerprint)
         if at is None:
@@ -249,7 +249,7 @@ class Archive:
         return b"".join(self.raw_pieces(capture))
 
     def raw_pieces(self, capture: Capture) -> Iterator[bytes]:
-        """Return an iterator over the bytes that `raw_records` returns. It suits captures of any size.
+        """Return an iterator over the bytes that `raw_records` returns, for captures of any size.
 
         Raises:
             DamageError: the segment is missing or too short.

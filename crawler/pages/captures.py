@@ -39,7 +39,7 @@ _UNANSWERED = frozenset(
     }
 )
 
-# Header fields that describe the body of an answer. They do not apply to a DOM that replaces the body.
+# Header fields that describe the body of an answer, and so do not apply to a DOM that replaces the body.
 _OF_THE_BODY = frozenset(
     {b"content-type", b"content-encoding", b"content-length", b"etag", b"last-modified", b"digest"}
 )
@@ -133,13 +133,13 @@ class Original(msgspec.Struct, frozen=True, gc=False):
 class Capturing(msgspec.Struct, gc=False):
     """An answer that is being added to the archive.
 
-    `record` is the URL's new record. It may be changed until `write` is called. It is None for an answer that
-    is not a page (robots.txt). `stored` is True if WARC records are written. `profile` is the WARC profile of
-    a revisit, or "" for a response. `unchanged` is True if the page shows the content that is already known.
-    `new_form` is True if the page cannot be compared with the stored copy. `digest` is the content digest of
-    the page (16 bytes), and `directives` are the robots directives that apply to the page. `write` sets
-    `capture`. `new_record` and `new_capture` are True if the record, or the capture, adds a new key to the
-    store. `stamp` is the consent receipt of the answer.
+    `record` is the URL's new record, which may be changed until `write` is called. `record` is None for an
+    answer that is not a page (robots.txt). `stored` is True if WARC records are written. `profile` is the
+    WARC profile of a revisit, or "" for a response. `unchanged` is True if the page shows the content that is
+    already known. `new_form` is True if the page cannot be compared with the stored copy. `digest` is the
+    content digest of the page (16 bytes), and `directives` are the robots directives that apply to the page.
+    `write` sets `capture`. `new_record` and `new_capture` are True if the record, or the capture, adds a new
+    key to the store. `stamp` is the consent receipt of the answer.
     """
 
     fetch: Fetch
@@ -252,7 +252,7 @@ def is_answer(fetch: Fetch) -> bool:
 
 
 def is_copy(capture: Capture) -> bool:
-    """Return whether a capture shows the page as it was when it was fetched.
+    """Return whether a capture shows the page as it was at the time of the fetch.
 
     A capture does not show the page if it is a temporary failure (408, 425, 429, 5xx), a partial
     answer that was not requested (206, 416, a 304 that confirms nothing), or an

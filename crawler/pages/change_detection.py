@@ -8,14 +8,14 @@ Each answer from a server has two digests, and each digest settles one question:
                      without the matches of the site's
                      patterns (a clock, a token)
 
-A page whose content digest is the same as before counts as unchanged. Its bytes may still differ, for example
-in the compression level; then they are stored again. The content digest need not be cryptographic, because a
-site that forges a collision can only hide changes of its own page. The content digest of 45 kB takes 8 us; a
-SHA-1 would take 32 us.
+A page whose content digest is the same as before counts as unchanged. If its bytes differ nevertheless, for
+example in the compression level, the bytes are stored again. The content digest need not be cryptographic,
+because a site that forges a collision can only hide changes of its own page. The content digest of 45 kB
+takes 8 us; a SHA-1 would take 32 us.
 
 With some settings (`Comparison`), only changes of the visible text count, or only large changes. An answer
 with a new digest is then compared with the copy that was stored at the page's last change. If this comparison
-finds them the same, the page keeps its digest. Small changes therefore add up until they amount to a change.
+finds no difference, the page keeps its digest. Small changes therefore add up until they amount to a change.
 Only the copies are stored, not the results of comparisons, so the setting may be changed at any time.
 
 Only `next_record` turns an answer into the state of a URL. A stored page stays stored if a later fetch fails,
@@ -57,7 +57,7 @@ _FINAL_STATES = {
     Outcome.ROBOTS_DENIED: PageState.DENIED,
     Outcome.WITHDRAWN: PageState.RETIRED,
 }
-# Outcomes that tell nothing about the page. After them, a URL that was stored stays stored.
+# Outcomes that tell nothing about the page. After such an outcome, a stored page stays stored.
 _NO_VERDICT = frozenset(
     {
         Outcome.TEMPORARY,
@@ -133,7 +133,7 @@ class Comparison(NamedTuple):
 
     kind: the differences that count. "raw": any changed byte; "text": any change of the visible text of HTML;
     "simhash": a change of the visible text after which the simhashes differ in more than `distance` bits.
-    ignored: patterns. Their matches in the content are ignored, whatever the kind.
+    ignored: patterns whose matches in the content are ignored, whatever the kind.
     """
 
     kind: str = "raw"
@@ -141,7 +141,7 @@ class Comparison(NamedTuple):
     ignored: Patterns = ()
 
     def same(self, one: bytes, other: bytes) -> bool:
-        """Return whether two HTML pages count as the same. This takes about 45 us per kB of tags."""
+        """Return whether two HTML pages count as the same. The comparison takes about 45 us per kB of tags."""
         if self.kind == "raw" or max(len(one), len(other)) > TEXT_BYTES_MAX:
             return False
         for pattern in self.ignored:
@@ -167,7 +167,7 @@ def is_unchanged(previous: PageRecord | None, outcome: Outcome, digest: bytes) -
 def is_other_form(previous: PageRecord | None, fetch: Fetch) -> bool:
     """Return whether the answer and the stored copy cannot be compared.
 
-    They cannot be compared if a browser rendered one of them but not the other.
+    An answer and a copy cannot be compared if a browser rendered only one of them.
     """
     if previous is None or previous.state is not PageState.STORED:
         return False

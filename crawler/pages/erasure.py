@@ -48,7 +48,7 @@ class Detached(msgspec.Struct):
     """A copy that is written again, because the response that it repeats will be erased.
 
     `original` is the response that the copy repeats from now on, or None if the copy becomes a response.
-    `renewed` is the new capture of the copy. It is set when the records of the copy are written.
+    `renewed` is the new capture of the copy, and is set when the records of the copy are written.
     """
 
     key: bytes
@@ -60,13 +60,13 @@ class Detached(msgspec.Struct):
         """Append the records of the copy. Runs in the writer thread.
 
         Raises:
-            DamageError: its bytes cannot be read.
+            DamageError: the bytes of the copy cannot be read.
         """
         capture = self.capture
         raw = archive.raw_records(capture)
         where = f"{capture.segment} at {capture.offset}"
         old = reading.parse_record(reading.expand(raw[: capture.length], where=where), where)
-        # the id is kept, because the request and metadata records refer to the response by it
+        # the id is kept, because the request and metadata records use it to refer to the response
         rest = raw[capture.length :]
         made, status = self._answer(archive, old)
         first = compress(made)
@@ -175,7 +175,7 @@ def blank(folder: Path, listed: dict[bytes, int]) -> None:
 
 
 def finish(archive: Archive) -> int:
-    """Overwrite the listed bytes that a killed process left, and return the number of ranges. Openings call this.
+    """Overwrite the listed bytes that a killed process left; return the number of ranges. Each opening does this.
 
     Raises:
         OSError: the disk failed.

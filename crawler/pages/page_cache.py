@@ -1,8 +1,8 @@
 """The page cache of a process, which stores answers as captures.
 
-A *capture* is one stored answer of a URL. The bytes of a capture are in a WARC segment. Its description
-(`captures.py`) is in the store, and is written in the batch of its commit group. The base class, in
-`archive.py`, reads captures.
+A *capture* is one stored answer of a URL. The bytes of a capture are in a WARC segment. The description of a
+capture (`captures.py`) is in the store, and is written in the batch of the capture's commit group. The base
+class, in `archive.py`, reads captures.
 
 An answer passes through these steps, which are parts of a commit:
 
@@ -11,8 +11,8 @@ An answer passes through these steps, which are parts of a commit:
     stage(batch)          writer thread   the four keys
     committed()           loop thread     drop the pending state
 
-Decisions are made in the first step, in the order of the commit queue. They take uncommitted decisions into
-account: if two answers in one group are equal, the second becomes a revisit of the first. That is safe,
+Decisions are made in the first step, in the order of the commit queue. Uncommitted decisions are taken into
+account: if two answers in one group are the same, the second becomes a revisit of the first. That is safe,
 because groups commit in order, and if a group fails, the process ends.
 
 The cache opens even if a segment is missing or too short: `lost` lists the
@@ -71,11 +71,11 @@ class PageCache(Archive):
     Args:
         comparison: the rule for what counts as a change of a URL; any byte by default.
         unexpected: counts errors of the crawler.
-        fingerprint: returns the fingerprint of a URL, for answers whose fetch task has none (robots.txt).
-        keeps: tells whether an answer of that URL and media type is stored.
+        fingerprint: returns the fingerprint of a URL. It is used for answers whose fetch task has none (robots.txt).
+        keeps: returns whether an answer with this URL and media type is stored.
         software, operator, robots_policy, hostname, agent: for the warcinfo record; `agent` is the User-Agent.
-        random: random bytes for record ids.
-        sync: whether appended bytes are made durable before a batch names them.
+        random: returns random bytes for record ids.
+        sync: whether appended bytes are made durable before a batch refers to them.
         reading: True if nothing is to be written; `store` is then a private copy.
         withdrawals: the rules by which copies are withheld; no rules by default.
 
@@ -194,9 +194,10 @@ class PageCache(Archive):
     ) -> Capturing:
         """Decide how an answer, or a failure, is stored.
 
-        Pass the returned objects to `write` in the order of the calls. If `final` is False, another try will
-        follow. Then the URL's record is updated, but the answer is not stored. `tags` are the directives of
-        the answer's X-Robots-Tag fields. A call costs one SHA-1 of the payload and two look-ups.
+        Pass the returned objects to `write` in the order of the calls. If `final` is False, which means that
+        another try will follow, the URL's record is updated, but the answer is not stored. `tags` are the
+        directives of the answer's X-Robots-Tag fields. A call costs one SHA-1 of the payload and two
+        look-ups.
         """
         fingerprint = fetch_task.fingerprint
         if not fingerprint and self._fingerprint is not None:
@@ -234,7 +235,7 @@ class PageCache(Archive):
         """Return the newest stored answer for a URL (request form), or None if no whole answer is stored.
 
         Raises:
-            DamageError: its bytes cannot be read.
+            DamageError: the bytes of the answer cannot be read.
         """
         if self._fingerprint is None:
             return None
@@ -263,7 +264,7 @@ class PageCache(Archive):
     def _repeats(self, fetch: Fetch, previous: PageRecord) -> bool:
         """Return whether an unchanged answer has the same bytes as the known answer, and so the same meta tags.
 
-        If the comparison ignores some bytes, these bytes may contain meta tags. Then the payload digests are
+        If the comparison ignores some bytes, these bytes may contain meta tags, so the payload digests are
         compared.
         """
         comparison = self._comparison(fetch.url)
@@ -292,7 +293,7 @@ class PageCache(Archive):
     def _shown_digest(dom: bytes, comparison: change_detection.Comparison) -> bytes:
         """Return the digest of the text that a browser showed.
 
-        The text may change while the server's answer stays the same.
+        This text may change although the server's answer stays the same.
         """
         return change_detection.content_digest(change_detection.visible_text(dom), comparison.ignored)
 

@@ -3,10 +3,10 @@
     bytes --expand--> record --parse_record--> fields, block
           block --parse_http--> status, headers, payload --decode_payload--> content
 
-Files of other programs may be plain or compressed with gzip (one member or many). Their WARC version may be
-1.0 or 1.1. They may contain bare line feeds, and their blocks may have transfer codings. If data cannot be
-read, a DamageError states its position. Sizes are bounded by the caller's `bytes_max`, regardless of length
-fields and compressed streams.
+Files of other programs may be plain or compressed with gzip (one member or many). The WARC version may be 1.0
+or 1.1. Lines may end in bare line feeds, and blocks may have transfer codings. If data cannot be read, a
+DamageError states its position. Sizes are bounded by the caller's `bytes_max`, regardless of length fields
+and compressed streams.
 """
 
 import base64
@@ -77,7 +77,7 @@ def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "reco
     """Return the content of exactly one gzip member.
 
     Raises:
-        DamageError: it is broken, cut short, followed by more data, or larger than `bytes_max`.
+        DamageError: the member is broken, cut short, followed by more data, or larger than `bytes_max`.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     try:
@@ -97,7 +97,7 @@ def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
     """Yield the content of one gzip member in pieces, for content of any size.
 
     Raises:
-        DamageError: it is broken or cut short.
+        DamageError: the member is broken or cut short.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     try:
@@ -152,7 +152,7 @@ def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
     Returns None if the content is larger than `bytes_max`.
 
     Raises:
-        DamageError: it is broken or cut short.
+        DamageError: the member is broken or cut short.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     parts: list[bytes] = []
@@ -177,7 +177,7 @@ def member_length(chunks: Iterable[bytes], where: str) -> int:
     """Return the length in bytes of the gzip member at the start of `chunks`.
 
     Raises:
-        DamageError: it is broken or cut short.
+        DamageError: the member is broken or cut short.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     taken = 0
@@ -206,7 +206,7 @@ def parse_record(data: bytes, where: str = "record") -> Record:
     """Return the one record that `data` holds.
 
     Raises:
-        DamageError: it is not a WARC record, or is shorter than its length field says.
+        DamageError: the data is not a WARC record, or is shorter than its length field states.
     """
     head, gap, rest = _split_head(data)
     if not gap:
@@ -471,7 +471,7 @@ def checked_record(pieces: Iterator[bytes], where: str) -> tuple[Record, list[st
     If the block has more than `WHOLE_BYTES_MAX` bytes, the returned record holds only its beginning.
 
     Raises:
-        DamageError: it is not a WARC record, or is shorter than its length field says.
+        DamageError: the data is not a WARC record, or is shorter than its length field states.
     """
     start, gap = b"", b""
     for piece in pieces:

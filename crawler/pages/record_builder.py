@@ -41,7 +41,8 @@ class RecordBuilder:
     ) -> Iterator[bytes | warc.LargeRecord]:
         """Yield the uncompressed WARC records of a capture, first the answer.
 
-        With `with_receipt`, one of them is a record of the whole consent receipt. Other captures refer to it.
+        With `with_receipt`, there is also a record of the whole consent receipt, to which other captures
+        refer.
         """
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)

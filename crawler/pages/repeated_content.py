@@ -1,8 +1,8 @@
 """Implements the content-seen test (Heydon, Najork 1999, 3.4), which counts pages of a host with the same content.
 
-The test finds traps that show one page under endless URLs. It also finds hosts that answer 200 for missing
-pages (soft 404; Bar-Yossef et al. 2004, section 3). A soft 404 page often contains the requested URL, so
-contents are compared without the URL. If pages of different hosts have the same content, it is stored only
+The test finds traps that show one page under endless URLs. The test also finds hosts that answer 200 for
+missing pages (soft 404; Bar-Yossef et al. 2004, section 3). A soft 404 page often contains the requested URL,
+so contents are compared without the URL. If pages of different hosts have the same content, it is stored only
 once (`page_cache.py`), but the links of each page are followed.
 """
 

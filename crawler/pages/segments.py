@@ -6,8 +6,8 @@
 
 The store's key `w/<name>` (without `.open`) holds the committed length. Bytes beyond that length are ignored.
 A crash leaves at most an uncommitted tail, and `recover` cuts off this tail before anything else happens. If
-a segment has no key, nothing in it was committed, so the segment is moved to `lost+found/`. It is not
-deleted. A writer always starts a new segment, so it never appends to a file that a crash cut off.
+a segment has no key, nothing in it was committed. Such a segment is moved to `lost+found/`, and not deleted.
+A writer always starts a new segment, so it never appends to a file that a crash cut off.
 
 The records of a group are usually written by one system call. `sync` makes the records durable. Only after
 that may a batch contain the new lengths.
@@ -285,7 +285,7 @@ class SegmentWriter:
         self._opened_at = self._end
 
     def sync(self) -> None:
-        """Write the buffered records. Make them durable, too, unless the writer was made with `sync=False`."""
+        """Write the buffered records, and make them durable unless the writer was made with `sync=False`."""
         self._flush()
         if self._file and self._sync:
             self._file.sync()
@@ -375,8 +375,8 @@ def contents(
 
     The file is read and decompressed only once. If a record has more than `bytes_max` bytes, None is yielded
     in its place. Members that begin at `end` or later are ignored; -1 means the end of the file. The ranges
-    in `skipped`, which maps offsets to lengths in bytes, are not read. For each of them, b"" is yielded as
-    the record.
+    in `skipped`, which maps offsets to lengths in bytes, are not read. For each skipped range, b"" is yielded
+    as the record.
 
     Raises:
         DamageError: the data after the last member is not a whole member.

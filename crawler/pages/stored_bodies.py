@@ -54,8 +54,8 @@ class Copy(msgspec.Struct):
 def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Copy:
     """Open the answer of a capture, or the DOM if a browser showed the page. This needs no store.
 
-    `original` is the response that a revisit repeats. The payload is that of this response. For a 304, the
-    head is also that of this response.
+    `original` is the response that a revisit repeats. The payload comes from this response. For a 304, the
+    head comes from this response, too.
 
     Raises:
         DamageError: the bytes are missing, or are not a record.
@@ -73,7 +73,7 @@ def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Co
 
 
 def _open_shown(folder: Path, capture: Capture) -> Copy:
-    """Open the DOM that a browser showed. The head is that of the server's answer."""
+    """Open the DOM that a browser showed, with the head of the server's answer."""
     copy = _open_record(folder, capture)
     copy.headers = shown_fields(copy.headers)
     record = msgspec.structs.replace(

@@ -1,8 +1,8 @@
 """Builds WARC/1.1 records (ISO 28500:2017; `pages/README.md`, "WARC").
 
 A stored answer is one *capture*. A capture consists of a `response` or `revisit` record, the `request` that
-led to this answer, and a `metadata` record. These records follow each other in one segment, and each one is a
-gzip member (`gzip_members.py`):
+led to this answer, and a `metadata` record. The records of a capture follow each other in one segment, and
+each record is a gzip member (`gzip_members.py`):
 
     segment  = warcinfo capture*            <prefix>-<process>-<time>-<serial>.warc.gz
     capture  = (response | revisit) request [metadata]
@@ -12,10 +12,10 @@ The functions that build a record are pure: they turn bytes into bytes. Bytes ch
 record only through `clean`. So no header value, reason or URL can end a line and start a new field or record.
 `Content-Length` delimits the block, whatever it contains.
 
-The HTTP head of a record consists of the bytes that were received, if they are well-formed and nothing was
-removed from them. Otherwise, the head is rebuilt from the parsed fields, and the metadata record states this.
-The payload is stored as received, but without transfer coding. So the field `Transfer-Encoding` is renamed,
-and `Content-Length` is the length of the payload. Readers see a message without transfer coding.
+The HTTP head of a record consists of the bytes that were received, if these bytes are well-formed and none
+were removed. Otherwise, the head is rebuilt from the parsed fields, and the metadata record states this. The
+payload is stored as received, but without transfer coding. So the field `Transfer-Encoding` is renamed, and
+`Content-Length` is the length of the payload. Readers see a message without transfer coding.
 
 A segment has one writer. The name of a segment ends in `.open` until it is finished. Only the committed
 length of a segment is valid (`w/<segment>` in the store).
@@ -37,7 +37,7 @@ _HTTP_RESPONSE = b"Content-Type: application/http; msgtype=response\r\n"
 _HTTP_REQUEST = b"Content-Type: application/http; msgtype=request\r\n"
 _WARC_FIELDS = b"Content-Type: application/warc-fields\r\n"
 
-# Header values must not contain line ends or NUL. These characters become blanks.
+# Line ends and NUL become blanks, because header values must not contain these characters.
 _UNSAFE_IN_VALUE = bytes.maketrans(b"\r\n\0", b"   ")
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _TOKEN_TABLE = bytes(byte if byte in _TOKEN else ord("-") for byte in range(256))
@@ -69,14 +69,14 @@ def _second_text(second: int) -> bytes:
 
 
 def date_text(instant: float) -> bytes:
-    """Return a time in the format `2026-11-20T23:59:59Z`. It has no fractions, which some readers reject."""
+    """Return a time in the format `2026-11-20T23:59:59Z`, without fractions, which some readers reject."""
     return _second_text(int(instant))
 
 
 def base32(digest: bytes) -> bytes:
     """Return the Base32 form (RFC 4648) of 20 bytes.
 
-    This takes a quarter of the time of the standard library.
+    This implementation takes a quarter of the time of the standard library's.
     """
     number = int.from_bytes(digest, "big")
     return b"".join([_BASE32_PAIRS[number >> shift & 1023] for shift in range(150, -1, -10)])
@@ -144,7 +144,7 @@ class LargeRecord:
 
 
 def http_head(start_line: bytes, headers: Headers) -> bytes:
-    """Return the start line, the fields and a blank line. Line ends inside of them become blanks."""
+    """Return the start line, the fields and a blank line. Line ends inside a value become blanks."""
     lines = [start_line]
     lines += [name + b": " + value for name, value in headers]
     head = b"\r\n".join(lines)

@@ -36,7 +36,7 @@ FILE = "withdrawn.json"
 
 
 class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One withdrawal. At most one of `digest`, `host` and `prefix` is set. It selects the URLs.
+    """One withdrawal. At most one of `digest`, `host` and `prefix` is set; this field selects the URLs.
 
     `at` is the instant of the withdrawal. `digest` is the `url_digest` of `url`. Once the copies are erased,
     `url` is "". `prefix` is the beginning of a URL as `place_of` returns it. `before` limits the rule to
@@ -97,7 +97,7 @@ class Subject(NamedTuple):
         """Return the rule for these pages.
 
         Raises:
-            UsageError: nothing is named, or more than one thing, or something that is not a host or an http(s) URL.
+            UsageError: no subject or more than one is named, or one that is not a host or an http(s) URL.
         """
         if sum(map(bool, (self.url, self.host, self.prefix))) > 1:
             raise UsageError("withdraw: name only one of a URL, a host and a prefix")
@@ -272,7 +272,7 @@ class RuleFile:
         """Remove a rule and return it.
 
         Raises:
-            UsageError: it is not in force, or its copies have been erased.
+            UsageError: the rule is not in force, or its copies have been erased.
         """
         with self._locked():
             rules = {each.key: each for each in load_rules(self.directory)}

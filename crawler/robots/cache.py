@@ -12,9 +12,9 @@ answer of `verdict`:
                          and the file is tried again once per `copy_max_age`
 
 A stored copy holds only the lines that apply to our product token (`rules.Parsed`), with a checksum, under
-the key `r/<authority>`. It takes a few hundred bytes. Parsed copies of the most recently used authorities
-stay in memory: at most `entries_max` of them, with at most 4 KiB each on average. So one huge file cannot
-displace thousands of others.
+the key `r/<authority>`. A stored copy takes a few hundred bytes. Parsed copies of the most recently used
+authorities stay in memory: at most `entries_max` copies, with at most 4 KiB each on average. So one huge file
+cannot displace thousands of others.
 
 The cache takes part in the commit in three steps. `record` immediately changes the copy in memory (loop
 thread). `stage` puts everything recorded since its last call into the batch (writer thread). `committed`
@@ -201,15 +201,15 @@ class RobotsCache:
         """Record the final answer for `authority`'s robots.txt; return the meaning of the answer.
 
         Args:
-            status, outcome: of the last answer, after at most five redirects;
-                a sixth redirect is passed as the last answer.
-            body: without its content coding.
+            status, outcome: those of the last answer, which came after at most five redirects.
+                A sixth redirect is passed as the last answer.
+            body: the body without its content coding.
             complete: False if the body is shorter than announced. Both values are accepted if the
                 transfer was ended at `bytes_max`.
             url, asked_at: the URL that answered, and when it was requested.
-            batch: receives the copy; without it the copy waits for `stage`.
+            batch: receives the copy; without a batch, the copy waits for `stage`.
 
-        This is a generator. It pauses while it reads a long file, and changes nothing before its end.
+        This generator pauses while it reads a long file, and changes nothing before its end.
         """
         cut = len(body) >= self._config.bytes_max
         result = result_of(status, outcome, complete=complete or cut)

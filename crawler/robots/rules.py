@@ -1,18 +1,18 @@
 """The rules of one robots.txt for one product token (RFC 9309, sections 2.2.1 to 2.2.4).
 
 A file is read line by line into groups. A group begins with one or more user-agent lines, followed by rule
-lines. Only the lines that apply to our token are kept. These are the lines of all groups that name the token
-or, if there are no such groups, of all `*` groups. So a parsed file usually takes a few hundred bytes, even
-if the file is long.
+lines. Only the lines that apply to our token are kept: the lines of all groups that name the token or, if
+there are no such groups, of all `*` groups. So a parsed file usually takes a few hundred bytes, even if the
+file is long.
 
 Matching follows section 2.2.2. Of all patterns that match the path and query, the longest one (in octets)
 decides. If an allow pattern and a disallow pattern are equally long, allow wins. If no pattern matches, the
 URL is allowed. Patterns and targets are first converted to one spelling of percent-encoding (`spelling`).
 Patterns without `*` and `$` are prefixes. One look-up for each length of such a prefix finds the longest
-match. A wildcard pattern is looked up in the same way, by the part before its first wildcard. Then its parts
-are matched from the left, in time linear in the target, without regular expressions. `wildcards_max` bounds
-the cost of a verdict, and `rules_max` bounds the cost of a file. Rules beyond these limits are ignored and
-counted.
+match. A wildcard pattern is looked up in the same way, by the part before its first wildcard. Then the parts
+of the pattern are matched from the left, in time linear in the target, without regular expressions.
+`wildcards_max` bounds the cost of a verdict, and `rules_max` bounds the cost of a file. Rules beyond these
+limits are ignored and counted.
 
 To be cautious, the parser also accepts lines without a colon (`disallow /x`) and common misspellings of
 disallow, which goes beyond the RFC.
@@ -33,7 +33,7 @@ BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 # Limits for the Content-Usage, Content-Signal and License lines, which are kept as text for `consent/`. One
-# line more than this is kept of each kind, and one octet more of each line, to show that a limit was
+# line more than the limit is kept of each kind, and one octet more of each line, to show that a limit was
 # exceeded.
 STATEMENTS_MAX, STATEMENT_OCTETS_MAX = 64, 8192
 
@@ -60,7 +60,7 @@ _FIELDS = {
 # Matches the product token at the start of a user-agent line. Text after the token (`/1.0`, a comment) is
 # ignored.
 _AGENT = re.compile(r"([A-Za-z_-]+)(?=[\s/;(]|$)|(\*)(?=\s|$)")
-# Matches nearly all lines. These lines are read in half the time that other lines take.
+# Matches nearly all lines. Matching lines are read in half the time that other lines take.
 _PLAIN_LINE = re.compile(rb"[ \t]*([A-Za-z-]+)[ \t]*:[ \t]*([!\"$-~]*)[ \t]*(?:#.*)?")
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
@@ -72,7 +72,7 @@ _NUMBER_DIGITS_MAX = 12  # a larger delay, over 30,000 years, is a mistake
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One allow or disallow line. Its pattern is in the common spelling (see `spelling`)."""
+    """One allow or disallow line, with its pattern in the common spelling (see `spelling`)."""
 
     pattern: str
     allow: bool
@@ -182,7 +182,7 @@ def _rank(rule: Rule) -> tuple[int, bool]:
 
 
 def _head(pattern: str) -> str:
-    """Return the prefix that every target has that the wildcard pattern matches."""
+    """Return the prefix that all targets of a wildcard pattern have in common."""
     return pattern.removesuffix("$").partition("*")[0]
 
 

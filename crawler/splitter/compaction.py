@@ -1,9 +1,9 @@
 """Rewrites a long outbox queue without its repeated links, while the peer is not connected.
 
-A worker thread reads the committed entries, and drops every link whose fingerprint occurred earlier. It
-writes the other links, in the order of their discovery, as full entries under a new generation. The numbers
-of the new entries count *down* from the number of the last entry that was read. So the entries that are
-appended meanwhile follow without a gap:
+A worker thread reads the committed entries, and drops every link whose fingerprint occurred earlier. The
+thread writes the other links, in the order of their discovery, as full entries under a new generation. The
+numbers of the new entries count *down* from the number of the last entry that was read. So the entries that
+are appended meanwhile follow without a gap:
 
     before   [acked+1 ....................... boundary][boundary+1 ...]   generation 0 (or an earlier one)
     after                     [boundary-N+1 . boundary][boundary+1 ...]   new generation | generation 0
@@ -14,9 +14,10 @@ entries if it was. So either all entries are swapped or none. Each batch of new 
 write at the end would not be enough: it does not make earlier writes durable if LevelDB has begun another log
 file since.
 
-A compaction takes slightly more than 8 bytes of memory per link, and another 16th of that while sorting. This
-is about 120 MB for 1 GiB of entries. It decodes each link twice and encodes each link that is left once. This
-takes 1.5 us per link (measured with 300,000 links in 24 MB, of which 60,000 links in 4.8 MB were left).
+A compaction takes slightly more than 8 bytes of memory per link, and another 16th of that while sorting. For
+1 GiB of entries, this is about 120 MB. Each link is decoded twice, and each link that is left is encoded
+once. A compaction takes 1.5 us per link (measured with 300,000 links in 24 MB, of which 60,000 links in 4.8
+MB were left).
 """
 
 from array import array
@@ -59,7 +60,7 @@ class Compaction:
         self._chunk_bytes = 0
 
     def run(self) -> None:
-        """Write the new entries. This runs in a worker thread and takes about 20 s for 1 GiB.
+        """Write the new entries. Call this in a worker thread; it takes about 20 s for 1 GiB.
 
         Raises:
             DamageError: an entry cannot be read.

@@ -33,7 +33,8 @@ that were written after the first round was complete. Such a message echoes a nu
 first round. If the values are the same, no link was left or in transit between the rounds, because an entry
 leaves an outbox only after its owner has applied it. A process that finds this tells the others (`ended`). A
 missing peer sends nothing, so it delays the end, but not the crawl. A process may exit once it knows of the
-end. Therefore, a process announces the end only after it has stored it durably (`tells_end`).
+end. Therefore, a process announces the end only after it has durably stored that the crawl has ended
+(`tells_end`).
 """
 
 from collections import deque
@@ -187,7 +188,7 @@ class Coordination:
         if last is not None and last.boot != counters.boot:  # a restarted peer holds none of our values
             peer.held, peer.echo = None, 0
         peer.heard, peer.heard_at = counters, now
-        if counters.echo_boot == self.boot:  # otherwise, it echoes an earlier start of ours
+        if counters.echo_boot == self.boot:  # otherwise, the echo is for an earlier start
             peer.echo = counters.echo
         while peer.outstanding and peer.outstanding[0].number <= peer.echo:
             peer.held = peer.outstanding.popleft()
@@ -210,7 +211,7 @@ class Coordination:
     def advance(self) -> None:
         """Begin, confirm or abandon a round. Call this also when this process has become idle.
 
-        This is called for every message. To save time, it examines all peers only when it begins a round.
+        Every message leads to a call. To save time, only a call that begins a round examines all peers.
         """
         said = self._all_idle()
         if said is None:
@@ -233,7 +234,7 @@ class Coordination:
 
     @property
     def all_know(self) -> bool:
-        """True if the crawl has ended and every peer has reported the end. Then no peer waits for this process."""
+        """True if the crawl has ended and every peer has reported the end, so no peer waits for this process."""
         return self.ended and not self.uninformed()
 
     # -- shares and limits ------------------------------------------------------------------------
@@ -277,7 +278,7 @@ class Coordination:
         )
 
     def refresh_share(self) -> float:
-        """Return this process's part, 0 to 1, of the rate that is spent on known pages. It depends on all weights.
+        """Return this process's part, 0 to 1, of the rate for known pages, which is divided by the weights.
 
         A peer that has sent nothing for a long time keeps its weight. Until all peers have echoed a message,
         the part is at most 1/N.

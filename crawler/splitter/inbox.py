@@ -1,9 +1,9 @@
-"""Receives the links that other processes send: accepts them in order, applies them once, and confirms them.
+"""Receives the links that other processes send. Links are accepted in order, applied once, and confirmed.
 
 For each peer, the store holds under the key `i/<peer>`: the epoch of the peer's outbox, the last durable
 sequence number, the number of links ever applied, and the checksum of the epoch's entries (`wire.chained`).
-The number of the last accepted entry, `accepted`, is kept only in memory. It may be ahead of the durable
-number, and keeps the input in order. Only the durable number is sent to the peer.
+The number of the last accepted entry, `accepted`, is kept only in memory. `accepted` may be ahead of the
+durable number, and keeps the input in order. Only the durable number is sent to the peer.
 
     entry --accept--> queue --take--> cache, DUE, committer
                                           write, stage (i/), committed --> durable: the session acks
@@ -63,8 +63,8 @@ class Received(msgspec.Struct, gc=False):
 class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The value of `i/<peer>`.
 
-    `before` is the number of links that a reshard put into this store. They count as links that the peer
-    sent.
+    `before` is the number of links that a reshard put into this store, and which count as if the peer had
+    sent them.
     """
 
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)] = NO_EPOCH
@@ -184,7 +184,7 @@ class Inbox:
     def take(self) -> list[Received]:
         """Return all entries accepted since the last call.
 
-        The caller must commit all of them, in this order.
+        The caller must commit all these entries, in this order.
         """
         taken, self._queue = list(self._queue), deque()
         return taken

@@ -49,8 +49,8 @@ class BitSource(Protocol):
 class Outbox:
     """The queues of all peers of this process.
 
-    `clean` is False after an unclean stop of a crawl without synced writes. Then this process may have lost
-    the end of a queue that the peer has received. So every queue gets a fresh epoch.
+    `clean` is False after an unclean stop of a crawl without synced writes. Such a stop may have lost the end
+    of a queue that the peer has received. So every queue gets a fresh epoch.
 
     Raises:
         DirectoryError: links wait for a process that is not a peer.
@@ -136,7 +136,7 @@ class Outbox:
     def urgent(self) -> bool:
         """True if a peer waits for a fresh epoch.
 
-        Then a group must be committed even if it is empty.
+        While it waits, a group must be committed even if the group is empty.
         """
         return self._totals.wanting > 0
 
@@ -196,7 +196,7 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        """True if a queue has reached twice `spool_bytes_max`. Then no more pages should be fetched."""
+        """True if a queue has reached twice `spool_bytes_max`, so that no more pages should be fetched."""
         mark = 2 * self._config.spool_bytes_max
         return self.bytes >= mark and any(spool.bytes >= mark for spool in self.spools.values())
 

@@ -1,6 +1,6 @@
 """The bucket table, which determines the process that owns each part of the web.
 
-A bucket is the top 16 bits of a fingerprint. These bits come from a keyed hash of the registrable domain
+A bucket is the top 16 bits of a fingerprint. The bucket is part of a keyed hash of the registrable domain
 (`urls/README.md`, "Fingerprint"), so all URLs of a domain have the same owner. The table maps each of the
 65,536 buckets to the index of a process name. Names are sorted, so processes with the same settings have the
 same table.
@@ -10,8 +10,8 @@ length. A table file is JSON; a reshard reads and writes it:
 
     {"epoch": 2, "ranges": [["p0", 0, 40000], ["p1", 40000, 65536]]}
 
-Two processes connect only if their tables have the same epoch and digest. Otherwise, a link could be sent
-back and forth, or two processes could crawl the same host.
+Two processes connect only if their tables have the same epoch and digest. With different tables, a link could
+be sent back and forth, or two processes could crawl the same host.
 """
 
 import hashlib
@@ -140,7 +140,7 @@ class Partition:
         return self.owner_of_bucket.take((fingerprints >> _BUCKET_SHIFT).view(np.int64))
 
     def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
-        """Return the positions of fingerprints, uint64 (n,), by owner name. This takes 6 us for 100 of one owner."""
+        """Return the positions of fingerprints, uint64 (n,), by owner name. 100 positions of one owner take 6 us."""
         if len(self.names) == 1:
             return {self.names[0]: list(range(len(fingerprints)))} if len(fingerprints) else {}
         owners = self.owners(fingerprints).tolist()

@@ -11,9 +11,10 @@ unsent entries stay in the outbox, and a transport buffers at most one window of
                                          committed
 
 There are three pitfalls. Under uvloop, a write to a dead peer raises RuntimeError, not ConnectionError. With
-TLS, a connection must count towards the limit from the moment when it is accepted, not after its handshake.
-Otherwise, unidentified clients could hold any number of connections. If a `sock_accept` is cancelled while it
-completes, the socket is lost. Therefore, nothing is awaited between accepting a connection and storing it.
+TLS, a connection must count towards the limit from the moment when it is accepted. If it counted only after
+its handshake, unidentified clients could hold any number of connections. If a `sock_accept` is cancelled
+while it completes, the socket is lost. Therefore, nothing is awaited between accepting a connection and
+storing it.
 """
 
 import asyncio
@@ -529,7 +530,7 @@ class Peers:
     def is_outcast(self) -> bool:
         """True if a peer refuses this process and no peer accepts its links.
 
-        Then this process must fetch nothing.
+        A process in this state must fetch nothing.
         """
         return bool(self._refused_by) and not any(
             connection.session.state is SessionState.STREAMING and isinstance(connection.session, Dialler)

@@ -1,11 +1,11 @@
 """The shared secret of a crawl on several machines, and the keys derived from it.
 
-The secret is a file of at least 16 bytes that others may not read. It is never sent. Each connection has two
-keys, one per direction. They depend on the secret and on a fresh challenge from each side, so a recorded
-connection cannot be replayed. The fingerprint seed and the crawl's name are derived from the secret, too. So
-processes that share the secret agree on the seed and the name without communicating. If there is no secret,
-which is possible only on loopback, the same code runs with an empty secret. The tags of frames then detect
-damage, but not attacks.
+The secret is a file of at least 16 bytes that others may not read. The secret is never sent. Each connection
+has two keys, one per direction. The keys depend on the secret and on a fresh challenge from each side, so a
+recorded connection cannot be replayed. The fingerprint seed and the crawl's name are derived from the secret,
+too. So processes that share the secret agree on the seed and the name without communicating. If there is no
+secret, which is possible only on loopback, the same code runs with an empty secret. The tags of frames then
+detect damage, but not attacks.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def read_secret(path: Path) -> bytes:
 
 
 def derive(secret: bytes, purpose: bytes) -> bytes:
-    """Return 32 bytes for `purpose`. They reveal neither the secret nor the bytes for any other purpose."""
+    """Return 32 bytes for `purpose`, which reveal neither the secret nor the bytes for any other purpose."""
     return hmac.digest(secret, b"crawler " + purpose, hashlib.sha256)
 
 

@@ -12,10 +12,10 @@ for each direction, and receiving never waits for sending.
                <-- Ack{durable, counters} after each commit and each second; Resync{accepted}
                Heartbeat{counters} each second   -->
 
-The caller (`peers.py`) passes received bytes to `receive`. It calls `tick` at the time `next_wakeup()`, and
-`pump` after every commit. It sends the bytes that `data_to_send` returns, and closes the transport once
-`ending` is set and everything is sent. Any call may end the session. No call raises an exception because of
-the peer's behaviour.
+The caller (`peers.py`) passes received bytes to `receive`. The caller must call `tick` at the time
+`next_wakeup()`, and `pump` after every commit. The caller sends the bytes that `data_to_send` returns, and
+closes the transport once `ending` is set and everything is sent. Any call may end the session. No call raises
+an exception because of the peer's behaviour.
 
 The tag of the listener's first keyed frame proves that the listener knows the secret. The tag of the Hello
 proves that the dialler knows it. No link is sent before the Welcome.
@@ -64,7 +64,7 @@ _FRAME_BYTES = 64 << 10
 
 
 class SessionState(StrEnum):
-    """The states of a session. The module docstring has a picture of them."""
+    """The states of a session, of which the module docstring has a picture."""
 
     OPENING = "opening"
     GREETING = "greeting"
@@ -78,10 +78,10 @@ class SessionState(StrEnum):
 class Identity(msgspec.Struct, frozen=True):
     """The identity of a process, and the facts on which both ends must agree.
 
-    `canonical` is the version of the canonical form of URLs. `check` is the fingerprint of a fixed URL. It
-    differs between processes with different seeds or fingerprint methods. `incarnation` is the number of this
-    start of the process, which grows with each start. Of two processes with the same name, the one that
-    started earlier must stop.
+    `canonical` is the version of the canonical form of URLs. `check` is the fingerprint of a fixed URL, which
+    is different if the seed or the fingerprint method is different. `incarnation` is the number of this start
+    of the process, which grows with each start. Of two processes with the same name, the one that started
+    earlier must stop.
     """
 
     crawl: str
@@ -117,7 +117,7 @@ class Random(Protocol):
 
 
 class Backoff:
-    """Delays between attempts. They double from `backoff_min` to `backoff_max`, and up to half of each is random."""
+    """Delays between attempts, which double from `backoff_min` to `backoff_max`. Up to half of a delay is random."""
 
     def __init__(self, config: SplitterConfig, rng: Random) -> None:
         self._config = config

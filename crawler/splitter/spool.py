@@ -43,7 +43,7 @@ from crawler.splitter.wire import ProtocolError, chained, link_count
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-# The number of the first entry. It leaves room for lower numbers, because compactions count down.
+# The number of the first entry. This number leaves room for lower ones, because compactions count down.
 FIRST_NUMBER = 1 << 40
 APPENDED = 0  # the generation of entries that no compaction has rewritten
 
@@ -137,7 +137,10 @@ _STATE_DECODER = msgspec.msgpack.Decoder(SpoolState)
 
 
 def confirmed_before(peer: str, epoch: bytes, links: int) -> tuple[bytes, bytes]:
-    """Return the key and the value for a new store. A reshard has moved `links` of its links to the peer."""
+    """Return the key and the value that describe the queue for `peer` in a new store.
+
+    A reshard has put `links` links into the store of the peer, as if this queue had sent them.
+    """
     state = SpoolState(epoch, confirmed=Confirmed(applied=links))
     return state_key(peer), seal(msgspec.msgpack.encode(state))
 
@@ -318,8 +321,9 @@ class Spool:
     def greet(self, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
         """Compare the queue with the peer's Welcome. If they agree, continue after the peer's `durable` entries.
 
-        They agree if the epoch is `epoch` and `chain` is the checksum of these entries. `applied` is the
-        peer's count of the links that it ever received from this process. Returns the meaning of the Welcome.
+        Queue and Welcome agree if the epoch is `epoch` and `chain` is the checksum of these entries.
+        `applied` is the peer's count of the links that it ever received from this process. Returns the
+        meaning of the Welcome.
         """
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
@@ -381,7 +385,7 @@ class Spool:
         self._totals.wanting += 1
 
     def take_unsent(self, bytes_max: int = 1 << 62) -> tuple[int, list[bytes]]:
-        """Return waiting entries that fit into the window, after the first sequence number; they are now in flight.
+        """Return (first sequence number, waiting entries that fit into the window). The entries are then in flight.
 
         At most `bytes_max` bytes are returned, or a single entry if that is larger.
 
@@ -410,7 +414,7 @@ class Spool:
         """Record that all entries up to sequence number `durable` are durable at the peer.
 
         Raises:
-            ProtocolError: such an entry was never sent.
+            ProtocolError: an entry with this number was never sent.
         """
         number = self.state.base + durable
         if number > self.sent:
@@ -466,7 +470,7 @@ class Spool:
         return entry
 
     def _check(self) -> None:
-        """Assert all invariants. They hold between calls in the loop thread while no group is being committed."""
+        """Assert all invariants that hold between calls in the loop thread while no group is being committed."""
         assert self.state.base <= self.acked <= self.sent <= self.committed, self
         assert len(self._in_flight) == self.sent - self.acked, self
         assert self.in_flight_bytes == sum(sent.bytes for sent in self._in_flight), self

@@ -16,8 +16,8 @@ An *entry* is one numbered piece of an outbox: links in MessagePack after a vers
 reader can detect damage.
 
 For 100 links of 78 bytes, encoding takes 5 us, decoding takes 18 us, and the tag takes 8 us. Front coding of
-the URLs in Python would take ten times as long as the encoding. It would save only what the store's own
-compression saves anyway.
+the URLs in Python would take ten times as long as the encoding. Front coding would save only what the store's
+own compression saves anyway.
 
 Any input from a peer results in a message or in a `ProtocolError`.
 """
@@ -166,7 +166,7 @@ class Refuse(_Message, frozen=True):
     """The reason why the connection ends. `text` is for the log.
 
     If the reason is DOUBLE and no process of the peer's name is connected, `newest` is the number of the
-    latest known start of this name. Otherwise, it is 0.
+    latest known start of this name. Otherwise, `newest` is 0.
     """
 
     reason: Reason
@@ -189,7 +189,7 @@ class Counters(_Message, frozen=True):
     is the number of links that are not yet confirmed by their owners. `appended` counts the links that were
     ever appended to the outbox. `applied` counts the links from other processes that this process ever
     applied. `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the
-    refresh schedule. They are 0 in a process that has no known pages to refetch. `past_end` tells what the
+    refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells what the
     process knew about an end of the crawl when it started.
     """
 
@@ -308,8 +308,8 @@ class FrameReader:
 
         Raises:
             OversizeError: the announced length of the frame exceeds `bytes_max`.
-            TagError: its tag is wrong.
-            ProtocolError: its type is unknown, or its payload is not a message of that type.
+            TagError: the tag of the frame is wrong.
+            ProtocolError: the type of the frame is unknown, or its payload is not a message of that type.
         """
         held = len(self._buffer) - self._start
         if held < LENGTH_BYTES:
@@ -363,7 +363,7 @@ def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, i
 
 
 def chained(chain: int, entry: bytes) -> int:
-    """Return the checksum of an epoch's entries up to `entry`. `chain` is that of the earlier entries, or 0.
+    """Return the checksum of an epoch's entries up to `entry`. `chain` is the checksum of the earlier entries, or 0.
 
     If two queues have different checksums at the same epoch and number, one of them was continued from a copy
     or an older state of the store, and has used the same numbers for other entries.

@@ -1,4 +1,4 @@
-"""Turns the hrefs of a page into accepted links. This is the part of the URL filter that must be fast.
+"""Turns the hrefs of a page into accepted links. This part of the URL filter must be fast.
 
     hrefs --> cut the fragment --> unique --> memo --(miss)--> canonical form, verdict, fingerprint
                                                 |
@@ -49,8 +49,8 @@ _Entry = tuple[int, str] | str  # a result: (fingerprint, url), or the name of t
 # Matches the beginning of hrefs whose result depends on the whole base, or that the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
 _ENTRY_BYTES = 300  # size of an entry without its characters: slot, tuple, integer and two string headers
-# Limits on the number and length of the request forms of recently judged URLs, whose results are stored. They
-# take at most about 5 MB.
+# Limits on the number and length of the request forms of recently judged URLs, whose results are stored: at
+# most about 5 MB.
 _JUDGED_MAX = 1 << 13
 _JUDGED_LENGTH_MAX = 400
 _TABLE_BYTES = 1000  # size of a table in bytes, without its entries and the characters of its ancestors
@@ -105,7 +105,7 @@ class LinkFilter:
 
     Args:
         length_max: limit on a request form, in bytes.
-        memo_bytes_max: limit on all stored results together, in bytes; 0 = none are stored.
+        memo_bytes_max: limit on all stored results together, in bytes; with 0, none are stored.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class LinkFilter:
     ) -> None:
         """Compute the results that are still None.
 
-        Those that depend only on the directory are stored.
+        Results that depend only on the directory are stored.
         """
         form, verdict, fingerprint, above = self._form, self.filter.verdict, self._fingerprint, table.above
         size, length_max, depends_on_base = 0, self._length_max, _NOT_BY_DIRECTORY.match

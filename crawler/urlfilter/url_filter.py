@@ -55,8 +55,8 @@ _REQUISITE = LinkFlag.REQUISITE
 _EXTERNAL = LinkFlag.EXTERNAL
 _ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE | _EXTERNAL
 _ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP | _EXTERNAL
-# Limits on the number of directories whose verdict is remembered, and on their length in characters. They
-# take at most about 4 MB.
+# Limits on the number of directories whose verdict is remembered, and on their length in characters: at most
+# about 4 MB.
 _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400
 
@@ -252,13 +252,13 @@ class UrlFilter:
     """The verdict on a URL in its request form.
 
     Args:
-        scope: the scope, which `widen` widens; `revision` then changes.
+        scope: the scope, which `widen` can widen; this changes `revision`.
         config: include, exclude, extensions.
         trap_limits: limits on the path.
         allow_ports: ports of other protocols that are allowed.
         requisites: whether links with the flag REQUISITE are wanted.
         hook: the user's filter, called last; False rejects. It is not called for seeds and sitemaps.
-        withdrawn: whether the operator has withdrawn a URL; call `renew` after its answers change.
+        withdrawn: returns whether the operator has withdrawn a URL. Call `renew` after its answers change.
 
     Raises:
         ConfigError: a pattern is not a regular expression.
@@ -335,7 +335,7 @@ class UrlFilter:
     def detail(self, url: str, rule: str) -> str:
         """Return the part of a rule's setting that rejected a request form.
 
-        For example, this is a pattern or the scope. It is "" if there is no such part.
+        For example, the result is a pattern or the scope. If no part of the setting did, the result is "".
         """
         if rule == SCOPE:
             return self.scope.summary()

@@ -5,24 +5,24 @@
     key       duplicate key: only hashed, never sent          b"http://h.example/A~?q=%C3%A9"
 
 `resolve` makes the request form. `resolve` applies the WHATWG URL parser (ada) with the page's base, and
-encodes the query in the page's encoding. Then it removes the fragment, the credentials and one dot at the end
-of the host. The parser converts the host to lower case and A-labels (UTS 46), drops the default port and
-resolves dot segments. The path and the query stay as the parser returns them, so no escape is ever decoded or
-encoded again, and nothing is re-ordered. `canonical(canonical(u)) == canonical(u)`.
+encodes the query in the page's encoding. Then `resolve` removes the fragment, the credentials and one dot at
+the end of the host. The parser converts the host to lower case and A-labels (UTS 46), drops the default port
+and resolves dot segments. The path and the query stay as the parser returns them, so no escape is ever
+decoded or encoded again, and nothing is re-ordered. `canonical(canonical(u)) == canonical(u)`.
 
-`duplicate_key` returns the same key for all spellings that certainly mean the same resource. It decodes
-escapes of unreserved characters, writes the hex digits of other escapes in upper case, and removes session
-identifiers.
+`duplicate_key` returns the same key for all spellings that certainly mean the same resource. In a key,
+escapes of unreserved characters are decoded, the hex digits of other escapes are in upper case, and session
+identifiers are removed.
 
-The functions `hostname`, `authority`, `directory` and `target` return parts of a request form. They do not
-check their argument.
+The functions `hostname`, `authority`, `directory` and `target` return parts of a request form, without
+checking their argument.
 
 Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends plain
-hrefs to the directories of the base. This gives the same result as the parser in a fifth of the time. All
+hrefs to the directories of the base, which gives the same result as the parser in a fifth of the time. All
 other hrefs are left to the parser.
 
-These functions raise no exception for any text. If a text is not a usable http or https URL, they return
-None. `resolve_or_rule` instead returns the name of the rule that rejects the text.
+The functions of this module raise no exception for any text. If a text is not a usable http or https URL,
+they return None. `resolve_or_rule` instead returns the name of the rule that rejects the text.
 """
 
 import codecs
@@ -42,7 +42,7 @@ TOO_LONG = "too_long"
 
 
 def parse(raw_url: str, base: str | None = None) -> str | None:
-    """Return the serialised WHATWG URL, which has any scheme and may have a fragment; None if parsing fails.
+    """Parse a URL of any scheme; return it as the WHATWG standard serialises it, or None if parsing fails.
 
     Lone surrogates become U+FFFD, as in the standard's USVString.
     """
@@ -53,7 +53,7 @@ def parse(raw_url: str, base: str | None = None) -> str | None:
 
 
 def _parse_scalar(raw_url: str, base: str | None) -> str | None:
-    """Parse again, with lone surrogates replaced, if there are any. The parser rejects them."""
+    """Parse again, with lone surrogates replaced, if there are any. The parser rejects lone surrogates."""
     clean, clean_base = _scalar(raw_url), None if base is None else _scalar(base)
     return parse(clean, clean_base) if (clean, clean_base) != (raw_url, base) else None
 
@@ -69,7 +69,7 @@ def _scalar(text: str) -> str:
 def resolve(base: str, raw_url: str, *, encoding: str = "utf-8", length_max: int = LENGTH_MAX) -> str | None:
     """Return the request form of `raw_url` on a page with `base`, or None if the link must be dropped.
 
-    `encoding` is the WHATWG name of the page's encoding. It applies only to the query. The path is always
+    `encoding`, the WHATWG name of the page's encoding, applies only to the query. The path is always
     encoded in UTF-8.
     """
     return resolve_or_rule(base, raw_url, encoding=encoding, length_max=length_max)[0] or None
@@ -148,7 +148,7 @@ _REMOVED = {ord(character): None for character in "\t\n\r"}
 def _encode_query(raw_url: str, encoding: str) -> str:
     """Percent-encode the query, from the first `?`, in the page's encoding.
 
-    This is the standard's "percent-encode after encode". A character that the encoding lacks becomes a
+    The standard calls this "percent-encode after encode". A character that the encoding lacks becomes a
     decimal character reference. The caller has removed the fragment, except its `#`.
     """
     codec = query_codec(encoding)
@@ -190,7 +190,7 @@ _UTF8_OUTPUT = {"utf-8", "utf-16le", "utf-16be", "replacement"}
 
 @lru_cache(maxsize=512)
 def query_codec(encoding: str) -> str:
-    """Return the Python codec for the queries on pages in `encoding`. It is UTF-8 for unknown labels."""
+    """Return the Python codec for the queries on pages in `encoding`, or UTF-8 if the label is unknown."""
     import webencodings  # imported only if needed, because most pages are in UTF-8
 
     known = webencodings.lookup(encoding)
@@ -210,7 +210,7 @@ def _normal_escape(match: re.Match[str]) -> str:
 
 # Version 2. Names are case-insensitive. A value ends at the next delimiter of its part of the URL. If a name
 # has other common meanings, its value counts as an identifier only if it consists of 32 hexadecimal digits,
-# or of at least 16 letters and digits, with at least one of each. Others, such as `sid=7` and
+# or of at least 16 letters and digits, with at least one of each. Other values, as in `sid=7` and
 # `session_id=autumn`, describe the page's content.
 _SESSION_PATH = re.compile(r";jsessionid=[^/;]*|/\(S\([^/()]*\)\)(?=/|$)", re.IGNORECASE)
 _SESSION_QUERY = re.compile(
@@ -244,10 +244,10 @@ def _without_session(url: str) -> str:
     return path + mark + query
 
 
-# Plain references. Their segments are such that the parser does not change them: they have no colon (which
-# could end a scheme), no dot in front (as in dot segments) and no characters that must be escaped. Their host
-# is in its final form: in lower case and without a port. Its last label begins with a letter, because it
-# might otherwise be a number. All repetitions are possessive.
+# Plain references. The parser does not change their segments, which have no colon (it could end a scheme), no
+# dot in front (as in dot segments) and no characters that must be escaped. The host of a plain reference is
+# in its final form: in lower case and without a port. The last label of the host begins with a letter,
+# because it might otherwise be a number. All repetitions are possessive.
 _SEGMENT = r"[\w~+,;=@()!$&*-][\w.~+,;=@()!$&*-]*+"
 _PATH = rf"(?:{_SEGMENT}/)*+(?:{_SEGMENT}(?:\?[\w.~=&;/+%:,@!$()*?-]*+)?+)?+"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)

@@ -38,9 +38,9 @@ home slot holds a member of another circle, move that member and its mark to the
 into the home slot. So the links and positions of keys change, but a key always belongs to the same circle.
 Circles are short: they have 1.5 members on average when the table is full.
 
-The top bits of the keys must be evenly distributed. Otherwise, one circle can hold all keys, which is slow but
-still correct. So do not pass a fingerprint itself, whose top 16 bits are the same for a whole domain. Pass
-`rotl64(fingerprint, 16)`.
+The top bits of the keys must be evenly distributed. If they are not, one circle can hold all keys, which is
+slow but still correct. So do not pass a fingerprint itself, whose top 16 bits are the same for a whole
+domain. Pass `rotl64(fingerprint, 16)`.
 
 This file is in Cython's pure-Python mode. If there was a C compiler at installation, the file is compiled
 (`COMPILED`). Otherwise, it is interpreted, which is about 90 times slower but gives the same result for every
@@ -61,7 +61,7 @@ BITS_MAX = 30  # maximum of r; the chance of a false hit is up to 2^(r - 62), he
 class ClockCache:
     """A cache of at most 2^`bits` 64-bit keys.
 
-    Use a cache from only one thread at a time. Otherwise, a thread can get a RuntimeError, because `add_many`
+    Use a cache from only one thread at a time. A second thread can get a RuntimeError, because `add_many`
     releases the interpreter lock.
 
     Args:
@@ -164,7 +164,7 @@ class ClockCache:
         return found
 
     def __contains__(self, key: cython.ulonglong) -> bool:
-        """Return whether the cache holds `key`. This sets no mark and changes no counter."""
+        """Return whether the cache holds `key`, without setting a mark or changing a counter."""
         self._check_idle()
         home: cython.ulonglong = key >> (64 - self._bits)
         return self._words[home] & 2 != 0 and self._find(home, self._short_key(key)) < self._slot_count
@@ -194,7 +194,7 @@ class ClockCache:
     def keys(self) -> list[int]:
         """Return all keys in the cache, ordered by home slot.
 
-        The two low bits of a key are not stored. They are 0 in the result.
+        The two low bits of a key, which are not stored, are 0 in the result.
         """
         self._check_idle()
         return [
@@ -293,7 +293,8 @@ class ClockCache:
             slot = home if self._words[home] & 3 == 0 and self._link(home) == home else self._take_free()
         else:
             slot = self._evict()
-        # This is checked after the eviction, which may have ended the circle of `home`, or moved its member.
+        # The mark is checked after the eviction, which may have ended the circle of `home`, or moved its
+        # member.
         if self._words[home] & 2:
             self._words[slot] = short_key | self._link(home) << 2
             self._set_link(home, slot)

@@ -33,7 +33,7 @@ CHECK_URL = "http://fingerprint.check/"
 _LOW_48 = (1 << 48) - 1
 _SIXTEEN, _FORTY_EIGHT = np.uint64(16), np.uint64(48)
 _ALL_64 = (1 << 64) - 1
-_HOSTS_MAX = 1 << 15  # number of hosts whose bucket is cached, in 600 bytes; a process needs some 10,000
+_HOSTS_MAX = 1 << 15  # number of hosts whose bucket is cached (600 bytes each); a process needs some 10,000
 
 
 class Fingerprinter:
@@ -41,7 +41,7 @@ class Fingerprinter:
 
     Args:
         seed: 16 secret bytes, the same on all processes of a crawl. mmh3 uses
-            the first four (little-endian), blake2b all.
+            the first four bytes (little-endian), and blake2b uses all.
         method: "mmh3" (0.12 us per URL) or "blake2b" (0.6 us).
         partition: "domain" or "host": the name whose hash is the bucket.
         strip_session_ids: whether session identifiers are removed from the key.

@@ -22,7 +22,7 @@ def media_type(values: Sequence[bytes]) -> tuple[str, str]:
 
 
 def field_text(raw: bytes) -> str:
-    """Return a field value as text. It is decoded as UTF-8 if it is valid UTF-8, otherwise as latin-1."""
+    """Return a field value as text, decoded as UTF-8 if it is valid UTF-8, and otherwise as latin-1."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:

@@ -45,10 +45,10 @@ class TraceWriter:
     """Writes one trace. Use it from one thread at a time.
 
     Args:
-        folder: is created; must not exist.
+        folder: the folder to create, which must not exist.
         info: the content of info.json, such as {"source": "crawl", "tags": [...]}.
         bytes_max: size limit of the whole trace; further pages are counted in `skipped` but not written.
-        buffer_bytes: size of the links buffered before a write.
+        buffer_bytes: the size in bytes up to which links are buffered before a write.
 
     Raises:
         StoreError: the disk failed, or the folder exists.
@@ -93,7 +93,7 @@ class TraceWriter:
         Args:
             host: 64-bit key of the page's host; the key is renamed in the same way as fingerprints.
             fingerprints: the crawl's fingerprints, shape (n,).
-            cross: a boolean per link, or one for all: whether the link belongs to another process.
+            cross: whether the link belongs to another process: a boolean per link, or one for all links.
             thread: number of the worker that crawls the host, if there are several workers.
 
         Raises:
@@ -158,6 +158,6 @@ def marked(names: NDArray[np.uint64], cross: ArrayLike) -> NDArray[np.uint64]:
 def is_cross(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return a bool for each link of a trace.
 
-    It is True if the link goes to another process.
+    The bool is True if the link goes to another process.
     """
     return (words & _CROSS).astype(bool)

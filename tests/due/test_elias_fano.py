@@ -1,4 +1,4 @@
-"""Test the content and the size of coded runs, and joins with them, with kernels in both forms."""
+"""Test the content and the size of coded runs, and joins with coded runs, with kernels in both forms."""
 
 import numpy as np
 import pytest

@@ -138,7 +138,7 @@ def test_rebuilding_takes_any_order_and_repeats() -> None:
 def test_expected_collisions_of_an_even_spread() -> None:
     """For N URLs, N^2 / 2^65 collisions are expected.
 
-    This is 0.03 for 1e9 URLs, as in the specification, and 3e-8 for 1e6.
+    So 0.03 collisions are expected for 1e9 URLs, as in the specification, and 3e-8 for 1e6 URLs.
     """
     known = known_set(chunk_bytes=1 << 20)
     known.learn(mixed(np.arange(1_000_000)))

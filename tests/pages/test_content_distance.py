@@ -23,9 +23,10 @@ def test_the_simhash_of_one_phrase_is_its_hash_and_of_no_words_0() -> None:
 
 
 def test_similar_texts_have_similar_simhashes() -> None:
-    """The mean distance is small for texts that differ in few words.
+    """Texts that differ in few words have a small mean distance.
 
-    It is 2 bits if one word in 1,000 changes, 6 bits for one in 100, and 32 bits for different texts.
+    The mean distance is 2 bits if one word in 1,000 changes, 6 bits for one in 100, and 32 bits for different
+    texts.
     """
     rng = random.Random(1)
     means = {}

@@ -56,7 +56,7 @@ def test_a_power_cut_before_the_first_batch_of_a_segment(tmp_path: Path) -> None
 def test_a_power_cut_between_two_segments(tmp_path: Path) -> None:
     """Lose the batch of a commit group that fills a segment and starts the next one.
 
-    Then none of the group's records may be valid.
+    None of the group's records may be valid after that.
     """
     site = Site(tmp_path, segment_bytes=900)
     site.visit(fetch(URL + "a", b"first"), 1)

@@ -410,7 +410,7 @@ def test_a_copy_names_an_uncommitted_page_that_links_to_it(tmp_path: Path) -> No
 def test_a_copy_names_the_page_that_links_to_it_after_a_restart(tmp_path: Path) -> None:
     """If the linking page was never in this store, the copy states the fingerprint of that page.
 
-    Otherwise, it states the page's URL.
+    If the page was in the store, the copy states the page's URL.
     """
     site = Site(tmp_path)
     site.visit(fetch(URL), 1)
@@ -522,7 +522,7 @@ def test_a_rendered_page_is_read_back_as_its_dom(tmp_path: Path) -> None:
 def test_each_copy_of_a_page_has_the_dom_of_its_time(tmp_path: Path) -> None:
     """The server's answer is the same each time, so later captures are revisits.
 
-    Their DOMs are different.
+    The DOMs of the captures are different.
     """
     site = Site(tmp_path)
     for at, text in enumerate((b"one", b"two")):

@@ -89,7 +89,7 @@ def test_rules_are_replaced_kept_and_undone(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    """If the rules cannot be read, this is an error. It must not mean that there are no rules."""
+    """If the rules cannot be read, this is an error, and must not be taken to mean that there are no rules."""
     (tmp_path / FILE).write_bytes(b'{"rules": [')
     with pytest.raises(DamageError, match="withdrawals"):
         Withdrawals(tmp_path)

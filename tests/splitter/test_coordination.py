@@ -1,4 +1,7 @@
-"""Test how N processes agree on shares, limits and the end. Their network delays and loses messages, and is cut."""
+"""Test how N processes agree on shares, limits and the end.
+
+Messages may be delayed or lost, and the network may be cut.
+"""
 
 import random
 from collections.abc import Callable

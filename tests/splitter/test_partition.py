@@ -63,7 +63,8 @@ def test_epoch_names_and_table_are_in_the_digest() -> None:
 def test_digest_is_the_same_on_every_machine() -> None:
     """The digest is a SHA-256, so it is the same on every machine.
 
-    It covers the epoch (8 bytes, big-endian), the names joined by newlines, and the owners (2 bytes each).
+    The digest covers the epoch (8 bytes, big-endian), the names joined by newlines, and the owners (2 bytes
+    each).
     """
     owners = b"\x00\x00" * 32768 + b"\x00\x01" * 32768
     expected = hashlib.sha256(b"\x00" * 7 + b"\x01" + b"p0\np1" + owners).hexdigest()[:32]

@@ -43,7 +43,7 @@ NAMES = ["p0", "p1"]
 
 
 class Process:
-    """A process without a crawl. It commits received entries immediately, in the event loop."""
+    """A process without a crawl, which commits received entries immediately, in the event loop."""
 
     def __init__(
         self,

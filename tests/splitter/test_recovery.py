@@ -1,4 +1,4 @@
-"""Test two processes if one of them loses data: confirmed entries, sent entries, or unsynced writes."""
+"""Test two processes after one has lost data: confirmed entries, sent entries, or unsynced writes."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ from tests.splitter.ends import CONFIG, commit, common_store, exchange, links_fo
 def drain(*ways: SimpleNamespace, now: float = 0.0) -> None:
     """Let the sessions send entries, and let the owners commit and confirm them.
 
-    This ends when there is nothing left to send.
+    The function returns when there is nothing left to send.
     """
     processes = [way.dialler.common for way in ways] + [way.listener.common for way in ways]
     before = None
@@ -189,8 +189,8 @@ def test_start_numbers_beyond_any_date_can_be_reported(number: int) -> None:
 def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped(count: int) -> None:
     """A power cut loses unsynced groups that were sent and confirmed.
 
-    Then new entries get the numbers of the lost ones. The peer must not drop these new entries as repeated,
-    however many there are.
+    After that, new entries get the numbers of the lost entries. The peer must not drop these new entries as
+    repeated, however many there are.
     """
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 10))])

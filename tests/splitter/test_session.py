@@ -143,7 +143,7 @@ def test_a_listener_refuses_another_secret_before_it_reveals_anything() -> None:
 def test_a_listener_without_the_secret_gets_no_link() -> None:
     """A listener without the secret answers as well as it can.
 
-    Its first frame that needs the key ends the session.
+    The listener's first frame that needs the key ends the session.
     """
     one = process("p0")
     ends = pair(one, process("p1", secret=b"guess"))

@@ -211,7 +211,7 @@ TestMemoEqualsNoMemo.settings = settings(max_examples=60, stateful_step_count=12
 @given(st.sampled_from(BASES), st.lists(hrefs, max_size=8), encodings)
 @settings(max_examples=200)
 def test_take_is_resolve_verdict_and_fingerprint(base: str, page: list[str], encoding: str) -> None:
-    """The expected results come from a model that calls `resolve` for each href. They are unique by fingerprint."""
+    """The expected results come from a model that calls `resolve` for each href, and are unique by fingerprint."""
     links = intake("any")
     links.filter_links(base, page, encoding)
     model: dict[int, str] = {}

@@ -50,7 +50,10 @@ def test_limits_are_configurable_and_0_disables_them() -> None:
 
 @given(paths, st.integers(1, 3))
 def test_repeats_agrees_with_the_pattern_of_heritrix(path: str, repeats_max: int) -> None:
-    """Heritrix's regular expression gives the same verdict on paths that end with a slash. It needs this slash."""
+    """Heritrix's regular expression gives the same verdict on paths that end with a slash.
+
+    The expression needs this slash, because every segment in the expression ends with one.
+    """
     path = path.rstrip("/") + "/"
     segments = path[1:].split("/")[:-1]
     pattern = re.compile(rf"/((?:[^/]*/){{1,6}})\1{{{repeats_max}}}")

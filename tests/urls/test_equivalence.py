@@ -90,7 +90,10 @@ def test_chains_resolve_in_one_step() -> None:
 
 
 def test_the_bucket_remains_that_of_the_host() -> None:
-    """A `www` host directly below a public suffix is a domain of its own. Its owner must still get its links."""
+    """A `www` host directly below a public suffix is a domain of its own.
+
+    The owner of this domain must still get the links to the host.
+    """
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     before = fingerprinter.bucket("www.github.io")

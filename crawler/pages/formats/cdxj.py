@@ -13,8 +13,8 @@ The fields and their format are those of pywb's sample indexes: all values are s
 `sha1:`. A revisit has the mime `warc/revisit`. If a request is not a plain GET, its key ends with the method
 and the body (`pages/request_query.py`), because pywb looks up such keys.
 
-`sorted_lines` merges the lines of many processes in bounded memory. It sorts runs that fit into memory and
-writes them to disk. Then it merges the runs, a bounded number at a time.
+`sorted_lines` merges the lines of many processes in bounded memory. Runs of lines that fit into memory are
+sorted and written to disk. Then the runs are merged, a bounded number at a time.
 """
 
 import heapq

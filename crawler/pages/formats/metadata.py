@@ -373,7 +373,7 @@ def _url(text: str, base: str) -> str | None:
 
 
 def _language(text: str, _: str) -> str | None:
-    """Return a language tag in the letter case of BCP 47. It also accepts `en_US`, as OpenGraph writes it."""
+    """Return a language tag in the letter case of BCP 47. Tags such as `en_US`, as in OpenGraph, are accepted too."""
     tag = text[:100].split(",", 1)[0].strip().replace("_", "-")
     if not _LANGUAGE.fullmatch(tag):
         return None
@@ -390,9 +390,9 @@ def _date(text: str, _: str = "") -> str | None:
 def iso_date(text: str) -> str | None:
     """Return a date in ISO 8601, or None if its format is unknown.
 
-    The result is as precise as the text. It is a year, a month, a day, or a time. A time with a zone becomes
-    UTC and ends in Z. A time without a zone stays as it is. Known formats are ISO 8601, also with blanks or
-    slashes, and the dates of mail and HTTP.
+    The result is a year, a month, a day or a time, depending on the precision of the text. A time with a zone
+    becomes UTC and ends in Z. A time without a zone stays as it is. Known formats are ISO 8601, also with
+    blanks or slashes, and the dates of mail and HTTP.
     """
     text = text.strip() if len(text) <= _DATE_CHARACTERS_MAX else ""
     if not text.isascii():

@@ -11,12 +11,12 @@ redirects are followed. Two URLs lead to the same file if the crawl treats them 
 anything else becomes an absolute URL (`Linker`).
 
 File names come from servers, so they are made harmless. Percent-encoded characters are decoded if they are
-safe in a file name. Unsafe characters are percent-encoded. `.` and `..` cannot occur. Some names make a
-program act as soon as it sees the file. These names are escaped (`_safe`), so a mirror contains no `.git`,
-`.htaccess` or `desktop.ini`. Names are cut to the length that file systems allow. A digest at the end keeps
-cut names distinct. If two URLs need the same path, or if one needs a folder where the other has a file, the
-name of the later one gets a digest of its URL. Files are always created, and never opened through an existing
-link. So the folder must be empty at first.
+safe in a file name. Unsafe characters are percent-encoded. `.` and `..` cannot occur. Names that make a
+program act as soon as it sees the file are escaped (`_safe`), so a mirror contains no `.git`, `.htaccess` or
+`desktop.ini`. Names are cut to the length that file systems allow. A digest at the end keeps cut names
+distinct. If two URLs need the same path, or if one needs a folder where the other has a file, the name of the
+later one gets a digest of its URL. Files are always created, and never opened through an existing link, so
+the folder must be empty at first.
 """
 
 import hashlib
@@ -141,7 +141,7 @@ class Linker:
 
 
 def relative_url(folder: str, path: str) -> str:
-    """Return the URL of the file `path` as seen from a page in `folder`. Both are relative to the mirror."""
+    """Return the URL of the file `path` for a page in `folder`. `path` and `folder` are relative to the mirror."""
     return quote(posixpath.relpath(path, folder), safe=_PLAIN, errors="surrogateescape")
 
 
@@ -228,8 +228,8 @@ def mirror_path(url: str, content_type: str) -> PurePosixPath:
 def _safe(part: str) -> str:
     """Turn a path segment into a file name that is not empty, and that programs neither act on nor misread.
 
-    The function escapes separators, invisible characters and characters that reorder text. It also escapes
-    the last character if that is a dot or a blank. In names that begin with a dot or a hyphen, in device
+    The function escapes separators, invisible characters and characters that reorder text. The last character
+    of a name is also escaped if it is a dot or a blank. In names that begin with a dot or a hyphen, in device
     names and in `_ACTIVE_NAMES`, the first character is escaped. In names with an `_ACTIVE_SUFFIX`, the dot
     of the suffix is escaped. No name is `.` or `..`.
     """

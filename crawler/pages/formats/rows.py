@@ -173,7 +173,7 @@ def _add_capture(known: Known, archive: Archive, capture: Capture) -> None:
 def url_finder(archives: Sequence[Archive]) -> Callable[[int], str]:
     """Return a function that maps the fingerprint of a tried page to the page's URL.
 
-    It returns "" if the URL is unknown or withdrawn. Its results are cached.
+    The function returns "" if the URL is unknown or withdrawn, and its results are cached.
     """
 
     @lru_cache(maxsize=1 << 14)

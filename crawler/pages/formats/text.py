@@ -2,8 +2,8 @@
 
 If resiliparse is installed, it extracts the text. Otherwise, the text is the page without its tags. The
 parser of resiliparse takes quadratic time for some inputs. So if a page is not `tame`, its tags are removed
-by a plain scan, which takes linear time for any input. To check a page with `is_tame` takes longer than to
-parse it. Callers that have a cheaper check (`crawler/export`) therefore try that check first.
+by a plain scan, which takes linear time for any input. Checking a page with `is_tame` takes longer than
+parsing the page. Callers that have a cheaper check (`crawler/export`) therefore try that check first.
 """
 
 import html
@@ -104,7 +104,7 @@ def is_tame(utf8: bytes) -> bool:
 def _nesting_name(tag: bytes) -> bytes:
     """Return the name of the element in a tag that begins with `<` or `</`.
 
-    Returns an empty name if elements of this name never have content.
+    Elements that never have content give an empty name.
     """
     name = tag.lstrip(b"</")
     return b"" if name.lower() in _VOID else name

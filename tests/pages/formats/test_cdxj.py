@@ -106,7 +106,7 @@ def test_many_runs_are_merged_in_bounded_memory(tmp_path: Path, monkeypatch: pyt
 def _look_up(lines: list[bytes], url: str, folder: Path) -> StoredPage:
     """Look up a URL as a replay tool does.
 
-    Its line is found by bisection, and the bytes to which the line refers are read.
+    The line of the URL is found by bisection, and the bytes to which the line refers are read.
     """
     key = cdxj.surt(url).encode() + b" "
     at = bisect.bisect_left(lines, key)

@@ -34,6 +34,16 @@ def test_rates_estimated_too_far_from_their_mean_are_corrected() -> None:
         assert found.corrected(fresh, Hearing.NONE) == pytest.approx(true, abs=0.05)
 
 
+def test_hazards_far_from_the_centre_are_reduced_before_crawls_prove_it() -> None:
+    """After a few crawls at hazards of 1, the centre is 1/2: hazards above are reduced, hazards below are raised."""
+    found = Recalibration()
+    for changed in (True, False, True):
+        found.observe(math.exp(-1.0), Hearing.NONE, 1.0, changed)
+    assert found.corrected(0.05, Hearing.NONE) > 0.1
+    assert found.corrected(math.exp(-0.5), Hearing.NONE) == pytest.approx(math.exp(-0.5), abs=0.03)
+    assert found.corrected(0.98, Hearing.NONE) < 0.96
+
+
 def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
     """In the model, pages with a source of signals change exactly when a signal arrives.
 

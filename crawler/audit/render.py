@@ -1,7 +1,5 @@
 """Render an audit as text, JSON and CSV."""
 
-import csv
-import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +9,7 @@ from crawler.audit.check_table import Check, Severity
 from crawler.audit.comparison import row_of
 from crawler.audit.findings import Audit, Section, rows
 from crawler.audit.on_page import Finding
-from crawler.printable import csv_cell, printable, printable_text
+from crawler.printable import csv_line, printable, printable_text
 
 # The number of findings per section that the text shows.
 _TEXT_FINDINGS = {Severity.ERROR: 10, Severity.WARNING: 10, Severity.NOTICE: 3}
@@ -87,12 +85,8 @@ def json(audit: Audit) -> str:
 
 def csv_table(audit: Audit) -> str:
     """Return one line per finding and related URL: finding, subject, value, other."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("finding", "subject", "value", "other"))
+    lines = [csv_line(("finding", "subject", "value", "other"))]
     for name, finding in rows(audit):
         for other in finding.others or ("",):
-            writer.writerow(
-                csv_cell(printable(each)) for each in (name, finding.subject, finding.value, other)
-            )
-    return file.getvalue()
+            lines.append(csv_line(map(printable, (name, finding.subject, finding.value, other))))
+    return "".join(lines)

@@ -55,6 +55,11 @@ POINTS = (
     "segment shipped",
     "shipping noted",
     "segment deleted",
+    "segment fetched, written",
+    "segment fetched, synced",
+    "segment fetched, renamed",
+    "segment fetched, named",
+    "crawl moved aside",
     "stopping",
     "closing",
 )

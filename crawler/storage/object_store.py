@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler.errors import ObjectStoreError, UsageError
+from crawler.storage.faults import reach
 from crawler.storage.files import UNFINISHED, new_file
 
 SCHEMES = ("s3", "gs", "az", "file")
@@ -113,11 +114,17 @@ class ObjectStore:
             digest.update(piece)
         return digest.hexdigest()
 
-    def fetch(self, name: str, path: Path) -> None:
-        """Write an object to a file, which gets its name when it is complete."""
-        with new_file(path) as file:
+    def fetch(self, name: str, path: Path, sha256: str) -> None:
+        """Write an object with this SHA-256 to a file, which gets its name when it is complete and verified."""
+        digest = hashlib.sha256()
+        with new_file(path, reached=lambda step: reach(f"segment fetched, {step}")) as file:
             for piece in self._pieces(name):
+                digest.update(piece)
                 file.write(piece)
+            if digest.hexdigest() != sha256:
+                raise ObjectStoreError(
+                    f"{self.place(name)}: its content in object storage is not what was shipped"
+                )
 
     def _put_new(self, name: str, path: Path) -> None:
         with _named(self.place(name)), path.open("rb") as file:

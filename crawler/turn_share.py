@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class TurnShare(Generic[T]):
-    """Allows `seconds` of CPU time (`clock`) per turn; subclasses say in `_serve` what becomes of the waiting work."""
+    """Allows `seconds` of CPU time (`clock`) per turn; a subclass serves the waiting work in `_serve`."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = self._left = seconds

@@ -49,13 +49,13 @@ class Crawled(NamedTuple):
     def disallowed(self) -> Callable[[str], bool] | None:
         """Return a function that tells whether a URL's copies are withheld (`serve.on_disallow`), or None if none are."""
         config = self.config
-        if config.serve.on_disallow != "withhold":
+        if config.serve.on_disallow == "keep":
             return None
         permissions = [
             Permission(RobotsCache(each.store, config.robots, config.identity.token, _ROBOTS_MAX), config)
             for each in self.archives
         ]
-        return lambda url: any(each.disallowing_line(hostname(url), url) for each in permissions)
+        return lambda url: any(each.withholding_line(hostname(url), url) for each in permissions)
 
     def refused(self, use: str, unknown: str = "", say: Say = ignore) -> Refused | None:
         """Return the function that decides which copies may be used for `use`; None if `use` is "".

@@ -14,6 +14,7 @@ in compactions still take disk space.
 """
 
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -68,6 +69,7 @@ def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.s
 
     Raises:
         DirectoryError: there is no store, this user may not read it, or it changes too fast.
+        DamageError: `CURRENT` names no manifest, or one that is missing.
         StoreError: the copy cannot be written.
     """
     for _ in range(TRIES):
@@ -83,6 +85,10 @@ def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.s
         except OSError as error:
             raise StoreError(f"store {store}: cannot be copied: {error.strerror or error}") from error
         pause(PAUSE)
+    if not (store / (name := _manifest_name(store))).exists():
+        raise DamageError(
+            f"store {store}: CURRENT names {name}, which is missing; `crawler check --repair` may repair it"
+        )
     raise DirectoryError(f"store {store}: it changes faster than it can be copied; try again")
 
 
@@ -109,10 +115,15 @@ def _copied(store: Path, into: Path) -> bool:
 
 def _manifest(store: Path) -> tuple[str, int]:
     """Return the name of the current manifest, and its length in bytes."""
-    name = (store / "CURRENT").read_text(errors="replace").strip()
-    if "/" in name or not name:
-        raise DamageError(f"store {store}: CURRENT names no manifest; `crawler check --repair` may repair it")
+    name = _manifest_name(store)
     return name, (store / name).stat().st_size
+
+
+def _manifest_name(store: Path) -> str:
+    name = (store / "CURRENT").read_text(errors="replace").strip()
+    if not re.fullmatch(r"MANIFEST-[0-9]+", name):
+        raise DamageError(f"store {store}: CURRENT names no manifest; `crawler check --repair` may repair it")
+    return name
 
 
 def link(source: Path, target: Path) -> None:

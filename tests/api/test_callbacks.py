@@ -300,6 +300,26 @@ def test_fresh_renames_the_earlier_crawl(web: Web, tmp_path: Path) -> None:
     assert web.paths() == ["/", "/"] and (tmp_path / "crawl.1" / "seed").exists()
 
 
+@pytest.mark.parametrize("kind", ["fresh", "cached"])
+@pytest.mark.parametrize(
+    ("seeds", "settings", "said"),
+    [
+        ((), {}, "nothing to crawl: give seeds"),
+        ("http://localhost/", {"crawl": {"depth": "x"}}, "crawl.depth"),
+        ("http://localhost/", {"fetch": {"cookies_file": "missing.txt"}}, "missing.txt"),
+    ],
+)
+def test_a_mistake_leaves_the_existing_crawl_in_its_place(
+    tmp_path: Path, kind: str, seeds: Any, settings: Any, said: str
+) -> None:
+    """`fresh` and `cached` move the crawl only after all arguments were checked."""
+    (tmp_path / "crawl").mkdir()
+    (tmp_path / "crawl" / "seed").write_text("00" * 16)
+    with pytest.raises(UsageError, match=said):
+        crawler.run(seeds, directory=tmp_path / "crawl", config=settings, **{kind: True})
+    assert [each.name for each in tmp_path.rglob("*")] == ["crawl", "seed"]
+
+
 def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
     """Only pages that no earlier run stored are requested. Cached answers need no gaps, and items go to a new file.
 

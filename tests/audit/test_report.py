@@ -87,11 +87,19 @@ def test_the_output_of_why_starts_with_a_verdict(crawled: tuple[Path, Web]) -> N
     assert why("mailto:x")[0] == "Never fetched: its scheme is neither http nor https."
 
 
-@pytest.mark.parametrize("spider", [(), ("--spider",)])
-def test_links_to_a_dead_server_have_a_verdict(tmp_path: Path, spider: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("spider", "listens", "verdict"),
+    [((), False, "no connection"), (("--spider",), False, "no connection"), ((), True, "no answer in time")],
+)
+def test_links_to_a_dead_server_have_a_verdict(
+    tmp_path: Path, spider: tuple[str, ...], listens: bool, verdict: str
+) -> None:
     """The patience ends the run; the report lists URLs of a dead server, with and without a port, as dead links."""
     with socket.socket() as silent, Web({}) as web:
-        silent.bind(("127.0.0.1", 0))  # refuses connections, because the socket does not listen
+        silent.bind(("127.0.0.1", 0))  # refuses connections until it listens; then it never answers
+        if listens:
+            silent.listen()
+            spider = ("--set", "fetch.header_timeout=0.2")
         port = silent.getsockname()[1]
         other, alias = f"http://other.localhost:{port}/x", f"http://localhost:{port}/y"
         web.routes["/"] = page(other, alias, "/a")
@@ -101,7 +109,7 @@ def test_links_to_a_dead_server_have_a_verdict(tmp_path: Path, spider: tuple[str
     dead = {each["subject"]: each for each in found["sections"]["dead_links"]["listed"]}
     assert set(dead) == {other, alias}
     for each in dead.values():
-        assert re.fullmatch(r"no connection after (1 try|[2-9] tries)", each["value"]), each
+        assert re.fullmatch(rf"{verdict} after (1 try|[2-9] tries)", each["value"]), each
         assert each["others"] == [web.url("/")]
     assert found["unfetched"] == {"unreachable": 2}
 

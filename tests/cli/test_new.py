@@ -45,11 +45,11 @@ def test_the_example_passes_its_test_and_crawls_its_site(made: tuple[Path, Ran])
         f"  python {folder}/teas.py https://example.org/",
     ]
     tested = python("-m", "pytest", "-q", "-p", "no:cacheprovider", folder)
-    assert tested.returncode == 0 and "2 passed" in tested.stdout, tested.stdout
+    assert tested.returncode == 0 and "2 passed" in tested.stdout, tested
     routes = {f"/{path.name}": path.read_text() for path in (folder / "site").iterdir()}
     with Web(routes | {"/": routes["/index.html"]}) as web:
         ran = python(folder / "teas.py", web.url(), **LOCAL)
-        assert ran.returncode == 0, ran.stderr
+        assert ran.returncode == 0, ran
         assert f"{web.url('/sold-out.html')}: gone, status 404" in ran.stdout
         rows = map(msgspec.json.decode, (folder / "products.jsonl").read_bytes().splitlines())
         assert sorted(map(dict.items, rows), key=str) == [
@@ -61,7 +61,7 @@ def test_the_example_passes_its_test_and_crawls_its_site(made: tuple[Path, Ran])
 def test_the_example_is_typed(made: tuple[Path, Ran], tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     answer = check((made[0] / "teas.py").read_text(), tmp_path, tmp_path / "cache")
-    assert answer.returncode == 0, answer.stdout
+    assert answer.returncode == 0, answer
 
 
 def test_nothing_is_overwritten(made: tuple[Path, Ran]) -> None:

@@ -207,7 +207,7 @@ def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) 
         seeds = [f"http://127.3.0.{n}:{web.port}/" for n in range(1, 9)]
         flags = settings("--processes", "3", *QUICK, "--scope", "host")
         ended = crawl(directory, *seeds, *flags)
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
     report = report_of(directory)
     assert report["splitter"]["scope_told"] == report["splitter"]["scope_heard"] > 0
     assert report["conservation"] == "holds"

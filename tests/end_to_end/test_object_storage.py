@@ -188,7 +188,7 @@ def test_no_kill_loses_a_segment_or_ships_it_twice(
             capture_output=True,
             timeout=60,
         )
-        assert killed.returncode == -signal.SIGKILL, (fault, killed.stderr)
+        assert killed.returncode == -signal.SIGKILL, (fault, killed)
         there = s3.objects(prefix_of(request))
         assert all(there[path.name.removesuffix(NOTE)] for path in directory.glob(f"*/warc/*{NOTE}"))
         assert segments(directory) | there == made

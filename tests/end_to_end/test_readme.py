@@ -43,7 +43,7 @@ def test_examples_type_check(example: str, tmp_path: Path, cache: Path) -> None:
     """`crawler.Crawl` and `crawler.configure` once had type `object` for a type checker."""
     pytest.importorskip("mypy")
     answer = check(example, tmp_path, cache)
-    assert answer.returncode == 0, answer.stdout
+    assert answer.returncode == 0, answer
     # In the same folder, mypy could take the file for unchanged: its size is the same, and perhaps its time.
     wrong = check(example.replace("page.status", "page.statsu"), tmp_path / "wrong", cache)
     assert '"Page" has no attribute "statsu"' in wrong.stdout

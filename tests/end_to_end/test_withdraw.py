@@ -89,7 +89,8 @@ def test_withdrawn_pages_are_hidden_until_undone(crawled: tuple[Web, Path]) -> N
     before = {form: exported(directory, form) for form in FORMATS}
     done = run("withdraw", url, "--reason", "asked for", "--dir", directory)
     assert done.code == 0 and "1 page (1 copy, " in done.text and "not fetched again" in done.text
-    assert run("get", url, "--dir", directory).code == 1
+    got = run("get", url, "--dir", directory)
+    assert got.code == 1 and "Withdrawn by the operator" in got.err and "asked for" in got.err
     assert b"secret words" in run("get", web.url("/copy"), "--dir", directory).out
     why = run("why", url, "--dir", directory).text
     assert "Withdrawn by the operator" in why and "asked for" in why and "1 copy is kept" in why

@@ -58,7 +58,7 @@ def workers(process: "subprocess.Popen[str]") -> list[int]:
     path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     give_up = time.monotonic() + 60
     while len(found := path.read_text().split()) < 2:
-        assert time.monotonic() < give_up and process.poll() is None, process.stderr
+        assert time.monotonic() < give_up and process.poll() is None, (process.poll(), found)
         time.sleep(0.02)
     return [int(pid) for pid in found]
 
@@ -84,7 +84,7 @@ def test_a_killed_worker_is_replaced(
     for pid in workers(started)[:count]:
         os.kill(pid, signal.SIGKILL)
     _, err = started.communicate(timeout=120)
-    assert started.returncode == 0, err
+    assert started.returncode == 0, (started.returncode, err)
     assert cli.main([*words, "-o", str(tmp_path / "all")]) == 0
     assert _read(tmp_path / "made") == _read(tmp_path / "all")
 

@@ -386,7 +386,7 @@ def test_ctrl_c_while_a_script_opens_its_crawl_stops_it_cleanly(tmp_path: Path) 
     """The crawl stops as soon as it is open, so the next run of the script continues it."""
     words = [sys.executable, "-c", SCRIPT, "crawler.fetcher.resolver", str(tmp_path)]
     done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stdout) == (0, "signal 0\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "signal 0\n"), done
     assert "Traceback" not in done.stderr and "run the script again to continue" in done.stderr
 
 

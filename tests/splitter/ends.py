@@ -1,4 +1,4 @@
-"""Make splitters of two processes and sessions between them without sockets; `exchange` passes the bytes on."""
+"""Makes splitters of two processes, and sessions between them without sockets. `exchange` transfers the bytes."""
 
 import random
 from types import SimpleNamespace
@@ -20,10 +20,10 @@ NAMES = ["p0", "p1", "p2"]
 
 
 def process(name: str, **changes: object) -> Common:
-    """Return the splitter of one process; `changes` modify identity, table or secret.
+    """Return the splitter of one process. `changes` modify its identity, its bucket table or its secret.
 
-    The process starts with `store` (default: an empty store). `clean` means that the last stop of the process
-    was clean or that all its writes are synced.
+    The process starts with `store`, or with an empty store by default. `clean` states whether the last stop
+    of the process was clean or all its writes are synced.
     """
     rng = random.Random(f"{name} {sorted(changes)}")
     store, clean = changes.pop("store", None) or MemoryStore(), bool(changes.pop("clean", True))
@@ -44,7 +44,7 @@ common_store: dict[int, MemoryStore] = {}
 
 
 def commit(common: Common, items: list[tuple[str, list[Link]]] | None = None) -> list[Received]:
-    """Commit the received entries and the new links `items` as one group; return the received entries."""
+    """Commit the received entries and `items`, the new links, as one group; return the received entries."""
     received = common.inbox.take()
     store = common_store[id(common)]
     batch = store.batch(sync=True)
@@ -68,7 +68,10 @@ def links_for(name: str, count: int) -> list[Link]:
 def pair(
     one: Common, other: Common, *, to: str = "p1", door: Doorkeeper | None = None, now: float = 0.0
 ) -> SimpleNamespace:
-    """Return both ends of a session: `dialler` of `one` dials the process `to`; `listener` belongs to `other`."""
+    """Return both ends of a session.
+
+    `dialler` belongs to `one` and dials the process `to`. `listener` belongs to `other`.
+    """
     door = Doorkeeper(sessions_max=6) if door is None else door
     listener = Listener(other, door.admit, now)
     door.enter(listener)
@@ -76,7 +79,7 @@ def pair(
 
 
 def exchange(ends: SimpleNamespace, now: float = 0.0) -> None:
-    """Pass bytes in both directions until neither side has any to send."""
+    """Transfer bytes in both directions until neither side has any bytes to send."""
     while True:
         there, back = ends.dialler.data_to_send(), ends.listener.data_to_send()
         if not there and not back:

@@ -106,9 +106,13 @@ def test_a_folder_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DirectoryError, match="CURRENT is missing"):
         snapshot(tmp_path / "empty", tmp_path / "copy")
-    (tmp_path / "empty" / "CURRENT").write_text("../../etc/passwd\n")
-    with pytest.raises(DamageError, match="names no manifest"):
-        snapshot(tmp_path / "empty", tmp_path / "copy")
+    for name in ("../../etc/passwd\n", "MANIFES", "nANIFEST-000004\n"):
+        (tmp_path / "empty" / "CURRENT").write_text(name)
+        with pytest.raises(DamageError, match="names no manifest"):
+            snapshot(tmp_path / "empty", tmp_path / "copy")
+    (tmp_path / "empty" / "CURRENT").write_text("MANIFEST-000009\n")
+    with pytest.raises(DamageError, match="MANIFEST-000009, which is missing"):
+        snapshot(tmp_path / "empty", tmp_path / "copy", pause=lambda seconds: None)
 
 
 def test_a_store_that_never_stops_changing_is_refused(tmp_path: Path, engine: str) -> None:

@@ -5,6 +5,7 @@ export const $ = (id) => document.getElementById(id);
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 export const count = (n) => (n < 100000 ? whole.format(n) : short.format(n));
+export const several = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 export const rate = (n) => (n < 10 ? n.toFixed(1) : count(n));
 export const words = (name) => name.replaceAll("_", " ");
 export const time = (seconds) => new Date(1000 * seconds).toLocaleTimeString();

@@ -35,8 +35,8 @@ if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.freshness.neighbourhood import elapsed_of
     from cython.cimports.crawler.freshness.value_kernel import Parameters
-    from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX, LevelController
-    from cython.cimports.crawler.frontier.refresh.tables import HELD, Tables
+    from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX, STANDS, LevelController
+    from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 else:
     from math import sqrt
 
@@ -44,8 +44,8 @@ else:
     from crawler.freshness.learning import Learning
     from crawler.freshness.neighbourhood import elapsed_of
     from crawler.freshness.value_kernel import Parameters
-    from crawler.frontier.refresh.level_controller import RATIO_MAX, LevelController
-    from crawler.frontier.refresh.tables import HELD, Tables
+    from crawler.frontier.refresh.level_controller import RATIO_MAX, STANDS, LevelController
+    from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
@@ -317,6 +317,20 @@ class Deadlines:
         value.
         """
         return now - 0.5 * self.controller.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def early_by_worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
+        """Return a key that orders a hub that is not due among the other pages by value; -inf for any other page.
+
+        A value grows as the square of the age, and the mean interval is the unit, as in `due_by_worth`.
+        """
+        if self.tables.hubs.row_of(page) < 0 or self.tables.states[page] & (EXPLORED | FAILED | AWAY):
+            return -_INFINITY
+        worth: cython.double = self.worth(page, host, now)
+        if worth >= STANDS or now - self.tables.crawled[page] >= self.tables.max_age(page):
+            return -_INFINITY
+        return now + self.controller.revisit * (1.0 - sqrt(worth)) + self.offset(page, host, now)
 
     @cython.cfunc
     @cython.exceptval(check=False)

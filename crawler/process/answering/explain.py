@@ -50,7 +50,7 @@ _DROPPED = "it was found but is in no queue; `crawler retire` removed it"
 
 
 class UrlVerdict(NamedTuple):
-    """What happened to a URL: a word, which matters only if there is no copy to serve, and the sentence of `why`."""
+    """The verdict on a URL: the sentence of `why`, and a word (`state`) that is used only if no copy can be served."""
 
     state: str
     sentence: str
@@ -136,7 +136,7 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
         )
     return {
         PageState.STORED: (
-            f"Stored: {answered}, {_times(record['fetches'])}{_shown(record)}{_now(record, robots, kept)}."
+            f"Stored: {answered}, {_times(record['fetches'])}{_shown(record)}{_now(answer, kept)}."
         ),
         PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
         PageState.GONE: f"Gone: {answered}.",
@@ -178,11 +178,12 @@ def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
     return f"Withdrawn by the operator at {withdrawn['at']}{_why(withdrawn['reason'])}: {kept}; {again}."
 
 
-def _now(record: Mapping[str, Any], robots: Mapping[str, Any], kept: str) -> str:
+def _now(answer: Mapping[str, Any], kept: str) -> str:
     """Return the clause about how the site now restricts a stored page; "" if the site does not restrict it."""
+    robots = answer.get("robots", {})
     if robots.get("denied"):
         return f"; {_robots(robots)} now, so it is not fetched again{kept}"
-    return kept if record.get("noarchive") else ""
+    return kept if withheld(answer) else ""
 
 
 def _kept(answer: Mapping[str, Any]) -> str:
@@ -190,12 +191,22 @@ def _kept(answer: Mapping[str, Any]) -> str:
     good = [each for each in answer.get("captures", ()) if each["status"] // 100 == 2]
     if not good:
         return ""
-    robots, served = answer.get("robots", {}), "kept and served"
-    if answer["record"]["noarchive"]:
-        served = "kept but not served (noarchive)"
-    elif robots.get("denied") and robots.get("on_disallow") == "withhold":
-        served = "kept but not served (serve.on_disallow = withhold)"
+    reason = withheld(answer)
+    served = f"kept but not served ({_WITHHELD.get(reason, reason)})" if reason else "kept and served"
     return f"; the copy of {good[0]['fetched_at']} is {served}"
+
+
+_WITHHELD = {"robots.txt": "serve.on_disallow = withhold"}
+
+
+def withheld(answer: Mapping[str, Any]) -> str:
+    """Return why the copies of a URL are not shown: "withdrawn", "noarchive" or "robots.txt"; "" if they are shown."""
+    robots, captures = answer.get("robots", {}), answer.get("captures", ())
+    if answer.get("withdrawn"):
+        return "withdrawn"
+    if (answer.get("record") or {}).get("noarchive") or (captures and captures[0]["noarchive"]):
+        return "noarchive"
+    return "robots.txt" if robots.get("denied") and robots.get("on_disallow") == "withhold" else ""
 
 
 def _tries(attempts: int) -> str:

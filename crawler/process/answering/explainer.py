@@ -84,6 +84,7 @@ class Explainer:
         yield from self._find_state(answer, request_form, fingerprint, record)
         if via := self._found_on(record, answer):
             answer["found_on"] = via
+        answer["withheld"] = explain.withheld(answer)
         answer["verdict"] = explain.verdict(answer).sentence
         return answer
 

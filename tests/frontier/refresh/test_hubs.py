@@ -74,6 +74,31 @@ def test_a_far_more_valuable_hub_goes_first_while_the_level_lags() -> None:
     made._check()
 
 
+def test_a_hub_that_is_not_due_does_not_go_before_pages_that_are_worth_more() -> None:
+    """After day 200 the level is twice too high, so no page is due; the hub would be due first."""
+    made, pages = schedule_of(200, 10.0 / DAY, neighbourhood=False)
+    hub, rng, now, taken = pages[7], random.Random(1), 0.0, 0
+    asked = dict.fromkeys(pages, 0.0)
+    while now < 203.0 * DAY:
+        now += 0.1 * DAY
+        if 0.0 <= now - 200.0 * DAY < 0.1 * DAY:
+            made.level *= 2.0
+            made.renew()
+            made.work(now)
+        page = made.claim_next(now)
+        gap, asked[page] = (now - asked[page]) / DAY, now
+        if page == hub and now > 200.0 * DAY:
+            taken += 1
+            values = [made.overview.page(other, now).value for other in pages]
+            assert values[hub] > 0.2 * max(values)
+        changed = page == hub or rng.random() < -math.expm1(-gap / 60.0)
+        made.record_outcome(page, now, CHANGED if changed else UNCHANGED, now)
+        if page == hub:
+            made.credit_hub(page, gap, now)
+    assert taken > 0
+    made._check()
+
+
 def test_endless_new_pages_take_at_most_half_of_a_hosts_refreshes() -> None:
     """A calendar shows a hundred new pages at each fetch; the other pages of its host keep their share."""
     made = Schedule(Settings(explore=0.0))

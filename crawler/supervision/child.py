@@ -13,6 +13,7 @@ has ended. The child also watches the process of the supervisor (`parent.py`).
 import asyncio
 import contextlib
 import logging
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -115,6 +116,15 @@ async def _work(link: socket.socket, parser: ForkedChild | None) -> int:
     return 0
 
 
+def _stop(loop: asyncio.AbstractEventLoop, crawl: "Crawl") -> None:
+    """Handle a stop signal; do nothing if the crawl has already ended, so that the exit code stays.
+
+    The handlers of an event loop would end with the loop, and a later signal would end the process.
+    """
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(crawl.stop, "signal")
+
+
 class _Child:
     """The crawl of one process, and its messages to and from the supervisor."""
 
@@ -146,7 +156,7 @@ class _Child:
         ) as crawl:
             loop = asyncio.get_running_loop()
             for number in early_signals.stop_signals():
-                loop.add_signal_handler(number, crawl.stop, "signal")
+                signal.signal(number, lambda *_: _stop(loop, crawl))
             reopen_on(early_signals.REOPEN)
             if early_signals.begin():
                 crawl.stop("signal")
